@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -17,7 +17,9 @@ from goalgrid.grid.uses import Use
 
 KINDS: dict[str, type] = {
     "name": str,
-    **dict.fromkeys(("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude"), list),
+    **dict.fromkeys(
+        ("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude", "where"), list
+    ),
     **dict.fromkeys(("recipe", "set", "sweep", "data", "weights", "checkpoints"), dict),
     **dict.fromkeys(("resources", "reliability", "budget"), dict),
 }
@@ -72,6 +74,11 @@ class Content(NamedTuple):
         """Every swept value with its setting's name."""
         lists = {name: values for name, values in self.table("sweep").items() if isinstance(values, list)}
         return [(name, value) for name, values in lists.items() for value in values]
+
+    def given(self) -> list[tuple[str, Any]]:
+        """Every value that is set, for all cells or for some, or swept, with its setting's name."""
+        some = [pair for entry in self.values("where") for pair in entry["set"].items()]
+        return [*self.table("set").items(), *some, *self.swept()]
 
     def put(self, **fields: Any) -> Self:
         """The content with other values in these fields."""
@@ -143,13 +150,30 @@ def _normal(table: Mapping[str, Any], where: str) -> Content:
     for field in ("set", "sweep"):
         if field in fields:
             fields[field] = dotted(fields[field], where, swept=field == "sweep")
+    if "where" in fields:
+        entries = fields.pop("where")
+        right = all(isinstance(entry, dict) and isinstance(entry.get("set", {}), dict) for entry in entries)
+        (fields if right else misfits)["where"] = [_where(entry, where) for entry in entries] if right else entries
     return Content(where, fields, misfits)
+
+
+def _where(entry: dict[str, Any], where: str) -> dict[str, Any]:
+    """An entry of [[where]], with its axes in a table of their own."""
+    axes = entry.get("cells") or {axis: value for axis, value in entry.items() if axis != "set"}
+    return {"cells": dotted(axes, where, swept=False), "set": dotted(entry.get("set", {}), where, swept=False)}
+
+
+def unset(entries: Iterable[dict[str, Any]], names: Collection[str]) -> list[dict[str, Any]]:
+    """The entries of [[where]] without these settings, and without entries that set nothing else."""
+    left = [{**entry, "set": {key: entry["set"][key] for key in entry["set"] if key not in names}} for entry in entries]
+    return [entry for entry in left if entry["set"]]
 
 
 def _extended(base: Content, content: Content) -> Content:
     """A content over that of the grid that it extends: tables are merged, lists and values replaced.
 
-    What it sets is no longer swept, and the reverse. The name is its own, and so is a recipe that extends another.
+    What it sets is no longer swept or set for some cells, and the reverse. The name is its own, and so is a recipe that
+    extends another.
     """
     recipes = content.table("recipe").items()
     anew = {name for name, recipe in recipes if isinstance(recipe, dict) and "extends" in recipe}
@@ -157,6 +181,8 @@ def _extended(base: Content, content: Content) -> Content:
     below = {field: value for field, value in base.fields.items() if field not in {"name", *content.misfits}}
     for field, names in replaced.items():
         below[field] = {name: value for name, value in base.table(field).items() if name not in names}
+    if "where" in below:
+        below["where"] = unset(below["where"], [*content.table("set"), *content.table("sweep")])
     misfits = {field: value for field, value in base.misfits.items() if field not in content.fields}
     return Content(content.where, catalog.over(below, content.fields), misfits | content.misfits)
 
@@ -225,7 +251,11 @@ def _with_checkpoints(content: Content, folder: Path) -> Content:
         places[digest] = str(path)
         return digest
 
+    def all_hashed(table: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: hashed(value) if key == STARTS_FROM else value for key, value in table.items()}
+
     for field in ("set", "sweep"):
-        settings = {key: hashed(value) if key == STARTS_FROM else value for key, value in content.table(field).items()}
-        content = content.put(**{field: settings})
+        content = content.put(**{field: all_hashed(content.table(field))})
+    if entries := content.values("where"):
+        content = content.put(where=[{**entry, "set": all_hashed(entry["set"])} for entry in entries])
     return content.put(checkpoints=content.table("checkpoints") | places)

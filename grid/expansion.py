@@ -12,6 +12,7 @@ from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.identity import cell_ids
 from goalgrid.grid.objectives import CATALOGUE, needs
+from goalgrid.grid.patterns import CellPatterns, Overrides, Place
 from goalgrid.grid.resolution import Common, Point, Resolver, Section
 from goalgrid.grid.settings import RANKED, DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
@@ -103,13 +104,21 @@ def expand(grid: Grid) -> list[Cell]:
     parents = {parent for name in recipes for parent in catalog.recipe(name).parents}
     begun: dict[tuple[str, str, str, Point], tuple[Trial, ...]] = {}
     points = [tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values())]
-    resolver, excluded = Resolver(grid), _Excluded(grid, recipes)
-    rankers = _Rankers(grid, resolver, cells)
+    axes: dict[str, Sequence[Scalar]] = {
+        "dataset": grid.datasets,
+        "recipe": recipes,
+        "objective": grid.objectives,
+        **grid.sweep,
+    }
+    resolver, overrides, excluded = Resolver(grid), Overrides(grid, axes), _Excluded(grid, axes)
+    rankers = _Rankers(grid, resolver, overrides, cells)
     for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
-        if grid.exclude and excluded.has({"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}):
+        cell = {"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}
+        if excluded.has(cell):
             continue
-        objective = resolver.objective(name, point)
-        common = resolver.common(dataset, recipe, point, objective.settings)
+        given = overrides.of(cell)
+        objective = resolver.objective(name, given)
+        common = resolver.common(dataset, recipe, given, objective.settings)
         if common is None:
             continue
         if clash := parts.clash(common.model.settings, name):
@@ -117,7 +126,7 @@ def expand(grid: Grid) -> list[Cell]:
             continue
         before = [begun.get((dataset, parent, name, point), ()) for parent in catalog.recipe(recipe).parents]
         if not all(before):
-            if parent := excluded.parent(dataset, recipe, name, point):
+            if parent := excluded.parent(cell):
                 resolver.problems[f"exclude leaves out {parent}, from which {recipe} starts; exclude that, too"] = None
             continue  # or a parent's settings do not fit together, which is among the problems
         place = dataset, recipe, name, point
@@ -129,9 +138,19 @@ def expand(grid: Grid) -> list[Cell]:
             cells.append(Cell(*place, trials))
         if recipe in parents:
             begun[place] = trials
-    if problems := [*excluded.problems(), *resolver.problems] or resolver.unread():
+    if problems := [*excluded.problems(), *overrides.problems(), *resolver.problems] or resolver.unread():
         raise several(f"grid {grid.name!r}", problems)
-    return cells
+    return _needed(cells, grid.recipes) if grid.exclude else cells
+
+
+def _needed(cells: Sequence[Cell], recipes: Sequence[str]) -> list[Cell]:
+    """The cells but those of recipes that the grid does not name and from which no cell of it starts."""
+    needed, parents = list[Cell](), set[str]()
+    for cell in reversed(cells):  # parents come before others
+        if cell.recipe in recipes or any(trial.id in parents for trial in cell.trials):
+            needed.append(cell)
+            parents.update(parent for trial in cell.trials for parent in trial.parents)
+    return needed[::-1]
 
 
 class _Rankers:
@@ -141,8 +160,8 @@ class _Rankers:
         cells: of the grid so far; a ranker that is no cell of the grid's axes is added to them.
     """
 
-    def __init__(self, grid: Grid, resolver: Resolver, cells: list[Cell]) -> None:
-        self.grid, self.resolver, self.cells = grid, resolver, cells
+    def __init__(self, grid: Grid, resolver: Resolver, overrides: Overrides, cells: list[Cell]) -> None:
+        self.grid, self.resolver, self.overrides, self.cells = grid, resolver, overrides, cells
         self.trials: dict[tuple[str, str, str, Point], tuple[Trial, ...]] = {}
         self._wanted = any(RANKED in needs(name) for name in grid.objectives)
 
@@ -180,8 +199,9 @@ class _Rankers:
             return ()
         place = dataset, ranker, goal, point
         if place not in self.trials:
-            section = self.resolver.objective(goal, point)
-            sections = self.resolver.common(dataset, ranker, point, section.settings)
+            given = self.overrides.of({"dataset": dataset, "recipe": ranker, "objective": goal, **dict(point)})
+            section = self.resolver.objective(goal, given)
+            sections = self.resolver.common(dataset, ranker, given, section.settings)
             if sections is None:
                 return ()
             self.trials[place] = _trials(sections, ranker, section, self.grid.seeds, [])
@@ -192,48 +212,25 @@ class _Rankers:
 class _Excluded:
     """The cells that the entries of a grid's `exclude` leave out."""
 
-    def __init__(self, grid: Grid, recipes: Sequence[str]) -> None:
-        self._entries = grid.exclude
-        self._axes = {"dataset": grid.datasets, "recipe": recipes, "objective": grid.objectives, **grid.sweep}
+    def __init__(self, grid: Grid, axes: Mapping[str, Sequence[Scalar]]) -> None:
+        self._patterns = CellPatterns("exclude", grid.exclude, axes) if grid.exclude else None
         self._left = False
 
-    def has(self, cell: Mapping[str, Scalar]) -> bool:
-        """Whether an entry fits the cell, which is given by its value on every axis."""
-        fits = any(
-            all(axis in cell and _fits(cell[axis], pattern) for axis, pattern in entry.items())
-            for entry in self._entries
-        )
-        self._left |= not fits
-        return fits
+    def has(self, cell: Place) -> bool:
+        """Whether an entry fits the cell."""
+        excluded = self._patterns is not None and bool(self._patterns.fitting(cell))
+        self._left |= not excluded
+        return excluded
 
-    def parent(self, dataset: str, recipe: str, objective: str, point: Point) -> str | None:
-        """The first parent of a recipe that is left out at this point of the other axes."""
-        cell = {"dataset": dataset, "objective": objective, **dict(point)}
-        parents = catalog.recipe(recipe).parents if self._entries else ()
+    def parent(self, cell: Place) -> str | None:
+        """The first parent of a cell's recipe that is left out at this point of the other axes."""
+        parents = catalog.recipe(str(cell["recipe"])).parents if self._patterns else ()
         return next((parent for parent in parents if self.has({**cell, "recipe": parent})), None)
 
     def problems(self) -> list[str]:
         """Problems of entries that leave out no cell, or leave out every cell; call it after `has` of all cells."""
-        problems = []
-        for place, entry in enumerate(self._entries):
-            where = f"in exclude[{place}], which leaves out no cell"
-            for axis, pattern in entry.items():
-                if axis not in self._axes:
-                    hint = "It leaves out cells with all their seeds." if axis == "seed" else ""
-                    problems.append(unknown("axis", axis, list(self._axes), where=f"in exclude[{place}]", hint=hint))
-                elif not any(_fits(value, pattern) for value in self._axes[axis]):
-                    known, hint = list(map(str, self._axes[axis])), "To leave out nothing: --set 'exclude=[]'."
-                    problems.append(unknown(axis, pattern, known, where=where, hint=hint))
-        if not problems and self._entries and not self._left:
-            problems.append("exclude leaves out every cell of the grid")
-        return problems
-
-
-def _fits(value: Scalar, pattern: Scalar) -> bool:
-    """Whether a value equals the number or truth value, or matches the pattern."""
-    if isinstance(pattern, str):
-        return fnmatch.fnmatchcase(str(value), pattern)
-    return value == pattern and isinstance(value, bool) == isinstance(pattern, bool)
+        problems = list(self._patterns.problems()) if self._patterns else []
+        return problems if problems or self._left else ["exclude leaves out every cell of the grid"]
 
 
 def trials_of(cells: Iterable[Cell]) -> list[Trial]:

@@ -55,6 +55,13 @@ class Location(Settings):
     root: str = Field(description="folder of the data set on this machine")
 
 
+class Where(Settings):
+    """Overrides for some cells: `cells` names them by values or patterns of their axes, and all have to fit."""
+
+    cells: Annotated[dict[str, Value], Field(min_length=1)]
+    set: Annotated[dict[str, Value], Field(min_length=1)]
+
+
 class Grid(Settings):
     """A grid file's content: axes, overrides, and where and with what to run."""
 
@@ -66,6 +73,8 @@ class Grid(Settings):
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
     set: dict[str, Value] = {}
     sweep: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
+    where: list[Where] = []
+    """Overrides for some cells; in a grid file, the axes stand beside `set`."""
     exclude: list[Annotated[dict[str, Value], Field(min_length=1)]] = []
     """Cells to leave out: an entry names a value or a pattern of one axis or several, and all have to fit."""
     data: dict[Name, Location] = {}
@@ -90,6 +99,11 @@ class Grid(Settings):
         """The name without overrides."""
         return self.name.partition("@")[0]
 
+    @property
+    def settings(self) -> frozenset[str]:
+        """Names of the settings that the grid sets or sweeps, for all cells or for some."""
+        return frozenset(self.set).union(self.sweep, *(entry.set for entry in self.where))
+
     def axes(self) -> dict[str, Sequence[Scalar]]:
         """Every direction of the grid by name, swept settings last."""
         names: dict[str, Sequence[Scalar]] = {"data set": self.datasets, "recipe": self.recipes}
@@ -98,6 +112,7 @@ class Grid(Settings):
     def to_toml(self) -> str:
         """The grid as a file that loads to the same grid."""
         content = self.model_dump(mode="json", exclude_none=True)
+        content["where"] = [{**entry["cells"], "set": entry["set"]} for entry in content["where"]]
         return tomli_w.dumps(content | ({"seeds": UNTIL_RESOLVED} if self.budget else {}), multiline_strings=True)
 
     def places(self) -> dict[str, Path]:

@@ -72,11 +72,15 @@ def _unknown_names(content: Content) -> list[str]:
         if isinstance(name, str) and name not in known
     ]
     settings = dotted_names()
-    for field in ("set", "sweep"):
-        for name in [name for name in content.table(field) if name not in settings]:
+    tables = {"[set]": content.table("set"), "[sweep]": content.table("sweep")}
+    tables |= {f"where[{place}].set": entry["set"] for place, entry in enumerate(content.values("where"))}
+    for field, table in tables.items():
+        for name in [name for name in table if name not in settings]:
             section = name.partition(".")[0] + "."
             near = [known for known in settings if known.startswith(section)] or settings
-            problems.append(unknown("setting", name, near, where=f"in [{field}]"))
+            problems.append(unknown("setting", name, near, where=f"in {field}"))
+        swept = [name for name in table if field.startswith("where") and name in content.table("sweep")]
+        problems += [f"{field}: {name} is swept, so [sweep] says its values" for name in swept]
     return problems
 
 
@@ -94,7 +98,7 @@ def _wrong_values(content: Content) -> list[str]:
     datasets, axis, sweep = content.names("datasets"), content.names("objectives"), content.table("sweep")
     objectives = [CATALOGUE[name].parameters for name in CATALOGUE if name in axis]
     problems = []
-    for key, value in [*content.table("set").items(), *content.swept()]:
+    for key, value in content.given():
         section, _, name = key.partition(".")
         field = SECTIONS[section].model_fields.get(name) if section in SECTIONS else None
         if key in sweep and field and NoIdentity in field.metadata:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from goalgrid.grid import catalog
-from goalgrid.grid.content import KINDS, Content, Text, content_of
+from goalgrid.grid.content import KINDS, Content, Text, content_of, unset
 from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 
@@ -32,6 +32,10 @@ def changed(
     if overrides:
         table = content.fields | content.misfits
         changes = [_apply(table, override) for override in overrides]
+        if "where" in content.fields and "where" not in dict(changes):
+            table["where"] = unset(
+                table["where"], [key.removeprefix("set.").removeprefix("sweep.") for key, _ in changes]
+            )
         content = content_of(Text(content.where, table))
         if "name" in content.fields:
             content = content.put(name=changed_name(content.fields["name"], changes))
@@ -132,8 +136,7 @@ def _with_weights(content: Content, place: str) -> Content:
     if not separator:
         raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")
     models = [catalog.recipe(recipe).model for recipe in catalog.recipe_names()]
-    settings = [*content.table("set").items(), *content.swept()]
-    known = {str(value) for setting, value in settings if setting.endswith((".weights", ".pieces"))}
+    known = {str(value) for setting, value in content.given() if setting.endswith((".weights", ".pieces"))}
     known |= {part.weights for model in models for part in model.pretrained}
     if name not in known - {RANDOM}:
         raise UserError(unknown("weights", name, sorted(known - {RANDOM}), where="in --weights"))

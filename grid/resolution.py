@@ -43,20 +43,26 @@ class Resolver:
     def __init__(self, grid: Grid) -> None:
         self.problems: dict[str, None] = {}
         """Settings that do not fit together, in the order in which they were found."""
-        self._set = grid.set
+        self._set = grid.set.keys() | {name for entry in grid.where for name in entry.set}
         self._variants = grid.sweep.get("objective.variant", [])
         self._known: dict[tuple[Any, ...], Any] = {}
         self._read = set[str]()
         self._unread = dict[str, tuple[str, ...]]()
 
-    def common(self, dataset: str, recipe: str, point: Point, objective: ObjectiveSettings) -> Common | None:
-        """All sections but the objective; None where settings do not fit together, which `problems` says then."""
-        model = self._section("model", dataset, recipe, point)
+    def common(
+        self, dataset: str, recipe: str, given: Mapping[str, Scalar], objective: ObjectiveSettings
+    ) -> Common | None:
+        """All sections but the objective; None where settings do not fit together, which `problems` says then.
+
+        Args:
+            given: the values that the grid sets for the cell, by dotted name.
+        """
+        model = self._section("model", dataset, recipe, given)
         if model is None:
             return None
         warms = warms_up(objective.name, objective.parameters)
         reader = Reader(model.settings, warms, needs(objective.name))
-        data, train = (self._section(name, dataset, recipe, point, reader) for name in ("dataset", "train"))
+        data, train = (self._section(name, dataset, recipe, given, reader) for name in ("dataset", "train"))
         return Common(data, model, train) if data and train else None
 
     def unread(self) -> list[str]:
@@ -67,13 +73,13 @@ class Resolver:
             if name not in self._read
         ]
 
-    def objective(self, name: str, point: Point) -> Section[ObjectiveSettings]:
-        """An objective with the overrides for its parameters.
+    def objective(self, name: str, given: Mapping[str, Scalar]) -> Section[ObjectiveSettings]:
+        """An objective with the values that the grid sets for its parameters.
 
         Raises:
             UserError: a value does not fit its parameter.
         """
-        overrides = self._overrides("objective", point)
+        overrides = _of_section("objective", given)
         key = "objective", name, *overrides.items()
         if key not in self._known:
             variant = str(overrides.pop("variant", "paper"))
@@ -82,6 +88,8 @@ class Resolver:
             first = str(self._variants[0]) if self._variants else variant
             if resolve(name, variant=first, **accepted(name, overrides, first)) == parameters:
                 variant = first  # the same equation and numbers: one trial, whichever of the swept variants names it
+            for parameter in overrides.keys() - conditions(name).keys():
+                self._note(f"objective.{parameter}", () if parameter in parameters else ("an objective that has it",))
             for parameter, (other, value) in conditions(name).items():
                 if parameter in overrides:
                     same = parameters[parameter] == overrides[parameter]
@@ -92,9 +100,11 @@ class Resolver:
             self._known[key] = Section(settings, canonical_json(settings))
         return self._known[key]
 
-    def _section(self, section: str, dataset: str, recipe: str, point: Point, reader: Reader | None = None) -> Any:
+    def _section(
+        self, section: str, dataset: str, recipe: str, given: Mapping[str, Scalar], reader: Reader | None = None
+    ) -> Any:
         """A section with the grid's settings that a training reads; the recipe gives all others."""
-        overrides = self._overrides(section, point)
+        overrides = _of_section(section, given)
         key = section, dataset, recipe, reader and (id(reader.model), *reader[1:]), *overrides.items()
         if key not in self._known:
             try:
@@ -116,17 +126,18 @@ class Resolver:
                 self._known[key] = None
         return self._known[key]
 
-    def _note(self, name: str, conditions: tuple[str, ...], *, same: bool) -> None:
+    def _note(self, name: str, conditions: tuple[str, ...], *, same: bool = False) -> None:
         """Note the conditions that a trial lacks to read this setting; an unswept value may equal its own."""
         if conditions and not (same and name in self._set):
             self._unread.setdefault(name, conditions)
         else:
             self._read.add(name)
 
-    def _overrides(self, section: str, point: Point) -> dict[str, Scalar]:
-        """The values that are set, then the swept values, by name within the section."""
-        given, prefix = self._set | dict(point), f"{section}."
-        return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
+
+def _of_section(section: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """The values by name within the section."""
+    prefix = f"{section}."
+    return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
 
 
 def _made(section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings:

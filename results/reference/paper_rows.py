@@ -54,7 +54,7 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
     plain = [
         (grid, cells)
         for grid, cells in grids
-        if name not in grid.tables and not grid.sweep and all(setting.startswith("dataset.") for setting in grid.set)
+        if name not in grid.tables and not grid.sweep and all(key.startswith("dataset.") for key in grid.settings)
     ]
     plain.sort(key=lambda pair: (not pair[0].name.startswith(f"{paper}-"), not pair[0].tables))
     for line, results in paper_table(name).rows(name):

@@ -16,7 +16,7 @@ def usual_protocol(grid: Grid) -> str | None:
     >>> usual_protocol(load("selhn-table8")), usual_protocol(load("selhn-table9")), usual_protocol(load("demo"))
     ('coco-5x1k', 'coco-5k', None)
     """
-    if _SET in grid.set or _SET in grid.sweep:
+    if _SET in grid.settings:
         return None
     parts = (part for name in grid.tables if name in table_names() for part in paper_table(name).parts)
     several = [name for name in grid.datasets if len(catalog.protocols(name)) > 1]

@@ -15,7 +15,7 @@ from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from ..conftest import ROOT
 
 PAGE = (ROOT / "docs" / "grids.md").read_text(encoding="utf-8")
-BASE, RATES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+BASE, RATES, WHERE = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def of_rates(folder: Path, *overrides: str, rates: str = RATES, base: str = BASE) -> list[Cell]:
@@ -83,9 +83,9 @@ WRONG = {
     "a seed": (('objective = "con_*"', "seed = 0"), r"unknown axis 'seed' in exclude\[1\].*with all their seeds"),
     "no cell": (
         ("lin_cir", "lin_crc"),
-        r"unknown objective 'lin_crc' in exclude\[0\], which leaves out no cell. Did you",
+        r"unknown objective 'lin_crc' in exclude\[0\], which no cell fits. Did you",
     ),
-    "a value that is none": (("= 1 }", "= 2 }"), r"unknown objective.tau 2 in exclude\[0\], which leaves out no cell"),
+    "a value that is none": (("= 1 }", "= 2 }"), r"unknown objective.tau 2 in exclude\[0\], which no cell fits"),
     "every cell": (('objective = "con_*", "train.lr" = 1e-3', 'recipe = "*"'), "exclude leaves out every cell"),
     "a range from 0": (("1e-4", "0"), r"train.lr in \[sweep\]: log = \[0, 0.001, 3\] should give .*, both above 0"),
     "a range of two": (
@@ -143,3 +143,11 @@ def test_the_ranges_of_the_page_have_the_values_beside_them() -> None:
     for name, text, values in rows:
         grid = load("demo", [f"sweep.{name.strip(chr(34))}={text}"])
         assert grid.sweep[name.strip('"')] == [float(value) for value in values.split(",")]
+
+
+def test_the_pages_settings_of_some_cells_are_read(tmp_path: Path) -> None:
+    grid = 'extends = "selhn-table8"\nname = "scans"\ndatasets = ["coco", "flickr30k"]\nrecipes = ["scan"]\n'
+    cells = of_rates(tmp_path, rates=grid + WHERE)
+    scans = {cell.dataset: cell.trials[0].shared.model.scorer for cell in cells if cell.recipe == "scan-i2t"}
+    sharpness = {dataset: scorer.model_dump()["lse_sharpness"] for dataset, scorer in scans.items()}
+    assert sharpness == {"coco": 20, "flickr30k": 5}

@@ -1,0 +1,84 @@
+"""The entries of a grid file that name cells by patterns: `exclude`, and the overrides of [[where]]."""
+
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+
+from goalgrid.grid.errors import unknown
+from goalgrid.grid.forms import Scalar
+from goalgrid.grid.gridfile import Grid
+
+Place = Mapping[str, Scalar]
+"""A cell by its value on every axis but the seed: `dataset`, `recipe`, `objective` and each swept setting."""
+
+
+class CellPatterns:
+    """Entries that each name values or patterns of one axis or several; a cell fits an entry if all of them do.
+
+    Args:
+        field: of the grid file.
+        axes: the values of each axis, for messages.
+    """
+
+    def __init__(self, field: str, entries: Sequence[Place], axes: Mapping[str, Sequence[Scalar]]) -> None:
+        self._field, self._entries, self._axes = field, entries, axes
+        self._met = set[int]()
+
+    def fitting(self, cell: Place) -> list[int]:
+        """The numbers of the entries that the cell fits."""
+        numbers = [
+            number
+            for number, entry in enumerate(self._entries)
+            if all(axis in cell and fits(cell[axis], pattern) for axis, pattern in entry.items())
+        ]
+        self._met.update(numbers)
+        return numbers
+
+    def problems(self) -> Iterator[str]:
+        """A message for each entry that no cell fits; call it after `fitting` of all cells."""
+        for number, entry in enumerate(self._entries):
+            if number in self._met:
+                continue
+            where, causes = f"{self._field}[{number}]", list[str]()
+            for axis, pattern in entry.items():
+                if axis not in self._axes:
+                    hint = "It names cells with all their seeds." if axis == "seed" else ""
+                    causes.append(unknown("axis", axis, list(self._axes), where=f"in {where}", hint=hint))
+                elif not any(fits(value, pattern) for value in self._axes[axis]):
+                    known, hint = list(map(str, self._axes[axis])), f"To have no entry: --set '{self._field}=[]'."
+                    no_cell = f"in {where}, which no cell fits"
+                    causes.append(unknown(axis, pattern, known, where=no_cell, hint=hint))
+            yield from causes or [f"{where} fits no cell of the grid: its axes have these values, never together"]
+
+
+class Overrides:
+    """The settings that a grid sets for a cell: those of all cells, then those of [[where]], then the swept values."""
+
+    def __init__(self, grid: Grid, axes: Mapping[str, Sequence[Scalar]]) -> None:
+        self._set, self._where = grid.set, [entry.set for entry in grid.where]
+        self._patterns = CellPatterns("where", [entry.cells for entry in grid.where], axes)
+        self._clashes = dict[str, None]()
+
+    def of(self, cell: Place) -> dict[str, Scalar]:
+        """The values by dotted name."""
+        given, numbers = dict(self._set), self._patterns.fitting(cell) if self._where else []
+        source = dict[str, int]()
+        for number in numbers:
+            for name, value in self._where[number].items():
+                first = source.setdefault(name, number)
+                if self._where[first][name] != value:
+                    known = f"{self._where[first][name]!r} and {value!r}"
+                    which = f"{cell['recipe']} by {cell['objective']} on {cell['dataset']}"
+                    self._clashes[f"where[{first}] and where[{number}] set {name} to {known} for {which}"] = None
+                given[name] = value
+        return given | {name: value for name, value in cell.items() if "." in name}
+
+    def problems(self) -> list[str]:
+        """Entries that no cell fits, and entries that set one setting of a cell to two values."""
+        return [*self._patterns.problems(), *self._clashes]
+
+
+def fits(value: Scalar, pattern: Scalar) -> bool:
+    """Whether a value equals the number or truth value, or matches the pattern."""
+    if isinstance(pattern, str):
+        return fnmatch.fnmatchcase(str(value), pattern)
+    return value == pattern and isinstance(value, bool) == isinstance(pattern, bool)
