@@ -18,7 +18,7 @@ from goalgrid.grid.uses import Use
 KINDS: dict[str, type] = {
     "name": str,
     **dict.fromkeys(
-        ("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude", "where"), list
+        ("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude", "where", "idle"), list
     ),
     **dict.fromkeys(("recipe", "set", "sweep", "data", "weights", "checkpoints"), dict),
     **dict.fromkeys(("resources", "reliability", "budget"), dict),

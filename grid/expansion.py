@@ -213,7 +213,9 @@ class _Excluded:
     """The cells that the entries of a grid's `exclude` leave out."""
 
     def __init__(self, grid: Grid, axes: Mapping[str, Sequence[Scalar]]) -> None:
-        self._patterns = CellPatterns("exclude", grid.exclude, axes) if grid.exclude else None
+        self._patterns = (
+            CellPatterns("exclude", grid.exclude, axes, idle="exclude" in grid.idle) if grid.exclude else None
+        )
         self._left = False
 
     def has(self, cell: Place) -> bool:

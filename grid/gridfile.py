@@ -47,6 +47,8 @@ def _tracker(name: str) -> str:
 
 
 Value = Annotated[Scalar, PlainValidator(_scalar)]
+Patterns = Annotated[dict[str, Value | Annotated[list[Value], Field(min_length=1)]], Field(min_length=1)]
+"""Cells by values or patterns of their axes; of a list, one is to fit."""
 
 
 class Location(Settings):
@@ -58,7 +60,7 @@ class Location(Settings):
 class Where(Settings):
     """Overrides for some cells: `cells` names them by values or patterns of their axes, and all have to fit."""
 
-    cells: Annotated[dict[str, Value], Field(min_length=1)]
+    cells: Patterns
     set: Annotated[dict[str, Value], Field(min_length=1)]
 
 
@@ -75,8 +77,10 @@ class Grid(Settings):
     sweep: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
     where: list[Where] = []
     """Overrides for some cells; in a grid file, the axes stand beside `set`."""
-    exclude: list[Annotated[dict[str, Value], Field(min_length=1)]] = []
+    exclude: list[Patterns] = []
     """Cells to leave out: an entry names a value or a pattern of one axis or several, and all have to fit."""
+    idle: list[str] = []
+    """The fields, of `where` and `exclude`, whose entries may fit no cell, since the command line changed the axes."""
     data: dict[Name, Location] = {}
     weights: dict[str, str] = {}
     checkpoints: dict[str, str] = {}

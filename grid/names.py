@@ -96,6 +96,7 @@ def _doubled(content: Content) -> list[str]:
 def _wrong_values(content: Content) -> list[str]:
     """Values, set or swept, that are no protocol of a data set, no variant, or no value of an objective's parameter."""
     datasets, axis, sweep = content.names("datasets"), content.names("objectives"), content.table("sweep")
+    of_all = {**content.table("set"), **sweep}
     objectives = [CATALOGUE[name].parameters for name in CATALOGUE if name in axis]
     problems = []
     for key, value in content.given():
@@ -111,7 +112,7 @@ def _wrong_values(content: Content) -> list[str]:
                     problems.append(unknown("protocol", value, known, where=where))
         elif key == "objective.variant" and value not in VARIANTS:
             problems.append(unknown("variant", value, VARIANTS, where="in objective.variant"))
-        elif section == "objective" and name in known_parameters() and objectives and not holders:
+        elif key in of_all and section == "objective" and name in known_parameters() and objectives and not holders:
             problems.append(f"{key}: none of the grid's objectives has this parameter")
         for parameter in holders:
             try:

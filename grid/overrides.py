@@ -13,6 +13,7 @@ from goalgrid.grid.settings.pretrained_networks import RANDOM
 
 NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability")
 """Fields of a grid file that change no trial."""
+AXES = ("datasets", "recipes", "objectives", "sweep")
 CHANGES = r"[A-Za-z0-9._+,=-]+"
 """Characters of overrides in a grid's name, safe in every shell and file system."""
 READABLE = 60
@@ -37,6 +38,8 @@ def changed(
                 table["where"], [key.removeprefix("set.").removeprefix("sweep.") for key, _ in changes]
             )
         content = content_of(Text(content.where, table))
+        if any(key.partition(".")[0] in AXES for key, _ in changes):
+            content = content.put(idle=[field for field in ("exclude", "where") if field not in dict(changes)])
         if "name" in content.fields:
             content = content.put(name=changed_name(content.fields["name"], changes))
     for root in roots:

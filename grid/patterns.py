@@ -9,6 +9,8 @@ from goalgrid.grid.gridfile import Grid
 
 Place = Mapping[str, Scalar]
 """A cell by its value on every axis but the seed: `dataset`, `recipe`, `objective` and each swept setting."""
+Pattern = Scalar | list[Scalar]
+"""A value, a pattern of texts, or a list of which one is to fit."""
 
 
 class CellPatterns:
@@ -17,10 +19,18 @@ class CellPatterns:
     Args:
         field: of the grid file.
         axes: the values of each axis, for messages.
+        idle: whether an entry may fit no cell.
     """
 
-    def __init__(self, field: str, entries: Sequence[Place], axes: Mapping[str, Sequence[Scalar]]) -> None:
-        self._field, self._entries, self._axes = field, entries, axes
+    def __init__(
+        self,
+        field: str,
+        entries: Sequence[Mapping[str, Pattern]],
+        axes: Mapping[str, Sequence[Scalar]],
+        *,
+        idle: bool = False,
+    ) -> None:
+        self._field, self._entries, self._axes, self._idle = field, entries, axes, idle
         self._met = set[int]()
 
     def fitting(self, cell: Place) -> list[int]:
@@ -36,7 +46,7 @@ class CellPatterns:
     def problems(self) -> Iterator[str]:
         """A message for each entry that no cell fits; call it after `fitting` of all cells."""
         for number, entry in enumerate(self._entries):
-            if number in self._met:
+            if number in self._met or self._idle:
                 continue
             where, causes = f"{self._field}[{number}]", list[str]()
             for axis, pattern in entry.items():
@@ -45,8 +55,8 @@ class CellPatterns:
                     causes.append(unknown("axis", axis, list(self._axes), where=f"in {where}", hint=hint))
                 elif not any(fits(value, pattern) for value in self._axes[axis]):
                     known, hint = list(map(str, self._axes[axis])), f"To have no entry: --set '{self._field}=[]'."
-                    no_cell = f"in {where}, which no cell fits"
-                    causes.append(unknown(axis, pattern, known, where=no_cell, hint=hint))
+                    first = pattern[0] if isinstance(pattern, list) else pattern
+                    causes.append(unknown(axis, first, known, where=f"in {where}, which no cell fits", hint=hint))
             yield from causes or [f"{where} fits no cell of the grid: its axes have these values, never together"]
 
 
@@ -55,7 +65,7 @@ class Overrides:
 
     def __init__(self, grid: Grid, axes: Mapping[str, Sequence[Scalar]]) -> None:
         self._set, self._where = grid.set, [entry.set for entry in grid.where]
-        self._patterns = CellPatterns("where", [entry.cells for entry in grid.where], axes)
+        self._patterns = CellPatterns("where", [entry.cells for entry in grid.where], axes, idle="where" in grid.idle)
         self._clashes = dict[str, None]()
 
     def of(self, cell: Place) -> dict[str, Scalar]:
@@ -77,8 +87,10 @@ class Overrides:
         return [*self._patterns.problems(), *self._clashes]
 
 
-def fits(value: Scalar, pattern: Scalar) -> bool:
-    """Whether a value equals the number or truth value, or matches the pattern."""
+def fits(value: Scalar, pattern: Pattern) -> bool:
+    """Whether a value equals the number or truth value, or matches the pattern, or any pattern of the list."""
+    if isinstance(pattern, list):
+        return any(fits(value, one) for one in pattern)
     if isinstance(pattern, str):
         return fnmatch.fnmatchcase(str(value), pattern)
     return value == pattern and isinstance(value, bool) == isinstance(pattern, bool)

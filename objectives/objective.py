@@ -21,8 +21,10 @@ REDUCTIONS: dict[str, Callable[[int], float]] = {
     "sum": lambda pairs: 1.0,
     "mean": lambda pairs: 1.0 / pairs,
     "average": lambda pairs: 0.5 / pairs,
+    "negatives": lambda pairs: 0.5 / (pairs * max(pairs - 1, 1)),
 }
-"""Factor on the sum over pairs and both directions: 1, as GOAL and VSE++; a mean over pairs; over directions too."""
+"""Factor on the sum over pairs and both directions: 1, as GOAL and VSE++; a mean over pairs; over directions too; over
+negatives too, as CE and MMT."""
 
 UserLoss = tuple[str, Callable[..., Any]]
 """The name of a user's own loss, and its function or class."""

@@ -15,7 +15,7 @@ Value = int | float | bool | str | None
 On = Literal["hardest", "all", "scores"]
 """What a loss is a function of: triplets with the hardest negative, triplets with all negatives, or all scores."""
 
-REDUCTIONS = ("sum", "mean", "average")
+REDUCTIONS = ("sum", "mean", "average", "negatives")
 """How the values of pairs and directions become a single number."""
 
 Need = Literal["clean-probabilities", "offline-negatives", "learnt-weights"]
@@ -158,7 +158,7 @@ def parameter(
 
 
 def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:
-    meaning = "sum over pairs and directions; mean over pairs, sum of directions; average over both"
+    meaning = "sum over pairs and directions; mean over pairs, sum of directions; average over both, and over negatives"
     return {
         "reduction": Parameter(meaning, paper, released, choices=REDUCTIONS, silent=("sum",)),
         "ignore_same_image": Parameter("captions of the same image are no negatives", False, False),

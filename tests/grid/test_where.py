@@ -140,7 +140,7 @@ def test_a_mistake_is_one_message(mistake: str, tmp_path: Path) -> None:
 
 
 def test_members_that_nobody_needs_are_left_out() -> None:
-    whole = trials_of(expand(load("selhn-table2")))
+    whole = trials_of(expand(load("selhn-table2", ["exclude=[]"])))
     entry = 'exclude=[{recipe="sgraf", objective="selhn"}]'
     less = trials_of(expand(load("selhn-table2", [entry])))
     gone = {(trial.shared.recipe, trial.shared.objective.name) for trial in whole} - {
@@ -153,3 +153,10 @@ def test_members_that_nobody_needs_are_left_out() -> None:
 def test_a_member_that_the_grid_names_stays() -> None:
     cells = expand(load("selhn-table7", ['exclude=[{recipe="sgraf", objective="selhn"}]']))
     assert {("sgr", "selhn"), ("saf", "selhn")} <= {(cell.recipe, cell.objective) for cell in cells}
+
+
+def test_entries_may_fit_no_cell_once_the_command_line_has_narrowed_the_axes(tmp_path: Path) -> None:
+    cells = expand(grid_of(tmp_path, BASE + ENTRIES, 'objectives="con_con"', 'recipes="fc-bow"'))
+    assert {settings(cell)[:2] for cell in cells} == {(3, 2.0), (3, 1.0)}
+    with pytest.raises(UserError, match=r"unknown recipe 'fc-grv' in exclude\[0\], which no cell fits"):
+        expand(grid_of(tmp_path, BASE, 'exclude=[{recipe="fc-grv"}]'))

@@ -283,7 +283,8 @@ def loss(
         if negatives:
             total = total + equation(sim[positive], [sim[place] for place in negatives], v)
     pairs = len(sim)
-    return total * {"sum": 1.0, "mean": 1 / pairs, "average": 0.5 / pairs}[v["reduction"]]
+    factors = {"sum": 1.0, "mean": 1 / pairs, "average": 0.5 / pairs, "negatives": 0.5 / pairs / max(pairs - 1, 1)}
+    return total * factors[v["reduction"]]
 
 
 def adopt(sim: Tensor, v: dict) -> tuple[Tensor, int]:

@@ -117,8 +117,8 @@ def test_a_ranker_that_is_not_done_or_not_there_is_named(runs: Path, goalgrid: G
         by.done.write_text(done)
     assert shown.returncode == 2
     assert f"trial {by.trial_id}, which ranks the training split, is not done" in shown.stderr
-    other = goalgrid("data", "negatives", "unified-table7-aoq", "--by", by.trial_id, runs=runs)
-    assert "data set 'shapes'; grid 'unified-table7-aoq' is on " in other.stderr
+    other = goalgrid("data", "negatives", "unified-table7", "--by", by.trial_id, runs=runs)
+    assert "data set 'shapes'; grid 'unified-table7' is on " in other.stderr
     near = goalgrid("data", "negatives", "demo", "--by", by.trial_id[:-1], *SMALL, *WORDS, runs=runs)
     assert f"Did you mean '{by.trial_id}'" in near.stderr.replace("\n", " ")
 
