@@ -21,7 +21,7 @@ REDUCTIONS: dict[str, Callable[[int], float]] = {
     "sum": lambda pairs: 1.0,
     "mean": lambda pairs: 1.0 / pairs,
     "average": lambda pairs: 0.5 / pairs,
-    "negatives": lambda pairs: 0.5 / (pairs * max(pairs - 1, 1)),
+    "negatives": lambda pairs: 0.5 / (pairs * (pairs - 1)),
 }
 """Factor on the sum over pairs and both directions: 1, as GOAL and VSE++; a mean over pairs; over directions too; over
 negatives too, as CE and MMT."""

@@ -71,7 +71,7 @@ def test_reductions_differ_by_the_number_of_pairs_and_directions(name: str) -> N
     torch.testing.assert_close(values[1], 2 * values[2])
 
 
-@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("size", [2, 7])
 def test_the_hinge_of_ce_and_mmt_is_a_mean_over_all_pairs_but_the_matching_ones(size: int) -> None:
     sim = torch.rand(size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(size)) - 0.5
     rows = [max(0.0, 0.05 - float(sim[i, i] - other)) for i in range(size) for j in range(size) if i != j
