@@ -384,6 +384,22 @@ def noun(name: str, model: ModelSettings | None = None) -> str:
     return model.image.noun if model and noun_of_data == "image" else noun_of_data
 
 
+def reads(name: str) -> str:
+    """What the images of a recipe have to be: `pictures`, `features` (a vector or regions), `regions`, or `videos`.
+
+    >>> reads("cnn-bow"), reads("fc-bow"), reads("scan"), reads("vse-inf-rg"), reads("ce")
+    ('pictures', 'features', 'regions', 'features and pictures', 'videos')
+    """
+    models = [recipe(member).model for member in recipe(name).ensemble or (name,)]
+    return " and ".join(dict.fromkeys(map(_reads, models)))
+
+
+def _reads(model: ModelSettings) -> str:
+    if model.image.noun != "image":
+        return f"{model.image.noun}s"
+    return "pictures" if model.image.view is not None else "regions" if model.of_sets else "features"
+
+
 def protocols(name: str) -> list[str]:
     """The protocols of a data set, its default first."""
     return described(name).protocols

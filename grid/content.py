@@ -181,6 +181,8 @@ def _extended(base: Content, content: Content) -> Content:
     below = {field: value for field, value in base.fields.items() if field not in {"name", *content.misfits}}
     for field, names in replaced.items():
         below[field] = {name: value for name, value in base.table(field).items() if name not in names}
+    if "datasets" in content.fields:
+        below["data"] = {name: place for name, place in base.table("data").items() if name in content.names("datasets")}
     if "where" in below:
         below["where"] = unset(below["where"], [*content.table("set"), *content.table("sweep")])
     misfits = {field: value for field, value in base.misfits.items() if field not in content.fields}

@@ -71,6 +71,8 @@ def _unknown_names(content: Content) -> list[str]:
         for index, name in enumerate(content.values(axis))
         if isinstance(name, str) and name not in known
     ]
+    placed = [name for name in content.table("data") if name not in content.values("datasets")]
+    problems += [unknown("data set", name, content.names("datasets"), where=f"in [data.{name}]") for name in placed]
     settings = dotted_names()
     tables = {"[set]": content.table("set"), "[sweep]": content.table("sweep")}
     tables |= {f"where[{place}].set": entry["set"] for place, entry in enumerate(content.values("where"))}

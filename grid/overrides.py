@@ -40,6 +40,9 @@ def changed(
         content = content_of(Text(content.where, table))
         if any(key.partition(".")[0] in AXES for key, _ in changes):
             content = content.put(idle=[field for field in ("exclude", "where") if field not in dict(changes)])
+        if "datasets" in dict(changes):
+            places = content.table("data").items()
+            content = content.put(data={name: place for name, place in places if name in content.names("datasets")})
         if "name" in content.fields:
             content = content.put(name=changed_name(content.fields["name"], changes))
     for root in roots:

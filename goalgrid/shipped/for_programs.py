@@ -11,7 +11,8 @@ from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
 
 JSON_GRIDS = "Print JSON, for programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
 JSON_RECIPES = (
-    "Print JSON, for programs: name, description, gpu, starts_from, ensemble; with NAME also words, reading, settings."
+    "Print JSON, for programs: name, reads, description, gpu, starts_from, ensemble; with NAME also words, reading, "
+    "settings."
 )
 JSON_OBJECTIVES = (
     "Print JSON, for programs: name, family, known_as, source, of_a_loss; with NAME also formula, parameters."
@@ -66,7 +67,8 @@ def datasets() -> list[dict[str, Any]]:
 
 
 def _recipe(name: str) -> dict[str, Any]:
-    return {"name": name, **catalog.recipe(name).model_dump(include={"description", "gpu", "starts_from", "ensemble"})}
+    fields = {"description", "gpu", "starts_from", "ensemble"}
+    return {"name": name, "reads": catalog.reads(name), **catalog.recipe(name).model_dump(include=fields)}
 
 
 def _objective(name: str) -> dict[str, Any]:

@@ -63,10 +63,10 @@ def recipes(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_RECIPES)] = False,
 ) -> None:
-    """List the shipped recipes; or show all settings of one.
+    """List the shipped recipes, and what they read; or show all settings of one.
 
-    A recipe is a backbone with its training settings. --parameters says how many weights its model has, and how many of
-    these learn.
+    A recipe is a backbone with its training settings. It reads pictures, features (a vector an image, or regions),
+    sets of regions, or videos. --parameters says how many weights its model has, and how many of these learn.
     """
     if name is not None and name.endswith(".toml"):
         recipes_of_file = catalog.OwnRecipes({}, Path())
@@ -86,10 +86,15 @@ def recipes(
         show_json(for_programs.recipe(name) if name else for_programs.recipes())
         return
     if name is None:
-        show_list({known: catalog.recipe(known).description for known in catalog.names("recipes")})
+        show_list(
+            {
+                known: f"{catalog.reads(known):21} {catalog.recipe(known).description}"
+                for known in catalog.names("recipes")
+            }
+        )
         return
     recipe = catalog.recipe(name)
-    show(f"{name}: {recipe.description}\n")
+    show(f"{name}: {recipe.description}; reads {catalog.reads(name)}\n")
     if recipe.ensemble:
         show(f"The mean of the scores of {' and '.join(recipe.ensemble)}, of the same data set, objective and seed.")
         return

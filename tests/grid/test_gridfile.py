@@ -201,7 +201,7 @@ class TestForms:
         [
             ("seed = [0]\n", "unknown key 'seed'. Did you mean 'seeds'?"),
             ("[resources]\ncpus = 2\n", "unknown key 'cpus' in resources. Did you mean 'cpu'?"),
-            ('[data.mine]\nroot = "/x"\nroots = "/x"\n', "unknown key 'roots' in data.mine. Did you mean 'root'?"),
+            ('[data.shapes]\nroot = "/x"\nroots = "/x"\n', "unknown key 'roots' in data.shapes. Did you mean 'root'?"),
             ("[set]\n'train.lr' = [1, 2]\n", "set.train.lr: it should be a number, a text, true or false; values to"),
             ("[set]\n'train.lr' = inf\n", "set.train.lr: it should be finite (got inf)"),
             ("[set]\nepochs = 1\n", "unknown setting 'epochs' in [set]. Did you mean 'train.epochs'?"),

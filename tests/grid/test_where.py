@@ -160,3 +160,12 @@ def test_entries_may_fit_no_cell_once_the_command_line_has_narrowed_the_axes(tmp
     assert {settings(cell)[:2] for cell in cells} == {(3, 2.0), (3, 1.0)}
     with pytest.raises(UserError, match=r"unknown recipe 'fc-grv' in exclude\[0\], which no cell fits"):
         expand(grid_of(tmp_path, BASE, 'exclude=[{recipe="fc-grv"}]'))
+
+
+def test_a_place_of_data_that_the_grid_does_not_have_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"unknown data set 'flickr8' in \[data.flickr8\]. Did you mean 'flickr8k'"):
+        grid_of(tmp_path, BASE + '[data.flickr8]\nroot = "/data"\n')
+    (tmp_path / "base.toml").write_text(BASE + '[data.flickr8k]\nroot = "/data"\n', encoding="utf-8")
+    less = grid_of(tmp_path, 'extends = "base.toml"\nname = "less"\ndatasets = "shapes"\n')
+    assert less.data == {}
+    assert grid_of(tmp_path, 'extends = "base.toml"\nname = "less"\n', "datasets=shapes").data == {}
