@@ -1,14 +1,12 @@
 """ECCV Caption and CxC: COCO's 5,000 test images with the captions that people judged right beside an image's own five.
 
-A third of what COCO counts as errors are right answers. The judgements are files of the package `eccv_caption`, which
-work without a network; they name captions and images by COCO's ids, in the order of Karpathy's test split.
+A third of what COCO counts as errors are right answers. The package `eccv_caption` has the judgements and the metrics.
 """
 
-import json
-from collections.abc import Callable, Mapping
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -26,41 +24,7 @@ DEEPEST = 50
 CHUNK = 500
 """Images whose scores are held at once."""
 
-Judged = Mapping[int, frozenset[int]]
-"""Rows of the right answers, by the row of the query. An answer that is no row, an image's sixth caption, is negative:
-it cannot be found, and it counts in R, as in the package."""
-
-
-@cache
-def judgements() -> dict[str, dict[str, Judged]]:
-    """By source, `eccv` or `cxc`, and direction: the right answers of each judged query.
-
-    Raises:
-        UserError: the package is not installed.
-    """
-    spec = find_spec("eccv_caption")
-    if spec is None or not spec.submodule_search_locations:
-        raise UserError("protocol 'eccv' reads the judgements in the package eccv_caption: pip install eccv_caption.")
-    folder = Path(spec.submodule_search_locations[0]) / "data"
-    captions = np.load(folder / "coco_test_ids.npy")
-    image_of = _json(folder / "original_caption_to_image.json")
-    of_caption = {int(key): row for row, key in enumerate(captions)}
-    of_image = {image_of[int(key)][0]: row for row, key in enumerate(captions[::CAPTIONS])}
-    rows = {"image": of_image, "caption": of_caption}
-    return {
-        source: {
-            direction: {
-                rows[asks][key]: frozenset(rows[answers].get(answer, -answer) for answer in right)
-                for key, right in _json(folder / f"{source}_{asks}_to_{answers}.json").items()
-            }
-            for direction, asks, answers in (("i2t", "image", "caption"), ("t2i", "caption", "image"))
-        }
-        for source in ("eccv", "cxc")
-    }
-
-
-def _json(path: Path) -> dict[int, list[int]]:
-    return {int(key): list(map(int, value)) for key, value in json.loads(path.read_text(encoding="utf-8")).items()}
+METRICS = ("eccv_map_at_r", "eccv_rprecision", "eccv_r1", *(f"cxc_r{k}" for k in RECALLS))
 
 
 def metrics(
@@ -84,7 +48,7 @@ def metrics(
     Raises:
         UserError: the package is not installed, or these are not COCO's 5,000 test images with five captions each.
     """
-    judgements()
+    judged_by = judge()
     counts = np.bincount(image_of_text, minlength=len(image))
     if len(image) != IMAGES or (counts != CAPTIONS).any():
         raise UserError(
@@ -93,24 +57,32 @@ def metrics(
         )
     order = np.argsort(image_of_text, kind="stable")
     i2t, t2i = best(image, text[torch.from_numpy(order)], score, part=part)
-    return of_answers({"i2t": i2t.numpy(), "t2i": t2i.numpy()})
+    return of_answers(judged_by, i2t.numpy(), t2i.numpy())
 
 
-def of_answers(every: Mapping[str, Int[np.ndarray, "q k"]]) -> dict[str, float]:
+def judge() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it proposes ujson
+        try:
+            from eccv_caption import Metrics
+        except ImportError:
+            raise UserError("protocol 'eccv' needs the package eccv_caption: pip install eccv_caption.") from None
+    return Metrics()
+
+
+def of_answers(judge: Any, i2t: Int[np.ndarray, "i k"], t2i: Int[np.ndarray, "t k"]) -> dict[str, float]:
     """The metrics of `metrics`, of the rows of each query's best answers in both directions.
 
-    Raises:
-        UserError: the package is not installed.
+    Args:
+        judge: the package's `Metrics`; it names captions and images by COCO's ids, in the order of Karpathy's split.
     """
-    judged, results = judgements(), dict[str, float]()
-    for direction, answers in every.items():
-        eccv = [_precisions(answers[query], right) for query, right in judged["eccv"][direction].items()]
-        for place, name in enumerate(("eccv_map_at_r", "eccv_rprecision", "eccv_r1")):
-            results[f"{direction}_{name}"] = 100 * float(np.mean([values[place] for values in eccv]))
-        first = [_first(answers[query], right) for query, right in judged["cxc"][direction].items()]
-        for k in RECALLS:
-            results[f"{direction}_cxc_r{k}"] = 100 * float(np.mean([place < k for place in first]))
-    return results
+    captions = judge.coco_ids
+    images = np.array([judge.coco_gts["t2i"][int(key)][0] for key in captions[::CAPTIONS]])
+    of_images = dict(zip(images.tolist(), captions[i2t].tolist(), strict=True))
+    of_captions = dict(zip(captions.tolist(), images[t2i].tolist(), strict=True))
+    with redirect_stderr(StringIO()):  # a progress bar
+        of_all = judge.compute_all_metrics(of_images, of_captions, target_metrics=("cxc_recalls", *METRICS), Ks=RECALLS)
+    return {f"{way}_{name}": 100 * float(of_all[name][way]) for way in ("i2t", "t2i") for name in METRICS}
 
 
 def best(
@@ -131,15 +103,3 @@ def best(
         best_sim, places = both.topk(min(DEEPEST, both.shape[1]), dim=1)
         of_texts = torch.cat([of_texts, rows], dim=1).gather(1, places)
     return torch.cat(of_images), of_texts
-
-
-def _precisions(answers: Int[np.ndarray, " k"], right: frozenset[int]) -> tuple[float, float, float]:
-    """mAP@R, R-Precision and R@1 of a query."""
-    hits = np.array([answer in right for answer in answers[: len(right)]])
-    precision = hits.cumsum() / np.arange(1, len(hits) + 1)
-    return float((precision * hits).mean()), float(hits.mean()), float(hits[0])
-
-
-def _first(answers: Int[np.ndarray, " k"], right: frozenset[int]) -> int:
-    """Place of the first right answer among those that are looked at."""
-    return next((place for place, answer in enumerate(answers.tolist()) if answer in right), len(answers))
