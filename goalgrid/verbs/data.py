@@ -143,21 +143,18 @@ def features(
 def backbone(
     source: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", help="VSE-infinity's original_updown_backbone.pth, or a CLIP by OpenAI's names."
-        ),
+        typer.Argument(metavar="FILE", help="VSE-infinity's original_updown_backbone.pth."),
     ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the weights are written.")],
 ) -> None:
-    """Convert BUTD's ResNet-101, or OpenAI's CLIP.
+    """Convert BUTD's ResNet-101.
 
-    Recipes then read the folder: --weights NAME=DIR. CLIP needs the files of its tokenizer beside.
+    Recipes then read the folder: --weights NAME=DIR.
     """
     from goalgrid.retrieval.published.backbones import BUTD, convert
 
-    name, count = convert(user_path(source), user_path(folder))
-    beside = "" if name == BUTD else f" Put the files of the tokenizer of {name} beside them: no checkpoint has it."
-    show(f"{folder}: {count:,} tensors.{beside} Train with them: --weights {name}={folder}")
+    count = convert(user_path(source), user_path(folder))
+    show(f"{folder}: {count:,} tensors. Train with them: --weights {BUTD}={folder}")
 
 
 @verbs.command()

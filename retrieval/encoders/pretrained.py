@@ -43,8 +43,8 @@ def locate(settings: Pretrained, places: Places) -> Path | None:
         return folder if folder.is_file() else _not_at_hand(name, folder)
     if folder.is_file():
         raise UserError(
-            f"weights {name!r}: {folder} is a file, and transformers reads a folder with a config.json. Of a CLIP by "
-            f"OpenAI's names, or of BUTD's ResNet-101, this makes one: goalgrid data backbone {folder} DIR."
+            f"weights {name!r}: {folder} is a file, and transformers reads a folder with a config.json. Of BUTD's "
+            f"ResNet-101, this makes one: goalgrid data backbone {folder} DIR."
         )
     if not (folder / "config.json").exists():
         raise UserError(f"no config.json in {folder}, the folder of weights {name!r}: save_pretrained() writes one.")

@@ -1,80 +1,132 @@
-"""Networks of others as folders of weights that `transformers` reads: BUTD's ResNet-101, and CLIP by OpenAI's names."""
+"""Networks of others, told by their weights; BUTD's ResNet-101 as a folder that `transformers` reads."""
 
+import re
+from collections.abc import Mapping
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import write_json, written_aside
-from goalgrid.retrieval.published import clips
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
-from goalgrid.retrieval.published.checkpoint_maps import map_of_family, maps
-from goalgrid.retrieval.published.resnets import butd
 
 BUTD = "butd/resnet-101"
 """The name that recipes have for BUTD's backbone."""
-HEAD = 64
-"""Values of an attention head, in every CLIP of OpenAI."""
+FOLDERS = {
+    (1024, 14, 336): "openai/clip-vit-large-patch14-336",
+    (1024, 14, 224): "openai/clip-vit-large-patch14",
+    (768, 16, 224): "openai/clip-vit-base-patch16",
+    (768, 32, 224): "openai/clip-vit-base-patch32",
+}
+"""Names on the model hub by width of the image tower, and by the sides of patch and picture in pixels."""
+
+_BLOCK = re.compile(r"img_enc\.cnn\.layer(\d)\.(\d+)\.conv(\d)\.weight$")
+_BUTD = re.compile(r"(base|top)\.(\d+)\.(?:(\d+)\.)?(?:(conv|bn|downsample\.)(\d)\.)?(\w+)$")
 
 
-def convert(source: Path, folder: Path) -> tuple[str, int]:
-    """Write a network to a folder, and return the name that recipes have for it, and how many tensors it has.
+def clip(weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The settings of the model: the CLIP that has its tokenizer and sizes, `clip` where none of OpenAI's has them.
+
+    Args:
+        weights: by the names of transformers, or by OpenAI's.
+    """
+    theirs = "visual.conv1.weight" in weights
+    patches = weights["visual.conv1.weight" if theirs else "vision_model.embeddings.patch_embedding.weight"]
+    table = "visual.positional_embedding" if theirs else "vision_model.embeddings.position_embedding.weight"
+    cells = len(weights[table]) - 1
+    size = isqrt(cells) * int(patches.shape[-1])
+    name = FOLDERS.get((int(patches.shape[0]), int(patches.shape[-1]), size), "clip")
+    return {"image.weights": name, "text.weights": name, "image.size": size}
+
+
+def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The settings of `model.image` for the ResNet below `img_enc.cnn`: its widths and depths.
+
+    A block has three convolutions (bottleneck, ResNet-50 and larger) or two (basic).
+    """
+    blocks = {
+        tuple(map(int, match.groups())): value for name, value in weights.items() if (match := _BLOCK.match(name))
+    }
+    last = max((conv for _, _, conv in blocks), default=3)
+    stages = sorted({stage for stage, _, _ in blocks})
+    stem = weights.get("img_enc.cnn.conv1.weight")
+    return {
+        "image.weights": "random",  # replaced by theirs
+        "image.architecture": {
+            "model_type": "resnet",
+            "layer_type": "bottleneck" if last == 3 else "basic",
+            "embedding_size": 64 if stem is None else int(stem.shape[0]),
+            "hidden_sizes": [int(blocks[stage, 0, last].shape[0]) for stage in stages],
+            "depths": [1 + max(block for of, block, _ in blocks if of == stage) for stage in stages],
+        },
+    }
+
+
+def convert(source: Path, folder: Path) -> int:
+    """Write BUTD's backbone to a folder, and return how many tensors it has.
 
     Raises:
         UserError: the file cannot be read, or is another network; or the folder cannot be written.
     """
     from safetensors.torch import save_file
 
-    file = CheckpointFile.read(source)
-    theirs = clips.PATCHES in file.weights
-    weights, config = _clip(file) if theirs else butd(file)
-    name = clips.clip(file.weights)["image.weights"] if theirs else BUTD
+    weights, config = butd(CheckpointFile.read(source))
     with written_aside(folder / "model.safetensors") as path:
         save_file(weights, path, metadata={"format": "pt"})
     write_json(folder / "config.json", config)
-    return name, len(weights)
+    return len(weights)
 
 
-def _clip(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A CLIP by OpenAI's names as `transformers` reads it: weights and configuration.
+def butd(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The backbone of BUTD's detector as `transformers` reads it: weights and configuration.
+
+    Its convolutions read blue, green and red; the first is turned around. A block strides in its first convolution, and
+    the first pooling has no margin: VSE-infinity's lib/modules/resnet.py, from which `original_updown_backbone.pth` is.
+
+    Args:
+        file: with the state dicts `base` (first layers and three stages) and `top` (the fourth).
 
     Raises:
-        UserError: tensors are missing, or extra: a CLIP with a ResNet has other names.
+        UserError: it is another network.
     """
-    _, clip_map = map_of_family(file, "clip")
-    if "logit_scale" not in file.weights:
+    tensors, weights = file.weights, dict[str, Tensor]()
+    for name, value in tensors.items():
+        if match := _BUTD.match(name):
+            weights[_name_in_transformers(*match.groups())] = value.float().contiguous()
+    stem, stages = "embedder.embedder.convolution.weight", "encoder.stages.{}.layers.{}.layer.2.convolution.weight"
+    depths = [sum(stages.format(stage, block) in weights for block in range(100)) for stage in range(4)]
+    if len(weights) != len(tensors) or stem not in weights or not all(depths):
+        odd = next((name for name in tensors if not _BUTD.match(name)), "")
         raise UserError(
-            f"{file.path}: missing: logit_scale, the factor of CLIP's scores, which its folder has to have."
+            f"{file.path} is no backbone of BUTD's detector{f': it holds {odd!r}' if odd else ''}. VSE-infinity's "
+            "original_updown_backbone.pth has the first layers and three stages under 'base', the fourth under 'top'."
         )
-    named = {maps()["clip"].theirs(name): value for name, value in clip_map.ours(file.weights).items()}
-    weights = {name: value.float().contiguous() for name, value in named.items()}
-    weights["logit_scale"] = file.weights["logit_scale"].float()
-    rows, width = weights["text_model.embeddings.token_embedding.weight"].shape
-    patches = weights["vision_model.embeddings.patch_embedding.weight"]
-    text = {
-        **_sizes(weights, "text_model", width),
-        "vocab_size": rows,
-        "max_position_embeddings": len(weights["text_model.embeddings.position_embedding.weight"]),
-        "bos_token_id": rows - 2,
-        "eos_token_id": rows - 1,
+    weights[stem] = weights[stem].flip(1).contiguous()
+    for name in [name for name in weights if name.endswith("running_mean")]:  # old files lack the counts
+        weights.setdefault(name.replace("running_mean", "num_batches_tracked"), torch.tensor(0))
+    return weights, {
+        "architectures": ["ResNetModel"],
+        "model_type": "resnet",
+        "embedding_size": len(weights[stem]),
+        "hidden_sizes": [len(weights[stages.format(stage, 0)]) for stage in range(4)],
+        "depths": depths,
+        "layer_type": "bottleneck",
+        "downsample_in_bottleneck": True,
+        "pools_without_margin": True,
     }
-    vision = {
-        **_sizes(weights, "vision_model", len(patches)),
-        "image_size": clips.clip(file.weights)["image.size"],
-        "patch_size": patches.shape[-1],
-    }
-    joint = {"projection_dim": len(weights["text_projection.weight"]), "text_config": text, "vision_config": vision}
-    return weights, {"architectures": ["CLIPModel"], "model_type": "clip", **joint}
 
 
-def _sizes(weights: dict[str, Tensor], tower: str, width: int) -> dict[str, Any]:
-    """What both towers have in a configuration."""
-    layers = f"{tower}.encoder.layers"
-    return {
-        "hidden_size": width,
-        "intermediate_size": len(weights[f"{layers}.0.mlp.fc1.weight"]),
-        "num_hidden_layers": sum(name.endswith("mlp.fc1.weight") and name.startswith(layers) for name in weights),
-        "num_attention_heads": width // HEAD,
-        "hidden_act": "quick_gelu",
-    }
+def _name_in_transformers(
+    part: str, place: str, block: str | None, kind: str | None, number: str | None, last: str
+) -> str:
+    """`base.4.0.conv1.weight` as `encoder.stages.0.layers.0.layer.0.convolution.weight`."""
+    if block is None:
+        return f"embedder.embedder.{'convolution' if place == '0' else 'normalization'}.{last}"
+    assert number is not None
+    stage = int(place) - 4 if part == "base" else 3
+    within = "shortcut" if kind == "downsample." else f"layer.{int(number) - 1}"
+    normal = kind == "bn" or (kind == "downsample." and number == "1")
+    return f"encoder.stages.{stage}.layers.{block}.{within}.{'normalization' if normal else 'convolution'}.{last}"

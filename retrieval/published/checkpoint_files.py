@@ -4,15 +4,12 @@ import argparse
 import errno
 import hashlib
 import pickle
-import pickletools
 import re
 import warnings
-import zipfile
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,11 +23,6 @@ _scalar = np.float64(0).__reduce__()[0]
 
 PARTS = ("img_enc", "txt_enc", "sim_enc")
 """What the state dicts of a list are of, in the order in which VSE++ and its successors save them."""
-
-MOST_INSTRUCTIONS = 1_000_000
-"""Of a file's pickles. A model of 1,000 weights with its optimiser takes some 20,000."""
-LEGACY_PICKLES = 5
-"""At the beginning of a file that is no archive: magic number, protocol, machine, content, and the weights' keys."""
 
 ALLOWED: tuple[Any, ...] = (
     argparse.Namespace,
@@ -69,7 +61,6 @@ class CheckpointFile:
         """
         try:
             check_regular(path)
-            _check_length(path)
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             with torch.serialization.safe_globals(list(ALLOWED)), warnings.catch_warnings():
@@ -123,30 +114,6 @@ class CheckpointFile:
                 f"sha256:{file.digest[:12]}...). Put the former file back, or name this file: file:{file.path}."
             )
         return file
-
-
-def _check_length(path: Path) -> None:
-    """Check that the pickles of a file are as short as those of a checkpoint: torch reads them with Python.
-
-    Raises:
-        UserError: they are longer.
-    """
-    done = 0
-    with suppress(ValueError, KeyError, IndexError, zipfile.BadZipFile, NotImplementedError), ExitStack() as stack:
-        source: IO[bytes] = stack.enter_context(path.open("rb"))
-        pickles = LEGACY_PICKLES
-        if zipfile.is_zipfile(path):
-            archive = stack.enter_context(zipfile.ZipFile(path))
-            name = next((name for name in archive.namelist() if name.endswith("/data.pkl")), "")
-            source, pickles = stack.enter_context(archive.open(name)), 1
-        for _ in range(pickles):
-            for _ in pickletools.genops(source):
-                done += 1
-                if done > MOST_INSTRUCTIONS:
-                    raise UserError(
-                        f"the checkpoint {path} cannot be read: its pickle has more than {MOST_INSTRUCTIONS:,} "
-                        "instructions, which no checkpoint of weights needs."
-                    )
 
 
 def _flat(model: Any) -> dict[str, Tensor]:
