@@ -17,7 +17,7 @@ from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.retrieval.encoders.recurrent import PaddedGru
+from goalgrid.retrieval.encoders.reasoning import PaddedGru
 from goalgrid.runners.training.inputs import Inputs, prepare
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine

@@ -16,7 +16,7 @@ from benchmarks.gpu_blocks.sample import Size, inputs_of, reading, settings_of, 
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.retrieval.encoders.recurrent import PaddedGru
+from goalgrid.retrieval.encoders.reasoning import PaddedGru
 from goalgrid.retrieval.model import Vse
 from goalgrid.runners.training.initial_state import objective_of
 from goalgrid.runners.training.inputs import Inputs

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from goalgrid.grid.settings.own_parts import check_gradient, check_shape
 from goalgrid.grid.settings.poolings import Balance, PoolingSettings, own_poolings
-from goalgrid.retrieval.encoders.reasoning import Gcn, SelfAttention, Seq2Seq
-from goalgrid.retrieval.encoders.recurrent import PaddedGru
+from goalgrid.retrieval.encoders.reasoning import Gcn, PaddedGru, SelfAttention, Seq2Seq
 
 Encoded = Float[Tensor, "b d"] | tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]
 """What an encoder gives: a vector for each image or caption; without pooling, its set and which members are present."""

@@ -19,8 +19,8 @@ from goalgrid.grid.settings.text_encoders import (
 )
 from goalgrid.retrieval.encoders import own_encoders, pretrained
 from goalgrid.retrieval.encoders.pooling import Encoded, pooling
-from goalgrid.retrieval.encoders.recurrent import PaddedGru
-from goalgrid.retrieval.pinned import sent
+from goalgrid.retrieval.encoders.reasoning import PaddedGru
+from goalgrid.retrieval.scorers.sets import sent
 
 
 class Bow(nn.Module):

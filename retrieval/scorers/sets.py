@@ -9,7 +9,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from goalgrid.retrieval.pinned import sent
+
+def sent(in_host: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device. To a GPU it is copied from pinned memory, so the host goes on at once."""
+    if device.type != "cuda" or in_host.is_cuda:
+        return in_host.to(device)
+    return in_host.pin_memory().to(device, non_blocking=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, pad
 
 from goalgrid.grid.settings.scorers import OwnScorerSettings
-from goalgrid.retrieval.scorers.own_scorer import OwnScorer
+from goalgrid.retrieval.scorers import OwnScorer
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.runners.selftest.encoder_check import ALIKE, SEED, Broken, check_restored, learning_in
 

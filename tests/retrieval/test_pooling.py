@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from goalgrid.grid.settings.poolings import PoolingSettings
 from goalgrid.retrieval.encoders.pooling import POOLING, AdaPool, AdPool, Gpo, Lip, MeanOf, Pooling, positions, soft_max
-from goalgrid.retrieval.encoders.reasoning import Gcn, NormOfPresent, SelfAttention, Seq2Seq
-from goalgrid.retrieval.encoders.recurrent import PaddedGru
+from goalgrid.retrieval.encoders.reasoning import Gcn, NormOfPresent, PaddedGru, SelfAttention, Seq2Seq
 
 DIM, K = 6, 2
 OF_SETS = [name for name in POOLING if name != "none"]

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.text_encoders import BiGruSettings, TextSettings
-from goalgrid.retrieval.words import preparation, text_readers, vocabulary_files
+from goalgrid.retrieval.words import text_readers, vocabulary_files
 from goalgrid.retrieval.words.text_readers import Vocabulary, words
 from tests.networks import save
 
@@ -76,11 +76,11 @@ TEXT: TypeAdapter[TextSettings] = TypeAdapter(TextSettings)
 LITERAL = {"none": lambda caption: caption, "x-vlm": literal_xvlm, "mmt": literal_mmt}
 
 
-@pytest.mark.parametrize("name", preparation.PREPARATIONS)
+@pytest.mark.parametrize("name", text_readers.PREPARATIONS)
 def test_captions_are_prepared_as_the_models_code_does(name: str, few_pictures: Path, tmp_path: Path) -> None:
     captions = (few_pictures / "precomp" / "train_caps.txt").read_text().splitlines()
     captions += ['  T-shirt, "x/y" ~ (<person>)!', "One's  dog: #1; *2?", " ".join(f"w{i}," for i in range(40))]
-    prepare = preparation.PREPARATIONS[name]
+    prepare = text_readers.PREPARATIONS[name]
     expected = [LITERAL[name](" ".join(caption.split()) if name == "mmt" else caption) for caption in captions]
     assert [prepare(caption) for caption in captions] == expected
     places = {"bert": save(tmp_path / "bert", "bert")}
@@ -94,7 +94,7 @@ def test_captions_are_prepared_as_the_models_code_does(name: str, few_pictures: 
 
 def test_a_caption_without_a_word_is_named() -> None:
     with pytest.raises(UserError, match=r"caption '\.\.\. !' has no word .* set model\.text\.preparation = none"):
-        preparation.xvlm("... !")
+        text_readers.xvlm("... !")
 
 
 def test_it_is_saved_in_order(tmp_path: Path) -> None:

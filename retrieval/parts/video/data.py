@@ -4,14 +4,60 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from goalgrid.grid.catalog import Dataset
+from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.identity import digest
 from goalgrid.retrieval.data import parts
 from goalgrid.retrieval.data.content import Stamp, file_sum, finite_sum
 from goalgrid.retrieval.data.forms import Form, Summed
-from goalgrid.retrieval.parts.video import expert_files, faults, msr_vtt
+from goalgrid.retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
+from goalgrid.retrieval.parts.video import expert_files, msr_vtt
 from goalgrid.retrieval.parts.video.settings import ExpertRead
 from goalgrid.retrieval.splits.pairs import Pairs
-from goalgrid.retrieval.splits.problems import Problem, refuse
+from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, refuse
+
+FORMAT = "features of videos by experts"
+STEP = 4096
+"""Vectors read at a time."""
+
+
+def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
+    """The videos under a root with all their experts; and by expert, the number of videos in which it saw nothing."""
+    part = Part(FORMAT, root, noun="video")
+    places = msr_vtt.places(root, part.problems)
+    if places is None:
+        return part
+    folder, captions = places
+    listings = msr_vtt.splits(captions, official.test_splits, part.problems)
+    names = expert_files.names(folder)
+    experts = [found for name in names if (found := expert_files.read(folder / name, part.problems))]
+    for split, listing in listings.items():
+        part.sizes[split] = SplitSize.of(np.array(listing.video_of_text, dtype=np.int64), len(listing.videos))
+        part.problems += faults_of_captions(listing.texts, f"captions of the {split} split of {captions}")
+        silent = [int((expert.spans_of(listing.videos)[:, 1] == 0).sum()) for expert in experts]
+        lacks = [f"{count:,} lack {expert.folder.name}" for expert, count in zip(experts, silent, strict=True) if count]
+        part.notes[split] = ", ".join([counted(len(experts), "expert"), *lacks])
+    for expert in experts:
+        _values(expert, part.problems, progress)
+    part.files = [*expert_files.files(folder), *msr_vtt.files(captions)]
+    videos = {split: listing.videos for split, listing in listings.items()}
+    if msr_vtt.JSFUSION in official.test_splits and not set(videos["val"]) - set(videos["train"]):
+        part.notes["val"] += "; its videos also train, as in MMT"
+        del videos["val"]
+    part.problems += overlaps(videos, str(captions), "video")
+    return part
+
+
+def _values(expert: expert_files.Expert, problems: list[Problem], progress: CheckProgress) -> None:
+    """NaN and infinity, anywhere in the file."""
+    path, bad, array = expert.folder / expert_files.FEATURES, 0, expert.array
+    for start in range(0, len(array), STEP):
+        bad += int((~np.isfinite(array[start : start + STEP]).all(1)).sum())
+        progress(f"reading {expert.folder.name}", min(start + STEP, len(array)), len(array))
+    if bad:
+        problems.append(Problem(str(path), f"{counted(bad, 'vector')} with NaN or infinity", "Extract them anew."))
 
 
 def _check(root: Path, reads: Sequence[ExpertRead]) -> None:
@@ -52,7 +98,7 @@ def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:
 
 VIDEOS = Form(
     noun="video",
-    title=faults.FORMAT,
+    title=FORMAT,
     contents="videos, as features of experts",
     recipes="ce or mmt",
     expected=f"{msr_vtt.JSON} with experts/*/{expert_files.FEATURES} (videos)",
@@ -62,6 +108,6 @@ VIDEOS = Form(
     check=_check,
     load=_load,
     summed=_summed,
-    faults=faults.of_root,
+    faults=of_root,
 )
 """Videos by the features of their experts, with captions as MSR-VTT has them."""

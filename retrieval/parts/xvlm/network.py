@@ -15,8 +15,7 @@ from goalgrid.retrieval.evaluation import Ranks
 from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.parts.xvlm import rerank
 from goalgrid.retrieval.parts.xvlm.bert_layers import BertEncoder
-from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder
-from goalgrid.retrieval.parts.xvlm.matching_loss import matching_loss
+from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder, matching_loss
 from goalgrid.retrieval.parts.xvlm.swin import SwinEncoder
 from goalgrid.retrieval.prefetch import ahead
 from goalgrid.retrieval.splits.pairs import Split

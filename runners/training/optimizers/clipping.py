@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from goalgrid.objectives.objective import Objective
 from goalgrid.retrieval.model import Vse
-from goalgrid.retrieval.pinned import sent
+from goalgrid.retrieval.scorers.sets import sent
 
 
 class Clipping:

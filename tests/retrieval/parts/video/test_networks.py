@@ -7,11 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from goalgrid.retrieval.parts.video.ce import CollaborativeExperts
-from goalgrid.retrieval.parts.video.gated import NetVlad
-from goalgrid.retrieval.parts.video.mmt import MultiModalTransformer
+from goalgrid.retrieval.parts.video.networks import CollaborativeExperts, ExpertTexts, MultiModalTransformer, NetVlad
 from goalgrid.retrieval.parts.video.settings import CeSettings, ExpertTextSettings, MixtureSettings, MmtSettings
-from goalgrid.retrieval.parts.video.texts import ExpertTexts
 from goalgrid.retrieval.scorers import scorer
 from goalgrid.retrieval.scorers.sets import Sets
 from tests.retrieval.parts.video import literal

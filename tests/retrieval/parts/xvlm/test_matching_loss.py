@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder
-from goalgrid.retrieval.parts.xvlm.matching_loss import matching_loss, negatives
+from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder, matching_loss, negatives
 from goalgrid.retrieval.parts.xvlm.network import Xvlm
 from tests.retrieval.parts.xvlm.test_xvlm import MODEL, WORDS
 

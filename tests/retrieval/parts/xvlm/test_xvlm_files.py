@@ -12,7 +12,7 @@ from torch import Tensor
 
 from goalgrid.grid.errors import UserError
 from goalgrid.retrieval.parts.xvlm.network import Xvlm
-from goalgrid.retrieval.parts.xvlm.published.swins import resized
+from goalgrid.retrieval.parts.xvlm.swin import resized
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.published_model import PublishedModel, check_whole
 from tests.retrieval.literal_peers import Peer

@@ -1,1 +1,0 @@
-"""The recipes of CE and MMT, and small copies of them."""

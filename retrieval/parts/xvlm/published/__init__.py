@@ -1,1 +1,0 @@
-"""X-VLM's published checkpoints: their weights by our names, their Swin."""

@@ -1,1 +1,0 @@
-"""X-VLM's recipes."""
