@@ -1,9 +1,7 @@
 """Two-stage ranking: the product of unit vectors lists candidates, and a fusion encoder ranks the best of them anew.
 
-A pair has the same score in both directions, so a pair that stands in both short lists is scored once. Pairs are
-grouped by image: the keys and values of its tokens are computed once for each layer. Captions are not padded, and the
-last layer computes the first token alone, since nothing else is read. The ranks are those of X-VLM's published
-evaluation, at a fifth of its work.
+The ranks are those of X-VLM's published evaluation, at a fifth of its work: a pair in both short lists is scored once,
+an image's keys and values are computed once, captions are not padded, the last layer computes the first token alone.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,45 +26,30 @@ TOKENS = 2**15
 
 @dataclass(frozen=True, eq=False)
 class ShortLists:
-    """The candidates of every query, the best by the first stage.
+    """The candidates of every query of a fold, the best by the first stage, as rows of the whole split.
 
     Args:
-        i2t: rows of captions, for each image.
-        t2i: rows of images, for each caption.
+        images, captions: the queries.
+        i2t: captions, for each image.
+        t2i: images, for each caption.
     """
 
+    images: Int[np.ndarray, " i"]
+    captions: Int[np.ndarray, " t"]
     i2t: Int[np.ndarray, "i k"]
     t2i: Int[np.ndarray, "t l"]
 
-    @classmethod
-    def of(cls, image: Float[Tensor, "i d"], text: Float[Tensor, "t d"], k: int) -> "ShortLists":
-        """The k best of every query by the product, or all where there are fewer."""
-        return cls(_best(image, text, k), _best(text, image, k))
-
-    def pairs(self, texts: int) -> Int[np.ndarray, " p"]:
-        """Every pair of the lists once, in order, as image * texts + caption."""
-        by_image = np.arange(len(self.i2t))[:, None] * texts + self.i2t
-        by_text = self.t2i * texts + np.arange(len(self.t2i))[:, None]
-        return np.unique(np.concatenate([by_image.ravel(), by_text.ravel()]))
+    def pairs(self, texts: int) -> tuple[Int[np.ndarray, "i k"], Int[np.ndarray, "t l"]]:
+        """The pairs of both lists, as image * texts + caption."""
+        return self.images[:, None] * texts + self.i2t, self.t2i * texts + self.captions[:, None]
 
     def ranks(
         self, pairs: Int[np.ndarray, " p"], scores: Float[np.ndarray, " p"], image_of_text: Int[np.ndarray, " t"]
     ) -> tuple[Int[np.ndarray, " i"], Int[np.ndarray, " t"]]:
-        """The rank of the first right answer of each query; a query whose list has none gets the length of the list.
-
-        Args:
-            pairs: as `pairs` gives them, or more.
-            scores: of the pairs.
-        """
-        count = len(image_of_text)
-        of_image = scores[np.searchsorted(pairs, np.arange(len(self.i2t))[:, None] * count + self.i2t)]
-        of_text = scores[np.searchsorted(pairs, self.t2i * count + np.arange(count)[:, None])]
-        i2t = _ranks(of_image, image_of_text[self.i2t] == np.arange(len(self.i2t))[:, None])
-        return i2t, _ranks(of_text, self.t2i == image_of_text[:, None])
-
-
-Fold = tuple[ShortLists, np.ndarray, np.ndarray]
-"""The short lists of a part of a split, and the rows of its images and captions in the split."""
+        """The rank of each query's first right answer, by scores of ordered pairs; without one: the list's length."""
+        of_image, of_text = (scores[np.searchsorted(pairs, part)] for part in self.pairs(len(image_of_text)))
+        i2t = _ranks(of_image, image_of_text[self.i2t] == self.images[:, None])
+        return i2t, _ranks(of_text, self.t2i == image_of_text[self.captions, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +59,7 @@ class PackedStates:
     That attention reads the caption alone, so its result is the same for every image.
 
     Args:
-        states: of all tokens, the shorter captions first.
-        lengths: tokens of each caption, in this order.
+        states, lengths: of all tokens, and the tokens of each caption, the shorter captions first.
         place: index of each caption in this order.
     """
 
@@ -89,13 +71,7 @@ class PackedStates:
     def of(
         cls, fusion: FusionEncoder, lengths: Int[Tensor, " t"], states_of: Callable[[Tensor], Tensor], batch: int
     ) -> "PackedStates":
-        """Pack all captions.
-
-        Args:
-            lengths: tokens of each caption.
-            states_of: gives the text encoder's states of the captions of these rows, (b, n, d).
-            batch: captions at a time.
-        """
+        """Pack all captions; `states_of` gives the text encoder's states (b, n, d) of some rows, `batch` at a time."""
         order, first, parts = lengths.argsort(stable=True), _layers(fusion)[0].attention, list[Tensor]()
         for rows in order.split(batch):
             states, part_lengths = states_of(rows), lengths[rows]
@@ -124,7 +100,7 @@ def pair_scores(
 
     Args:
         images: tokens of all images in their order, some at a time.
-        pairs: in order, as `ShortLists.pairs` gives them.
+        pairs: in order, as image * texts + caption.
         beat: called after each image.
     """
     all_scores, texts, row = np.empty(len(pairs), dtype=np.float32), len(captions.lengths), 0
@@ -143,7 +119,7 @@ def pair_scores(
 
 def two_stage_ranks(
     first: Sequence[Ranks],
-    lists: Sequence[Sequence[Fold]],
+    lists: Sequence[Sequence[ShortLists]],
     image_of_text: Int[np.ndarray, " t"],
     score: Callable[[Int[np.ndarray, " p"]], Float[np.ndarray, " p"]],
     k: int,
@@ -152,20 +128,18 @@ def two_stage_ranks(
 
     Args:
         first: ranks by the first stage, one for each way to rank the split: as a whole, or in folds.
-        lists: for each of these ways its folds, with their short lists and the rows of their images and captions.
-        score: gives the scores of pairs of the whole split; it is called once.
+        lists: the short lists of the folds of each of these ways.
+        score: gives the scores of pairs of the whole split, in order; it is called once.
         k: length of the short lists.
     """
-    texts = len(image_of_text)
-    keys = [[_of_split(short, images, captions, texts) for short, images, captions in way] for way in lists]
-    pairs = np.unique(np.concatenate([part for way in keys for part in way]))
+    every = [part.ravel() for way in lists for short in way for part in short.pairs(len(image_of_text))]
+    pairs = np.unique(np.concatenate(every))
     scores, ranks = score(pairs), list[Ranks]()
-    for before, way, keys_of_way in zip(first, lists, keys, strict=True):
+    for before, way in zip(first, lists, strict=True):
         i2t, t2i, folds = before.i2t.copy(), before.t2i.copy(), list[Ranks]()
-        for (short, images, captions), fold_keys in zip(way, keys_of_way, strict=True):
-            owners = np.searchsorted(images, image_of_text[captions])
-            fold_ranks = short.ranks(short.pairs(len(captions)), scores[np.searchsorted(pairs, fold_keys)], owners)
-            i2t[images], t2i[captions] = fold_ranks
+        for short in way:
+            fold_ranks = short.ranks(pairs, scores, image_of_text)
+            i2t[short.images], t2i[short.captions] = fold_ranks
             folds.append(Ranks(*fold_ranks, listed=k))
         ranks.append(replace(before, i2t=i2t, t2i=t2i, folds=tuple(folds) if before.folds else (), listed=k))
     return ranks
@@ -177,27 +151,20 @@ def folds_of(
     image_of_text: Int[np.ndarray, " t"],
     k: int,
     fold: int | None,
-) -> list[Fold]:
-    """The short lists of each fold, with the rows of its images and captions.
+) -> list[ShortLists]:
+    """The short lists of each fold: the k best of every query by the product, or all where there are fewer.
 
     Args:
-        k: length of the short lists.
         fold: images in a fold; None: the whole split is one fold.
     """
-    folds = []
-    for start in range(0, len(image), fold or len(image)):
-        images = np.arange(start, min(start + (fold or len(image)), len(image)))
+    folds, size = [], fold or len(image)
+    for start in range(0, len(image), size):
+        images = np.arange(start, min(start + size, len(image)))
         captions = np.flatnonzero((image_of_text >= images[0]) & (image_of_text <= images[-1]))
-        folds.append((ShortLists.of(image[images], text[captions], k), images, captions))
+        of_images, of_captions = image[images], text[captions]
+        i2t, t2i = _best(of_images, of_captions, k), _best(of_captions, of_images, k)
+        folds.append(ShortLists(images, captions, captions[i2t], images[t2i]))
     return folds
-
-
-def _of_split(
-    lists: ShortLists, images: Int[np.ndarray, " i"], captions: Int[np.ndarray, " t"], texts: int
-) -> Int[np.ndarray, " p"]:
-    """The pairs of a fold, in the order of the fold, numbered by the rows of the whole split."""
-    image, caption = np.divmod(lists.pairs(len(captions)), len(captions))
-    return images[image] * texts + captions[caption]
 
 
 def _best(queries: Float[Tensor, "q d"], gallery: Float[Tensor, "g d"], k: int) -> Int[np.ndarray, "q k"]:
@@ -246,12 +213,7 @@ def _within(
     groups: Sequence[tuple[int, int]],
     only: Int[Tensor, " p"] | None,
 ) -> Float[Tensor, "m d"]:
-    """Attention within captions that stand one after another, those of one length together.
-
-    Args:
-        groups: how many captions, and their length.
-        only: rows of the first tokens, which alone attend; None: all tokens do.
-    """
+    """Attention within captions that stand one after another, those of one length together."""
     asking = states if only is None else states[only]
     named = {"query": asking, "key": states, "value": states}
     query, key, value = (attention.self[name](tokens) for name, tokens in named.items())

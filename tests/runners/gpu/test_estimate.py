@@ -213,12 +213,7 @@ def test_pairs_that_a_fusion_encoder_ranks_lie_between_the_counts() -> None:
     caption = picture[owners] + torch.from_numpy(random.normal(size=(texts, 8)))
     for folds in [None], [20], [None, 20]:
         listed = [rerank.folds_of(picture, caption, owners, 10, fold) for fold in folds]
-        keys = [
-            rows[image] * texts + columns[text]
-            for way in listed
-            for own, rows, columns in way
-            for image, text in [np.divmod(own.pairs(len(columns)), len(columns))]
-        ]
+        keys = [part.ravel() for way in listed for short in way for part in short.pairs(texts)]
         least, most = pairs_ranked_anew(settings, images, texts, folds)
         assert least <= len(np.unique(np.concatenate(keys))) <= most
 
