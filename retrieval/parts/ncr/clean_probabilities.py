@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from goalgrid.grid.identity import derived_seed
@@ -18,12 +18,6 @@ from goalgrid.retrieval.splits.pairs import Pairs
 
 SPREAD = 5e-4
 """Added to the variances of the mixture, of losses between 0 and 1: NCR's `reg_covar`."""
-
-STILL, STEPS = 1e-5, 100
-"""The mixture is fitted until a step raises its mean log-likelihood by less than this, or for so many steps."""
-
-NCR_STILL, NCR_STEPS = 1e-2, 10
-"""The same in NCR's code."""
 
 
 class CleanProbabilities(Companion):
@@ -39,7 +33,7 @@ class CleanProbabilities(Companion):
         super().__init__(settings, pairs, device, prepared)
         self.matched = pairs.train.matched
         self.margin = float(settings.objective.parameters["margin"] or 0.0)
-        self.estimate = ESTIMATES[str(settings.objective.parameters.get("mixture", "quartiles"))]
+        self.mixture = str(settings.objective.parameters.get("mixture", "quartiles"))
         self.warmup = settings.train.warmup_epochs
         self.values = torch.ones(2 if settings.model.networks == "twins" else 1, len(pairs.train.captions))
         """Probability of each pair to be clean, as each network reads it; in host memory."""
@@ -57,9 +51,9 @@ class CleanProbabilities(Companion):
             before = order(self.epoch)
             losses = [torch.cat(parts).double().cpu() for parts in self._losses]
             seed = derived_seed(self.settings, f"mixture of epoch {self.epoch}") % 2**32
-            estimates = [torch.from_numpy(self.estimate(loss.numpy(), seed)).float() for loss in losses]
+            estimates = [clean_probability(loss.numpy(), seed, self.mixture) for loss in losses]
             for place, estimate in enumerate(reversed(estimates)):
-                self.values[place, before] = estimate
+                self.values[place, before] = torch.from_numpy(estimate).float()
             self.known = True
         if epoch != self.epoch:
             self.epoch, self._losses = epoch, [[] for _ in self.values]
@@ -81,7 +75,9 @@ class CleanProbabilities(Companion):
             return {}
         means = {"clean": float(self.values.mean())}
         if self.matched is not None and not self.matched.all() and self.matched.any():
-            means["clean_auc"] = float(np.mean([auc(row.numpy(), self.matched) for row in self.values]))
+            from sklearn.metrics import roc_auc_score
+
+            means["clean_auc"] = float(np.mean([roc_auc_score(self.matched, row.numpy()) for row in self.values]))
         return means
 
     def state(self) -> dict[str, Any]:
@@ -93,35 +89,17 @@ class CleanProbabilities(Companion):
         self._losses = [[loss.to(self.device)] if len(loss) else [] for loss in state["losses"]]
 
 
-def clean_probability(losses: Float[np.ndarray, " n"], seed: int = 0) -> Float[np.ndarray, " n"]:
+def clean_probability(
+    losses: Float[np.ndarray, " n"], seed: int = 0, start: str = "quartiles"
+) -> Float[np.ndarray, " n"]:
     """Posterior of the component with the smaller mean, of a mixture of two Gaussians, for each loss.
 
-    The mixture starts from the quartiles, so that it is the same whatever the seed, and is fitted until it is still.
-    """
-
-    def start(scaled: Float[np.ndarray, " n"]) -> dict[str, Any]:
-        centres = np.quantile(scaled, [0.25, 0.75])[:, None]
-        precisions = np.full((2, 1, 1), 1 / (scaled.var() + SPREAD))
-        return {"weights_init": [0.5, 0.5], "means_init": centres, "precisions_init": precisions}
-
-    return _lower_of_two(losses, start, tol=STILL, max_iter=STEPS)
-
-
-def clean_probability_as_released(losses: Float[np.ndarray, " n"], seed: int) -> Float[np.ndarray, " n"]:
-    """The same as NCR's code has it: from a start by k-means, and stopped early.
+    Losses are scaled to [0, 1] first, as in NCR. Losses that are all alike are of clean pairs.
 
     Args:
         seed: of the centres with which k-means starts.
-    """
-    return _lower_of_two(losses, lambda scaled: {"random_state": seed}, tol=NCR_STILL, max_iter=NCR_STEPS)
-
-
-def _lower_of_two(
-    losses: Float[np.ndarray, " n"], start: Callable[[np.ndarray], Mapping[str, Any]], **options: Any
-) -> Float[np.ndarray, " n"]:
-    """The posterior of a mixture that is fitted with these options.
-
-    Losses are scaled to [0, 1] first, as in NCR. Losses that are all alike are of clean pairs.
+        start: "quartiles": the same whatever the seed, fitted until the mean log-likelihood is still; "k-means": as in
+            NCR's code, stopped early.
     """
     from sklearn.exceptions import ConvergenceWarning  # a second; no other training needs it
     from sklearn.mixture import GaussianMixture
@@ -130,29 +108,14 @@ def _lower_of_two(
     if not most > least or not math.isfinite(most - least):
         return np.ones_like(losses)
     scaled = (losses - least) / (most - least)
-    mixture = GaussianMixture(2, reg_covar=SPREAD, **start(scaled), **options)
+    options: dict[str, Any] = {"random_state": seed, "tol": 1e-2, "max_iter": 10}
+    if start == "quartiles":
+        centres, precision = np.quantile(scaled, [0.25, 0.75])[:, None], 1 / (scaled.var() + SPREAD)
+        options = {"weights_init": [0.5, 0.5], "means_init": centres, "precisions_init": np.full((2, 1, 1), precision)}
+        options |= {"tol": 1e-5, "max_iter": 100}
+    mixture = GaussianMixture(2, reg_covar=SPREAD, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         mixture.fit(scaled[:, None])
     posterior: np.ndarray = mixture.predict_proba(scaled[:, None])[:, mixture.means_[:, 0].argmin()]
     return posterior
-
-
-ESTIMATES: dict[str, Callable[[Float[np.ndarray, " n"], int], Float[np.ndarray, " n"]]] = {
-    "quartiles": clean_probability,
-    "k-means": clean_probability_as_released,
-}
-"""By the objective's parameter `mixture`."""
-
-
-def auc(values: Float[np.ndarray, " n"], positive: Bool[np.ndarray, " n"]) -> float:
-    """Share of (positive, negative) pairs in which the positive has the larger value; ties count one half.
-
-    >>> auc(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False]))
-    0.875
-    """
-    from scipy.stats import rankdata
-
-    count = int(positive.sum())
-    above = rankdata(values)[positive].sum() - count * (count + 1) / 2
-    return float(above / (count * (len(values) - count)))

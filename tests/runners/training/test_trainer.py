@@ -23,7 +23,7 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records.history import LOGGED
 from goalgrid.retrieval.evaluation import Ranks
-from goalgrid.retrieval.parts.ncr.clean_probabilities import ESTIMATES, CleanProbabilities
+from goalgrid.retrieval.parts.ncr.clean_probabilities import CleanProbabilities, clean_probability
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.inputs import Batch, batches, prepare
 from goalgrid.runners.training.machine import Machine
@@ -378,7 +378,9 @@ def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated_al
         losses = [torch.cat([own[network] for _, own in epochs[epoch - 1]]) for network in range(2)]
         before = torch.cat(list(batches(trainer.settings, trainer.inputs, epoch - 1).rows)).tolist()
         seed = derived_seed(settings, f"mixture of epoch {epoch - 1}") % 2**32
-        found = [ESTIMATES["k-means"](own.double().numpy(), seed) for own in losses]  # demo has the released variant
+        found = [
+            clean_probability(own.double().numpy(), seed, "k-means") for own in losses
+        ]  # demo has the released variant
         estimates = [dict(zip(before, own, strict=True)) for own in found]
         for rows, (clean, _) in zip(batches(trainer.settings, trainer.inputs, epoch).rows, epochs[epoch], strict=True):
             assert clean is not None
