@@ -100,11 +100,7 @@ def chance_rsum(images: int, texts: int) -> float:
 
 
 def _variance_of_hits(shares: Sequence[float]) -> float:
-    """Variance, over queries, of how many of the nested recalls a query adds to.
-
-    Args:
-        shares: of queries that add to each recall, the smallest first.
-    """
+    """Variance, over queries, of how many of the nested recalls a query adds to."""
     squared = sum((2 * (len(shares) - place) - 1) * share for place, share in enumerate(shares))
     return max(0.0, squared - sum(shares) ** 2)  # rounding: where every query adds to every recall, it is 0
 

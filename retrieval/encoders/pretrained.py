@@ -125,11 +125,7 @@ def tokenizer(settings: Pretrained, places: Places) -> Any:
 
 
 def _loaded(folder: Path, part: str) -> nn.Module:
-    """The network in this folder, without running code that lies there.
-
-    Raises:
-        ValueError: tensors of the network are not among the weights; they would start at random.
-    """
+    """The network in this folder, without running code that lies there."""
     import transformers
 
     whole, info = transformers.AutoModel.from_pretrained(folder, trust_remote_code=False, output_loading_info=True)
@@ -211,11 +207,7 @@ def _with_masks(tower: Any) -> None:
 
 
 def _not_at_hand(name: str, path: Path | None = None) -> Path:
-    """Raise the error that the file of these weights is not here.
-
-    Raises:
-        UserError: always.
-    """
+    """Raise the error that the file of these weights is not here."""
     place = f"there is no file {path}" if path else "they are a file of their authors', which no hub has"
     raise UserError(
         f"weights {name!r}: {place}. Download it, and say where it lies: --weights {name}=FILE, or in the grid file: "

@@ -58,14 +58,7 @@ class Vision(nn.Module):
         return layer
 
     def _cells(self, states: Tensor, size: int) -> Float[Tensor, "b n k"]:
-        """Cells of a feature map, or patches without the special tokens, which stand before them.
-
-        Args:
-            size: side of the pictures, in pixels.
-
-        Raises:
-            UserError: what is left cannot be the cells of a square picture.
-        """
+        """Cells of a feature map, or patches without the special tokens, which stand before them."""
         feature_map = states.ndim == 4
         cells = states.flatten(2).transpose(1, 2) if feature_map else states[:, self.special :]
         if not (states.shape[2] == states.shape[3] if feature_map else self._in_a_square(cells.shape[1], size)):
@@ -111,11 +104,7 @@ class Vision(nn.Module):
         return self
 
     def _width(self, size: int) -> int:
-        """Values of one feature vector, by looking at an empty picture.
-
-        Raises:
-            UserError: the network does not take pictures of this size, or its cells cannot be told.
-        """
+        """Values of one feature vector, by looking at an empty picture."""
         try:
             with torch.inference_mode():
                 features = self.eval()(torch.zeros(1, 3, size, size, dtype=torch.uint8))

@@ -1,7 +1,6 @@
 """What a method adds to training, beside its loss: a companion of the learner, which calls it at fixed points.
 
 A training has a companion for each part that its objective needs (`goalgrid.grid.settings.parts`); most have none.
-Each method below does nothing unless a companion says otherwise.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +39,7 @@ class Around:
 
 
 class Companion:
-    """Accompanies the training of a trial.
+    """Accompanies the training of a trial. Each method does nothing unless a companion says otherwise.
 
     Args:
         pairs: the data set.
@@ -66,22 +65,11 @@ class Companion:
 
     @classmethod
     def check(cls, dataset: DatasetSettings, root: Path | None, pairs: Pairs) -> None:
-        """Check files that it will read, before anything runs.
-
-        Args:
-            root: folder of the data set.
-
-        Raises:
-            UserError: they are missing, or of other data.
-        """
+        """Check files that it will read below the data set's root; a UserError says what is wrong with them."""
 
     @classmethod
     def prepare(cls, settings: TrialSettings, pairs: Pairs, around: Around) -> Any:
-        """What all epochs read, computed before the first one; None: nothing.
-
-        Raises:
-            UserError: files are missing or do not fit; says which.
-        """
+        """What all epochs read, computed before the first one; a UserError says which files do not fit."""
         return None
 
     @classmethod
@@ -91,7 +79,7 @@ class Companion:
 
     @classmethod
     def sources(cls, prepared: Any) -> dict[str, str]:
-        """What of the result of `prepare` decides numbers: a fingerprint by name, for checkpoints and the record."""
+        """Fingerprints of what `prepare` returned, as far as it decides numbers, for checkpoints and the record."""
         return {}
 
     @classmethod
@@ -103,54 +91,28 @@ class Companion:
         """Take part in this objective."""
 
     def begin(self, epoch: int, order: Callable[[int], Int[Tensor, " n"]]) -> None:
-        """Make ready for an epoch.
-
-        Args:
-            order: gives the rows of the captions of an epoch, in the order in which they are trained.
-        """
+        """Make ready for an epoch; `order` gives the rows of the captions of an epoch as they are trained."""
 
     def further(
         self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], place: int
     ) -> tuple[Int[np.ndarray, " f"], Int[np.ndarray, " f"]] | None:
-        """Rows of images and of captions that are embedded with a batch; None: no further ones.
-
-        Args:
-            owners, texts: rows of the images and captions of the batch.
-            place: of the batch in its epoch.
-        """
+        """Rows of images and captions that are embedded behind those of a batch, the epoch's batch number `place`."""
         return None
 
     def second(self, count: int, draw: int) -> Int[np.ndarray, " m"]:
-        """Rows of the validation captions of a second batch.
-
-        Args:
-            count: pairs of the batch.
-            draw: seed.
-        """
+        """Rows of the validation captions of a second batch, beside one of `count` pairs; `draw` is the seed."""
         raise NotImplementedError
 
     def of_batch(self, texts: Int[Tensor, " b"]) -> Tensor | None:
-        """What the objective reads of each pair, network by network, in host memory; None: nothing.
-
-        Args:
-            texts: rows of the captions.
-        """
+        """What the objective reads of each pair, network by network, in host memory; None: nothing."""
         return None
 
     def split(self, network: Any, image: Embedded, text: Embedded, count: int) -> tuple[Embedded, Embedded, Extra]:
-        """The batch of what was embedded, and what the objective reads of the rest.
-
-        Args:
-            network: that embedded `count` pairs and the `further` ones.
-        """
+        """The first `count` pairs that a network embedded, and what the objective reads of the `further` ones."""
         return image, text, {}
 
     def scored(self, place: int, sim: Float[Tensor, "b b"]) -> None:
-        """See the scores of a batch, without a graph.
-
-        Args:
-            place: of the network.
-        """
+        """See the scores of a batch by the network at this place, without a graph."""
 
     def before_step(self, model: nn.Module, lr: float, batch: Any, mean_loss: Callable[..., Float[Tensor, ""]]) -> None:
         """Learn ahead of the model's step; the model is as before afterwards.

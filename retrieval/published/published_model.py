@@ -173,14 +173,7 @@ def check_whole(path: Path, settings: ModelSettings) -> None:
 
 
 def _model(mapping: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelSettings:
-    """The settings of the model that a file is of.
-
-    Args:
-        masked: whether it knows a word for masked words.
-
-    Raises:
-        UserError: an option of the file is unknown, or its sizes cannot be read, or do not fit together.
-    """
+    """The settings of the model that a file is of."""
     try:
         changes = _settings(mapping, file) | ({"text.word_drop": 0.0} if mapping.rows and not masked else {})
         return ModelSettings.model_validate(_changed(catalog.recipe(mapping.recipe).model, changes))
@@ -213,11 +206,7 @@ def _settings(mapping: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
 
 
 def _check_words(mapping: CheckpointMap, file: CheckpointFile, words: Sequence[str]) -> bool:
-    """Check that the vocabulary is the model's; returns whether the model has one more word, for masked words.
-
-    Raises:
-        UserError: no vocabulary is given, or it has another number of words.
-    """
+    """Check that the vocabulary is the model's; returns whether the model has one more word, for masked words."""
     if mapping.rows is None:
         if words:
             raise UserError(f"{file.path} reads the pieces of a tokenizer, so --vocabulary has no use: leave it out.")

@@ -1,7 +1,6 @@
 """Candidates for hard negatives of the whole training split, ranked ahead of training by a trained model. AOQ.
 
-Two files hold rows of whole numbers: `i2t*.npy` the captions that are most similar to each image, its own left out, and
-`t2i*.npy` the images that are most similar to each caption, its own left out; most similar first.
+`i2t*.npy` has the captions that are most similar to each image, its own left out; `t2i*.npy` images for each caption.
 """
 
 import hashlib
@@ -151,11 +150,7 @@ def most_similar(
 
 
 def _only(folder: Path, name: str) -> Path:
-    """The single file of this kind in the folder.
-
-    Raises:
-        DataError: there is none, or there are several.
-    """
+    """The single file of this kind in the folder."""
     files = sorted(folder.glob(f"{name}*.npy"))
     if len(files) != 1:
         there = ", ".join(path.name for path in files) or "none"
@@ -164,11 +159,7 @@ def _only(folder: Path, name: str) -> Path:
 
 
 def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
-    """The candidates in a file, whose first and last rows are looked through.
-
-    Raises:
-        DataError: it holds no such candidates.
-    """
+    """The candidates in a file, whose first and last rows are looked through."""
     try:
         array = array_of(path)
     except (OSError, ValueError) as error:

@@ -36,13 +36,11 @@ class OfflineNegatives(Companion):
 
     @classmethod
     def check(cls, dataset: DatasetSettings, root: Path | None, pairs: Pairs) -> None:
-        """Check the candidates in files, if the settings name any."""
         if dataset.candidates:
             Candidates.open(folder_of(dataset, root), pairs.train, fingerprint="not needed here")
 
     @classmethod
     def prepare(cls, settings: TrialSettings, pairs: Pairs, around: Around) -> Candidates:
-        """The candidates for this trial's batches, ranked here if need be."""
         if settings.ranker:
             return ranked_by(settings.ranker, pairs, around)
         return Candidates.open(folder_of(settings.dataset, around.root), pairs.train)
@@ -79,9 +77,6 @@ class OfflineNegatives(Companion):
 
         AOQ's four: image and drawn caption, drawn image and caption; both drawn; image of the drawn caption and caption
         of the drawn image.
-
-        Args:
-            scorer: of sets; None: the product of unit vectors.
         """
         pair = torch.arange(count, device=self.device)
         rows = torch.stack([pair, pair + count, pair + count, pair + 2 * count])
@@ -100,14 +95,7 @@ class OfflineNegatives(Companion):
 
 
 def folder_of(dataset: DatasetSettings, root: Path | None) -> Path:
-    """The folder with candidates that the data set's settings name.
-
-    Args:
-        root: folder of the data set.
-
-    Raises:
-        UserError: they name none, or the data set has no folder.
-    """
+    """The folder with candidates that the data set's settings name, below its root; UserError: there is none."""
     if root is None or dataset.candidates is None:
         raise UserError(
             f"data set {dataset.name!r} has no folder, so no dataset.candidates = {dataset.candidates!r} in it."

@@ -1,10 +1,7 @@
 """Weights of positives and negatives that are learnt on a meta batch, in the same loop: our reading of Meta-SPN.
 
-The paper gives the idea: a network maps similarities of pairs to weights, reads a pair's own and its relative
-similarity, and learns on the validation set. What we know of it leaves the rest open, and the rest is ours: the form of
-the loss, one network each for positives and negatives, their size and optimiser (Meta-Weight-Net's), a plain step of
-gradient descent as the look-ahead, and finite differences (as DARTS has them) in place of a second backward pass, which
-cuDNN's recurrent networks do not have.
+The paper leaves much open; docs/negatives.md says what is ours. Finite differences, as in DARTS, take the place of a
+second backward pass, which cuDNN's recurrent networks do not have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -73,11 +70,9 @@ class LearntWeights(Companion):
 
     @classmethod
     def selecting(cls, images: int) -> int:
-        """One half; weights of pairs learn on the other."""
         return images // 2
 
     def join(self, objective: Objective) -> None:
-        """Weigh its pairs."""
         loss: Callable[..., Tensor] = objective.loss
         objective.loss = partial(loss, weigh=self.weigh)
 
@@ -87,7 +82,6 @@ class LearntWeights(Companion):
         return self._meta[torch.randperm(len(self._meta), generator=generator)[:count]].numpy()
 
     def before_step(self, model: nn.Module, lr: float, batch: Any, mean_loss: Callable[..., Float[Tensor, ""]]) -> None:
-        """Learn the weights of pairs."""
         plain = build("triplet-hn", margin=self.margin).to(self.device)
         self.learn(model, lr, partial(mean_loss, batch), partial(mean_loss, batch.second, plain))
 

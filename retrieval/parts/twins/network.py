@@ -21,8 +21,6 @@ class Twins(Vse):
         options: as `Vse` has them.
     """
 
-    fusion = None
-
     def __init__(self, *options: Any, seed: int, **named: Any) -> None:
         nn.Module.__init__(self)
         self.pair = nn.ModuleList(Vse(*options, seed=seed + place, **named) for place in range(2))

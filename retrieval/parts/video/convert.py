@@ -1,10 +1,6 @@
-"""From published features of experts to the layout that is read: CE's pickles, MMT's h5 files, a file for each video.
-
-Pickles are read by an unpickler that makes containers, numbers and arrays, and runs nothing else.
-"""
+"""From published features of experts to the layout that is read: CE's pickles, MMT's h5 files, or a file a video."""
 
 import pickle
-import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -14,7 +10,6 @@ from typing import Any, BinaryIO, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.lib import format as npy
 
 from goalgrid.grid.errors import user_path
 from goalgrid.grid.settings.base import check_name
@@ -22,7 +17,6 @@ from goalgrid.grid.store.files import write_text, written_aside
 from goalgrid.retrieval.parts.video.expert_files import FEATURES, TIMES, VIDEOS
 from goalgrid.retrieval.splits.pairs import DataError
 
-PICKLES, H5 = (".pickle", ".pkl"), ".h5"
 SECONDS = {"rgb": 0.2, "scene": 1.0}
 """Seconds between vectors of MMT's experts whose files give no times."""
 TIMED = ("s3d", "vggish")
@@ -74,7 +68,7 @@ def convert(sources: Sequence[str], root: Path, progress: Callable[[str], None] 
 
     Args:
         sources: EXPERT=PATH of a pickle or of a folder with a .npy or .npz a video; or a folder with MMT's h5 files.
-        progress: told what is being read.
+        progress: called with the source that is being read.
 
     Returns:
         by expert: videos with vectors.
@@ -82,7 +76,6 @@ def convert(sources: Sequence[str], root: Path, progress: Callable[[str], None] 
     Raises:
         DataError: a source cannot be read, holds something else, or its vectors differ in width.
     """
-    found: dict[str, int] = {}
     with ExitStack() as stack:
         writers: dict[str, _Writer] = {}
         for source in sources:
@@ -93,9 +86,7 @@ def convert(sources: Sequence[str], root: Path, progress: Callable[[str], None] 
                 writers[seen.expert].add(seen)
         if not writers:
             raise DataError(f"no features in {', '.join(sources)}.")
-        for name, writer in writers.items():
-            found[name] = writer.finish()
-    return found
+        return {name: writer.finish() for name, writer in writers.items()}
 
 
 class _Writer:
@@ -144,11 +135,10 @@ class _Writer:
     def finish(self) -> int:
         """Write the files; returns the number of videos with vectors."""
         self.file.close()
-        rows = sum(self.videos.values())
-        header = {"descr": npy.dtype_to_descr(self.kind), "fortran_order": False, "shape": (rows, max(1, self.width))}
-        with written_aside(self.folder / FEATURES) as aside, aside.open("wb") as target, self.raw.open("rb") as source:
-            npy.write_array_header_1_0(target, header)
-            shutil.copyfileobj(source, target)
+        shape = sum(self.videos.values()), max(1, self.width)
+        vectors = np.memmap(self.raw, self.kind, "r", shape=shape) if shape[0] else np.zeros(shape, self.kind)
+        with written_aside(self.folder / FEATURES) as aside, aside.open("wb") as target:
+            np.save(target, vectors)
         write_text(self.folder / VIDEOS, "".join(f"{name} {count}\n" for name, count in self.videos.items()))
         times = np.concatenate(self.times) if self.times else np.zeros(0)
         (self.folder / TIMES).unlink(missing_ok=True)
@@ -162,9 +152,9 @@ def _read(source: str) -> Iterator[Seen]:
     name, equals, text = source.partition("=")
     if not (equals and text):
         folder = user_path(source)
-        if next(folder.rglob(f"*{H5}"), None) is None:
+        if next(folder.rglob("*.h5"), None) is None:
             raise DataError(
-                f"{source}: neither EXPERT=PATH nor a folder with {H5} files. Name the expert of a pickle or a folder "
+                f"{source}: neither EXPERT=PATH nor a folder with .h5 files. Name the expert of a pickle or a folder "
                 "with a file a video: face=DIR/face.pickle."
             )
         yield from _of_h5(folder)
@@ -176,7 +166,7 @@ def _read(source: str) -> Iterator[Seen]:
     path = user_path(text)
     if path.is_dir():
         yield from _of_folder(name, path)
-    elif path.suffix in PICKLES:
+    elif path.suffix in (".pickle", ".pkl"):
         yield from _of_pickle(name, path)
     else:
         what = "no such file" if not path.exists() else "neither a folder nor a pickle"
@@ -188,16 +178,7 @@ def _of_pickle(expert: str, path: Path) -> Iterator[Seen]:
     try:
         with path.open("rb") as file:
             content = _Arrays(file, encoding="latin1").load()
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        IndexError,
-        KeyError,
-        pickle.UnpicklingError,
-    ) as error:
+    except Exception as error:  # of bytes that are no pickle, its reader raises whatever it meets
         raise DataError(f"{path} cannot be read: {str(error).rstrip('.')}.") from error
     if not isinstance(content, dict):
         raise DataError(f"{path} holds a {type(content).__name__}; CE's features are a dict from video to array.")
@@ -235,7 +216,7 @@ def _of_h5(folder: Path) -> Iterator[Seen]:
         import h5py
     except ImportError:
         raise DataError("reading MMT's h5 files needs h5py: pip install 'goalgrid[video]'.") from None
-    for path in sorted(folder.rglob(f"*{H5}")):
+    for path in sorted(folder.rglob("*.h5")):
         try:
             with h5py.File(path, "r") as file:
                 names = [name.removeprefix("features.") for name in file if name.startswith("features.")]
@@ -253,15 +234,10 @@ def _of_h5(folder: Path) -> Iterator[Seen]:
 
 
 def _seen(expert: str, video: str, vectors: np.ndarray, times: np.ndarray | None, place: str) -> Seen:
-    """Check the vectors of a video, and bring them to one form: vectors (T, D), times (T) in the middle of each span.
-
-    Raises:
-        DataError: these are no vectors, or their times do not fit.
-    """
+    """Check the vectors of a video, and bring them to one form: vectors (T, D), times (T), the middle of each span."""
     if vectors.ndim == 1 and vectors.size:
         vectors = vectors[None]
-    empty = vectors.size == 0 or (np.issubdtype(vectors.dtype, np.floating) and bool(np.isnan(vectors).all()))
-    if empty:
+    if vectors.size == 0 or (np.issubdtype(vectors.dtype, np.floating) and np.isnan(vectors).all()):
         return Seen(expert, video, np.zeros((0, 1), np.float32), None, place)
     if vectors.ndim != 2 or not np.issubdtype(vectors.dtype, np.number):
         what = f"{vectors.dtype} {vectors.shape}"

@@ -68,9 +68,9 @@ def _check(root: Path, reads: Sequence[ExpertRead]) -> None:
 
 
 def _load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) -> Pairs:
-    from goalgrid.retrieval.parts.video import videos
+    from goalgrid.retrieval.parts.video.videos import load
 
-    return videos.load(root, test_splits, reads)
+    return load(root, test_splits, reads)
 
 
 def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:

@@ -9,12 +9,12 @@ An expert that saw nothing in a video does not name it, or gives it 0 vectors. T
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from goalgrid.grid.errors import nearest
 from goalgrid.retrieval.parts.video.settings import ExpertRead
 from goalgrid.retrieval.splits.problems import Problem, array_of, lines_of, repeated, shortened, torn
 
@@ -25,21 +25,12 @@ CONVERT = "Write the folder anew: goalgrid data convert SOURCE... --to DIR."
 
 @dataclass(frozen=True, eq=False)
 class Expert:
-    """The vectors of an expert.
-
-    Args:
-        folder: where they lie; its name is the expert's.
-        spans: by video: where its vectors begin, and how many there are.
-    """
+    """The vectors of an expert, which names the folder; by video, where its vectors begin, and how many there are."""
 
     folder: Path
     array: Float[np.ndarray, "n d"]
     times: Float[np.ndarray, " n"] | None
     spans: dict[str, tuple[int, int]]
-
-    @property
-    def width(self) -> int:
-        return int(self.array.shape[1])
 
     def spans_of(self, videos: Sequence[str]) -> Int[np.ndarray, "v 2"]:
         """Beginning and number of the vectors of each of these videos; (0, 0) where the expert saw nothing."""
@@ -71,9 +62,9 @@ def read(folder: Path, problems: list[Problem]) -> Expert | None:
     if array is not None and (array.ndim != 2 or array.dtype not in FLOATS):
         what = f"is {array.dtype} {array.shape}, not float16 or float32 of shape (vectors, width)"
         problems.append(Problem(str(folder / FEATURES), what, CONVERT))
-    told = sum(count for _, count in spans.values())
-    if array is not None and told != len(array):
-        what = f"names {told:,} vectors, where {FEATURES} has {len(array):,}"
+    listed = sum(count for _, count in spans.values())
+    if array is not None and listed != len(array):
+        what = f"names {listed:,} vectors, where {FEATURES} has {len(array):,}"
         problems.append(Problem(str(folder / VIDEOS), what, CONVERT))
     if array is not None and times is not None and times.shape != array.shape[:1]:
         what = f"has the shape {times.shape}; there are {len(array):,} vectors"
@@ -81,23 +72,23 @@ def read(folder: Path, problems: list[Problem]) -> Expert | None:
     return None if array is None or len(problems) > before else Expert(folder, array, times, spans)
 
 
-def chosen(folder: Path, wanted: Sequence[ExpertRead], problems: list[Problem]) -> list[Expert]:
+def chosen(folder: Path, reads: Sequence[ExpertRead], problems: list[Problem]) -> list[Expert]:
     """The experts that a model reads, in its order, each with vectors of the width that it reads."""
-    known, found = names(folder), list[Expert]()
-    for expert in wanted:
+    known, experts = names(folder), list[Expert]()
+    for expert in reads:
         if expert.name not in known:
-            near = get_close_matches(expert.name, known, n=1)
-            hint = f"Did you mean {near[0]!r}? " if near else ""
+            hint = "".join(f"Did you mean {near!r}? " for near in nearest(expert.name, known))
             own = "Convert its features, too, or take a recipe of your own with [model.image.experts]."
             fix = f"{hint}Known: {', '.join(known)}. {own}"
             problems.append(Problem(str(folder), f"has no expert {expert.name!r}, which the recipe reads", fix))
         elif (expert_files := read(folder / expert.name, problems)) is not None:
-            if expert_files.width != expert.width:
-                what = f"has vectors of {expert_files.width:,} values; the recipe reads {expert.width:,} of this expert"
+            width = expert_files.array.shape[1]
+            if width != expert.width:
+                what = f"has vectors of {width:,} values; the recipe reads {expert.width:,} of this expert"
                 fix = "Take the features that the recipe names, or a recipe of your own with [model.image.experts]."
                 problems.append(Problem(str(folder / expert.name / FEATURES), what, fix))
-            found.append(expert_files)
-    return found
+            experts.append(expert_files)
+    return experts
 
 
 def _array(path: Path, problems: list[Problem]) -> np.ndarray | None:

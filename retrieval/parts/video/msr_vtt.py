@@ -25,14 +25,13 @@ LAYOUT = '{"videos": [{"video_id", "split"}], "sentences": [{"video_id", "captio
 
 @dataclass(frozen=True)
 class VideoListing:
-    """The videos of a split, and the captions of each in their order."""
+    """The videos of a split, and the captions of each."""
 
     videos: list[str]
     captions: list[list[str]]
 
     @property
     def texts(self) -> list[str]:
-        """The captions of all videos."""
         return [text for texts in self.captions for text in texts]
 
     @property
@@ -72,23 +71,20 @@ def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> d
     MMT.
     """
     captions, by_json = _captions(path, problems)
-    wanted = _lists(path, by_json, problems)
+    lists, tested = _lists(path, by_json, problems), dict[str, list[str]]()
     if JSFUSION in test_splits:
         tested = _tested(path.with_name(TEST_1K_A), problems)
-        wanted = {"train": _trained(path, by_json, tested, problems), "val": wanted["val"], "test": list(tested)}
-        val = set(wanted["val"]) & set(tested)
-        wanted["val"] = [name for name in wanted["val"] if name not in val]
-    else:
-        tested = {}
-    found = {}
-    for split, names in wanted.items():
+        val = [name for name in lists["val"] if name not in tested]
+        lists = {"train": _trained(path, by_json, tested, problems), "val": val, "test": list(tested)}
+    listings = {}
+    for split, names in lists.items():
         texts = tested if split == "test" and tested else captions
         silent = [name for name in names if not texts.get(name)]
         if silent:
             what = f"{counted(len(silent), 'video')} of the {split} split without a caption: {shortened(silent)}"
             problems.append(Problem(str(path), what, "Add their sentences, or take them out of the split."))
-        found[split] = VideoListing(names, [texts.get(name, []) for name in names])
-    return found
+        listings[split] = VideoListing(names, [texts.get(name, []) for name in names])
+    return listings
 
 
 def _captions(path: Path, problems: list[Problem]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -109,11 +105,11 @@ def _captions(path: Path, problems: list[Problem]) -> tuple[dict[str, list[str]]
 
 def _lists(path: Path, by_json: dict[str, list[str]], problems: list[Problem]) -> dict[str, list[str]]:
     """The full split: by CE's lists where they lie beside the captions, else by the JSON."""
-    found = {}
-    for split, names in by_json.items():
-        file = path.with_name(f"{split}_list_full.txt")
-        found[split] = [line.strip() for line in _lines(file, problems)] if file.exists() else names
-    return found
+    files = {split: path.with_name(f"{split}_list_full.txt") for split in by_json}
+    return {
+        split: [line.strip() for line in _lines(file, problems)] if file.exists() else by_json[split]
+        for split, file in files.items()
+    }
 
 
 def _tested(path: Path, problems: list[Problem]) -> dict[str, list[str]]:

@@ -17,13 +17,7 @@ from goalgrid.retrieval.splits.problems import Problem, refuse
 
 
 class Videos:
-    """Videos of one split by the vectors of their experts.
-
-    Args:
-        names: of the videos.
-        reads: what is read of each expert.
-        experts: their files, in the same order.
-    """
+    """Videos of one split by the vectors of their experts, with what is read of each expert, in the same order."""
 
     def __init__(self, names: Sequence[str], reads: Sequence[ExpertRead], experts: Sequence[Expert]) -> None:
         self.names, self.reads, self.experts = names, reads, experts

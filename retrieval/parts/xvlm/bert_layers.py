@@ -1,11 +1,6 @@
-"""Layers of BERT: for a caption alone, and for a fusion encoder, whose layers attend to an image, too.
+"""Layers of BERT, by BERT's names of weights: for a caption alone, and for X-VLM's fusion encoder.
 
-X-VLM reads a caption with the first six layers of BERT. Its fusion encoder continues from their states with the other
-six layers, each of which also attends to image tokens of another width; `transformers` cannot express that. Weights
-have BERT's names.
-
-`BertEncoder.states` gives a state for each token, which a fusion encoder reads. `BertEncoder` itself gives the vector
-that is compared in the joint space: a linear layer on the state of the first token.
+The layers of the latter also attend to image tokens of another width; `transformers` cannot express that.
 """
 
 from typing import Any
@@ -29,11 +24,7 @@ Keys = tuple[Float[Tensor, "b h m k"], Float[Tensor, "b h m k"]]
 
 
 class Attention(nn.Module):
-    """Multi-head attention with what follows in BERT: a linear layer, the sum with its input, a layer norm.
-
-    Args:
-        context: width of the tokens that it attends to.
-    """
+    """Multi-head attention to a context of this width, then a linear layer, the sum with the input, a layer norm."""
 
     def __init__(self, width: int, heads: int, context: int, dropout: float) -> None:
         super().__init__()
@@ -45,23 +36,17 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def keys(self, context: Float[Tensor, "b m c"]) -> Keys:
-        """Keys and values of the tokens that it attends to."""
         return self._by_head("key", context), self._by_head("value", context)
 
     def forward(
         self, states: Float[Tensor, "b n d"], keys: Keys, mask: Bool[Tensor, "b 1 1 m"] | None = None
     ) -> Float[Tensor, "b n d"]:
-        """Attend from every state.
-
-        Args:
-            mask: which tokens count; None: all.
-        """
+        """Attend from every state, to the tokens that count."""
         drop = self.dropout.p if self.training else 0.0
         attended = scaled_dot_product_attention(self._by_head("query", states), *keys, attn_mask=mask, dropout_p=drop)
         return self.after(states, attended.transpose(1, 2).flatten(2))
 
     def after(self, states: Float[Tensor, "*b d"], attended: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-        """What follows the attention itself."""
         return self.output["LayerNorm"](states + self.dropout(self.output["dense"](attended)))
 
     def _by_head(self, name: str, tokens: Float[Tensor, "b n c"]) -> Float[Tensor, "b h n k"]:
@@ -69,11 +54,7 @@ class Attention(nn.Module):
 
 
 class BertLayer(nn.Module):
-    """A layer of BERT; with a context, attention to the context follows the attention within the caption.
-
-    Args:
-        context: width of the context's tokens, e.g. of an image; None: there is no context.
-    """
+    """A layer of BERT; with a context of this width, attention to it follows the attention within the caption."""
 
     def __init__(self, settings: BertLayersSettings, context: int | None = None) -> None:
         super().__init__()
@@ -88,12 +69,7 @@ class BertLayer(nn.Module):
     def forward(
         self, states: Float[Tensor, "b n d"], mask: Bool[Tensor, "b 1 1 n"], context: Keys | None = None
     ) -> Float[Tensor, "b n d"]:
-        """The next states.
-
-        Args:
-            mask: which tokens of a caption count.
-            context: keys and values of the context, as `crossattention.keys` gives them.
-        """
+        """The next states; `context` is what `crossattention.keys` gives."""
         states = self.attention(states, self.attention.keys(states), mask)
         if context is not None:
             states = self.crossattention(states, context)
@@ -124,11 +100,7 @@ class BertLayers(nn.Module):
         start_as_bert(self)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n d"]:
-        """A state a token; padding never counts.
-
-        Raises:
-            UserError: a caption has more tokens than there are positions.
-        """
+        """A state a token; padding never counts. UserError: a caption has more tokens than there are positions."""
         if ids.shape[1] > POSITIONS:
             raise UserError(
                 f"a caption has {ids.shape[1]} tokens, and BERT reads {POSITIONS}: lower dataset.max_words."
@@ -143,7 +115,7 @@ class BertLayers(nn.Module):
 
 
 class BertEncoder(nn.Module):
-    """Layers of BERT under a linear layer: the text encoder of X-VLM."""
+    """X-VLM's text encoder: a linear layer on the first token's state; the fusion encoder reads the `states`."""
 
     def __init__(self, settings: BertLayersSettings, words: int, dim: int, places: Places) -> None:
         super().__init__()
@@ -151,7 +123,6 @@ class BertEncoder(nn.Module):
         self.project = nn.Linear(settings.width, dim)
 
     def states(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n k"]:
-        """A state a token."""
         return self.backbone(ids, lengths)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:

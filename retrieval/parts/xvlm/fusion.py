@@ -1,10 +1,6 @@
 """The fusion encoder of X-VLM, and its loss: do an image and a caption belong together, by the states of both?
 
 It goes on where the text encoder ends: each of its layers attends within the caption, then to the tokens of the image.
-
-    tokens = model.image.tokens(images)          # (b, m, c)
-    states = model.text.states(ids, lengths)     # (b, n, d)
-    logits = model.fusion(states, lengths, tokens)  # (b, 2): apart, together; the score of a pair is logits[:, 1]
 """
 
 import torch
@@ -42,12 +38,7 @@ class FusionEncoder(nn.Module):
     def forward(
         self, states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"], tokens: Float[Tensor, "b m c"]
     ) -> Float[Tensor, "b 2"]:
-        """Logits of pairs: apart, together.
-
-        Args:
-            states, lengths: of captions, by the text encoder; what stands beyond a length never counts.
-            tokens: of images, by the image encoder.
-        """
+        """Logits of pairs, apart and together, from the states of captions and the tokens of images."""
         mask = caption_mask(states.shape[1], lengths, states.device)
         for layer in self.layers:
             states = layer(states, mask, layer.crossattention.keys(tokens))  # type: ignore[operator, union-attr]
@@ -82,8 +73,6 @@ def matching_loss(
     """Mean cross entropy of pairs, captions with another image, and images with another caption. X-VLM §3.3, ITM.
 
     Args:
-        states, lengths: of the captions, by the text encoder.
-        tokens: of the images, by the image encoder.
         sim: similarities of images by texts; no gradient flows through them.
         owners: which image of the data set each pair has: a pair of the same image is no negative. Pairs of a batch
             with a single image have no negatives, and count by themselves.

@@ -38,7 +38,6 @@ class Xvlm(Vse):
     def embed_batch(
         self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"], tuple[Tensor, ...]]:
-        """Unit vectors of images and of their captions; and what the fusion encoder reads: tokens, and states."""
         tokens, states = self.image.tokens(images), self.text.states(texts, lengths)
         image, text = (
             unit(encoder.project(part[:, 0]).float()) for encoder, part in ((self.image, tokens), (self.text, states))
@@ -73,7 +72,6 @@ class Xvlm(Vse):
         sizes: tuple[int, int],
         beat: Callable[[], None],
     ) -> list[Ranks]:
-        """Ranks of a split whose first candidates the fusion encoder ranked anew."""
         image, text, owners = embeddings
         device = self.fusion.temperature.device
 

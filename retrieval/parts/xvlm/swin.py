@@ -1,10 +1,6 @@
 """Swin as X-VLM has it: windows of tokens attend to one another, and every other block shifts the windows by a half.
 
-Weights have the names of the authors' code. `transformers.SwinModel` gives the same states in evaluation; in training
-it lacks the drop-path on the second branch of a block, which X-VLM has.
-
-`SwinEncoder.tokens` gives the mean of the last states and, after it, the states: a fusion encoder attends to all of
-them. `SwinEncoder` itself gives the vector that is compared in the joint space: a linear layer on the mean.
+Weights have the names of the authors' code. `transformers.SwinModel` lacks the drop-path on a block's second branch.
 """
 
 import re
@@ -41,12 +37,7 @@ class WindowAttention(nn.Module):
     def forward(
         self, windows: Float[Tensor, "b w n d"], apart: Bool[Tensor, "w n n"] | None
     ) -> Float[Tensor, "b w n d"]:
-        """Attend within each window.
-
-        Args:
-            apart: pairs of a window's tokens that ignore one another, because a shifted window joins opposite sides of
-                the picture; None: there are no such pairs.
-        """
+        """Attend within each window, not to tokens `apart`: a shifted window joins opposite sides of the picture."""
         b, w, n, _ = windows.shape
         bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)  # (heads, n, n)
         whole = bias.expand(w, -1, -1, -1)
@@ -78,8 +69,7 @@ class SwinBlock(nn.Module):
     """Attention within windows, then an MLP, each on a normalised input and added to it.
 
     Args:
-        grid: tokens on a side of the picture.
-        shift: tokens by which the windows are shifted.
+        grid, side, shift: in tokens, of the picture, of a window, and by which the windows are shifted.
     """
 
     apart: Bool[Tensor, "w n n"] | None
@@ -124,11 +114,7 @@ class Merging(nn.Module):
 
 
 class Swin(nn.Module):
-    """From normalised pixels to the last states.
-
-    Args:
-        settings: its sizes; `drop_path` is the share of the last block, and rises linearly from 0 at the first block.
-    """
+    """From normalised pixels to the last states; `drop_path` rises linearly from 0 at the first block."""
 
     def __init__(self, settings: SwinSettings) -> None:
         super().__init__()
@@ -168,7 +154,7 @@ class Swin(nn.Module):
 
 
 class SwinEncoder(nn.Module):
-    """Swin from raw pixels, under a linear layer: the image encoder of X-VLM."""
+    """X-VLM's image encoder, from raw pixels: a linear layer on the mean token; the fusion encoder reads all tokens."""
 
     mean: Tensor
     deviation: Tensor
@@ -222,10 +208,7 @@ PRETRAINED_WINDOW = 7
 
 
 def xvlm(weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The settings of `model.image` for the Swin below `vision_encoder`, as X-VLM uses it for retrieval.
-
-    A picture has as many pixels as the last stage has in one window.
-    """
+    """The settings of `model.image` for the Swin below `vision_encoder`; its last stage has one window."""
     tables = {
         tuple(map(int, match.groups())): value for name, value in weights.items() if (match := _TABLE.match(name))
     }
@@ -245,10 +228,7 @@ def resized(table: Float[Tensor, "n h"], rows: int) -> Float[Tensor, "m h"]:
 
     Offsets of the smaller window are spread geometrically, 0, 1, 1 + q, 1 + q + q^2, ..., so that the last one reaches
     the last offset of the larger window; a bicubic spline gives the biases between them. A table that is not smaller,
-    or no square, is given back as it is: it does not fit.
-
-    Args:
-        rows: of the table to make, (2 w - 1)^2 for windows of side w.
+    or no square, is given back as it is: it does not fit. A table has (2 w - 1)^2 rows for windows of side w.
     """
     from scipy.interpolate import RectBivariateSpline
 
