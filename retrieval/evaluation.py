@@ -23,12 +23,7 @@ GRAIN = 16
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """Similarities of some images with some texts.
-
-    Args:
-        images, texts: their places.
-        right: which similarities are of a text with its own image; None: the tile holds no such pair.
-    """
+    """Similarities of some images with some texts; `right` are those of a text with its own image, None: none is."""
 
     images: slice
     texts: slice
@@ -61,8 +56,7 @@ class Ranks:
         ranked, there is no median rank.
         """
         if self.folds:
-            per_fold = [fold.metrics() for fold in self.folds]
-            return {name: float(np.mean([metrics[name] for metrics in per_fold])) for name in per_fold[0]}
+            return _means([fold.metrics() for fold in self.folds])
         directions = {"i2t": self.i2t, "t2i": self.t2i}
         recalls = {f"{name}_r{k}": recall(ranks, k) for name, ranks in directions.items() for k in RECALLS}
         medians = {f"{name}_medr": _median(ranks) + 1 for name, ranks in directions.items()}
@@ -75,14 +69,17 @@ class Ranks:
         Over folds, each is the mean of the folds' own. A list that is ranked anew has no mean rank.
         """
         if self.folds:
-            per_fold = [fold.further() for fold in self.folds]
-            return {name: float(np.mean([values[name] for values in per_fold])) for name in per_fold[0]}
+            return _means([fold.further() for fold in self.folds])
         values = dict[str, float]()
         for name, ranks in (("i2t", self.i2t), ("t2i", self.t2i)):
             if self.listed is None:
                 values[f"{name}_meanr"] = float(ranks.mean()) + 1
             values[f"{name}_gmean"] = math.prod(recall(ranks, k) for k in RECALLS) ** (1 / len(RECALLS))
         return values
+
+
+def _means(folds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([metrics[name] for metrics in folds])) for name in folds[0]}
 
 
 def chance_rsum(images: int, texts: int) -> float:

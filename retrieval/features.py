@@ -1,13 +1,7 @@
 """Features of a frozen network: computed once, kept on disk, shared by all trials.
 
-They are determined by (images, weights, view), or by (tokens of all captions, weights).
-
-One folder of the cache holds {train,val,test}.npy in float16, memory-mapped, so that the trials of a node share one
-copy. Rows are appended to `*.npy.part`, and the whole file is renamed: an interrupted extraction resumes after its last
-whole block. A second process waits for the lock and then finds the features done.
-
-`{train,val,test}.sum.json` holds the checksum of each file, and the stamp (size and times) of the file whose checksum
-was verified last: a file with another stamp is verified again.
+A folder of the cache holds {train,val,test}.npy in float16, memory-mapped: the trials of a node share one copy.
+`{train,val,test}.sum.json` holds the checksum of each file and the stamp (size and times) with which it was verified.
 """
 
 import hashlib
@@ -80,8 +74,7 @@ class CaptionBank(Tokens):
     """Captions of one split as features: a vector for each, or a state for each of their tokens.
 
     Args:
-        array: the features, one below the other.
-        starts: row of each caption's first state; None: a caption is one vector.
+        starts: row of each caption's first state in the array; None: a caption is one vector.
     """
 
     array: np.ndarray
@@ -99,7 +92,6 @@ class CaptionBank(Tokens):
 
     @property
     def width(self) -> int:
-        """Values of a vector."""
         return int(self.array.shape[1])
 
     def gather(self, rows: Int[Tensor, " b"], draw: int | None = None) -> tuple[Tensor, Int[Tensor, " b"]]:
@@ -137,7 +129,7 @@ class FeatureSource(ABC):
 
     @abstractmethod
     def blocks(self, split: str) -> list[int]:
-        """The rows of each block of a split."""
+        """The number of rows of features of each block of a split."""
 
     @abstractmethod
     def read(self, split: str, place: int) -> Block:
@@ -213,12 +205,7 @@ class FeatureSource(ABC):
 
 @dataclass(frozen=True)
 class ImageSource(FeatureSource):
-    """Images and the frozen network that reads them.
-
-    Args:
-        pairs: the data set as images.
-        images: fingerprint of the images.
-    """
+    """Images, with their fingerprint, and the frozen network that reads them."""
 
     network: BackboneSettings
     pairs: Pairs
@@ -230,7 +217,6 @@ class ImageSource(FeatureSource):
 
     @cached_property
     def key(self) -> str:
-        """Hash of the images, the weights, and every setting that decides the input and output of the network."""
         backbone = self.network
         view = asdict(backbone.view) if backbone.crops != 1 else [backbone.size, backbone.framing]
         return digest({
@@ -257,11 +243,7 @@ class ImageSource(FeatureSource):
         return len(shape) == 1 or isqrt(shape[0]) ** 2 == shape[0]
 
     def load(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> Pairs:
-        """The data set as features; those missing in the cache, or damaged there, are computed here.
-
-        Raises:
-            UserError: as `fill`.
-        """
+        """The data set as features; those missing in the cache, or damaged there, are computed here, as by `fill`."""
         folder = self.fill(cache, device, progress)
         banks = {name: Bank(folder / f"{name}.npy", self._crops(name)) for name in SPLITS}
         return Pairs(*(replace(split, images=banks[name]) for name, split in self.pairs.splits.items()))
@@ -271,18 +253,12 @@ class ImageSource(FeatureSource):
 
     def _images(self, split: str) -> list[Int[np.ndarray, " b"]]:
         """Rows of the images of each block, all once for each crop."""
-        count = len(self.pairs.splits[split].images)
-        return _runs(count) * self._crops(split)
+        return _runs(len(self.pairs.splits[split].images)) * self._crops(split)
 
 
 @dataclass(frozen=True, eq=False)
 class CaptionSource(FeatureSource):
-    """Captions and the frozen network that reads them.
-
-    Args:
-        tokens: the captions as indices, by split.
-        words: number of indices.
-    """
+    """The captions of each split, as indices below `words`, and the frozen network that reads them."""
 
     network: TransformerSettings
     tokens: Mapping[str, Tokens]
@@ -294,7 +270,6 @@ class CaptionSource(FeatureSource):
 
     @cached_property
     def key(self) -> str:
-        """Hash of the captions as the network reads them, of its weights, and of what it gives."""
         read = hashlib.sha256()
         for name in SPLITS:
             read.update(f"{name} {tuple(self.tokens[name].ids.shape)}".encode())
@@ -308,10 +283,8 @@ class CaptionSource(FeatureSource):
         })  # fmt: skip
 
     def blocks(self, split: str) -> list[int]:
-        tokens = self.tokens[split]
-        if self.network.output == "projected":
-            return [len(rows) for rows in _runs(len(tokens))]
-        return [int(tokens.lengths[rows].sum()) for rows in _runs(len(tokens))]
+        lengths, states = self.tokens[split].lengths, self.network.output == "states"
+        return [int(lengths[rows].sum()) if states else len(rows) for rows in _runs(len(lengths))]
 
     def read(self, split: str, place: int) -> Block:
         tokens = self.tokens[split]
@@ -329,11 +302,7 @@ class CaptionSource(FeatureSource):
         return rows
 
     def load(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> dict[str, CaptionBank]:
-        """The captions of each split as features; those missing in the cache, or damaged there, are computed here.
-
-        Raises:
-            UserError: as `fill`.
-        """
+        """The captions of each split as features; those missing in the cache, or damaged there, are computed here."""
         folder, states = self.fill(cache, device, progress), self.network.output == "states"
         return {name: CaptionBank.open(folder / f"{name}.npy", self.tokens[name], states=states) for name in SPLITS}
 

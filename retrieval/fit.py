@@ -1,7 +1,4 @@
-"""Whether a model can be trained on a copy of a data set: told by what the copy holds, before any of it is opened.
-
-`plan` and `run` ask the same function. This module loads no torch.
-"""
+"""Whether a model can be trained on a copy of a data set, by what the copy holds. This module loads no torch."""
 
 from pathlib import Path
 
@@ -23,7 +20,7 @@ def check_fit(
         allow_leak: whether test images may stand in the training split.
 
     Raises:
-        UserError: it has not; says why.
+        UserError: it has not.
     """
     check_form(dataset.name, root, model.image.view, model.image.reads)
     if content.leaks and not allow_leak:
@@ -32,11 +29,7 @@ def check_fit(
 
 
 def check_sizes(dataset: DatasetSettings, content: Content) -> None:
-    """Check that a copy of a data set has as many images as the protocol and the settings demand.
-
-    Raises:
-        UserError: it has not; says why.
-    """
+    """Check that a copy has as many images as the protocol and the settings demand; a UserError says what lacks."""
     name, images = dataset.name, {split: number for split, number, _ in content.sizes}
     check_protocol(images["test"], name, dataset.protocol)
     if (train_images := dataset.train_images) and train_images > images["train"]:
@@ -46,11 +39,7 @@ def check_sizes(dataset: DatasetSettings, content: Content) -> None:
 
 
 def check_protocol(images: int, dataset: str, protocol: str) -> None:
-    """Hold the number of test images against the evaluation protocol.
-
-    Raises:
-        DataError: there are fewer or more than the protocol demands, so its numbers would not be the protocol's.
-    """
+    """Raise a DataError if there are fewer or more test images than the evaluation protocol demands."""
     expected = protocols.protocol(protocol).images
     if expected is None or images == expected:
         return

@@ -10,11 +10,7 @@ from numpy.lib import format as npy
 
 
 class GrowingArray:
-    """An .npy file that grows block by block in `<path>.part`, each synced to disk; `finish` renames it.
-
-    Args:
-        blocks: how many rows each block has.
-    """
+    """An .npy file that grows by blocks of so many rows in `<path>.part`, each synced to disk; `finish` renames it."""
 
     def __init__(self, path: Path, blocks: Sequence[int]) -> None:
         self.path, self.part = path, path.with_name(path.name + ".part")

@@ -117,7 +117,6 @@ class Vse(nn.Module):
 
         Args:
             image, text, seen: as `embed_batch` gave them.
-            lengths: of all captions that were embedded; a companion may have some embedded beside the pairs.
             owners: which image of the data set each pair has.
         """
         return {}
@@ -138,12 +137,10 @@ class Vse(nn.Module):
             first: ranks by `scores`, in each of the folds.
             embeddings: of the split's images and captions, and the image of each caption.
             sizes: images and captions that are embedded at a time.
-            beat: called as it goes.
         """
         return first
 
     def scores(self, image: Embedded, text: Embedded) -> Float[Tensor, "i t"]:
-        """Scores of all images by all texts."""
         if isinstance(image, Tensor) and isinstance(text, Tensor):
             return image @ text.T
         assert self.scorer is not None
@@ -165,8 +162,7 @@ class Vse(nn.Module):
     def parts(self) -> list[str]:
         """The named part of each of `parameters()`, in their order: `last`, `image`, `text`, `scorer`, or a part's own.
 
-        `last` is the image encoder's last linear map, without those of its backbone and its pooling; an encoder of a
-        user's own may have none.
+        `last` is the image encoder's last linear map, without those of its backbone and its pooling, if it has one.
         """
         linear = [
             name
@@ -214,11 +210,7 @@ def class_of(settings: ModelSettings) -> type[Vse]:
 
 
 def check_sets(settings: ModelSettings, image_shape: tuple[int, ...]) -> None:
-    """Check that an image is a set of vectors, where the scorer reads sets.
-
-    Raises:
-        UserError: it is a single vector.
-    """
+    """Raise a UserError if the scorer reads sets of vectors, and an image is a single vector."""
     if settings.of_sets and len(image_shape) == 1 and not settings.image.reads:
         raise UserError(
             f"scorer {settings.scorer.kind!r} reads several vectors an image, e.g. (36, 2048) of BUTD regions; these "

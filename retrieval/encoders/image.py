@@ -1,7 +1,6 @@
 """Image encoders: from pixels or features to one vector each, before normalisation.
 
-A backbone turns pixels into features, a head projects features, a pooling makes one vector of many. A frozen backbone
-runs before training (features.py); its encoder is then the head alone, under the same names of weights.
+A frozen backbone runs before training (features.py); its encoder is then the head alone, by the same names of weights.
 """
 
 from collections.abc import Callable
@@ -60,9 +59,10 @@ class FeatureHead(nn.Module):
         self.kind = settings.head
         self.normalize = settings.normalize
         self.dropout = nn.Dropout(settings.dropout)
-        self.project: nn.Module = nn.Linear(width, dim) if self.kind != "none" else pretrained.no_head(width, dim)
+        self.project = pretrained.head(self.kind, width, dim)
         if self.kind not in ("linear", "none"):
-            self.mlp = _mlp(width if self.kind == "linear-mlp" else dim, settings.hidden, dim)
+            first = nn.Linear(width if self.kind == "linear-mlp" else dim, settings.hidden)
+            self.mlp = nn.Sequential(first, nn.BatchNorm1d(settings.hidden), nn.ReLU(), nn.Linear(settings.hidden, dim))
         self.pool = pooling(settings, dim)
         self.drop, self.graded = settings.drop, settings.drop_rule == "graded"
         if settings.init == "xavier" and isinstance(self.project, nn.Linear):
@@ -70,14 +70,13 @@ class FeatureHead(nn.Module):
             nn.init.zeros_(self.project.bias)
 
     def forward(self, features: Tensor) -> Encoded:
-        """From features (b, k) or (b, n, k) of any float type."""
         values = features.float()
         if self.normalize:
             values = nn.functional.normalize(values, dim=-1)
         values = self.dropout(values)
         if values.ndim == 2:
             return self.head(values)
-        present = self.kept(values)
+        present = self.augmented(values)
         if present is None and self.pool is mean and self.kind == "linear":  # mean and map commute
             return self.head(values.mean(dim=1))
         if present is None:
@@ -93,14 +92,14 @@ class FeatureHead(nn.Module):
         further = self.mlp(source.flatten(0, -2)).unflatten(0, source.shape[:-1])
         return further if self.kind == "mlp" else projected + further
 
-    def kept(self, values: Float[Tensor, "b n k"]) -> Tensor | None:
+    def augmented(self, values: Float[Tensor, "b n k"]) -> Tensor | None:
         """Size augmentation: which members a training step sees, at least one; None: all."""
         if not (self.training and self.drop):
             return None
         share = torch.full((len(values), 1), self.drop, device=values.device)
         if self.graded:
-            drawn = torch.rand(len(values), 1, device=values.device)
-            share = share * drawn * (drawn > UNDROPPED)
+            draw = torch.rand(len(values), 1, device=values.device)
+            share = share * draw * (draw > UNDROPPED)
         luck = torch.rand(values.shape[:2], device=values.device)
         return (luck >= share) | (luck == luck.amax(dim=1, keepdim=True))
 
@@ -117,11 +116,6 @@ class Backbone(FeatureHead):
         return super().forward(self.backbone(images))
 
 
-def _mlp(width: int, hidden: int, dim: int) -> nn.Sequential:
-    """Linear, batch norm over all vectors, ReLU, linear."""
-    return nn.Sequential(nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, dim))
-
-
 IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places], nn.Module]] = {
     "cnn": lambda settings, shape, dim, places: Cnn(settings, shape, dim),
     "linear": lambda settings, shape, dim, places: FeatureHead(settings, shape[-1], dim),
@@ -133,16 +127,12 @@ IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places
     ),
     "own": lambda settings, shape, dim, places: own_encoders.image_encoder(settings, shape, dim),
 }
-"""Each encoder by the name of its settings class in `grid/settings/image_encoders.py`, for images of this shape.
-
-Shapes are (3, h, w) of pixels, and (k) or (n, k) of features.
-"""
+"""Each encoder by the name of its settings, for images of shape (3, h, w) of pixels, (k) or (n, k) of features."""
 
 
 def image_encoder(
     settings: ImageEncoderSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places
 ) -> nn.Module:
-    """The encoder of these settings, for images of this shape."""
     if settings.network:
         return parts.loaded(settings.network)(settings, shape, dim, places)
     given: Any = settings

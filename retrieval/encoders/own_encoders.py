@@ -27,20 +27,18 @@ def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int) 
             f"image encoder {settings.name!r} is declared with on = {chosen.on!r}, but an image of these data has the "
             f"shape {shape}: {known.get(len(shape), 'more')}. Change its on, or take other data."
         )
-    return _held(chosen.network(shape, dim, **settings.parameters), settings.name, dim)
+    return _checked(chosen.network(shape, dim, **settings.parameters), settings.name, dim)
 
 
 def text_encoder(settings: OwnTextSettings, words: int, dim: int) -> nn.Module:
-    """The user's encoder of captions, ids (b, n) below `words` and lengths (b), into (b, dim).
-
-    Raises:
-        UserError: when it is called, it gives another shape.
-    """
-    return _held(own_parts[settings.of][settings.name].network(words, dim, **settings.parameters), settings.name, dim)
+    """The user's encoder of captions, ids (b, n) below `words` and lengths (b), into (b, dim)."""
+    return _checked(
+        own_parts[settings.of][settings.name].network(words, dim, **settings.parameters), settings.name, dim
+    )
 
 
-def _held(network: nn.Module, name: str, dim: int) -> nn.Module:
-    """The network, which says so when what it gives is not (b, dim), or cannot learn."""
+def _checked(network: nn.Module, name: str, dim: int) -> nn.Module:
+    """The network; a UserError says when what it gives is not (b, dim), or cannot learn."""
 
     def check(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         count, part = len(inputs[0]), f"encoder {name!r}"

@@ -1,7 +1,6 @@
 """Networks of `transformers` by name: the folder of their weights, a hash of its content, and how they are built.
 
-A name is a hub's (`google-bert/bert-base-uncased`). The user names its folder; else the hub's own cache is asked, then
-the hub. In this room it is the only file that imports `transformers`, and it does so when a network is built.
+The user names the folder; else the hub's own cache is asked, then the hub. Only here is `transformers` imported, late.
 """
 
 import hashlib
@@ -24,6 +23,10 @@ _PROJECTIONS = {"vision_model": "visual_projection", "text_model": "text_project
 """The last layer of a tower of CLIP, which brings its vectors to the space of both towers."""
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 _AGAIN = "Fetch these files again, or write them with save_pretrained()."
+_NOT_RUN = {
+    "trust_remote_code": "they need code of their own, which is not run. Use a network that transformers itself has.",
+    "Weights only load failed": f"a file holds more than weights, and nothing else in it is run. {_AGAIN}",
+}
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 
 
@@ -75,9 +78,10 @@ def network(settings: Pretrained, places: Places, *, part: str, projected: bool 
     try:
         whole = _random(settings, sizes) if folder is None else _loaded(folder, part)
     except Exception as error:  # readers of damaged files raise many kinds of errors
-        if folder is not None:
-            raise _unloadable(settings, folder, error) from error
-        raise UserError(f"architecture {settings.architecture} cannot be loaded: {_said(error)}") from error
+        if folder is None:
+            raise UserError(f"architecture {settings.architecture} cannot be loaded: {_short(error)}") from error
+        why = next((why for words, why in _NOT_RUN.items() if words in str(error)), f"{_short(error)}. {_AGAIN}")
+        raise UserError(f"weights {settings.weights!r} cannot be loaded from {folder}: {why}") from error
     tower: nn.Module = getattr(whole, part, whole)
     if projected and hasattr(whole, _PROJECTIONS[part]):
         tower.add_module("projection", getattr(whole, _PROJECTIONS[part]))
@@ -89,12 +93,14 @@ def network(settings: Pretrained, places: Places, *, part: str, projected: bool 
     return tower.float()
 
 
-def no_head(width: int, dim: int) -> nn.Module:
-    """What stands in the place of a head: the vectors of a network of this width are the embeddings.
+def head(kind: str, width: int, dim: int) -> nn.Module:
+    """A linear map; for kind "none" nothing: the vectors are the embeddings.
 
     Raises:
         UserError: embeddings have another width.
     """
+    if kind != "none":
+        return nn.Linear(width, dim)
     if width != dim:
         raise UserError(
             f"head = none takes vectors of {width} values as embeddings, and model.dim is {dim}: set it to {width}."
@@ -120,7 +126,7 @@ def tokenizer(settings: Pretrained, places: Places) -> Any:
         return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # readers of damaged files raise many kinds of errors
         raise UserError(
-            f"the tokenizer of weights {settings.weights!r} cannot be loaded from {folder}: {_said(error)} {_AGAIN}"
+            f"the tokenizer of weights {settings.weights!r} cannot be loaded from {folder}: {_short(error)}. {_AGAIN}"
         ) from error
 
 
@@ -136,36 +142,9 @@ def _loaded(folder: Path, part: str) -> nn.Module:
     return whole
 
 
-def _unloadable(settings: Pretrained, folder: Path, error: Exception) -> UserError:
-    """The error that names the weights, their folder, the file at fault if it is known, and what to do."""
-    if "trust_remote_code" in str(error):
-        why = "they need code of their own, which is not run. Use a network that transformers itself has."
-    else:
-        why = f"{_damaged(folder) or _said(error)} {_AGAIN}"
-    return UserError(f"weights {settings.weights!r} cannot be loaded from {folder}: {why}")
-
-
-def _damaged(folder: Path) -> str:
-    """Which file of weights cannot be read, and why; empty if all can."""
-    import safetensors
-
-    for file in sorted(folder.glob("*.safetensors")):
-        try:
-            with safetensors.safe_open(file, "pt"):
-                pass
-        except Exception as error:  # of a Rust library: its errors have no one base class
-            return f"{file.name}, of {file.stat().st_size:,} bytes, is damaged: {_said(error)}"
-    for file in sorted(folder.glob("*.bin")):
-        try:
-            torch.load(file, map_location="meta", weights_only=True)
-        except Exception as error:
-            return f"{file.name} holds no weights alone, and nothing else in it is run: {_said(error)}"
-    return ""
-
-
-def _said(error: Exception) -> str:
+def _short(error: Exception) -> str:
     """The error in a line, cut short: torch adds advice of many lines."""
-    words = " ".join(str(error).split()) or type(error).__name__
+    words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return words if len(words) <= 200 else f"{words[:200]}..."
 
 
@@ -225,7 +204,7 @@ def _from_hub(name: str) -> Path:
             folder = Path(snapshot_download(name, allow_patterns=[*_FILES, "*.bin"]))
     except Exception as error:  # of the hub, the network, or the cache: the hub's client has no one base class
         raise UserError(
-            f"weights {name!r} cannot be fetched from the model hub: {_said(error)} If they lie on this machine, name "
+            f"weights {name!r} cannot be fetched from the model hub: {_short(error)}. If they lie here, name "
             f'their folder: --weights {name}=DIR, or in the grid file: [weights] "{name}" = "DIR".'
         ) from error
     return folder

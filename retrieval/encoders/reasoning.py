@@ -34,7 +34,7 @@ class Gcn(nn.Module):
 
 
 class GraphConvolution(nn.Module):
-    """x + BN(W R g(x)), R = theta(x) phi(x)' / n, over the members that are present."""
+    """x + BN(W R g(x)), over the members that are present."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()

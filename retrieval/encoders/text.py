@@ -70,14 +70,13 @@ class TextHead(nn.Module):
 
     def __init__(self, settings: TransformerSettings, width: int, dim: int) -> None:
         super().__init__()
-        self.project: nn.Module = nn.Linear(width, dim) if settings.head != "none" else pretrained.no_head(width, dim)
+        self.project = pretrained.head(settings.head, width, dim)
         if settings.init == "xavier" and isinstance(self.project, nn.Linear):
             nn.init.xavier_uniform_(self.project.weight)
             nn.init.zeros_(self.project.bias)
         self.pool = pooling(settings, dim)
 
     def forward(self, features: Tensor, lengths: Int[Tensor, " b"]) -> Encoded:
-        """From features (b, k) or (b, n, k) of any float type."""
         projected = self.project(features.float())
         return projected if features.ndim == 2 else self.pool(projected, present_of(features, lengths))
 
@@ -175,14 +174,10 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     ),
     "own": lambda settings, words, dim, places: own_encoders.text_encoder(settings, words, dim),
 }
-"""Each encoder by the name of its settings class in `grid/settings/text_encoders.py`, for indices below `words`.
-
-For a frozen network, whose features are computed before training, `words` is the width of the features.
-"""
+"""Each encoder by the name of its settings, for indices below `words`, or features of this width."""
 
 
 def text_encoder(settings: TextEncoderSettings, words: int, dim: int, places: pretrained.Places) -> nn.Module:
-    """The encoder of these settings, for indices below `words`."""
     if settings.network:
         return parts.loaded(settings.network)(settings, words, dim, places)
     given: Any = settings

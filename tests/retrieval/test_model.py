@@ -223,16 +223,16 @@ def test_size_augmentation_drops_its_share_in_training_only_and_never_everything
     settings = settings_of("vse-inf-butd-bigru", image={"drop": 0.9})
     model, _, _ = made(settings, {})
     values = torch.randn(400, 9, 24)
-    assert model.image.kept(values) is None
+    assert model.image.augmented(values) is None
     model.train()
-    kept = model.image.kept(values)
+    kept = model.image.augmented(values)
     assert kept.any(dim=1).all()
     assert 0.12 < kept.float().mean() < 0.2
 
 
 def test_graded_augmentation_leaves_a_fifth_of_the_images_whole() -> None:
     model, _, _ = made(settings_of("vse-inf-wsl-tiny"), {})
-    kept = model.train().image.kept(torch.randn(2000, 256, 4)).float().mean(dim=1)
+    kept = model.train().image.augmented(torch.randn(2000, 256, 4)).float().mean(dim=1)
     assert 0.18 < float((kept == 1).float().mean()) < 0.25
     assert float(kept.min()) > 0.65
     assert 0.88 < float(kept.mean()) < 0.93  # 1 - 0.2 x E[u; u > 0.2] = 0.904
