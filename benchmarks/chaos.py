@@ -14,6 +14,7 @@ import argparse
 import itertools
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,10 +39,11 @@ from ray.cluster_utils import Cluster
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results.analysis.run_comparison import differences
-from goalgrid.runners.selftest.faults import Command, done_at, live, strike, trained_after_done
+from tests.goalgrid.processes import done_at, trained_after_done
 
 EVERY, EPOCHS = 10, 10
 """Steps between two checkpoints; epochs, of 20 steps each, of a trial."""
@@ -52,6 +54,36 @@ MOMENT = 0.5
 
 COMMANDS = 4
 """One may end incomplete, say where a trial was killed three times; given so often without a kill, the grid is lost."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """`goalgrid run`, with a grid and options as a user gives them, as often as needed; the log collects its output."""
+
+    words: tuple[str, ...]
+    home: Home
+    log: Path
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start the command in its own session, so that a Ctrl-C here does not reach it."""
+        command = [sys.executable, "-m", "goalgrid", "run", *self.words]
+        command += ["--runs", str(self.home.path), "--mlflow-uri", ""]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+
+def live(home: Home) -> list[Attempt]:
+    """Attempts that a process makes now."""
+    latest = (folder.latest() for folder in home.trials())
+    return [attempt for attempt in latest if attempt and attempt.live()]
+
+
+def strike(lease: dict[str, Any]) -> bool:
+    """Kill -9 the process of this lease if it runs on this machine; returns whether it does."""
+    here = lease["machine"] == processes.machine() and processes.started(lease["pid"]) == lease["started"]
+    if here:
+        os.kill(lease["pid"], signal.SIGKILL)
+    return here
 
 
 @dataclass(frozen=True)

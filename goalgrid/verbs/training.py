@@ -243,11 +243,11 @@ def prune(
 def selftest(home: options.Runs = options.RUNS, address: options.Address = None) -> None:
     """Prove on this machine that kills lose nothing.
 
-    It kills, damages and doubles a tiny grid in a folder of its own below DIR.
+    It kills a worker of a tiny grid, in a folder of its own below DIR.
     """
     from goalgrid.runners.selftest.story import selftest as put_to_the_test
 
-    say(f"takes about a minute, in a folder of its own below {home.path}")
+    say(f"takes less than a minute, in a folder of its own below {home.path}")
     if not show_verdicts(put_to_the_test(home.path, address), home.path):
         raise typer.Exit(EXIT[State.FAILED])
 

@@ -152,16 +152,6 @@ class RayTune:
             if problem:
                 raise UserError(f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}): {problem}")
 
-    def nodes(self) -> list[str]:
-        """Ids of the nodes that trials can run on."""
-        self._connect()
-        return [node["NodeID"] for node in _nodes(["CPU"])]
-
-    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """The results of a function in a process on each node with CPUs, at the same time."""
-        returned: list[Any] = ray.get([_on(node, function, *arguments) for node in self.nodes()])
-        return returned
-
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """The results of a function in a separate process on each node with these resources, once a GPU is free."""
         if self.address is None:

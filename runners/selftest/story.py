@@ -1,54 +1,45 @@
-"""The self-test: checks the runs folder, kills a worker of a tiny grid here or on a cluster, and looks for losses."""
+"""The self-test: kills a worker of a tiny grid, here or on a cluster, and looks for losses."""
 
-import json
-import math
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.expansion import Cell, expand, trials_of
+from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results.analysis.run_comparison import differences
-from goalgrid.results.records import record
-from goalgrid.runners.selftest import shared_folder_check
-from goalgrid.runners.selftest.faults import Command, Unmet, live, strike, wait_for
 from goalgrid.runners.trial.stopping import Stop
-
-if TYPE_CHECKING:
-    from goalgrid.runners.launch.ray_tune import RayTune
 
 SETTINGS = (
     'objectives=["con_con","sig-ms_cir"]',
     'recipes=["cnn-bow"]',
     "train.batch_size=250",
+    "train.epochs=12",
     "model.image.size=16",
     "seeds=[0]",
     "reliability.checkpoint_steps=5",
 )
 """Two trials of the embedded data, of a few seconds each."""
 
-EPOCHS, SECONDS = 6, 3.0
-"""Epochs of a trial, and its least duration: a fast machine trains more epochs, so that kills meet running trials."""
-
 PATIENCE = 180.0
 """Seconds to wait for anything; on a slow machine Ray alone takes half a minute to start."""
 
-ONLOOKERS = 4
-"""Processes of this machine that check the folder together."""
-
-ANOTHER_FOLDER = (
-    "Choose another folder: on a local disk, NFS or Lustre, with hard links, renames in one step and the same content "
-    "on every node."
+ADVICE = (
+    "Nothing of your own was touched; what was tried is kept in {place}, with the log that tells more. A folder has to "
+    "be on a local disk, NFS or Lustre, with hard links, renames in one step and the same content on every node."
 )
-REPORT = "Nothing of your own was touched; what was tried is kept in {place}, with the log that tells more."
+
+
+class Unmet(Exception):
+    """An awaited event did not happen in time."""
 
 
 @dataclass(frozen=True)
@@ -68,100 +59,60 @@ def selftest(runs: Path, address: str | None) -> Iterator[TestedClaim]:
     Raises:
         UserError: the folder cannot be made, or no cluster answers.
     """
-    nodes = Nodes(address)
     try:
         runs.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix="selftest-", dir=runs.absolute()))
     except OSError as error:
         raise UserError(f"cannot write {runs}: {error.strerror}. Choose another folder with --runs.") from error
-    story = Story(place, nodes)
+    story, advice = Story(place, address), ADVICE.format(place=place)
     try:
-        for verdict in _verdicts(place, nodes, story):
-            yield verdict
-            if verdict.problem:
+        for claim, stage in story.stages().items():
+            try:
+                problem = stage()
+            except (Unmet, subprocess.TimeoutExpired) as unmet:
+                problem = f"{unmet}. Its log: {story.log}, which ends: {story.last_line()}"
+            yield TestedClaim(claim, problem, advice)
+            if problem:
                 return
         shutil.rmtree(place)
     finally:
         story.end()
 
 
-def _verdicts(place: Path, nodes: "Nodes", story: "Story") -> Iterator[TestedClaim]:
-    shared = place / "shared"
-    shared.mkdir()
-    for claim, problem in shared_folder_check.faults(nodes.look(shared)).items():
-        yield TestedClaim(claim, problem, ANOTHER_FOLDER)
-    advice = REPORT.format(place=place)
-    for claim, stage in story.stages().items():
-        try:
-            yield TestedClaim(claim, stage(), advice)
-        except (Unmet, subprocess.TimeoutExpired) as unmet:
-            yield TestedClaim(
-                claim, f"{unmet}. Its log: {story.command.log}, which ends: {story.command.last_line()}", advice
-            )
-
-
-class Nodes:
-    """This machine, or all nodes of a cluster."""
-
-    def __init__(self, address: str | None) -> None:
-        self.address = address
-        self.onlookers = ONLOOKERS + (len(self._driver().nodes()) if address else 0)
-
-    def look(self, folder: Path) -> list[shared_folder_check.Sighting]:
-        """Have processes of this machine, and one on every node, check the folder together."""
-        script = "from goalgrid.runners.selftest import shared_folder_check as it; it.main()"
-        command = [sys.executable, "-c", script, str(folder), str(self.onlookers)]
-        here = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(ONLOOKERS)]
-        there = self._driver().everywhere(shared_folder_check.look, str(folder), self.onlookers) if self.address else []
-        return [*(json.loads(process.communicate()[0]) for process in here), *there]
-
-    def strike(self, attempt: Attempt) -> None:
-        """Kill -9 the process that makes this attempt, on any node."""
-        lease = attempt.content()
-        if not strike(lease) and self.address:
-            self._driver().everywhere(strike, lease)
-
-    def _driver(self) -> "RayTune":
-        from goalgrid.runners.launch.ray_tune import RayTune
-
-        return RayTune(Stop(), address=self.address, grace=0.0, warn=lambda message: None)
-
-
 class Story:
-    """A launch that is cut off in every way in turn; the same command always goes on."""
+    """A launch whose worker is killed, beside an undisturbed launch of the same grid."""
 
-    def __init__(self, place: Path, nodes: Nodes) -> None:
-        self.place, self.nodes, self.epochs = place, nodes, EPOCHS
+    def __init__(self, place: Path, address: str | None) -> None:
+        self.address, self.log = address, place / "log.txt"
         self.home, self.undisturbed = Home(place / "disturbed"), Home(place / "undisturbed")
-        self.command = self._command()
         self.started: list[subprocess.Popen[bytes]] = []
 
     def stages(self) -> dict[str, Callable[[], str]]:
         """The claims in the order of the story, each with the method that returns the counter-evidence."""
         return {
             "a tiny grid trains here": self.trains,
-            "a worker killed with -9 is replaced, and its trial goes on": self.worker_killed,
+            "a worker that is killed is replaced, and its trial goes on": self.worker_killed,
             "all results equal those of an undisturbed run, to the bit": self.equal,
         }
 
     def trains(self) -> str:
-        if self._alone() == 0 and (taken := self._shortest()) < SECONDS:
-            self.epochs = math.ceil(self.epochs * SECONDS / taken)
-            self._alone()
-        return "" if self.started[-1].returncode == 0 else self.command.last_line()
+        return self.last_line() if self._start(self.undisturbed, "--here").wait(PATIENCE) else ""
 
     def worker_killed(self) -> str:
-        self.command = self._command()
-        driver = self._start()
-        victim = self._moving()
-        self.nodes.strike(victim)
+        from goalgrid.runners.launch.ray_tune import RayTune
+
+        cluster = RayTune(Stop(), address=self.address, grace=0.0, warn=lambda message: None)
+        with cluster if self.address else nullcontext():
+            driver = self._start(self.home, *(("--address", self.address) if self.address else ()))
+            victim = self._moving(driver)
+            cluster.kill(victim)
         if code := driver.wait(PATIENCE):
-            return f"the driver ended with exit code {code}: {self.command.last_line()}"
+            return f"the driver ended with exit code {code}: {self.last_line()}"
         after = TrialFolder(victim.folder.parent).attempts()[victim.number :]
         return "" if after and "goes on from step" in _log(after[0]) else f"it started anew: {victim.folder.parent}"
 
     def equal(self) -> str:
-        return "; ".join(differences(self._cells(), self.undisturbed, self.home))
+        return "; ".join(differences(expand(load("demo", SETTINGS)), self.undisturbed, self.home))
 
     def end(self) -> None:
         """Kill all processes that were started."""
@@ -169,41 +120,34 @@ class Story:
             process.kill()
             process.wait()
 
-    def _alone(self) -> int:
-        """Train everything undisturbed, without Ray; returns the exit code."""
-        self.command = self._command("--here", home=self.undisturbed)
-        return self._start().wait(PATIENCE)
+    def last_line(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else "nothing"
 
-    def _shortest(self) -> float:
-        """Seconds that the shortest undisturbed trial took."""
-        done = [self.undisturbed.trial(trial.id).record for trial in trials_of(self._cells())]
-        return float(min(record.collect(done, ["train_seconds"]).column(0).to_pylist()))
+    def _start(self, home: Home, *options: str) -> subprocess.Popen[bytes]:
+        """Start the launch in its own session, so that a Ctrl-C here does not reach it."""
+        settings = [word for setting in SETTINGS for word in ("--set", setting)]
+        command = [sys.executable, "-m", "goalgrid", "run", "demo", *settings, *options]
+        command += ["--runs", str(home.path), "--mlflow-uri", ""]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self.started.append(process)
+        return process
 
-    def _settings(self) -> list[str]:
-        return [*SETTINGS, f"train.epochs={self.epochs}"]
-
-    def _cells(self) -> list[Cell]:
-        return expand(load("demo", self._settings()))
-
-    def _command(self, *options: str, home: Home | None = None) -> Command:
-        settings = [word for setting in self._settings() for word in ("--set", setting)]
-        cluster = ["--address", self.nodes.address] if self.nodes.address and not options else []
-        return Command(("demo", *settings, *options, *cluster), home or self.home, self.place / "log.txt")
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        self.started.append(self.command.start())
-        return self.started[-1]
-
-    def _moving(self) -> Attempt:
+    def _moving(self, driver: subprocess.Popen[bytes]) -> Attempt:
         """Wait for a live attempt that has begun, at a trial with a checkpoint."""
-
-        def look() -> Attempt | None:
-            if self.started[-1].poll() is not None:
-                raise Unmet(f"the driver ended with exit code {self.started[-1].returncode}")
-            begun = (attempt for attempt in live(self.home) if " from " in _log(attempt))
-            return next((one for one in begun if TrialFolder(one.folder.parent).last_checkpoint.exists()), None)
-
-        return wait_for(look, "a trial that moves on", PATIENCE)
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            if driver.poll() is not None:
+                raise Unmet(f"the driver ended with exit code {driver.returncode}")
+            for folder in self.home.trials():
+                attempt = folder.latest()
+                if attempt and attempt.live() and " from " in _log(attempt) and folder.last_checkpoint.exists():
+                    return attempt
+            time.sleep(0.02)
+        raise Unmet(f"a trial that moves on did not come within {PATIENCE:g} s")
 
 
 def _log(attempt: Attempt) -> str:

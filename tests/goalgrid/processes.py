@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from goalgrid.grid.store.attempts import DONE
 from goalgrid.grid.store.home import Home, State, TrialFolder
 
 from ..conftest import ROOT
@@ -79,3 +80,19 @@ def listening_addresses(process: subprocess.Popen[str]) -> set[str]:
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     connections = [connection for member in family for connection in member.net_connections("inet")]
     return {connection.laddr.ip for connection in connections if connection.status == psutil.CONN_LISTEN}
+
+
+def done_at(home: Home) -> dict[str, tuple[int, ...]]:
+    """Inodes and times of the files of every finished trial: they change if the trial is trained again."""
+    stamps = {}
+    for folder in home.trials():
+        if folder.is_done():
+            stats = [path.stat() for path in (folder.done, folder.record)]
+            stamps[folder.trial_id] = tuple(number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns))
+    return stamps
+
+
+def trained_after_done(home: Home) -> list[str]:
+    """Trials with a further attempt after an attempt that finished them."""
+    outcomes = {folder.trial_id: [attempt.outcome() for attempt in folder.attempts()][:-1] for folder in home.trials()}
+    return [trial_id for trial_id, before in outcomes.items() if DONE in before]

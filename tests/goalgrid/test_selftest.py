@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from goalgrid.runners.selftest import shared_folder_check
-from goalgrid.runners.selftest.shared_folder_check import Sighting
-
 from ..conftest import ROOT, Goalgrid
 
 
@@ -22,7 +19,7 @@ def test_nothing_is_lost_on_this_machine(tmp_path: Path, goalgrid: Goalgrid) -> 
     finished = goalgrid("selftest", runs=tmp_path, timeout=900)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     *claims, verdict = finished.stdout.splitlines()
-    assert len(claims) == 6
+    assert len(claims) == 3
     assert all(claim.startswith("ok ") for claim in claims)
     assert verdict.startswith("goalgrid can be trusted with")
     assert list(tmp_path.iterdir()) == []
@@ -56,26 +53,8 @@ def test_a_folder_without_hard_links_is_refused_in_one_line(tmp_path: Path) -> N
     finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, preexec_fn=filtered)
     assert finished.returncode == 4, finished.stdout + finished.stderr
     failed, verdict = finished.stdout.splitlines()
-    assert failed.startswith(
-        "FAILED  files are written, flushed and renamed as a whole: no hard link can be made: its file system has no "
-    )
-    assert verdict.startswith(f"goalgrid cannot be trusted with {tmp_path} yet. Choose another folder: on a local disk")
+    assert failed.startswith("FAILED  a tiny grid trains here: ")
+    assert "its file system has no hard links, by which a process takes a trial" in failed
+    assert verdict.startswith(f"goalgrid cannot be trusted with {tmp_path} yet. ")
     assert "Traceback" not in finished.stderr
     assert [path.name[:9] for path in tmp_path.iterdir()] == ["selftest-"]
-
-
-@pytest.mark.parametrize(
-    ("second", "claim", "problem"),
-    [
-        ({"won": [0]}, "of several processes one alone makes a link", f"1 of {shared_folder_check.ROUNDS} times not"),
-        ({"faults": ["a file was read half"]}, "files are written, flushed and renamed as a whole", "a file was read"),
-        ({"seconds": 31.0}, "a file is seen by the others at once", "a file was seen after 31 s"),
-    ],
-)
-def test_what_onlookers_saw_speaks_against_a_claim(second: Sighting, claim: str, problem: str) -> None:
-    first = Sighting(won=list(range(shared_folder_check.ROUNDS)), faults=[], seconds=0.0)
-    nothing = Sighting(won=[], faults=[], seconds=0.0)
-    assert not any(shared_folder_check.faults([first, nothing]).values())
-    found = shared_folder_check.faults([first, nothing | second])
-    assert found[claim].startswith(problem)
-    assert sum(map(bool, found.values())) == 1

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from goalgrid.grid.store.home import Home
-from goalgrid.runners.selftest.faults import trained_after_done, wait_for
 
 from ...conftest import ROOT, SMALL, Goalgrid, swapped
+from ...goalgrid.processes import trained_after_done, wait_until
 from .hosts import PORT, RAY, Host, Hosts, connected, permitted
 from .test_cluster import numbers
 
@@ -52,13 +52,13 @@ def hosts() -> Iterator[Hosts]:
     """A head that trains nothing, and two more hosts that are no nodes yet."""
     with connected(3) as network:
         network.join_ray(network.hosts[0], cpus=0)
-        wait_for(lambda: "This command will now block" in network.hosts[0].said(), "Ray's head", 60)
+        wait_until(lambda: "This command will now block" in network.hosts[0].said(), seconds=60)
         yield network
 
 
 def joined(network: Hosts, host: Host, *, cpus: int, code: Path = ROOT) -> None:
     network.join_ray(host, cpus=cpus, code=code)
-    wait_for(lambda: "This command will now block" in host.said(), f"{host.name} as a node", 60)
+    wait_until(lambda: "This command will now block" in host.said(), seconds=60)
 
 
 def begun_on(host: Host, runs: Path) -> Callable[[], Path | None]:
@@ -81,7 +81,11 @@ def driven(hosts: Hosts, *, cpus: int = 1) -> "tuple[Path, subprocess.Popen[byte
     joined(hosts, driving, cpus=cpus)
     runs = hosts.shared / "runs"
     run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
-    return runs, run, wait_for(begun_on(worker, runs), "a trial on the other host", 120)
+    begun = begun_on(worker, runs)
+    wait_until(lambda: begun() is not None, seconds=120)
+    folder = begun()
+    assert folder
+    return runs, run, folder
 
 
 def outcomes(runs: Path) -> dict[str, list[str | None]]:
@@ -154,7 +158,7 @@ def test_a_head_of_another_cluster_with_the_same_port_is_told_that_it_is_no_node
     other = hosts.hosts[1]
     own = f"--node-ip-address={other.address}"
     other.start(*RAY, "--head", f"--port={PORT}", "--include-dashboard=false", own, "--num-cpus=1")
-    wait_for(lambda: "This command will now block" in other.said(), "another head", 60)
+    wait_until(lambda: "This command will now block" in other.said(), seconds=60)
     run = other.start(*RUN, "--runs", str(hosts.shared / "runs"), "--address", hosts.ray)
     assert run.wait() == 2
     assert f"this host is no node of the Ray cluster at {hosts.ray}" in other.said()
@@ -168,7 +172,7 @@ def test_a_host_that_joins_late_with_other_code_trains_nothing(hosts: Hosts) -> 
     schedules = other / "runners" / "training" / "optimizers" / "schedules.py"
     schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
     run = driving.start(*RUN, "--set", f"seeds={list(range(8))}", "--runs", str(runs), "--address", hosts.ray)
-    wait_for(begun_on(driving, runs), "a trial", 120)
+    wait_until(lambda: begun_on(driving, runs)() is not None, seconds=120)
     joined(hosts, late, cpus=2, code=other)
     assert run.wait(300) == 0, driving.said()
     assert set(map(tuple, outcomes(runs).values())) == {("done",)}

@@ -17,12 +17,12 @@ from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.run_comparison import differences
 from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
 from goalgrid.runners.launch.worker import work
-from goalgrid.runners.selftest.faults import done_at, trained_after_done
 from goalgrid.runners.training.progress import Cadence
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.stopping import Stop
 
 from ...conftest import SMALL
+from ...goalgrid.processes import done_at, trained_after_done
 
 WRITING = ("open", "os.rename", "os.link", "os.remove", "os.mkdir")
 """What Python tells its audit hooks of, before it does it, when files change."""
