@@ -241,9 +241,9 @@ def check(
 ) -> None:
     """Check losses, poolings, encoders and scorers of your own.
 
-    Losses and poolings: gradient by finite differences, permutation of the batch, half precision, empty sets, and time
-    beside one of ours. Encoders: shape, the same vector in any batch, gradient, and weights of a checkpoint. Scorers:
-    all of these, and that padding counts for nothing.
+    Losses: gradient by finite differences, permutation of the batch, half precision, empty sets, and time beside one of
+    ours. Poolings, encoders and scorers: shape, gradient, the same values in any batch and padding, half precision, and
+    weights of a checkpoint.
     The exit code is 4 if a check fails.
     """
     use([file])

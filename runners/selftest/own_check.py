@@ -3,23 +3,59 @@
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize, pad
 
 from goalgrid.grid import uses
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.image_encoders import OwnImageSettings
 from goalgrid.grid.settings.own_parts import own_parts
-from goalgrid.grid.settings.poolings import own_poolings
-from goalgrid.runners.selftest.encoder_check import OF_ENCODERS, Broken
-from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES
-from goalgrid.runners.selftest.pooling_check import OF_POOLINGS
-from goalgrid.runners.selftest.scorer_check import OF_SCORERS
+from goalgrid.grid.settings.poolings import PoolingSettings, own_poolings
+from goalgrid.grid.settings.scorers import OwnScorerSettings
+from goalgrid.grid.settings.text_encoders import OwnTextSettings
+from goalgrid.retrieval.encoders.own_encoders import image_encoder, text_encoder
+from goalgrid.retrieval.encoders.pooling import pooling
+from goalgrid.retrieval.scorers import OwnScorer
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES, SEED, Broken
 
-CHECKS: dict[str, dict[str, Callable[[str], str]]] = {
-    "objective": OF_OBJECTIVES,
-    "pooling": OF_POOLINGS,
-    "image encoder": OF_ENCODERS,
-    "text encoder": OF_ENCODERS,
-    "scorer": OF_SCORERS,
-}
+DIM, OF_SETS = 12, 6
+"""Of the joint space, and of the vectors of sets."""
+IMAGES: dict[str, tuple[int, ...]] = {"pictures": (3, 64, 64), "features": (48,), "regions": (6, 48)}
+"""The shape of an image that is checked, by what an encoder reads."""
+VOCABULARY = 40
+LENGTHS = (9, 5, 2, 1)
+"""Words of the captions that are checked."""
+MEMBERS, REGIONS, WORDS = (5, 3, 2, 1), (5, 3, 5, 1), (4, 1, 2)
+"""Vectors of the sets, images and captions that are checked."""
+ALIKE = 1e-4
+"""Tolerance between values of the same input, relative to the largest value: float32 sums in another order."""
+
+Inputs = tuple[Tensor, ...]
+Call = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A user's pooling, encoder or scorer, as the checks call it.
+
+    Args:
+        make: gives it with the default of each parameter.
+        read: its input.
+        again: further ways to compute its output for this input, by what differs.
+        of_sets: whether it reads vectors of sets, which have a gradient.
+        call: gives its output for an input.
+    """
+
+    make: Callable[[], Any]
+    read: Inputs
+    again: Callable[[Call, Inputs], Iterator[tuple[str, Tensor]]]
+    of_sets: bool = True
+    call: Call = lambda part, *read: part(*read)
 
 
 @dataclass(frozen=True)
@@ -39,15 +75,185 @@ class Verdict:
 
 def verdicts(name: str) -> Iterator[Verdict]:
     """The results of all checks of the user's loss, pooling, encoder or scorer of this name, one after the other."""
-    of_parts = (kind for kind, parts in own_parts.items() if name in parts)
-    kind = "pooling" if name in own_poolings else next(of_parts, "objective")
-    for check, function in CHECKS[kind].items():
+    if part := _part(name):
+        checks = {check: partial(function, part) for check, function in OF_PARTS.items()}
+    else:
+        checks = {check: partial(function, name) for check, function in OF_OBJECTIVES.items()}
+    for check, function in checks.items():
         try:
-            yield Verdict(check, True, function(name))
-        except (Broken, UserError) as found:
-            yield Verdict(check, False, str(found))
+            yield Verdict(check, True, function())
+        except (Broken, UserError) as error:
+            yield Verdict(check, False, str(error))
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and not uses.raised(error):  # the user's Ctrl-C
                 raise
             frame = traceback.extract_tb(error.__traceback__)[-1]
             yield Verdict(check, False, f"{type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})")
+
+
+def shape(part: Part) -> str:
+    """A vector for each input, or a score for each pair: finite. The part itself says so when the shape is another."""
+    output = part.call(_made(part), *part.read)
+    if not output.isfinite().all():
+        raise Broken("a value is not finite")
+    return f"{tuple(output.shape)}, all finite"
+
+
+def gradient(part: Part) -> str:
+    """The gradient of vectors equals finite differences, in float64; every learnt weight gets a finite gradient."""
+    module, call, read = *_evaluating(part), part.read
+    if part.of_sets:
+        if isinstance(module, nn.Module):
+            module.double()
+        read = tuple(x.double().requires_grad_() if x.is_floating_point() else x for x in read)
+        if not torch.autograd.gradcheck(call, read, raise_exception=False):
+            raise Broken("it is no derivative of the value. A detached part is the usual cause")
+    output = call(*read)
+    output = output if part.of_sets else normalize(output.float(), dim=-1)
+    (output * torch.randn(output.shape, generator=_random(), dtype=output.dtype)).sum().backward()
+    named = module.named_parameters() if isinstance(module, nn.Module) else ()
+    learning = {name: weight.grad for name, weight in named if weight.requires_grad}
+    for name, grad in learning.items():
+        if grad is None:
+            raise Broken(f"{name} gets no gradient. A part that forward does not use, or detaches, is the usual cause")
+        if not grad.isfinite().all():
+            raise Broken(f"the gradient of {name} is not finite")
+    if not learning and not part.of_sets:
+        raise Broken("it has no parameter that learns")
+    return "equals finite differences; " * part.of_sets + f"finite for all {len(learning)} parameters"
+
+
+@torch.no_grad()
+def batch(part: Part) -> str:
+    """In evaluation, an output depends on its own input alone: on no other input, no padding and no earlier call."""
+    _, call = _evaluating(part)
+    output = call(*part.read)
+    for what, other in (("at the second call", call(*part.read)), *part.again(call, part.read)):
+        off = float((other - output).abs().max() / output.abs().max())
+        if not off <= ALIKE:
+            raise Broken(f"{what}, an input has other values: off by {off:.1e} of the largest")
+    return "the values of an input depend on no other input, and on no padding"
+
+
+def half_precision(part: Part) -> str:
+    """Vectors of 16 bits, random or all alike, give finite values and gradients."""
+    _, call = _evaluating(part)
+    one = torch.eye(OF_SETS)[0]  # so that products are exactly 1
+    cases: dict[str, Callable[[Tensor], Tensor]] = {
+        "random": torch.clone,
+        "all in one point": lambda x: one * x.any(-1, keepdim=True),
+    }
+    for dtype in (torch.bfloat16, torch.float16) if part.of_sets else ():
+        for what, values in cases.items():
+            read = [values(x).to(dtype).requires_grad_() if x.is_floating_point() else x for x in part.read]
+            with torch.autocast("cpu", dtype=dtype):
+                output = call(*read)
+            (output * torch.linspace(1, 2, output.numel()).view_as(output)).sum().backward()
+            if not all(x.isfinite().all() for x in (output, *(x.grad for x in read if x.grad is not None))):
+                raise Broken(f"{dtype} vectors, {what}: the value or the gradient is not finite")
+    return "finite for bfloat16 and float16" if part.of_sets else "reads no vectors of 16 bits"
+
+
+@torch.no_grad()
+def weights(part: Part) -> str:
+    """With the weights of a checkpoint, another instance gives the same values."""
+    first, other = _made(part), _made(part, SEED + 1)
+    part.call(first, *part.read)  # in training, so that running statistics are no longer those of the start
+    if isinstance(first, nn.Module):
+        other.load_state_dict(first.state_dict())
+        first.eval(), other.eval()
+    if not torch.equal(part.call(first, *part.read), part.call(other, *part.read)):
+        raise Broken("with the weights of a checkpoint it gives other values. State outside state_dict is the cause")
+    return "a checkpoint holds all that its values depend on"
+
+
+OF_PARTS: dict[str, Callable[[Part], str]] = {
+    "shape": shape,
+    "gradient": gradient,
+    "batch": batch,
+    "half precision": half_precision,
+    "weights": weights,
+}
+
+
+def _made(part: Part, seed: int = SEED) -> Any:
+    torch.manual_seed(seed)
+    return part.make()
+
+
+def _evaluating(part: Part) -> tuple[Any, Call]:
+    """The part in evaluation, where it has weights, and its call."""
+    module = _made(part)
+    if isinstance(module, nn.Module):
+        module.eval()
+    return module, partial(part.call, module)
+
+
+def _part(name: str) -> Part | None:
+    """The pooling, encoder or scorer of this name; None for a loss."""
+    own = {"encoder": "own", "name": name}
+    if name in own_poolings:
+        values, sizes = _sets(MEMBERS)
+        read = values, torch.arange(max(MEMBERS)) < sizes[:, None]
+        return Part(lambda: pooling(PoolingSettings.model_validate({"pooling": name}), OF_SETS), read, _pooled_again)
+    if name in own_parts["scorer"]:
+        scorer = OwnScorerSettings.model_validate({"kind": "own", "name": name})
+        both = *_sets(REGIONS), *_sets(WORDS)
+        return Part(lambda: OwnScorer(scorer, OF_SETS), both, _scored_again, call=_scores)
+    if name in own_parts["text encoder"]:
+        lengths = torch.tensor(LENGTHS)
+        ids = torch.randint(1, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=_random())
+        ids *= torch.arange(max(LENGTHS)) < lengths[:, None]
+        texts = OwnTextSettings.model_validate(own)
+        return Part(lambda: text_encoder(texts, VOCABULARY, DIM), (ids, lengths), _embedded_again, of_sets=False)
+    if name in own_parts["image encoder"]:
+        on = own_parts["image encoder"][name].on
+        images, shape = OwnImageSettings.model_validate(own), (len(LENGTHS), *IMAGES[on])
+        pixels = torch.randint(0, 256, shape, generator=_random(), dtype=torch.uint8)
+        pictures = pixels if on == "pictures" else torch.randn(shape, generator=_random())
+        return Part(lambda: image_encoder(images, IMAGES[on], DIM), (pictures,), _embedded_again, of_sets=False)
+    return None
+
+
+def _random() -> torch.Generator:
+    return torch.Generator().manual_seed(SEED)
+
+
+def _sets(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Random unit vectors of sets of these sizes, with zeros behind them; and the sizes."""
+    counts = torch.tensor(sizes)
+    vectors = normalize(torch.randn(len(sizes), max(sizes), OF_SETS, generator=_random()), dim=-1)
+    return vectors * (torch.arange(max(sizes)) < counts[:, None])[..., None], counts
+
+
+def _scores(scorer: OwnScorer, regions: Tensor, counts: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
+    return scorer(Sets(regions, counts), Sets(words, lengths))
+
+
+def _flipped_and_alone(call: Call, read: Inputs) -> Iterator[tuple[str, Tensor]]:
+    yield "in another order of the batch", call(*(part.flip(0) for part in read)).flip(0)
+    yield "alone", torch.cat([call(*(part[i : i + 1] for part in read)) for i in range(len(read[0]))])
+
+
+def _embedded_again(call: Call, read: Inputs) -> Iterator[tuple[str, Tensor]]:
+    yield from _flipped_and_alone(call, read)
+    if len(read) == 2:
+        ids, lengths = read
+        yield "with more padding behind a caption's end", call(pad(ids, (0, 3)), lengths)
+
+
+def _pooled_again(call: Call, read: Inputs) -> Iterator[tuple[str, Tensor]]:
+    yield from _flipped_and_alone(call, read)
+    values, present = read
+    yield "with another value in a member that is not present", call(values + 7 * ~present[..., None], present)
+
+
+def _scored_again(call: Call, read: Inputs) -> Iterator[tuple[str, Tensor]]:
+    regions, counts, words, lengths = read
+    yield "with the images in another order", call(regions.flip(0), counts.flip(0), words, lengths).flip(0)
+    yield "with the captions in another order", call(regions, counts, words.flip(0), lengths.flip(0)).flip(1)
+    rows = [torch.cat([call(regions[i : i + 1], counts[i : i + 1], words[t : t + 1], lengths[t : t + 1])
+                       for t in range(len(words))], dim=1) for i in range(len(regions))]  # fmt: skip
+    yield "alone in a batch", torch.cat(rows)
+    yield "with more zeros behind an image's last vector", call(pad(regions, (0, 0, 0, 3)), counts, words, lengths)
+    yield "with more zeros behind a caption's last word", call(regions, counts, pad(words, (0, 0, 0, 3)), lengths)
