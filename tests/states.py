@@ -7,8 +7,7 @@ import time
 from typing import Any
 
 from goalgrid.grid.store import processes
-from goalgrid.grid.store.attempts import Attempt
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import TrialFolder
 
 

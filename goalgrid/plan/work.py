@@ -8,7 +8,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.settings.image_encoders import BackboneSettings
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.reading.overview import Overview
 

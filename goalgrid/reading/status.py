@@ -10,7 +10,7 @@ from typing import Any
 
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import Trial
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.named_grids import variants

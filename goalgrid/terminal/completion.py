@@ -16,7 +16,7 @@ from goalgrid.grid.names import dotted_names
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.overrides import NO_TRIALS
 from goalgrid.grid.resources import Budget, Reliability, Resources
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import State
 
 

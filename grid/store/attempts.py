@@ -10,16 +10,35 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from goalgrid.grid.store import processes
-from goalgrid.grid.store.failures import Failure
 from goalgrid.grid.store.files import read_json, stands
 
 HEARTBEAT_SECONDS = 5.0
 LEASE_SECONDS = 60.0
 """A lease of another machine that was renewed within this time is live, by that machine's clock or its file's time."""
+
+
+class Failure(StrEnum):
+    """The class of a failed attempt, by which `runners.trial.retries` decides whether a trial is tried again."""
+
+    OUT_OF_MEMORY = "out-of-memory"
+    DEVICE = "device-error"
+    NON_FINITE = "non-finite"
+    TIMEOUT = "timeout"
+    KILLED = "killed"
+    PREEMPTED = "pre-empted"
+    NODE_LOST = "node-lost"
+    SICK_NODE = "sick-node"
+    STORAGE = "storage"
+    IMPORT = "import"
+    DATA = "data"
+    USER = "user-error"
+    BUG = "bug"
+
 
 DONE = "done"
 

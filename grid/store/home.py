@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.attempts import Attempt, attempts_in, live_in, names_in
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Attempt, Failure, attempts_in, live_in, names_in
 from goalgrid.grid.store.files import json_lines, readable_text, stands
 
 _SETTINGS, _ATTEMPTS, _ERROR, _DONE = "settings.json", "attempts", "error.txt", "done"

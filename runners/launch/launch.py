@@ -1,5 +1,6 @@
 """A launch: trains trials by a driver, with the live matrix, and copies them into trackers."""
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -12,14 +13,13 @@ from rich.console import Console
 
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State
 from goalgrid.runners.gpu import gpu_shares
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Driver, InProcess, check_room
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
 from goalgrid.runners.launch.jobs import Job, Launched, jobs_for, samples, with_shares
-from goalgrid.runners.launch.launch_options import LaunchOptions
-from goalgrid.runners.launch.watchdog import Watchdog
 from goalgrid.runners.training.progress import Cadence
 from goalgrid.runners.trial import holding, move_aside
 from goalgrid.runners.trial.events import Event, Listener
@@ -34,6 +34,9 @@ class Launch:
     """How to run trials.
 
     Args:
+        here: train in this process, without Ray.
+        address: of a Ray cluster; None: a Ray for this launch.
+        allow_leak: train even if test images stand in the training split.
         trackers: programs that the trials are copied into.
         live: redraw the matrix in place instead of printing lines.
         notify: receives the first trial that fails.
@@ -41,7 +44,9 @@ class Launch:
 
     home: Home
     console: Console
-    options: LaunchOptions
+    here: bool = False
+    address: str | None = None
+    allow_leak: bool = False
     trackers: Sequence[Tracker] = ()
     live: bool = False
     notify: Notify | None = None
@@ -72,9 +77,7 @@ class Launch:
         states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials}
         board = Board(cells, states | planned, {trial.id for trial in trials})
         with Interrupts(stop, self._warn) as interrupts, Display(board, self.console, live=self.live) as display:
-            display.phase(
-                "reading the data" if self.options.address is None else f"connecting to Ray at {self.options.address}"
-            )
+            display.phase("reading the data" if self.address is None else f"connecting to Ray at {self.address}")
             jobs = self._checked_jobs(driver, grid, trials, name)
             checked()
             jobs = self._sized_jobs(driver, grid, jobs, display)
@@ -88,13 +91,13 @@ class Launch:
         capacity = driver.capacity()
         cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
         patience = grid.reliability.folder_seconds
-        launched = Launched(name, shared_folder.mark(self.home, self._warn), patience, cadence, worker.PROGRAM)
+        launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM)
         jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
-        check_room(jobs, capacity, custom=not self.options.here)
+        check_room(jobs, capacity, custom=not self.here)
         if capacity.gpus and grid.resources.idle:
             self._warn(grid.resources.idle)
         self._check_nodes(driver, launched, jobs)
-        data = check_inputs(jobs, allow_leak=self.options.allow_leak, warn=self._warn)
+        data = check_inputs(jobs, allow_leak=self.allow_leak, warn=self._warn)
         return [replace(job, launched=replace(launched, data=data)) for job in jobs]
 
     def _sized_jobs(self, driver: Driver, grid: Grid, jobs: Sequence[Job], display: Display) -> list[Job]:
@@ -117,7 +120,7 @@ class Launch:
             for mirror in mirrors:  # trials that an earlier launch did not copy
                 for trial_id in display.board.trials:
                     mirror.sync(self.home.trial(trial_id))
-            display.phase("" if self.options.here else "starting Ray")
+            display.phase("" if self.here else "starting Ray")
             with driver, holding.watched(suspects):
                 interrupts.soften()
                 display.phase("starting the first worker")
@@ -129,15 +132,15 @@ class Launch:
                 mirror.close()
 
     def _driver(self, stop: Stop, grace: float) -> Driver:
-        if self.options.here:
+        if self.here:
             return InProcess(stop)
         from goalgrid.runners.launch.ray_tune import RayTune
 
-        return RayTune(stop, address=self.options.address, grace=grace, warn=self._warn_last)
+        return RayTune(stop, address=self.address, grace=grace, warn=self._warn_last)
 
     def _check_nodes(self, driver: Driver, launched: Launched, jobs: Sequence[Job]) -> None:
         """On a cluster, check that all nodes see the runs folder, data and weights."""
-        if self.options.address is not None:
+        if self.address is not None:
             machines = {job.machine for job in jobs}
             paths = {Path(folder) for machine in machines for _, folder in (*machine.roots, *machine.weights)}
             uses = jobs[0].machine.uses if jobs else ()
@@ -150,6 +153,55 @@ class Launch:
 
     def _warn(self, message: str) -> None:
         self.console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
+
+
+class Watchdog:
+    """Ends running trials of a launch after so many seconds without progress; checks in a thread, while the block runs.
+
+    It checks progress, not heartbeats: a process with a stuck trainer still renews its lease. It uses this process's
+    monotonic clock, so that setting a clock on any machine ends no trial.
+    """
+
+    def __init__(self, home: Home, seconds: float, kill: Callable[[Attempt], None]) -> None:
+        self.home, self.seconds, self.kill = home, seconds, kill
+        self._seen: dict[str, tuple[object, float]] = {}
+        """Of each running trial: its progress, and the time at which this was first seen."""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def __enter__(self) -> "Watchdog":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def note(self, event: Event) -> None:
+        """Watch a trial from its start to its end."""
+        if event.kind == "started":
+            self._seen[event.trial_id] = (None, time.monotonic())
+        elif event.kind not in ("step", "epoch", "warning"):
+            self._seen.pop(event.trial_id, None)
+
+    def _watch(self) -> None:
+        while not self._over.wait(self.seconds / 8):
+            for trial_id, (seen, since) in list(self._seen.items()):
+                attempt = self.home.trial(trial_id).latest()
+                if attempt is None or attempt.end.exists():
+                    continue
+                lease = attempt.content()
+                progress = (attempt.number, lease.get("progress"))
+                if progress != seen:
+                    self._seen[trial_id] = (progress, time.monotonic())
+                elif time.monotonic() - since > self.seconds:
+                    self._seen.pop(trial_id, None)
+                    self._end(attempt, int(lease.get("step", 0)))
+
+    def _end(self, attempt: Attempt, step: int) -> None:
+        message = f"no progress for {self.seconds / 60:g} minutes, after step {step:,}"
+        if holding.end(attempt, Failure.TIMEOUT, message):
+            self.kill(attempt)
 
 
 @dataclass(frozen=True)

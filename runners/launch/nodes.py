@@ -1,40 +1,25 @@
-"""Which nodes of a cluster get jobs: none with other code or data, and for a while none on which all attempts die."""
+"""The nodes of a launch: which get jobs, none with other code or data; and the causes of deaths there."""
 
-import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.attempts import Attempt, Failure
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.launch import worker
+from goalgrid.runners.launch.jobs import Job
+from goalgrid.runners.trial import retries
+from goalgrid.runners.trial.events import Event, Listener
 
 ROW = 3
 """Deaths in a row, not all of one trial, after which a node that finishes no trial is set aside."""
 
 PAUSE_SECONDS = 300.0
-"""How long a node is set aside before one trial tries it again; each further time is twice as long."""
+"""How long a node is set aside; after a further death there, twice as long."""
 
-ROOM_SECONDS = 10.0
-"""How long that trial waits for resources of the node; then it goes to any node."""
-
-_ID = "ray.io/node-id"
-
-
-@dataclass
-class _Aside:
-    """A node that is set aside.
-
-    Args:
-        pause: its length in seconds.
-        due: time at which a trial tries the node again.
-        tried: whether a trial was sent there since.
-    """
-
-    pause: float
-    due: float
-    tried: bool = False
-    room_until: float = math.inf
-    """Time at which that trial stops waiting for the node's resources."""
+IN_VAIN = 8
+"""How many processes in a row may die before they begin a trial; a later death is the trial's failure."""
 
 
 class Nodes:
@@ -52,25 +37,27 @@ class Nodes:
         """Forget everything, for a new launch."""
         self.refusing = set[str]()
         """Nodes with other code or data, which get no job of this launch."""
-        self._aside = dict[str, _Aside]()
+        self.pauses = dict[str, float]()
+        """For how many seconds a node was last set aside."""
+        self._until = dict[str, float]()
+        """Until when a node is set aside."""
         self._deaths = defaultdict[str, list[Attempt]](list)
         """Attempts that died on a node since it last finished a trial."""
-        self._to_try = list[str]()
-        self._stale = False
+        self._before = set[str]()
+        """The nodes that got no job at the last call of `changed`."""
 
     def avoided(self) -> set[str]:
         """Nodes that get no job now."""
-        return self.refusing | set(self._aside)
+        return self.refusing | {node for node, until in self._until.items() if self._clock() < until}
 
     def suspects(self) -> set[str]:
         """Nodes on which an attempt died since they last finished a trial."""
-        return set(self._deaths) | set(self._aside)
+        return set(self._deaths) | set(self.pauses)
 
     def refuse(self, node: str) -> bool:
         """Give a node with other code or data no job of this launch; returns whether that is new."""
         new = node not in self.refusing
         self.refusing.add(node)
-        self._stale |= new
         return new
 
     def died(self, node: str, attempt: Attempt, *, spare: Callable[[str], bool]) -> list[Attempt]:
@@ -81,46 +68,117 @@ class Nodes:
         """
         deaths = self._deaths[node]
         deaths.append(attempt)
-        if aside := self._aside.get(node):
-            aside.pause *= 1 + aside.tried
-        elif len(deaths) < ROW or len({death.folder for death in deaths}) == 1 or not spare(node):
-            return []
-        else:
-            aside = _Aside(PAUSE_SECONDS, 0.0)
-        self._aside[node] = _Aside(aside.pause, self._clock() + aside.pause)
-        self._stale = True
-        blamed = deaths.copy()
-        deaths.clear()
-        return blamed
-
-    def pause(self, node: str) -> float:
-        """Seconds for which a node that was set aside gets no job."""
-        return self._aside[node].pause
+        if node not in self.pauses:
+            if len(deaths) < ROW or len({death.folder for death in deaths}) == 1 or not spare(node):
+                return []
+            self.pauses[node] = PAUSE_SECONDS
+        elif node not in self.avoided():  # a death of what ran there before says nothing new
+            self.pauses[node] *= 2
+        self._until[node] = self._clock() + self.pauses[node]
+        return self._deaths.pop(node)
 
     def finished(self, node: str) -> None:
         """Note that a node finished a trial: it is sound."""
-        self._deaths.pop(node, None)
-        self._stale |= self._aside.pop(node, None) is not None
+        for by_node in (self._deaths, self.pauses, self._until):
+            by_node.pop(node, None)
 
     def changed(self) -> bool:
         """Whether pending requests for resources are to be made anew; True once after each change."""
-        now = self._clock()
-        for node, aside in self._aside.items():
-            if now >= aside.due:
-                aside.due = now + aside.pause
-                self._to_try.append(node)
-                self._stale = True
-            if now >= aside.room_until:
-                aside.room_until, self._stale = math.inf, True
-        changed, self._stale = self._stale, False
-        return changed
+        before, self._before = self._before, self.avoided()
+        return before != self._before
 
     def selector(self) -> dict[str, str]:
-        """Ray's labels of the nodes that the next job may run on; if a node is to be tried again, of that node."""
-        while self._to_try:
-            node = self._to_try.pop()
-            if aside := self._aside.get(node):
-                aside.tried, aside.room_until = True, self._clock() + ROOM_SECONDS
-                return {_ID: f"in({node})"}
+        """Ray's labels of the nodes that the next job may run on."""
         avoided = self.avoided()
-        return {_ID: f"!in({','.join(sorted(avoided))})"} if avoided else {}
+        return {"ray.io/node-id": f"!in({','.join(sorted(avoided))})"} if avoided else {}
+
+
+class Deaths:
+    """Passes on the events of all trials, and ends attempts of dead processes.
+
+    Args:
+        pass_on: receives every event.
+        alive: whether a node, by its id, is part of the cluster and answers.
+        gone: whether the process of a lease is known to be dead.
+        spare: whether the launch can do without a node.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        pass_on: Listener,
+        *,
+        alive: Callable[[str | None], bool],
+        gone: Callable[[Mapping[str, Any]], bool],
+        nodes: Nodes,
+        spare: Callable[[str], bool],
+    ) -> None:
+        self._home, self._pass_on, self._nodes = home, pass_on, nodes
+        self._alive, self._gone, self._spare = alive, gone, spare
+        self._over = set[str]()
+        """Ids of trials reported as done or failed."""
+        self._ended = set[Attempt]()
+        """Attempts of earlier deaths."""
+        self._vain = 0
+        """Deaths of processes in a row without an event of a trial in between."""
+        self._warned = set[str]()
+        """Nodes of which the user was warned."""
+
+    def report(self, event: Event) -> None:
+        self._vain = 0
+        if event.kind in ("done", "failed"):
+            self._over.add(event.trial_id)
+        if event.kind == "done" and self._nodes.suspects() and (attempt := self._home.trial(event.trial_id).latest()):
+            self._nodes.finished(attempt.content().get("node", ""))
+        self._pass_on(event)
+
+    def process_died(self, job: Job, error: str) -> str:
+        """End the attempt of the job's dead process. Returns why the launch is to end; empty: it goes on.
+
+        Args:
+            error: the driver's message about the death; its last line is shown.
+        """
+        self._vain += 1
+        for trial_id in job.ids:  # a trial done before the death may not have been reported
+            if trial_id not in self._over and job.home.trial(trial_id).is_done():
+                self.report(Event(trial_id, "done"))
+        if ending := worker.end_after_death(job, lambda attempt: self._cause(attempt, error), self._ended):
+            self._ended.add(ending[0])
+            self.report(ending[1])
+        else:  # it ended by itself
+            for attempt in worker.attempts_on_broken_gpus(job, self._ended):
+                self._ended.add(attempt)
+                self._blame_node(attempt, attempt.message())
+        if self._vain <= IN_VAIN:
+            return ""
+        last = error.strip().splitlines()[-1:] or ["without a word"]
+        why = f"{last[0].rstrip('.')} (dmesg tells whether the system ended them for want of memory)"
+        return f"its processes died {self._vain} times before they began a trial: {why}"
+
+    def _cause(self, attempt: Attempt, error: str) -> tuple[Failure, str]:
+        lease = attempt.content()
+        if "OutOfMemoryError" in error:
+            return Failure.OUT_OF_MEMORY, f"Ray ended its process on {lease.get('host')}: the node ran out of memory"
+        after = f"after step {lease.get('step', 0):,}"
+        if not self._alive(lease.get("node")):
+            return Failure.NODE_LOST, f"node {lease.get('host')} is gone, {after}"
+        if not self._gone(lease):
+            return Failure.NODE_LOST, f"Ray lost its process on {lease.get('host')}, {after}"
+        message = f"its process {lease.get('pid')} on {lease.get('host')} died"
+        return (Failure.SICK_NODE if self._blame_node(attempt, message) else Failure.KILLED), message
+
+    def _blame_node(self, attempt: Attempt, message: str) -> bool:
+        """Whether the node is to blame for a death there; it is then set aside, with a single warning."""
+        lease = attempt.content()
+        node, name = str(lease.get("node")), lease.get("host")
+        blamed = self._nodes.died(node, attempt, spare=self._spare)
+        for death in blamed:
+            if death.end.exists():
+                retries.blame_node(death)
+        if blamed and node not in self._warned:
+            self._warned.add(node)
+            why = f"{ROW} attempts in a row died there and none was finished ({message})"
+            minutes = f"{self._nodes.pauses[node] / 60:g} minutes"
+            warning = f"node {name} gets no job for {minutes}: {why}. They are no tries of their trials"
+            self._pass_on(Event(attempt.folder.parent.name, "warning", message=warning))
+        return bool(blamed)

@@ -1,12 +1,11 @@
 """Ray's head: whether it answers, whether this host is its node, and how a launch ends when it dies."""
 
 import os
-import resource
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import psutil
 
@@ -17,23 +16,6 @@ LOOK_SECONDS = 1.0
 """Between two checks of the head."""
 
 
-FILES = 64
-"""Files that a process has to be able to open: with 64, Ray starts on two cores; with 40, it waits in vain."""
-
-
-def check_files() -> None:
-    """Check that Ray's processes may open enough files; Ray would wait for half a minute, and name a port.
-
-    Raises:
-        UserError: they may not.
-    """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and most < FILES:
-        raise UserError(
-            f"processes may open {most} files here, and Ray needs more. Raise that (ulimit -n 4096), or use --here."
-        )
-
-
 def answers(host: str, port: int) -> bool:
     """Whether a process listens at this address."""
     try:
@@ -41,17 +23,6 @@ def answers(host: str, port: int) -> bool:
             return True
     except OSError:
         return False
-
-
-def node_here(port: int) -> bool:
-    """Whether a node of the cluster whose head listens at this port runs on this host."""
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.name() == "raylet" and any(
-                word.startswith("--gcs-address=") and word.endswith(f":{port}") for word in process.cmdline()
-            ):
-                return True
-    return False
 
 
 def host_and_port_of(address: str) -> tuple[str, int]:
@@ -72,22 +43,8 @@ def host_and_port_of(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def check_node(address: str) -> None:
-    """Check that a head listens at HOST:PORT, and that this host is a node of its cluster.
-
-    Raises:
-        ConnectionError: nothing listens there.
-        UserError: it is not HOST:PORT, or this host is no node of the cluster.
-    """
-    host, port = host_and_port_of(address)
-    if not answers(host, port):  # Ray would try for two minutes
-        raise ConnectionError("nothing listens there")
-    if not node_here(port):  # Ray would try for a minute, and then blame the token
-        raise _no_node(address)
-
-
 def check_member(address: str, nodes: Iterable[str]) -> None:
-    """Check that this host is among the nodes of a cluster: a node that runs here may be of another cluster.
+    """Check that this host is among the nodes of a cluster: Ray would try for a minute, and then blame the token.
 
     Args:
         nodes: addresses of the cluster's nodes.
@@ -97,14 +54,10 @@ def check_member(address: str, nodes: Iterable[str]) -> None:
     """
     ours = {entry.address for interface in psutil.net_if_addrs().values() for entry in interface}
     if ours.isdisjoint(nodes):
-        raise _no_node(address)
-
-
-def _no_node(address: str) -> UserError:
-    return UserError(
-        f"this host is no node of the Ray cluster at {address}: a launch is driven from a node. "
-        f"Join it first by `ray start --address={address}` (--num-cpus=0: it trains nothing)."
-    )
+        raise UserError(
+            f"this host is no node of the Ray cluster at {address}: a launch is driven from a node. "
+            f"Join it first by `ray start --address={address}` (--num-cpus=0: it trains nothing)."
+        )
 
 
 @contextmanager

@@ -57,14 +57,11 @@ from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance
 from goalgrid.runners.gpu.memory_probe import apart
-from goalgrid.runners.launch import worker
-from goalgrid.runners.launch.deaths import Deaths
+from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Capacity
-from goalgrid.runners.launch.job_thread import JobThread
 from goalgrid.runners.launch.jobs import Job, in_turn
-from goalgrid.runners.launch.node_check import problem_here
-from goalgrid.runners.launch.nodes import Nodes
-from goalgrid.runners.launch.ray_head import answers, check_files, check_member, check_node, head_watched
+from goalgrid.runners.launch.nodes import Deaths, Nodes
+from goalgrid.runners.launch.ray_head import answers, check_member, head_watched, host_and_port_of
 from goalgrid.runners.trial.events import Event, Listener
 from goalgrid.runners.trial.stopping import Stop, hangups_ignored, listen
 
@@ -84,6 +81,9 @@ PENDING = 16
 
 HEAD_SECONDS = {True: 2.0, False: 30.0}
 """Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
+
+ALIVE = 0
+"""`GcsNodeInfo.state` of a node that was not lost."""
 
 TOKEN = (
     "Copy ~/.ray/auth_token of the head to this host with mode 600, or set RAY_AUTH_TOKEN to the same on both; "
@@ -142,7 +142,7 @@ class RayTune:
             uses,
         )
         nodes = _nodes(["CPU"])
-        replies = [_on(node["NodeID"], problem_here, *arguments) for node in nodes]
+        replies = [_on(node["NodeID"], shared_folder.problem_here, *arguments) for node in nodes]
         for node, reply in zip(nodes, replies, strict=True):
             try:
                 problem = ray.get(reply)
@@ -217,7 +217,6 @@ class RayTune:
 
 def _start(grace: float, **quiet: Any) -> None:
     """Start a Ray on this machine; its processes outlive a dead head while trials write their checkpoints."""
-    check_files()
     seconds = HEAD_SECONDS[True] + grace + 5
     os.environ |= {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -240,7 +239,8 @@ def _join(address: str, **quiet: Any) -> None:
     try:
         AuthenticationTokenLoader.instance().has_token()  # else Ray's compiled part would abort this process
         if address != "auto":
-            check_node(address)
+            if not answers(*host_and_port_of(address)):  # Ray would try for two minutes
+                raise ConnectionError("nothing listens there")
             check_member(address, _show_token(address))
         ray.init(address, **quiet)
     except ray.exceptions.AuthenticationError as error:
@@ -258,7 +258,7 @@ def _join(address: str, **quiet: Any) -> None:
 def _show_token(address: str) -> list[str]:
     """Show this process's token to the head of a cluster; `ray.init` would retry a refused token for 20 seconds.
 
-    Returns the addresses of the cluster's nodes.
+    Returns the addresses of the cluster's live nodes.
 
     Raises:
         UserError: the head refuses it.
@@ -269,7 +269,7 @@ def _show_token(address: str) -> list[str]:
         if "token" not in str(error).lower():
             raise
         raise UserError(f"the Ray cluster at {address} refuses this host's token. {TOKEN}") from error
-    return [node.node_manager_address for node in nodes]
+    return [node.node_manager_address for node in nodes if node.state == ALIVE]
 
 
 @contextmanager
@@ -354,7 +354,7 @@ tune_controller.PlacementGroupResourceManager = _Reservations
 class _Process(tune.Trainable):
     """A process that runs one job after another."""
 
-    job: JobThread | None
+    job: worker.JobThread | None
 
     def setup(self, config: dict[str, Any]) -> None:
         self.terminate_ray = listen(signal.SIGTERM, self._terminate)
@@ -366,7 +366,7 @@ class _Process(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         if self.job is None:  # not in `setup`: until the first step, Tune may give the job to another process
-            self.job = JobThread(self.content, ray.get_runtime_context().get_node_id())
+            self.job = worker.JobThread(self.content, ray.get_runtime_context().get_node_id())
         return self.job.report(REPORT_SECONDS)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:

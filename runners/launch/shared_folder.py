@@ -1,19 +1,20 @@
-"""The shared runs folder on each node, which recognises it by a mark and waits for the mark."""
+"""The shared runs folder on each node, which recognises it by a mark and waits for it; and the check of a node."""
 
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Sequence
+from pathlib import Path
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.files import cannot_write, create_text, readable_text, write_text
-from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.grid.store.files import cannot_write, create_text, readable_text
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.uses import register, uses_of
+from goalgrid.results.records import provenance
 
 
-def mark(home: Home, warn: Callable[[str], None] = lambda message: None) -> str:
-    """The mark of this runs folder; a launch creates it if it is missing, or if it is empty beside trials.
-
-    An empty mark without trials is refused: it would look the same on every empty mount point.
+def mark(home: Home) -> str:
+    """The mark of this runs folder; a launch creates it if it is missing.
 
     Raises:
         UserError: the folder cannot be written, or the mark is another text than a launch writes.
@@ -23,9 +24,6 @@ def mark(home: Home, warn: Callable[[str], None] = lambda message: None) -> str:
         if not home.mark.exists():
             home.path.mkdir(parents=True, exist_ok=True)
             create_text(home.mark, word, durable=True)
-        elif home.mark.is_file() and not home.mark.stat().st_size and home.standing():
-            write_text(home.mark, word)
-            warn(f"the mark {home.mark} was empty, as a power cut leaves it; it is written anew")
     except OSError as error:
         raise cannot_write(home.mark, error) from error
     word = _seen(home)
@@ -50,12 +48,31 @@ def wait_for(home: Home, expected: str, seconds: float) -> None:
         time.sleep(0.2)
 
 
-def unreadable(folder: TrialFolder, seconds: float) -> str:
-    """Why this node could not list a trial's folder for these seconds; empty as soon as it can."""
-    until = time.monotonic() + seconds
-    while (why := folder.unreadable()) and time.monotonic() < until:
-        time.sleep(0.2)
-    return why
+def problem_here(
+    home: str, mark: str, paths: Sequence[str], patience: float, code: str, uses: Sequence[tuple[str, str]]
+) -> str:
+    """The problem of this node, or an empty string: it sees the folders of the driver, has its code, and the plug-ins.
+
+    Args:
+        mark: of the runs folder, for which the node waits `patience` seconds.
+        paths: of data and weights.
+        code: fingerprint of the driver's program.
+        uses: path and text of the plug-ins.
+    """
+    try:
+        wait_for(Home(Path(home)), mark, patience)
+    except UserError as error:
+        return str(error)
+    lacking = [path for path in paths if not Path(path).exists()]
+    if lacking:
+        return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
+    if provenance.program_fingerprint() != code:
+        return "another version of goalgrid is installed there. Install the same one on every node."
+    try:
+        register(uses_of(uses))
+    except UserError as error:
+        return str(error)
+    return ""
 
 
 def _seen(home: Home) -> str:

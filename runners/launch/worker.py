@@ -1,21 +1,26 @@
 """Running a job: its trials in order, in one process; and its remaining trials afterwards, read from the disk."""
 
+import json
+import os
+import queue
+import threading
 from collections.abc import Callable, Container
 from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
 
 import torch
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import DataKey
-from goalgrid.grid.store.attempts import Attempt
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import State
 from goalgrid.results.records import provenance
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.launch import shared_folder
 from goalgrid.runners.launch.jobs import Job
 from goalgrid.runners.training.inputs import content_of
-from goalgrid.runners.trial import endings, holding
+from goalgrid.runners.trial import holding, retries
 from goalgrid.runners.trial.events import Event, Listener
 from goalgrid.runners.trial.holding import Origin
 from goalgrid.runners.trial.retries import Decision
@@ -74,7 +79,7 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: boo
         if stop.asked():
             return
         folder = home.trial(trial_id)
-        if why := shared_folder.unreadable(folder, job.launched.patience):
+        if why := folder.unreadable():
             report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {why}"))
             continue
         if any(parent in job.ids and not home.trial(parent).is_done() for parent in settings.parents):
@@ -88,9 +93,66 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: boo
         job.machine.release()
 
 
+class JobThread:
+    """Runs a job, given as JSON.
+
+    Args:
+        node: Ray's id of the node, for leases and refusals.
+
+    Raises:
+        UserError: a file of the user does not import here.
+    """
+
+    def __init__(self, content: str, node: str) -> None:
+        job = Job.from_json(content)
+        self._node = node
+        self._stop = Stop(job.home.stop_request(job.launched.name))
+        self._events = queue.SimpleQueue[Event]()
+        self._error: BaseException | None = None
+        self._refusal_sent = False
+        self._thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
+        self._thread.start()
+
+    def report(self, seconds: float) -> dict[str, Any]:
+        """Events since the last call, together as JSON: a result costs Tune more than a short trial takes.
+
+        A process that refuses the job gives its node and the reason, before it ends.
+
+        Args:
+            seconds: to wait for the job's end.
+        """
+        self._thread.join(seconds)
+        over, refusal, events = not self.live(), "", list[dict[str, Any]]()
+        with suppress(queue.Empty):
+            while True:
+                events.append(asdict(self._events.get_nowait()))
+        if over and isinstance(self._error, Refused) and not self._refusal_sent:
+            self._refusal_sent, refusal = True, json.dumps([self._node, str(self._error)])
+        elif over and not events and self._error:
+            if isinstance(self._error, DeviceFailed):
+                os._exit(1)  # every further call to its GPU fails, even a release of memory
+            raise self._error
+        return {"events": json.dumps(events), "refusal": refusal, "done": over and not self._error}
+
+    def live(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Ask the trial for a checkpoint and its end, since this node is being taken away."""
+        self._stop.ask()
+
+    def _work(self, job: Job) -> None:
+        try:
+            work(job, self._events.put, self._stop, node=self._node, capture=True)
+            if self._stop.asked() and not self._stop.asked_everywhere():
+                raise RuntimeError("its node is being taken away; it goes on elsewhere")
+        except BaseException as error:
+            self._error = error
+
+
 def decision(job: Job, trial_id: str) -> Decision:
     """Whether and how a trial of the job is tried again."""
-    return endings.decision(job.home.trial(trial_id), job.launched.name)
+    return retries.decision(job.home.trial(trial_id), job.launched.name)
 
 
 def retryable(job: Job) -> Job | None:
@@ -147,7 +209,7 @@ def end_after_death(
         if folder.is_done() or latest.outcome() not in (None, Failure.TIMEOUT):
             continue  # it ended by itself; only the watchdog writes an end before the death
         holding.end(latest, *judge(latest))
-        over = endings.given_up(folder, job.launched.name)
+        over = retries.given_up(folder, job.launched.name)
         message = f"{latest.outcome()}: {latest.message()}"
         return latest, Event(trial_id, "failed" if over else "retry", message=message)
     return None

@@ -22,8 +22,7 @@ from typing import Any, BinaryIO, TextIO
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store import processes
-from goalgrid.grid.store.attempts import HEARTBEAT_SECONDS, Attempt, foreign
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import HEARTBEAT_SECONDS, Attempt, Failure, foreign
 from goalgrid.grid.store.files import cannot_write, create_text, fenced, write_json
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.runners.trial.stopping import Stop
@@ -89,7 +88,6 @@ class Hold:
 
     def log(self, text: str) -> None:
         """Write to the attempt's log, with the time; errors of the disk are ignored."""
-        self._end_fork()
         with suppress(OSError):
             self._out.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
             self._out.flush()
@@ -110,7 +108,6 @@ class Hold:
         Raises:
             Fenced: another process holds the trial now.
         """
-        self._end_fork()
         self.lease["step"] = step
         self.lease["progress"] += 1
         self._count(step)
@@ -136,22 +133,12 @@ class Hold:
             Fenced: another process holds the trial now.
             UserError: the lease is gone.
         """
-        self._end_fork()
         self._look()
         if self._fenced:
             raise Fenced
         if not self.attempt.lease.exists():
             gone = FileNotFoundError(errno.ENOENT, "it was moved away, or its disk is not mounted any more")
             raise cannot_write(self.attempt.lease, gone) from gone
-
-    def _end_fork(self) -> None:
-        """End this process if a user's code forked it, and it came back from there: its parent trains the trial."""
-        if os.getpid() != self.lease["pid"]:
-            with suppress(OSError):
-                os.write(
-                    self._out.fileno(), b"a process that a loss or model forked came back from it, and was ended\n"
-                )
-            os._exit(1)
 
     def _count(self, step: int) -> None:
         if self._steps is not None:  # what a process wrote outlives its kill

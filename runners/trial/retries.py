@@ -1,9 +1,13 @@
 """Whether a trial is tried again or given up: a pure function of its attempts, this launch and the policy."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.attempts import Attempt, Failure
+from goalgrid.grid.store.files import read_json, write_json, write_text
+from goalgrid.grid.store.home import TrialFolder
 
 
 @dataclass(frozen=True)
@@ -91,3 +95,32 @@ def decide(attempts: Iterable[tuple[str, Failure | None]], launch: str) -> Decis
         if failures.count(failure) >= POLICY[failure].tries:
             return Decision(failure, failures.count(failure))
     return Decision(None, failures.count(failures[-1]), POLICY[failures[-1]]) if failures else Decision()
+
+
+def decision(folder: TrialFolder, launch: str) -> Decision:
+    """Whether and how a trial is tried again after its attempts so far."""
+    return decide([(attempt.launch(), attempt.failure()) for attempt in folder.attempts()], launch)
+
+
+def blame_node(attempt: Attempt) -> None:
+    """Blame the node for the death of an ended attempt, which then does not count as a try of its trial."""
+    folder, launch = TrialFolder(attempt.folder.parent), attempt.launch()
+    write_json(attempt.end, read_json(attempt.end) | {"outcome": Failure.SICK_NODE})
+    if decision(folder, launch).given_up is None:
+        folder.error.unlink(missing_ok=True)
+
+
+def given_up(folder: TrialFolder, launch: str, trace: str = "") -> bool:
+    """Whether a trial has used up its tries in this launch; if so, `error.txt` says why, below the trace.
+
+    Another launch may train it meanwhile: beside `done` stands no error.
+    """
+    decided = decision(folder, launch)
+    if decided.given_up is None:
+        return False
+    if not folder.error.exists() and not folder.is_done():
+        failed = [a for a in folder.attempts() if a.launch() == launch and a.failure() is decided.given_up]
+        tries = f" ({decided.tries} attempts)" if decided.tries > 1 else ""
+        with suppress(UserError):  # the disk that failed the trial may refuse this too; the attempt may hold the reason
+            write_text(folder.error, f"{trace}{decided.given_up}: {failed[-1].message()}{tries}\n")
+    return True

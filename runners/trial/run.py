@@ -1,5 +1,6 @@
 """A trial from start to record, in its folder. Knows neither Ray nor the command line."""
 
+import errno
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +16,8 @@ from goalgrid.grid import uses
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.store.attempts import DONE
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.settings.own_parts import WrongReturn
+from goalgrid.grid.store.attempts import DONE, Failure
 from goalgrid.grid.store.files import make_durable, write_json
 from goalgrid.grid.store.home import State, TrialFolder
 from goalgrid.results.records import provenance, record, steps
@@ -26,22 +27,23 @@ from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.parts.companion import Around
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.published_model import start_weights
+from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import checkpoints, companions
 from goalgrid.runners.training.embedding import embedded, ranked, ranks_of_test
 from goalgrid.runners.training.fingerprint import code_fingerprint
 from goalgrid.runners.training.initial_state import model_of
 from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, steps_of_epoch
-from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.machine import Machine, is_device_error, is_out_of_memory
 from goalgrid.runners.training.measured import places
 from goalgrid.runners.training.progress import Cadence
-from goalgrid.runners.training.replicas import Replicas
-from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer, validation
+from goalgrid.runners.training.replicas import ReplicaDied, Replicas
+from goalgrid.runners.training.trainer import Hooks, NonFinite, Preempted, Trainer, validation
 from goalgrid.runners.trial import holding, learnt_pooling, move_aside
-from goalgrid.runners.trial.endings import classify, given_up
 from goalgrid.runners.trial.ensemble import Ensemble
 from goalgrid.runners.trial.events import Event, EventKind, Listener
 from goalgrid.runners.trial.holding import Hold, Origin
 from goalgrid.runners.trial.loaded_model import ranker, settings_of, sizes_of
+from goalgrid.runners.trial.retries import given_up
 from goalgrid.runners.trial.stopping import Stop
 
 STEP_SECONDS = 1.0
@@ -49,6 +51,16 @@ STEP_SECONDS = 1.0
 
 LOGGED = ("loss", "lr", "val_i2t_r1", "val_t2i_r1", "val_rsum")
 """Metrics of an epoch in the attempt's log; the history has all."""
+
+
+CLASSES: dict[type[BaseException], Failure] = {
+    NonFinite: Failure.NON_FINITE,
+    ReplicaDied: Failure.KILLED,
+    DataError: Failure.DATA,
+    ImportError: Failure.IMPORT,
+    WrongReturn: Failure.BUG,
+}
+"""The class of each kind of exception."""
 
 
 def run_trial(
@@ -406,3 +418,25 @@ class TrialRun:
 
     def _tell(self, kind: EventKind, message: str = "", **details: Any) -> None:
         self.report(Event(self.folder.trial_id, kind, message=message, **details))
+
+
+def classify(error: BaseException) -> Failure:
+    """The class of an exception that a trial raised, or of its cause."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:
+        chain.append(cause)
+    known = (failure for link in chain if (failure := _class_of(link)))
+    return next(known, Failure.USER if isinstance(error, UserError) else Failure.BUG)
+
+
+def _class_of(error: BaseException) -> Failure | None:
+    for kind, failure in CLASSES.items():
+        if isinstance(error, kind):
+            return failure
+    if is_out_of_memory(error):
+        return Failure.OUT_OF_MEMORY
+    if is_device_error(error):
+        return Failure.DEVICE
+    if isinstance(error, OSError):
+        return Failure.OUT_OF_MEMORY if error.errno == errno.ENOMEM else Failure.STORAGE
+    return None

@@ -35,7 +35,7 @@ def import_rooms() -> None:
 
 def prepare() -> None:
     """Let a few records count as many, so that there are summaries; and let no trial wait before its next try."""
-    from goalgrid.grid.store.failures import Failure
+    from goalgrid.grid.store.attempts import Failure
     from goalgrid.results.records import record_cache
     from goalgrid.runners.trial import retries
 

@@ -16,7 +16,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store import processes
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.reading.overview import Overview
 from goalgrid.results.records import record

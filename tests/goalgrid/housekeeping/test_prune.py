@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.housekeeping import prune
 

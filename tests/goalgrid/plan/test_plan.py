@@ -10,7 +10,7 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store import gpu_needs, speed_probes
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.plan import gpu_costs

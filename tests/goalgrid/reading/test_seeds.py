@@ -9,7 +9,7 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.seeds import so_far
 from goalgrid.results.records import record

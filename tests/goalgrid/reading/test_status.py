@@ -8,7 +8,7 @@ import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import write_json_lines
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.grid.store.saved_grid import save_grid

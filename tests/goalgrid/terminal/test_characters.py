@@ -9,7 +9,7 @@ import sys
 import pytest
 from rich.table import Table as RichTable
 
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.reading import status
 from goalgrid.results.renderers import csv

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from goalgrid.grid.store import processes
-from goalgrid.grid.store.attempts import Attempt
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State, TrialFolder
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.results.layouts import arrange
 from goalgrid.results.records import missing

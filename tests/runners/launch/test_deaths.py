@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from goalgrid.grid.store.failures import Failure
-from goalgrid.runners.launch.deaths import IN_VAIN, Deaths
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.runners.launch.jobs import Job
-from goalgrid.runners.launch.nodes import Nodes
-from goalgrid.runners.trial import endings, holding
+from goalgrid.runners.launch.nodes import IN_VAIN, Deaths, Nodes
+from goalgrid.runners.trial import holding, retries
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.holding import Origin
 from goalgrid.runners.trial.stopping import Stop
@@ -32,7 +31,7 @@ def dies(deaths: Deaths, one: Job, node: str, failure: Failure | None = None) ->
     with holding.new_attempt(folder, Origin("now", node), Stop()) as hold:
         if failure:
             hold.end(failure, "CUDA error: an illegal memory access")
-            endings.given_up(folder, "now")
+            retries.given_up(folder, "now")
     deaths.process_died(one, "")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from goalgrid.grid.store.attempts import Attempt
-from goalgrid.runners.launch.nodes import PAUSE_SECONDS, ROOM_SECONDS, Nodes
+from goalgrid.runners.launch.nodes import PAUSE_SECONDS, Nodes
 
 
 class Clock:
@@ -55,35 +55,20 @@ def test_a_node_is_not_to_blame_if_it_finishes_trials_between_or_one_trial_alone
     assert [*died(apart, "ab"), *died(apart, "cd", node="other")] == []
 
 
-def test_one_trial_tries_a_node_again_and_each_death_doubles_the_time_until_the_next(clock: Clock) -> None:
+def test_each_death_on_a_node_that_is_back_doubles_the_time_for_which_it_is_set_aside(clock: Clock) -> None:
     nodes = Nodes(clock)
     died(nodes, "abcdef")
     assert nodes.changed()
-    assert nodes.pause("sick") == PAUSE_SECONDS, "all that ran there died at once"
+    assert nodes.pauses["sick"] == PAUSE_SECONDS, "all that ran there died at once"
     for pause in (PAUSE_SECONDS, 2 * PAUSE_SECONDS, 4 * PAUSE_SECONDS):
         clock.now += pause - 1
         assert not nodes.changed()
         clock.now += 1
         assert nodes.changed(), "room is asked for anew"
-        assert nodes.selector() == {"ray.io/node-id": "in(sick)"}
-        assert nodes.selector() == {"ray.io/node-id": "!in(sick)"}, "no second one goes there"
-        assert not nodes.changed()
+        assert nodes.selector() == {}
         assert died(nodes, "d") == [attempt("d")]
         assert nodes.changed()
-
-
-def test_a_trial_waits_for_a_node_that_has_no_room_for_seconds_alone(clock: Clock) -> None:
-    nodes = Nodes(clock)
-    died(nodes, "abc")
-    clock.now += PAUSE_SECONDS
-    assert nodes.changed()
-    assert nodes.selector() == {"ray.io/node-id": "in(sick)"}
-    clock.now += ROOM_SECONDS
-    assert nodes.changed()
-    assert nodes.selector() == {"ray.io/node-id": "!in(sick)"}
-    clock.now += PAUSE_SECONDS
-    assert nodes.changed()
-    assert nodes.selector() == {"ray.io/node-id": "in(sick)"}
+        assert nodes.selector() == {"ray.io/node-id": "!in(sick)"}
 
 
 def test_a_node_that_finishes_a_trial_is_sound_again(clock: Clock) -> None:

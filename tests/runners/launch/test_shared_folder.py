@@ -58,16 +58,6 @@ def test_a_damaged_mark_is_named(tmp_path: Path, content: bytes) -> None:
     assert shared_folder.mark(Home(tmp_path))
 
 
-def test_a_mark_that_a_power_cut_left_empty_is_written_anew_beside_trials(tmp_path: Path) -> None:
-    home, warned = Home(tmp_path), list[str]()
-    home.trial("a-trial").path.mkdir(parents=True)
-    home.mark.write_bytes(b"")
-    word = shared_folder.mark(home, warned.append)
-    assert word
-    assert shared_folder.mark(home, warned.append) == word
-    assert warned == [f"the mark {home.mark} was empty, as a power cut leaves it; it is written anew"]
-
-
 def test_a_file_system_without_hard_links_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def link(*_: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")  # as FAT and many object stores say it

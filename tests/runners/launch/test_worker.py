@@ -1,5 +1,6 @@
 """A job's work: its trials in order, which of them are tried again, and what a death leaves."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from goalgrid.grid import uses
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home, State
 from goalgrid.retrieval.data.content import content
 from goalgrid.runners.launch import shared_folder, worker
@@ -175,3 +176,11 @@ def test_a_gpu_that_failed_for_good_ends_the_process_and_costs_one_of_two_tries(
     assert [attempt.failure() for attempt in folder.attempts()] == [Failure.DEVICE] * 2
     assert folder.reason().endswith("(2 attempts)")
     uses.register([])
+
+
+def test_a_report_waits_for_the_end_of_the_job_and_has_all_its_events(tmp_path: Path) -> None:
+    """Tune asks for the next report at once: one that did not wait would keep a CPU busy."""
+    report = worker.JobThread(job(tmp_path, "train.epochs=1").to_json(), "node").report(seconds=300)
+    assert report["done"]
+    kinds = [event["kind"] for event in json.loads(report["events"])]
+    assert (kinds[0], kinds[-1]) == ("started", "done")

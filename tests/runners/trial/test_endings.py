@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from goalgrid.grid.store.failures import Failure
-from goalgrid.runners.trial.endings import classify
+from goalgrid.grid.store.attempts import Failure
+from goalgrid.runners.trial.run import classify
 
 RAISED = {
     "CUDA out of memory. Tried to allocate 2.00 GiB.": Failure.OUT_OF_MEMORY,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.runners.trial.retries import POLICY, Decision, decide
 
 KILLED, MEMORY, STORAGE, BUG, LOST = (

@@ -14,14 +14,13 @@ import torch
 
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.store import processes
-from goalgrid.grid.store.attempts import Attempt
-from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.results.records import record
 from goalgrid.retrieval.words.text_readers import Vocabulary
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
-from goalgrid.runners.trial import endings, holding
+from goalgrid.runners.trial import holding, retries
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.holding import Busy, Fenced, Hold, Origin
 from goalgrid.runners.trial.retries import POLICY
@@ -283,7 +282,7 @@ def test_no_error_stands_beside_a_done_trial_that_another_launch_gave_up(tmp_pat
 
     assert run_trial(small_trial.settings, folder, give_up, Machine(), origin=Origin("two")) is State.DONE
     assert standing == [True, True]
-    assert endings.given_up(folder, "one")
+    assert retries.given_up(folder, "one")
     assert not folder.error.exists()
 
 
