@@ -92,8 +92,8 @@ def test_grid_knows_no_torch_ray_or_pandas() -> None:
     [
         ("ray", "runners/launch/ray_tune.py"),
         ("mlflow", "runners/watching/mlflow_mirror.py"),
-        ("tensorboardX", "runners/watching/tensorboard_files.py"),
-        ("wandb", "runners/watching/wandb_files.py"),
+        ("tensorboardX", "runners/watching/trackers.py"),
+        ("wandb", "runners/watching/trackers.py"),
     ],
 )
 def test_heavy_libraries_have_one_door(library: str, file: str) -> None:

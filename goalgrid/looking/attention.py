@@ -10,7 +10,7 @@ from goalgrid.reading.overview import Overview
 
 if TYPE_CHECKING:
     from goalgrid.results.figures.attention_map import AttentionMap
-    from goalgrid.runners.trial.inspection.attending import TrialAttention
+    from goalgrid.runners.trial.inspection import TrialAttention
 
 EXAMPLES = 3
 """The first test images whose attention a report shows, each with its first caption."""
@@ -72,7 +72,7 @@ def _attends(trial: Trial) -> bool:
 
 def _loaded(overview: Overview, trial: Trial) -> "TrialAttention":
     from goalgrid.runners.launch.jobs import machine_for
-    from goalgrid.runners.trial.inspection.attending import TrialAttention
+    from goalgrid.runners.trial.inspection import TrialAttention
 
     register(overview.grid)
     return TrialAttention(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))

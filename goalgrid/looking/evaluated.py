@@ -284,7 +284,7 @@ def of_file(
     machine = machine_of(home, [f"{name}={folder}"], request.weights)
     loaded = LoadedModel.of_published(model, settings, machine)
     if grid:
-        from goalgrid.runners.trial.imports import write_record
+        from goalgrid.runners.trial.loaded_model import write_record
 
         imported = write_record(loaded, model, home, machine)
         if not home.grid(grid.name).grid.exists():

@@ -32,7 +32,7 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
     if (state := overview.states[trial_id]) is not State.DONE:
         raise UserError(f"{trial_id} is {state.value}, and examples are drawn of a trial that is done. {which}")
     from goalgrid.runners.launch.jobs import machine_for
-    from goalgrid.runners.trial.inspection.retrieving import TrialRetrieval
+    from goalgrid.runners.trial.inspection import TrialRetrieval
 
     register(overview.grid)
     retrieval = TrialRetrieval(overview.folder(known[trial_id]), machine_for(overview.grid, overview.home, gpu=False))

@@ -20,7 +20,7 @@ COLUMNS = {
 
 
 def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
-    """What `runners.trial.inspection.sphere_gradients` measures of each trial, with its objective, seed and kept epoch.
+    """What `runners.trial.sphere_gradients` measures of each trial, with its objective, seed and kept epoch.
 
     Raises:
         UserError: a trial is not done, has no weights here, or its objective or scorer has no gradient on the sphere.
@@ -28,7 +28,7 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
     rows = []
     for trial in trials:
         loaded, epoch = evaluated.loaded(trial, home)
-        from goalgrid.runners.trial.inspection.sphere_gradients import mean_gradients
+        from goalgrid.runners.trial.sphere_gradients import mean_gradients
 
         facts = {"trial": trial, "objective": loaded.settings.objective.name, "seed": loaded.settings.seed}
         try:

@@ -1,11 +1,11 @@
-"""The interface of a driver, which runs a launch's jobs; and the driver of this process, beside that of Ray Tune."""
+"""The driver of this process, which runs a launch's jobs, and the interface of that of Ray Tune."""
 
 import faulthandler
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
 import torch
 
@@ -24,10 +24,6 @@ class Capacity:
     """The resources of each node, by Ray's names."""
 
     nodes: tuple[Mapping[str, float], ...]
-
-    @classmethod
-    def of_this_machine(cls) -> "Capacity":
-        return cls(({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()},))
 
     @property
     def gpus(self) -> int:
@@ -48,17 +44,26 @@ class Capacity:
         return max(self.nodes, key=near)
 
 
-class Driver(Protocol):
-    """Runs jobs and passes on the events of their trials."""
+class Driver:
+    """Runs jobs and passes on the events of their trials: here one after the other, without Ray (`--here`)."""
 
-    def capacity(self) -> Capacity: ...
+    def __init__(self, stop: Stop) -> None:
+        self.stop = stop
+
+    def capacity(self) -> Capacity:
+        return Capacity(({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()},))
 
     def check(
         self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
     ) -> None:
-        """Let every node check that it sees the runs folder and these paths, runs the same code, imports the files."""
+        """Let every node check that it sees the runs folder and these paths, runs the same code, imports the files.
 
-    def __enter__(self) -> "Driver": ...
+        Raises:
+            UserError: the first node with a problem.
+        """
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None: ...
 
@@ -68,41 +73,15 @@ class Driver(Protocol):
         Args:
             limit: jobs at a time; None: as many as fit.
         """
-
-    def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What a function returns in a separate process on each node that has a GPU and these resources."""
-
-    def kill(self, attempt: Attempt) -> None:
-        """End the process that makes this attempt."""
-
-
-class InProcess:
-    """Runs one job after the other in this process, without Ray (`--here`): for debugging and tests."""
-
-    def __init__(self, stop: Stop) -> None:
-        self.stop = stop
-
-    def capacity(self) -> Capacity:
-        return Capacity.of_this_machine()
-
-    def check(
-        self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
-    ) -> None: ...
-
-    def __enter__(self) -> "InProcess":
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
         for job in jobs:
             work(job, report, self.stop)
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """The results of a function in a separate process on each node with these resources, once a GPU is free."""
         return [apart(function, *arguments)]
 
     def kill(self, attempt: Attempt) -> None:
-        """End this process, which hangs; its traceback goes to the attempt's log."""
+        """End the process that makes this attempt; its traceback goes to the attempt's log."""
         with attempt.log.open("a", encoding="utf-8") as log:
             faulthandler.dump_traceback(log)
         os._exit(INCOMPLETE)
@@ -120,17 +99,9 @@ def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) 
     for request in dict.fromkeys(job.request if custom else replace(job.request, custom=()) for job in jobs):
         if not capacity.fits(request):
             resources, largest = request.resources, capacity.largest(request)
+            needed = " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
+            available = " and ".join(f"{largest.get(name, 0):g} {name}" for name in resources)
             raise UserError(
-                f"a job asks for {_listed(resources)}; the largest node has "
-                f"{_listed({name: largest.get(name, 0) for name in resources})}. "
+                f"a job asks for {needed}; the largest node has {available}. "
                 "Ask for less in [resources], or add a node that has it."
             )
-
-
-def _listed(resources: Mapping[str, float]) -> str:
-    """Amounts in words.
-
-    >>> _listed({"CPU": 2.0, "GPU": 0.5})
-    '2 CPU and 0.5 GPU'
-    """
-    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())

@@ -17,7 +17,7 @@ from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State
 from goalgrid.runners.gpu import gpu_shares
 from goalgrid.runners.launch import shared_folder, worker
-from goalgrid.runners.launch.driver import Driver, InProcess, check_room
+from goalgrid.runners.launch.driver import Driver, check_room
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
 from goalgrid.runners.launch.jobs import Job, Launched, jobs_for, samples, with_shares
 from goalgrid.runners.training.progress import Cadence
@@ -133,7 +133,7 @@ class Launch:
 
     def _driver(self, stop: Stop, grace: float) -> Driver:
         if self.here:
-            return InProcess(stop)
+            return Driver(stop)
         from goalgrid.runners.launch.ray_tune import RayTune
 
         return RayTune(stop, address=self.address, grace=grace, warn=self._warn_last)

@@ -34,7 +34,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 warnings.filterwarnings("ignore", "IProgress not found")
 logging.getLogger("ray.widgets").setLevel(logging.CRITICAL)  # in a notebook, they ask for widgets that we do not use
@@ -56,9 +56,8 @@ from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance
-from goalgrid.runners.gpu.memory_probe import apart
 from goalgrid.runners.launch import shared_folder, worker
-from goalgrid.runners.launch.driver import Capacity
+from goalgrid.runners.launch.driver import Capacity, Driver
 from goalgrid.runners.launch.jobs import Job, in_turn
 from goalgrid.runners.launch.nodes import Deaths, Nodes
 from goalgrid.runners.launch.ray_head import answers, check_member, head_watched, host_and_port_of
@@ -95,7 +94,7 @@ NODES = Nodes()
 pickles, and the driver sees a copy."""
 
 
-class RayTune:
+class RayTune(Driver):
     """Runs jobs as trials of a `Tuner`, on a Ray started for this launch and bound to loopback, or on a cluster.
 
     Args:
@@ -114,33 +113,21 @@ class RayTune:
         warn: Callable[[str], None],
         callbacks: Sequence[tune.Callback] = (),
     ) -> None:
-        self.stop, self.address, self.grace, self.warn = stop, address, grace, warn
+        super().__init__(stop)
+        self.address, self.grace, self.warn = address, grace, warn
         self.callbacks = list(callbacks)
 
     def capacity(self) -> Capacity:
-        """The resources of this machine, or of the cluster's nodes."""
         if self.address is None:
-            return Capacity.of_this_machine()
+            return super().capacity()
         self._connect()
         return Capacity(tuple(node["Resources"] for node in _nodes()))
 
     def check(
         self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
     ) -> None:
-        """Let every node with CPUs check that it sees the runs folder and these paths, runs the same code, and imports
-        the plug-ins.
-
-        Raises:
-            UserError: the first node with a problem.
-        """
-        arguments = (
-            str(home.path),
-            mark,
-            [str(path) for path in paths],
-            patience,
-            provenance.program_fingerprint(),
-            uses,
-        )
+        names = [str(path) for path in paths]
+        arguments = str(home.path), mark, names, patience, provenance.program_fingerprint(), uses
         nodes = _nodes(["CPU"])
         replies = [_on(node["NodeID"], shared_folder.problem_here, *arguments) for node in nodes]
         for node, reply in zip(nodes, replies, strict=True):
@@ -153,16 +140,15 @@ class RayTune:
                 raise UserError(f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}): {problem}")
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """The results of a function in a separate process on each node with these resources, once a GPU is free."""
         if self.address is None:
-            return [apart(function, *arguments)]
+            return super().on_gpus(custom, function, *arguments)
         self._connect()
         options = {"num_gpus": 1, "max_calls": 1}  # the process, and what it holds of the GPU, ends with the call
         nodes = _nodes(["GPU", *custom])
         returned: list[Any] = ray.get([_on(node["NodeID"], function, *arguments, **options) for node in nodes])
         return returned
 
-    def __enter__(self) -> "RayTune":
+    def __enter__(self) -> Self:
         self._connect()
         NODES.reset()
         return self
@@ -196,7 +182,6 @@ class RayTune:
             raise UserError(f"Ray failed: {stopper.hopeless}. The same command goes on.")
 
     def kill(self, attempt: Attempt) -> None:
-        """Kill the process that makes this attempt, on any node; it writes its traceback if it can."""
         lease = attempt.content()
         if lease["machine"] == processes.machine():
             processes.kill(lease["pid"], lease["started"])

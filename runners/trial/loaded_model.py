@@ -18,9 +18,10 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.errors.regular_files import regular_bytes
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.store.files import read_json
-from goalgrid.grid.store.home import TrialFolder
-from goalgrid.results.records import provenance
+from goalgrid.grid.store import imported
+from goalgrid.grid.store.files import read_json, write_json
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.results.records import provenance, record
 from goalgrid.results.records.finished_trial import FinishedTrial
 from goalgrid.results.records.models import Speed
 from goalgrid.retrieval import eccv
@@ -35,9 +36,10 @@ from goalgrid.runners.training import checkpoints, companions
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, ranks_of_test, scored
 from goalgrid.runners.training.fingerprint import code_fingerprint
 from goalgrid.runners.training.initial_state import model_of
-from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare
+from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import selected_checkpoint
+from goalgrid.runners.training.trainer import validation
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,3 +302,35 @@ def ranker(folder: Path, machine: Machine) -> tuple[str, Callable[[], tuple[Rows
         return embedded(loaded.model, loaded.settings, loaded.inputs, "train")
 
     return checkpoints.checksum(trial.best_checkpoint), embed
+
+
+def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine: Machine) -> TrialFolder:
+    """Evaluate a published checkpoint as a trial is evaluated, and write its record.
+
+    Raises:
+        UserError: the runs folder cannot be written.
+    """
+    settings, inputs = loaded.settings, loaded.inputs
+    folder = home.trial(imported.id_of(model.file.digest, settings))
+    protocol = settings.dataset.protocol
+    by_protocol = {name: loaded.evaluate("test", name).ranks for name in protocols_of(settings)}
+    environment = provenance.environment(machine.device.type, machine.device_name, torch.get_num_threads())
+    written = record.Trained(
+        trial_id=folder.trial_id,
+        settings=settings,
+        rows=(),
+        selected=validation(loaded.evaluate("val").ranks),
+        metrics={name: ranks.metrics() for name, ranks in by_protocol.items()},
+        ranks={direction: getattr(by_protocol[protocol], direction).tolist() for direction in ("i2t", "t2i")},
+        image_of_text=inputs.pairs.test.image_of_text.tolist(),
+        replicas=1,
+        data_fingerprint=data_fingerprint(inputs, settings.model),
+        code_fingerprint=code_fingerprint(settings),
+        environment=environment,
+    )
+    write_json(folder.settings, settings.model_dump(mode="json"), durable=False)
+    write_json(folder.environment, environment, durable=False)
+    origin = {"file": model.file.path.name, "sha256": model.file.digest, "description": model.map.description}
+    imported.note(folder, {**origin, **model.facts})
+    record.finish(folder, written)
+    return folder

@@ -1,14 +1,229 @@
-"""The trackers of a grid: which there are, and where each keeps its copies."""
+"""The trackers of a grid, and those whose files the driver writes itself: TensorBoard and Weights & Biases.
 
+A launch that was killed leaves a run that is cut off anywhere. The next launch removes its folder and copies the trial
+from its history, which is short: a trial has one run, and that run is whole.
+"""
+
+import logging
+import os
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.store.home import Home
-from goalgrid.runners.watching.mirror import Tracker
+from goalgrid.grid.store.files import read_json, readable_text, write_text
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.runners.watching.mirror import Tracker, dotted, final_metrics, start_time, when_done
 from goalgrid.runners.watching.mlflow_mirror import Mlflow
-from goalgrid.runners.watching.tensorboard_files import TensorBoard
-from goalgrid.runners.watching.wandb_files import Wandb
+
+COPIED = "goalgrid.done"
+"""File in the folder of a whole run, with the time at which its trial was done."""
+
+
+class OpenRun(Protocol):
+    """A run of a tracker, open for writing."""
+
+    def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None:
+        """Write metrics.
+
+        Args:
+            when: the end of the epoch, in seconds since 1970.
+        """
+
+    def close(self, *, done: bool) -> None: ...
+
+
+@dataclass(frozen=True)
+class RunFiles(ABC):
+    """A tracker of files.
+
+    Args:
+        path: holds a folder for each trial.
+        experiment: name of the grid.
+    """
+
+    path: Path
+    experiment: str
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @abstractmethod
+    def begin(self, path: Path, trial_id: str, settings: Mapping[str, Any]) -> OpenRun:
+        """Open a new run in an empty folder; the settings are nested tables."""
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    def open(self) -> "_Runs":
+        return _Runs(self)
+
+    def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
+        return [folder for folder in folders if folder.is_done() and not self.holds(folder)]
+
+    def holds(self, folder: TrialFolder) -> bool:
+        """Whether the run of this finished trial is whole, and of its latest training."""
+        note = self.path / folder.trial_id / COPIED
+        return note.exists() and readable_text(note).strip() == when_done(folder)
+
+    def note(self, copied: Iterable[TrialFolder]) -> None:  # noqa: B027
+        """Nothing: a run that is whole says so in its own folder."""
+
+    def remedy(self) -> str:
+        return f"; if {self.path} is damaged, remove it: that run makes it anew from the records"
+
+
+@dataclass
+class _Copy:
+    """A run with its epochs, and the start time of the next epoch."""
+
+    run: OpenRun
+    when: float
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class _Runs:
+    """The runs that this launch has open."""
+
+    tracker: RunFiles
+    copies: dict[TrialFolder, _Copy] = field(default_factory=dict)
+
+    def sync(self, folder: TrialFolder) -> None:
+        done = when_done(folder)
+        if not folder.settings.exists() or (done and self.tracker.holds(folder)):
+            return
+        rows, path = list(folder.rows()), self.tracker.path / folder.trial_id
+        copy = self.copies.get(folder)
+        if copy and [row["seconds"] for row in rows[: len(copy.rows)]] != [row["seconds"] for row in copy.rows]:
+            # the trial started anew
+            self.copies.pop(folder).run.close(done=False)
+            copy = None
+        if copy is None:
+            if path.exists():
+                shutil.rmtree(path)
+            path.mkdir(parents=True)
+            run = self.tracker.begin(path, folder.trial_id, read_json(folder.settings))
+            copy = self.copies[folder] = _Copy(run, start_time(folder))
+        for row in rows[len(copy.rows) :]:
+            copy.when += row["seconds"]
+            numbers = {name: value for name, value in row.items() if isinstance(value, int | float)}
+            copy.run.write(numbers, row["epoch"], copy.when)
+            copy.rows.append(row)
+        if done:
+            metrics = final_metrics(folder)
+            copy.run.write(metrics, max(int(metrics["selected_epoch"]), len(copy.rows)), copy.when)
+            self.copies.pop(folder).run.close(done=True)
+            write_text(path / COPIED, f"{done}\n", durable=False)
+
+    def close(self) -> None:
+        for copy in self.copies.values():
+            copy.run.close(done=False)
+
+
+class TensorBoard(RunFiles):
+    """Event files: `tensorboard --logdir` on the folder of a grid shows each trial as a run."""
+
+    name = "TensorBoard"
+
+    def begin(self, path: Path, trial_id: str, settings: Mapping[str, Any]) -> OpenRun:
+        return _Events(path, settings)
+
+
+class _Events:
+    """The event file of a trial, flushed after every epoch."""
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        from tensorboardX import SummaryWriter
+
+        self.writer = SummaryWriter(str(path))
+        self.settings = dotted(settings)
+
+    def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None:
+        for name, value in metrics.items():
+            self.writer.add_scalar(name, value, epoch, walltime=when)
+        self.writer.flush()
+
+    def close(self, *, done: bool) -> None:
+        from tensorboardX.summary import hparams
+
+        if done:  # the trials as rows of TensorBoard's page HParams, with their settings
+            for summary in hparams(self.settings, {"test_rsum": 0.0, "test_i2t_r1": 0.0, "test_t2i_r1": 0.0}):
+                self.writer.file_writer.add_summary(summary)
+        self.writer.close()
+
+
+FLUSH_SECONDS = 60.0
+"""How long W&B may take to write the end of a run."""
+
+
+class Wandb(RunFiles):
+    """A project with the grid's name and an offline run for each trial, whose id is that of the trial."""
+
+    name = "W&B"
+
+    def begin(self, path: Path, trial_id: str, settings: Mapping[str, Any]) -> OpenRun:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else it reports its errors to its makers
+        import wandb
+
+        logging.getLogger("wandb").setLevel(logging.CRITICAL)
+        quiet = wandb.Settings(
+            silent=True, console="off", disable_git=True, disable_code=True, disable_job_creation=True,
+            x_disable_stats=True,
+        )  # fmt: skip
+        run = wandb.init(
+            mode="offline", dir=str(path), project=self.experiment, id=trial_id, name=trial_id,
+            config=dict(settings), reinit="create_new", settings=quiet,
+        )  # fmt: skip
+        return _OfflineRun(run)
+
+
+class _OfflineRun:
+    """A run that W&B writes to the disk alone."""
+
+    def __init__(self, run: Any) -> None:
+        self.run = run
+
+    def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None:
+        self.run.log({**metrics, "_timestamp": when}, step=epoch)
+
+    def close(self, *, done: bool) -> None:
+        """End the run; if it is whole, wait until the disk holds it, which W&B itself does not wait for.
+
+        Raises:
+            TimeoutError: the disk does not hold it.
+        """
+        file = str(self.run.settings.sync_file)
+        self.run.finish(exit_code=0 if done else 1)
+        until = time.monotonic() + FLUSH_SECONDS
+        while done and not _ended(file):
+            if time.monotonic() > until:
+                raise TimeoutError(f"W&B has not written the end of {file}")
+            time.sleep(0.05)
+
+
+def _ended(file: str) -> bool:
+    """Whether a run's file has its end."""
+    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.sdk.internal.datastore import DataStore
+
+    store, record = DataStore(), Record()
+    store.open_for_scan(file)
+    with suppress(AssertionError):  # a record that is half written
+        while (data := store.scan_data()) is not None:
+            record.ParseFromString(data)
+            if record.HasField("exit"):
+                return True
+    return False
 
 
 def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[Tracker]:

@@ -118,7 +118,7 @@ def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> 
 def test_first_answers_hold_the_right_one_where_the_recorded_rank_says_so(runs: Path, recipe: str) -> None:
     from goalgrid.results.records import record
     from goalgrid.runners.launch.jobs import machine_for
-    from goalgrid.runners.trial.inspection.retrieving import TrialRetrieval
+    from goalgrid.runners.trial.inspection import TrialRetrieval
 
     overview = Overview.of(recall("looking", Home(runs)), Home(runs))
     trial = next(trial for trial in overview.trials if trial.id == trial_of(runs, recipe))

@@ -16,10 +16,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.runners.watching.mirror import Mirror, final_metrics
-from goalgrid.runners.watching.run_files import OpenRun, RunFiles
-from goalgrid.runners.watching.tensorboard_files import TensorBoard
-from goalgrid.runners.watching.trackers import trackers_of
-from goalgrid.runners.watching.wandb_files import Wandb
+from goalgrid.runners.watching.trackers import OpenRun, RunFiles, TensorBoard, Wandb, trackers_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the trackers and their dependencies warn of themselves
 

@@ -17,8 +17,8 @@ from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import best_of
 from goalgrid.runners.training.trainer import Trainer
-from goalgrid.runners.trial.inspection.sphere_gradients import mean_gradients, on_sphere
 from goalgrid.runners.trial.loaded_model import LoadedModel
+from goalgrid.runners.trial.sphere_gradients import mean_gradients, on_sphere
 from tests.conftest import SMALL
 
 

@@ -1,1 +1,0 @@
-"""What a finished trial shows beside its record: attention, examples, gradients."""
