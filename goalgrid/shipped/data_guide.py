@@ -26,11 +26,11 @@ def guide(name: str, known: catalog.Dataset) -> list[str]:
 
 def own_guide() -> list[str]:
     """How a folder with data of one's own may look, in each form."""
-    from goalgrid.retrieval.data import precomp_files
+    from goalgrid.retrieval.data import precomp
     from goalgrid.retrieval.data.annotations import FORMATS
     from goalgrid.retrieval.data.forms import forms
 
-    trees = {title: form.tree for title, form in FORMATS.items() if form.tree} | {"features": precomp_files.TREE}
+    trees = {title: form.tree for title, form in FORMATS.items() if form.tree} | {"features": precomp.TREE}
     for form in forms():
         trees |= {f"{form.noun}s: {title}": tree for title, tree in catalog.dataset(form.shown_by).trees.items()}
     lines = ["Data of your own have any name that `goalgrid datasets` does not list. How DIR may look: one of", ""]

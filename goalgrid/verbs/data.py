@@ -12,7 +12,6 @@ from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import check_name
 from goalgrid.launching import ahead
-from goalgrid.reading import data_copy
 from goalgrid.reading.named_grids import grid_to_train
 from goalgrid.shipped import data_guide
 from goalgrid.terminal import completion
@@ -96,7 +95,7 @@ def check(
             bar.update(tasks[what], completed=done)
 
         report = look(name, user_path(root), fast=fast, workers=workers or os.cpu_count() or 1, progress=progress)
-    show_for(as_json, lambda: data_copy.to_dict(report), lambda: data_copy.lines(report))
+    show_for(as_json, report.to_dict, report.lines)
     raise typer.Exit(PROBLEMS if report.problems else 0)
 
 

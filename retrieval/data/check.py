@@ -1,15 +1,28 @@
 """`goalgrid data check`: everything that is wrong with a user's copy of a data set, at once, and what it holds."""
 
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
 
 from goalgrid.grid import catalog
-from goalgrid.retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
+from goalgrid.grid.errors.wording import counted
+from goalgrid.retrieval.data import annotations, precomp
+from goalgrid.retrieval.data.annotations.annotation import owners
 from goalgrid.retrieval.data.content import content
-from goalgrid.retrieval.data.forms import forms
-from goalgrid.retrieval.data.parts import CheckProgress, Part
+from goalgrid.retrieval.data.forms import CheckProgress, Part, SplitSize, forms
 from goalgrid.retrieval.splits.pairs import DataError
-from goalgrid.retrieval.splits.problems import Problem
+from goalgrid.retrieval.splits.problems import TOO_LARGE, Problem, faults_of_captions, faults_of_ids, shortened
+
+FEATURES = "precomputed features"
+STEP = 100
+"""Images between two reports of progress."""
+ALIKE = 5
+"""Problems with the same fix that are spelled out; further problems are counted (`--json` has all)."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +34,34 @@ class DataReport:
     parts: list[Part]
     problems: list[Problem]
 
+    def lines(self) -> list[str]:
+        """The problems of the copy, then its parts."""
+        parts = [line for part in self.parts for line in part.lines()]
+        place = f"{self.name} under {self.root}"
+        if not self.problems:
+            return [f"{place}: no problems", *parts]
+        text = [f"{place}: {counted(len(self.problems), 'problem')}", ""]
+        by_fix: dict[str, list[Problem]] = {}
+        for problem in self.problems:
+            by_fix.setdefault(problem.fix, []).append(problem)
+        for fix, alike in by_fix.items():
+            text += [f"- {problem.place}: {problem.what}" for problem in alike[:ALIKE]]
+            text += [f"  and {len(alike) - ALIKE:,} more like it"] if len(alike) > ALIKE else []
+            text += [f"  fix: {fix}", ""]
+        return [*text, *parts]
+
+    def to_dict(self) -> dict[str, Any]:
+        problems, parts = map(asdict, self.problems), [part.to_dict() for part in self.parts]
+        return {"name": self.name, "root": str(self.root), "problems": list(problems), "parts": parts}
+
 
 def check(
-    name: str, root: Path, *, fast: bool = False, workers: int = 2, progress: CheckProgress | None = None
+    name: str,
+    root: Path,
+    *,
+    fast: bool = False,
+    workers: int = 2,
+    progress: CheckProgress = lambda what, done, of: None,
 ) -> DataReport:
     """Look at all that lies under the root: raw images with annotations, and precomputed features.
 
@@ -36,24 +74,127 @@ def check(
     if not root.is_dir():
         missing = Problem(str(root), "there is no such folder", "Give the folder with --root.")
         return DataReport(name, root, [], [missing])
-    tell = progress or (lambda what, done, of: None)
-    found: list[Part] = []
-    if annotated := annotations.find(name, root):
-        found.append(picture_faults.of_root(name, root, annotated, tell, workers=workers, fast=fast))
-    if folder := precomp_files.find(name, root):
-        found.append(feature_faults.of_folder(folder, official.test_splits, tell))
-    found += [form.faults(root, official, tell) for form in forms() if form.begun(root)]
-    for part in found:
-        part.problems += parts.counts(part, official)
+    parts: list[Part] = []
+    if annotated := annotations.Annotated.read(name, root):
+        parts.append(_pictures(annotated, progress, workers=workers, fast=fast))
+    if folder := precomp.find(name, root):
+        parts.append(_features(folder, official.test_splits, progress))
+    parts += [form.faults(root, official, progress) for form in forms() if form.begun(root)]
+    for part in parts:
+        part.problems += _counts(part, official)
         if not part.problems:
             _fingerprint(part, name, root)
-    problems = [problem for part in found for problem in part.problems]
-    return DataReport(name, root, found, problems if found else [_nothing(name, root)])
+    problems = [problem for part in parts for problem in part.problems]
+    return DataReport(name, root, parts, problems if parts else [_nothing(name, root)])
+
+
+def _pictures(annotated: annotations.Annotated, progress: CheckProgress, *, workers: int, fast: bool) -> Part:
+    """Everything that the annotations name, each image file opened: decoded whole, or with `fast` its header alone."""
+    path = annotated.path
+    part = Part(f"raw images, {annotated.title}", path, problems=annotated.problems)
+    for split, entries in annotated.by_split.items():
+        part.sizes[split] = SplitSize.of(owners(entries), len(entries))
+        if not part.sizes[split].captions:
+            fix = "Each of train, val and test needs images: look at what the annotations say of splits."
+            part.problems.append(Problem(f"{split} split of {path}", "is empty: 0 images", fix))
+    part.files = list(dict.fromkeys(file for _, file in annotated.files))
+    part.problems += [*annotated.notes(), *unreadable(part.files, progress, workers=workers, fast=fast)]
+    return part
+
+
+def unreadable(files: list[Path], progress: CheckProgress, *, workers: int, fast: bool) -> list[Problem]:
+    """Files that are not whole images, in their order."""
+    problems = []
+    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="check") as pool:
+        for number, fault in enumerate(pool.map(partial(_fault, whole=not fast), files), 1):
+            if fault:
+                what = f"the image cannot be read: {fault}"
+                fix = TOO_LARGE if "exceeds limit" in fault else "Fetch this file again."
+                problems.append(Problem(str(files[number - 1]), what, fix))
+            if number % STEP == 0 or number == len(files):
+                progress("opening images" if fast else "decoding images", number, len(files))
+    return problems
+
+
+def _fault(file: Path, *, whole: bool) -> str:
+    """Why this file is no image; empty for a good image."""
+    try:
+        with Image.open(file) as image:
+            if whole:
+                image.load()
+    except Exception as error:  # decoders raise many kinds on a torn file, and every kind is a fault of the file
+        return str(error).replace(f" {str(file)!r}", "") or type(error).__name__
+    return ""
+
+
+def _features(folder: Path, test_splits: list[str], progress: CheckProgress) -> Part:
+    """All three splits of the features in a folder; the whole files are read, however large they are."""
+    part = Part(FEATURES, folder)
+    shapes: dict[str, str] = {}
+    keys: dict[str, list[str]] = {}
+    for split, file in precomp.splits(folder, test_splits).items():
+        array, captions, ids = precomp.read(folder, file, part.problems)
+        part.files += precomp.files(folder, file)
+        part.problems += faults_of_captions(captions, str(folder / f"{file}_caps.txt"))
+        keys[split] = list(dict.fromkeys(ids))
+        images = len(ids) if len(ids) < len(captions) else len(set(ids))  # as far as ids tell
+        if array is not None:
+            shapes[split] = " x ".join(map(str, array.shape[1:]))
+            part.notes[split] = f"{shapes[split]} {array.dtype}"
+            part.problems += _values(array, folder / f"{file}_ims.npy", progress)
+            if places := precomp.align(array, captions, ids, folder / file, part.problems):
+                rows, image_of_text = places
+                images, part.sizes[split] = len(rows), SplitSize.of(image_of_text, len(rows))
+        part.problems += faults_of_ids(ids, len(captions), images, f"{folder / file}_ids.txt") if ids else []
+    if len(set(shapes.values())) > 1:
+        differ = ", ".join(f"{split} {shape}" for split, shape in shapes.items())
+        what = f"features of one image differ in shape between splits: {differ}"
+        fix = "All splits must come from one extractor; take them from one package."
+        part.problems.append(Problem(str(folder), what, fix))
+    part.problems += precomp.overlapping(keys, folder)
+    return part
+
+
+def _values(array: np.ndarray, path: Path, progress: CheckProgress) -> list[Problem]:
+    """NaN, infinity, and rows of zeros, anywhere in the file."""
+    rows: dict[str, list[int]] = {"NaN or infinity": [], "zeros only": []}
+    for start, block in precomp.blocks(array):
+        rows["NaN or infinity"] += (start + np.flatnonzero(precomp.unfit(block))).tolist()
+        rows["zeros only"] += (start + np.flatnonzero(~block.reshape(len(block), -1).any(axis=1))).tolist()
+        progress(f"reading {path.name}", start + len(block), len(array))
+    return [
+        Problem(
+            str(path),
+            f"row{'s' * (len(bad) > 1)} {shortened(bad)} hold{'s' * (len(bad) == 1)} {what}",
+            "Extract the features of these images anew.",
+        )
+        for what, bad in rows.items()
+        if bad
+    ]
+
+
+def _counts(part: Part, official: catalog.Dataset) -> list[Problem]:
+    """Splits that are not as large as the data set's own."""
+    problems = []
+    for split, expected in official.splits.items():
+        size = part.sizes.get(split)
+        if size is None or not size.images:
+            continue
+        if size.images == expected.images and size.captions in (expected.captions, *expected.also):
+            continue
+        missing = next((p.missing for p in official.partial if (p.split, p.images) == (split, size.images)), "")
+        whole = f"officially {expected.images:,} with {expected.captions:,}"
+        what = f"{counted(size.images, part.noun)} with {size.captions:,} captions; {whole}"
+        fix = (
+            f"What is missing: {missing}." if missing else "Take the split whole, or give your own subset another name."
+        )
+        problems.append(Problem(f"{split} split of {part.path}", what, fix))
+    return problems
 
 
 def _fingerprint(part: Part, name: str, root: Path) -> None:
     """The fingerprint that records keep; data that its reader refuses are a problem too."""
-    features = part.format in (feature_faults.FORMAT, *(form.title for form in forms()))
+    features = part.format in (FEATURES, *(form.title for form in forms()))
     try:
         part.fingerprint = content(name, root, features=features).fingerprint
     except DataError as error:

@@ -7,7 +7,7 @@ again. This module loads no torch, so that `status` and `table` can compare data
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from pydantic import TypeAdapter
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
@@ -24,10 +24,10 @@ from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.image_views import View
 from goalgrid.grid.settings.parts import PartRead
 from goalgrid.grid.store.files import write_text
-from goalgrid.retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
-from goalgrid.retrieval.data.forms import form_of, forms
+from goalgrid.retrieval.data import annotations, precomp
+from goalgrid.retrieval.data.forms import Summed, form_of, forms
 from goalgrid.retrieval.splits.pairs import DataError, check_sizes
-from goalgrid.retrieval.splits.problems import Problem, array_of, faults_of_captions
+from goalgrid.retrieval.splits.problems import Problem, faults_of_captions
 from goalgrid.retrieval.words import vocabulary_files
 
 VERSION = "2:"
@@ -36,8 +36,6 @@ EMBEDDED = "1"
 """To be counted up when what an embedded data set renders changes."""
 THREADS = 4
 """Files read at a time."""
-BLOCK = 1 << 26
-"""Bytes of features read at a time."""
 
 
 @dataclass(frozen=True)
@@ -74,30 +72,35 @@ def content(
     Raises:
         DataError: the data cannot be used; says why.
     """
-    if catalog.described(name).embedded:
-        sizes = catalog.described(name).splits.items()
+    known = catalog.described(name)
+    if known.embedded:
         mark = digest([name, EMBEDDED])
-        return Content(f"{VERSION}{mark[:16]}", mark, tuple((split, s.images, s.captions) for split, s in sizes))
+        sizes = tuple((split, size.images, size.captions) for split, size in known.splits.items())
+        return Content(f"{VERSION}{mark[:16]}", mark, sizes)
     root = checked_root(name, root)
     try:
-        found = _content(name, root, features=features, kept=kept)
+        whole = _content(name, root, features=features, kept=kept)
         if vocabulary is None:
-            return found
-        whole = digest([found.fingerprint, vocabulary_files.read(root / vocabulary)])
-        return replace(found, fingerprint=f"{VERSION}{whole[:16]}")
+            return whole
+        mark = digest([whole.fingerprint, vocabulary_files.read(root / vocabulary)])
+        return replace(whole, fingerprint=f"{VERSION}{mark[:16]}")
     except OSError as error:
         raise DataError(f"root of data set {name!r}: {error.filename or root} cannot be read: {error}.") from error
 
 
 def _content(name: str, root: Path, *, features: bool, kept: Path | None) -> Content:
-    form = "features" if features else "images"
     place = digest([str(root.absolute()), root.stat().st_ino])[:16]
-    file = kept / f"{name}-{form}-{place}.json" if kept else None
+    file = kept / f"{name}-{'features' if features else 'images'}-{place}.json" if kept else None
     before = Stamp.read(file, root) if file else Stamp(root)
     if before.content and before.holds():
         return before.content
-    now = Stamp(root, before=before.files)
-    now.content = _features(name, root, now) if features else _pictures(name, root, now)
+    now = Stamp(root, before.files)
+    summed = _features(name, root, now) if features else _pictures(name, root, now)
+    check_sizes(repr(name), summed.sizes)
+    images = digest(dict(summed.marks))
+    mark, sizes = digest([images, dict(summed.listed)]), ((split, *size) for split, size in summed.sizes.items())
+    notes = tuple(problem for problem in summed.problems if problem.kind != "fault")
+    now.content = Content(f"{VERSION}{mark[:16]}", images, tuple(sizes), notes)
     if file:
         with suppress(UserError):  # a disk that takes no stamp costs the next reader time
             now.write(file)
@@ -147,7 +150,7 @@ def package(name: str, root: Path) -> Path:
     Raises:
         DataError: there is none.
     """
-    if folder := precomp_files.find(name, root):
+    if folder := precomp.find(name, root):
         return folder
     raise DataError(
         f"no train_ims.npy under {root}, the root of {name!r}: this recipe reads precomputed features. "
@@ -158,26 +161,26 @@ def package(name: str, root: Path) -> Path:
 class Stamp:
     """The files that were read, each with size, time and SHA-256; and the folders whose entries decide what is read."""
 
-    def __init__(self, root: Path, *, before: Mapping[str, Sequence[Any]] | None = None) -> None:
-        self.root, self.before = root, before or {}
+    def __init__(self, root: Path, before: Mapping[str, Sequence[Any]] = {}) -> None:
+        self.root, self.before = root, before
         self.files: dict[str, Sequence[Any]] = {}
         """By path below the root: size, time in ns and SHA-256."""
-        self.folders = {str(path.relative_to(root)): _time(path) for path in _deciding(root)}
+        self.folders: dict[str, int] = {}
+        """By path below the root: time in ns."""
         self.content: Content | None = None
+        self._look_at([root, *sorted(path for path in root.iterdir() if path.is_dir())])
 
     @classmethod
     def read(cls, file: Path, root: Path) -> "Stamp":
         """The stamp that this file keeps; an empty stamp where there is none, or a damaged one."""
-        found = cls(root)
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        stamp = cls(root)
+        with suppress(OSError, ValueError, KeyError):
             mark, _, text = regular_bytes(file).decode().partition("\n")
             if mark == hashlib.sha256(text.encode()).hexdigest():
                 kept = json.loads(text)
-                found.files, found.folders, told = kept["files"], kept["folders"], kept["content"]
-                sizes = tuple((split, images, captions) for split, images, captions in told["sizes"])
-                problems = tuple(Problem(**problem) for problem in told["problems"])
-                found.content = Content(told["fingerprint"], told["images"], sizes, problems)
-        return found
+                stamp.files, stamp.folders = kept["files"], kept["folders"]
+                stamp.content = TypeAdapter(Content).validate_python(kept["content"])
+        return stamp
 
     def write(self, file: Path) -> None:
         assert self.content
@@ -190,14 +193,14 @@ class Stamp:
         assert self.content
         return (
             self.content.fingerprint.startswith(VERSION)
-            and all(_time(self.root / path) == time for path, time in self.folders.items())
+            and all(_status(self.root / path)[1] == time for path, time in self.folders.items())
             and all(_status(self.root / path) == tuple(stamp[:2]) for path, stamp in self.files.items())
         )
 
     def note(self, files: Iterable[Path]) -> None:
         """Put files into the stamp whose content is hashed elsewhere, once it is read: size and time count here."""
         for file in files:
-            self.folders |= {str(file.parent.relative_to(self.root)): _time(file.parent)}
+            self._look_at([file.parent])
             if file.exists():
                 self.files[str(file.relative_to(self.root))] = (*_status(file), "")
 
@@ -207,10 +210,12 @@ class Stamp:
         Raises:
             DataError: a file cannot be read.
         """
-        folders = dict.fromkeys(file.parent for file in files)
-        self.folders |= {str(folder.relative_to(self.root)): _time(folder) for folder in folders}
+        self._look_at(dict.fromkeys(file.parent for file in files))
         with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
             return list(pool.map(partial(self._digest, summed=summed), files))
+
+    def _look_at(self, folders: Iterable[Path]) -> None:
+        self.folders |= {str(folder.relative_to(self.root)): _status(folder)[1] for folder in folders}
 
     def _digest(self, file: Path, summed: Callable[[Path], str]) -> str:
         key = str(file.relative_to(self.root))
@@ -223,58 +228,38 @@ class Stamp:
         return str(self.files[key][2])
 
 
-def _pictures(name: str, root: Path, stamp: Stamp) -> Content:
-    if found := annotations.find(name, root):
-        stamp.note(annotations.FORMATS[found[0]].files(found[1], root))
+def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
+    if source := annotations.find(name, root):
+        stamp.note(annotations.files(source[1], root))
     annotated = annotations.Annotated.of(name, root)
     sums = iter(stamp.digests([file for _, file in annotated.files], file_sum))
-    marks, sizes, notes = dict[str, str](), dict[str, tuple[int, int]](), list(annotated.notes)
-    listed, names = dict[str, Any](), dict[str, list[str]]()
-    for split, entries in annotated.by_split.items():
-        listing = annotated.listing(split)
-        sizes[split] = len(listing.files), len(listing.captions)
-        names[split] = [entry.names[0] for entry in entries]
-        marks[split] = digest([next(sums) for _ in listing.files])
-        listed[split] = [listing.captions, listing.image_of_text.tolist()]
-        notes += faults_of_captions(listing.captions, f"captions of the {split} split of {annotated.path}")
-    notes += [*parts.overlaps(names, str(annotated.path), "image"), *picture_faults.twice(names, annotated.path)]
-    return _whole(name, marks, listed, sizes, notes)
+    listings = {split: annotated.listing(split) for split in annotated.by_split}
+    return Summed(
+        {split: digest([next(sums) for _ in listing.files]) for split, listing in listings.items()},
+        {split: [listing.captions, listing.image_of_text.tolist()] for split, listing in listings.items()},
+        {split: (len(listing.files), len(listing.captions)) for split, listing in listings.items()},
+        [*annotated.problems, *annotated.notes()],
+    )
 
 
-def _features(name: str, root: Path, stamp: Stamp) -> Content:
-    known, precomputed = catalog.described(name), precomp_files.find(name, root)
+def _features(name: str, root: Path, stamp: Stamp) -> Summed:
+    known, precomputed = catalog.described(name), precomp.find(name, root)
     for form in forms():
         expected = known.noun == form.noun or form.begun(root)
         if form.has_features(root) or (expected and not precomputed):
-            return _whole(name, *form.summed(root, known.test_splits, stamp))
+            return form.summed(root, known.test_splits, stamp)
     folder = package(name, root)
-    files = precomp_files.splits(folder, known.test_splits)
     marks, sizes, notes = dict[str, str](), dict[str, tuple[int, int]](), list[Problem]()
     listed, keys = dict[str, Any](), dict[str, list[str]]()
-    for split, file in files.items():
-        array, texts, ids = precomp_files.files(folder, file)
+    for split, file in precomp.splits(folder, known.test_splits).items():
+        array, texts, ids = precomp.files(folder, file)
         stamp.note([texts, ids])
-        _, rows, captions, image_of_text, keys[split] = precomp_files.aligned(folder, file)
+        _, rows, captions, image_of_text, keys[split] = precomp.aligned(folder, file)
         sizes[split] = len(rows), len(captions)
-        marks[split] = digest([*stamp.digests([array], finite_sum), rows.tolist()])
+        marks[split] = digest([*stamp.digests([array], precomp.finite_sum), rows.tolist()])
         listed[split] = [captions, image_of_text.tolist()]
         notes += faults_of_captions(captions, str(texts))
-    notes += feature_faults.overlapping(keys, folder)
-    return _whole(name, marks, listed, sizes, notes)
-
-
-def _whole(
-    name: str,
-    marks: Mapping[str, str],
-    listed: Mapping[str, Any],
-    sizes: Mapping[str, tuple[int, int]],
-    notes: Sequence[Problem],
-) -> Content:
-    check_sizes(repr(name), sizes)
-    images = digest(dict(marks))
-    whole = digest([images, dict(listed)])
-    kept = tuple(problem for problem in notes if problem.kind != "fault")
-    return Content(f"{VERSION}{whole[:16]}", images, tuple((split, *size) for split, size in sizes.items()), kept)
+    return Summed(marks, listed, sizes, [*notes, *precomp.overlapping(keys, folder)])
 
 
 def file_sum(file: Path) -> str:
@@ -283,40 +268,10 @@ def file_sum(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def finite_sum(file: Path) -> str:
-    """SHA-256 of an array in which all values are finite.
-
-    Raises:
-        DataError: a value is NaN or infinite.
-    """
-    array = array_of(file)
-    summed = hashlib.sha256(f"{array.shape} {array.dtype}".encode())
-    step = max(1, BLOCK // max(1, array[:1].nbytes))
-    for start in range(0, len(array), step):
-        block = np.ascontiguousarray(array[start : start + step])
-        precomp_files.check_finite(file, block, np.arange(start, start + len(block)))
-        summed.update(block.data)
-    return summed.hexdigest()
-
-
-def _deciding(root: Path) -> Iterator[Path]:
-    """The root and its folders: a file that appears there may change what is read."""
-    yield root
-    yield from sorted(path for path in root.iterdir() if path.is_dir())
-
-
-def _time(folder: Path) -> int:
-    """Time of the last change of a folder's entries, in ns; -1 where there is none."""
+def _status(path: Path) -> tuple[int, int]:
+    """Size and time in ns of a file or folder; -1 where there is none."""
     try:
-        return folder.stat().st_mtime_ns
+        status = path.stat()
     except OSError:
-        return -1
-
-
-def _status(file: Path) -> tuple[int, int]:
-    """Size and time in ns; -1 where there is no such file."""
-    try:
-        status = file.stat()
-    except FileNotFoundError:
         return -1, -1
     return status.st_size, status.st_mtime_ns

@@ -1,19 +1,88 @@
 """Forms of data that a part brings (`Part.data`), beside images and features of images. No form loads torch."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
 
 from goalgrid.grid.catalog import Dataset
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.parts import PartRead
-from goalgrid.retrieval.data.parts import CheckProgress, Part
 from goalgrid.retrieval.splits.pairs import Pairs
 from goalgrid.retrieval.splits.problems import Problem
 
 if TYPE_CHECKING:
     from goalgrid.retrieval.data.content import Stamp
+
+
+CheckProgress = Callable[[str, int, int], None]
+"""Called with what is being done, how much is done, and how much there is to do."""
+
+
+@dataclass(frozen=True)
+class SplitSize:
+    """Images and captions of one split, and how many captions an image has."""
+
+    images: int
+    captions: int
+    least: int
+    most: int
+
+    @property
+    def mean(self) -> float:
+        return self.captions / self.images if self.images else 0.0
+
+    @classmethod
+    def of(cls, image_of_text: Int[np.ndarray, " t"], images: int) -> "SplitSize":
+        per_image = np.bincount(image_of_text, minlength=images) if images else np.zeros(1, dtype=int)
+        return cls(images, len(image_of_text), int(per_image.min()), int(per_image.max()))
+
+
+@dataclass
+class Part:
+    """One form of a data set under one root."""
+
+    format: str
+    path: Path
+    sizes: dict[str, SplitSize] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    """By split: shape and type of its features, or what its images look like."""
+    files: list[Path] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    fingerprint: str = ""
+    noun: str = "image"
+    """What a caption describes."""
+
+    @property
+    def bytes(self) -> int:
+        """Size on disk."""
+        return sum(path.stat().st_size for path in self.files if path.exists())
+
+    def lines(self) -> list[str]:
+        text = [f"{self.format}: {self.path}"]
+        for split, size in self.sizes.items():
+            spread = f"{size.least} / {size.mean:.2f} / {size.most} per {self.noun} (min / mean / max)"
+            note = f"; {self.notes[split]}" if split in self.notes else ""
+            text.append(f"  {split:6}{size.images:>8,} {self.noun}s{size.captions:>9,} captions, {spread}{note}")
+        mark = f", fingerprint {self.fingerprint}" if self.fingerprint else ""
+        return [*text, f"  {self.bytes / 1e6:,.1f} MB on disk{mark}"]
+
+    def to_dict(self) -> dict[str, Any]:
+        splits = {
+            split: {
+                "images": size.images,
+                "captions": size.captions,
+                "captions_per_image": {"min": size.least, "mean": size.mean, "max": size.most},
+                "features": self.notes.get(split),
+            }
+            for split, size in self.sizes.items()
+        }
+        fingerprint = self.fingerprint or None
+        named = {"format": self.format, "path": str(self.path), "splits": splits}
+        return {**named, "bytes": self.bytes, "fingerprint": fingerprint}
 
 
 class Summed(NamedTuple):

@@ -1,4 +1,9 @@
-"""Pictures as pixels: how a file is opened and which square of it a network sees, in evaluation and in training."""
+"""Pictures as pixels: how a file is opened and which square of it a network sees, in evaluation and in training.
+
+RandAugment is X-VLM's: two of ten changes of a picture, each made with probability one half, with the strengths of
+level 7 of 10. Brightness and sharpness only rise; turns and shifts go either way, and what they uncover is grey.
+X-VLM's configs/Retrieval_*.yaml and dataset/randaugment.py.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,13 +13,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Int, UInt8
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageEnhance, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from goalgrid.grid.settings.image_views import View
-from goalgrid.retrieval.data.picture_faults import TOO_LARGE
-from goalgrid.retrieval.data.rand_augment import rand_augmented
 from goalgrid.retrieval.splits.pairs import WHOLE, DataError
+from goalgrid.retrieval.splits.problems import TOO_LARGE
 
 KEPT_BYTES = 1 << 30
 """A split whose evaluation views fit here is decoded once and kept; a larger split is decoded as it is read."""
@@ -28,7 +32,11 @@ DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 """Pillow's modes of grey pictures with 16 bits a pixel."""
 SIDES = (0.6, 1.0)
 """Share of a side that a crop keeps: VSE-infinity's crop draws one share for both sides, a side crop one for each."""
-
+COUNT, CHANCE = 2, 0.5
+"""Changes that are drawn, with replacement, and the probability that a drawn change is made."""
+GREY = (128, 128, 128)
+ENHANCED, SHEARED, SHIFTED, TURNED = 1.36, 0.21, 7.0, 21.0
+"""Factor of brightness and sharpness; pixels sideways for each pixel downwards; pixels; degrees."""
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom, in pixels of a picture."""
@@ -91,6 +99,36 @@ SIZES: dict[str, Callable[[int, int, np.random.Generator], tuple[float, float]]]
     "rand-augment": partial(_area_crop, share=LARGE_AREA),
 }
 """What draws the width and the height of a crop, by augmentation."""
+
+
+def rand_augmented(picture: Image.Image, draw: np.random.Generator) -> Image.Image:
+    """The picture after the changes that are drawn."""
+    for name in draw.choice(list(CHANGES), COUNT):
+        if draw.random() < CHANCE:
+            picture = CHANGES[name](picture, 1.0 if draw.random() < 0.5 else -1.0)
+    return picture
+
+
+def _moved(a: float, b: float, c: float, d: float, e: float, f: float, picture: Image.Image, way: float) -> Image.Image:
+    """Move pixels: the new pixel (x, y) is the old pixel at (a x + b y + c, d x + e y + f), from centre to centre."""
+    b, c, d, f = (way * part for part in (b, c, d, f))
+    points = (a, b, c - (a + b - 1) / 2, d, e, f - (d + e - 1) / 2)  # Pillow counts from the corners of pixels
+    return picture.transform(picture.size, Image.Transform.AFFINE, points, Image.Resampling.BILINEAR, fillcolor=GREY)
+
+
+CHANGES: dict[str, Callable[[Image.Image, float], Image.Image]] = {
+    "identity": lambda picture, way: picture,
+    "autocontrast": lambda picture, way: ImageOps.autocontrast(picture),
+    "equalize": lambda picture, way: ImageOps.equalize(picture),
+    "brightness": lambda picture, way: picture.point(lambda value: min(255, int(value * ENHANCED))),
+    "sharpness": lambda picture, way: ImageEnhance.Sharpness(picture).enhance(ENHANCED),
+    "shear-x": partial(_moved, 1.0, -SHEARED, 0.0, 0.0, 1.0, 0.0),
+    "shear-y": partial(_moved, 1.0, 0.0, 0.0, -SHEARED, 1.0, 0.0),
+    "translate-x": partial(_moved, 1.0, 0.0, SHIFTED, 0.0, 1.0, 0.0),
+    "translate-y": partial(_moved, 1.0, 0.0, 0.0, 0.0, 1.0, SHIFTED),
+    "rotate": lambda picture, way: picture.rotate(way * TURNED, Image.Resampling.BILINEAR, fillcolor=GREY),
+}
+"""The changes by name, drawn with equal probability; the number, 1 or -1, is the direction of a turn or a shift."""
 
 
 class ImageFiles:

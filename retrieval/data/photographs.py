@@ -10,7 +10,7 @@ from jaxtyping import Float, UInt8
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.settings.image_views import View
-from goalgrid.retrieval.data import annotations, opening, precomp_files
+from goalgrid.retrieval.data import annotations, opening, precomp
 from goalgrid.retrieval.data.annotations import Annotated
 from goalgrid.retrieval.data.images import opened, pixels_of
 from goalgrid.retrieval.data.precomp import Features
@@ -132,7 +132,7 @@ def _read_boxes(path: Path, images: Features, regions: int) -> np.ndarray:
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}. It holds {BOXES}.") from error
     shape = (len(images.array), regions, 4)
-    if boxes.shape != shape or boxes.dtype not in precomp_files.FLOATS:
+    if boxes.shape != shape or boxes.dtype not in precomp.FLOATS:
         raise DataError(f"{path}: expected floats of shape {shape}, found {boxes.dtype} {boxes.shape}. It is {BOXES}.")
     left, top, right, bottom = (boxes[..., side] for side in range(4))
     wrong = ~((left >= 0) & (left < right) & (right <= 1) & (top >= 0) & (top < bottom) & (bottom <= 1))

@@ -14,7 +14,7 @@ from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
-from goalgrid.retrieval.data.precomp_files import SHORT
+from goalgrid.retrieval.data.precomp import SHORT
 from goalgrid.retrieval.encoders.pretrained import Places, locate
 from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile

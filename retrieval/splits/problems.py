@@ -8,11 +8,12 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,10 +25,9 @@ SHOWN = 5
 """Problems that an error spells out, and ids or rows that a problem spells out."""
 BYTES = re.compile(r"""^b(['"]).*\1$""")
 """What python 2 code leaves when python 3 runs it: the text of a bytes object."""
-
+TOO_LARGE = "Save it smaller: a network sees less than a megapixel of it."
+"""What to do with a picture of more pixels than Pillow reads."""
 QUOTES = "Put quotation marks around a cell with a comma, a line break or a quotation mark, and double the last."
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,25 @@ class Problem:
         return f"{self.place}: {self.what}. {self.fix}"
 
 
-def repeated(keys: Iterable[Key]) -> list[Key]:
+def repeated(keys: Iterable[str]) -> list[str]:
     """Keys that occur more than once, in the order of their first appearance.
 
     >>> repeated("abcab")
     ['a', 'b']
     """
     return [key for key, count in Counter(keys).items() if count > 1]
+
+
+def overlaps(keys: Mapping[str, Sequence[str]], place: str, what: str) -> list[Problem]:
+    """The same image in two splits."""
+    problems = []
+    for (one, first), (other, second) in combinations(keys.items(), 2):
+        both = sorted(set(first) & set(second))
+        if both:
+            named = f"{one} and {other} share {counted(len(both), what)}, the first is {both[0]}"
+            fix = f"A model must not train on what tests it: take each {what} out of all splits but one."
+            problems.append(Problem(place, named, fix, "leak" if (one, other) == ("train", "test") else "note"))
+    return problems
 
 
 def shortened(values: Sequence[object]) -> str:

@@ -177,7 +177,7 @@ class TestCocoSplits:
         change(tmp_path / "captions_val.json", lambda content: content["annotations"].append(lost))
         annotated = annotations.Annotated.of("mine", tmp_path)
         assert len(annotated.listing("val").captions) == 4
-        (note,) = annotated.notes
+        (note,) = annotated.problems
         assert note.what == "1 annotation of an image that is not in its list of images: 7 (image 99)"
 
     def test_a_split_without_its_file_is_named(self, tmp_path: Path) -> None:

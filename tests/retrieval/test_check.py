@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goalgrid.retrieval.data import feature_faults
+from goalgrid.retrieval.data import precomp
 from goalgrid.retrieval.data.check import DataReport, check
 
 from .packages import (
@@ -318,7 +318,7 @@ def test_features_and_images_are_both_checked(tmp_path: Path) -> None:
 
 
 def test_nan_is_found_in_every_block_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature_faults, "BLOCK_BYTES", 48)  # two rows
+    monkeypatch.setattr(precomp, "BLOCK", 48)  # two rows
     write_precomp(tmp_path)
     for row in (0, 5):
         features("train", put(row, np.nan))(tmp_path)

@@ -89,27 +89,6 @@ class TestPrecomp:
         with pytest.raises(DataError, match=r"dev_ims\.npy has 5 rows"):
             precomp.load(tmp_path)
 
-    def test_nan_is_named_with_its_row(self, tmp_path: Path) -> None:
-        write_precomp(tmp_path)
-        array = np.ones((6, 4), np.float32)
-        array[4, 2] = np.nan
-        np.save(tmp_path / "test_ims.npy", array)
-        with pytest.raises(DataError, match=r"test_ims\.npy: row 4 holds NaN"):
-            precomp.load(tmp_path)
-
-    def test_nan_in_a_large_file_is_found_when_its_row_is_read(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(precomp, "SCAN_BYTES", 0)
-        write_precomp(tmp_path)
-        array = np.ones((6, 4), np.float32)
-        array[4, 2] = np.inf
-        np.save(tmp_path / "train_ims.npy", array)
-        images = precomp.load(tmp_path).train.images
-        images.gather(np.array([0, 3]))
-        with pytest.raises(DataError, match="row 4"):
-            images.gather(np.array([0, 4]))
-
     def test_an_empty_split_is_named(self, tmp_path: Path) -> None:
         write_precomp(tmp_path)
         (tmp_path / "dev_caps.txt").write_text("")

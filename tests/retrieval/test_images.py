@@ -8,8 +8,8 @@ from PIL import Image
 
 from goalgrid.grid.settings.image_views import View
 from goalgrid.retrieval.data import images
+from goalgrid.retrieval.data.check import unreadable
 from goalgrid.retrieval.data.images import ImageFiles, opened, pixels_of
-from goalgrid.retrieval.data.picture_faults import unreadable
 from goalgrid.retrieval.splits.pairs import DataError
 
 

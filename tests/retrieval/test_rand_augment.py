@@ -8,9 +8,8 @@ import pytest
 from PIL import Image
 
 from goalgrid.grid.settings.image_views import View
-from goalgrid.retrieval.data import rand_augment
-from goalgrid.retrieval.data.images import pixels_of
-from goalgrid.retrieval.data.rand_augment import CHANGES, rand_augmented
+from goalgrid.retrieval.data import images
+from goalgrid.retrieval.data.images import CHANGES, pixels_of, rand_augmented
 
 Pixels = np.ndarray
 HEIGHT, WIDTH = 17, 23
@@ -82,7 +81,7 @@ def test_a_change_equals_the_literal_version(name: str) -> None:
 def test_two_changes_are_drawn_and_half_of_them_made(monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[tuple[str, float]]()
     noted = {name: lambda picture, way, name=name: made.append((name, way)) or picture for name in CHANGES}
-    monkeypatch.setattr(rand_augment, "CHANGES", noted)
+    monkeypatch.setattr(images, "CHANGES", noted)
     for seed in range(2000):
         rand_augmented(Image.fromarray(PICTURE), np.random.default_rng(seed))
     assert len(made) == pytest.approx(2000, rel=0.05)

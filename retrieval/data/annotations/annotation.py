@@ -1,12 +1,34 @@
-"""What every annotation format gives: one entry an image. Names in it are untrusted until they were located."""
+"""What every annotation format gives: one entry an image; and the image files of the entries.
 
-from collections.abc import Sequence
+Names in annotations are untrusted: an absolute name, one with `..`, and a link out of the user's folders are refused.
+The image folder itself may be a link, since the user has placed it.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 
+from goalgrid.retrieval.splits.problems import Problem
+
 SPLITS = ("train", "val", "test")
+FOLDERS = (
+    "images",
+    "flickr30k-images",
+    "flickr30k_images",
+    "Flicker8k_Dataset",
+    "Flickr8k_Dataset",
+    "train2014",
+    "val2014",
+)
+"""Image folders as the archives of these data sets name them, below the root or below `images/`."""
+SAMPLE = 20
+"""Entries, spread over all, by which the image folder is recognised."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +47,119 @@ class Annotation:
     place: str
 
 
-def grouped(captions: Sequence[str], keys: Sequence[str]) -> dict[str, list[str]]:
-    """Captions by the key of their image, both in the order of first appearance."""
-    by_key: dict[str, list[str]] = {}
-    for key, caption in zip(keys, captions, strict=True):
-        by_key.setdefault(key, []).append(caption)
-    return by_key
+def first(root: Path, folders: Sequence[str], *patterns: str) -> Path | None:
+    """The first file below the root: in the first folder, of the first pattern, first by name."""
+    paths = (path for folder in folders for pattern in patterns for path in sorted((root / folder).glob(pattern)))
+    return next((path for path in paths if path.exists()), None)
+
+
+def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Captions by image, of pairs of an image and a caption; both in the order of first appearance."""
+    captions: dict[str, list[str]] = {}
+    for image, caption in pairs:
+        captions.setdefault(image, []).append(caption)
+    return captions
+
+
+def entries_of(split: str, pairs: Iterable[tuple[str, str]], place: Path, folder: str = "") -> list[Annotation]:
+    """An entry for each image of these pairs of an image and a caption.
+
+    Args:
+        place: the file that names the images.
+        folder: where an image may lie, too.
+    """
+    return [
+        Annotation(split, (f"{folder}/{image}", image) if folder else (image,), tuple(texts), f"{place}: image {image}")
+        for image, texts in grouped(pairs).items()
+    ]
 
 
 def owners(entries: Sequence[Annotation]) -> Int[np.ndarray, " t"]:
     """Which entry each caption describes, where captions stand in the entries' order."""
     return np.repeat(np.arange(len(entries)), [len(entry.captions) for entry in entries])
+
+
+class Outside(Exception):
+    """A name that leads out of the user's folders."""
+
+
+class Locator:
+    """Finds the file of an entry below one folder; `homes` are all folders that its links may lead to."""
+
+    def __init__(self, folder: Path, homes: Sequence[Path]) -> None:
+        self.folder = folder
+        # Asked once a folder: files of a split are many, their folders few.
+        self.inside = cache(lambda path: any(map(path.resolve().is_relative_to, homes)))
+
+    def file(self, name: str) -> Path | None:
+        """The file of this name; None where there is none.
+
+        Raises:
+            Outside: the name, or a link on its way, leads out.
+        """
+        relative = Path(name)
+        if relative.is_absolute() or ".." in relative.parts:
+            raise Outside(name)
+        path = self.folder / relative
+        try:
+            mode = path.lstat().st_mode
+            linked = stat.S_ISLNK(mode)
+            inside = self.inside(path if linked else path.parent)
+            is_file = path.is_file() if linked else stat.S_ISREG(mode)
+        except (OSError, RuntimeError, ValueError):  # no such file, a link to itself, a name that no file can have
+            return None
+        if not inside:
+            raise Outside(name)
+        return path if is_file else None
+
+    def of(self, entry: Annotation, problems: list[Problem]) -> Path | None:
+        """The file of an entry; reports why there is none."""
+        try:
+            file = next((file for name in entry.names if (file := self.file(name))), None)
+        except Outside as name:
+            what = f"file name {str(name)!r} leads out of {self.folder}"
+            problems.append(Problem(entry.place, what, "Take the annotations from their source, or copy the file in."))
+            return None
+        if file is None:
+            path = str(self.folder / entry.names[0]).encode("utf-8", "backslashreplace").decode()
+            problems.append(Problem(path, "the image is missing", "Unpack its archive again, or fetch this file."))
+        return file
+
+    def hits(self, entries: Sequence[Annotation]) -> int:
+        """How many of these entries have their file here."""
+        return sum(self.of(entry, []) is not None for entry in entries)
+
+
+def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, Path]]:
+    """Every entry with its file; those without one are left out and reported."""
+    locator = _best(entries, root)
+    faults: list[Problem] = []
+    pairs = [(entry, file) for entry in entries if (file := locator.of(entry, faults))]
+    if entries and not pairs and all("missing" in fault.what for fault in faults):
+        what = f"no folder below it holds {entries[0].names[0]!r}, or any other image that the annotations name"
+        faults = [Problem(str(root), what, f"Put the images into {root / FOLDERS[0]}.")]
+    problems.extend(faults)
+    return pairs
+
+
+def _best(entries: Sequence[Annotation], root: Path) -> Locator:
+    """The folder that holds the most of a sample of entries; of all entries, where it holds none of the sample."""
+    folders = list(_folders(root))
+    homes = list(dict.fromkeys(folder.resolve() for folder in folders))
+    locators = [Locator(folder, homes) for folder in folders]
+    sample = entries[:: max(1, len(entries) // SAMPLE)]
+    best = max(locators, key=lambda locator: locator.hits(sample))
+    return best if best.hits(sample) else max(locators, key=lambda locator: locator.hits(entries))
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """Where images may be: known names first, then any folder below the root, each also with one of its own name."""
+    yield root
+    for parent in (root, root / "images"):
+        yield from (parent / name for name in FOLDERS if (parent / name).is_dir())
+    with os.scandir(root) as items:
+        others = sorted(path for item in items if (path := root / item.name).is_dir())  # of a link to itself, too
+    for folder in others:
+        yield folder
+        if (folder / folder.name).is_dir():
+            yield folder / folder.name

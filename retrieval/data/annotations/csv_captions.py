@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from goalgrid.retrieval.data.annotations import split_files
-from goalgrid.retrieval.data.annotations.annotation import Annotation, grouped
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, entries_of, first, grouped
 from goalgrid.retrieval.splits.problems import Problem, rows_of
 
-FILES = ("captions.csv", "captions.txt")
-"""The second is the name in Kaggle's Flickr8k."""
 LONGEST = 10_000
 """Characters of a first line that are looked at for columns."""
 TREE = """
@@ -24,39 +22,33 @@ DIR/images/*.jpg            or in DIR, or in any other folder below it
 
 
 def find(name: str, root: Path) -> Path | None:
-    """The CSV file, in the root or in `annotations/`."""
-    return next(
-        (path for folder in (root, root / "annotations") for file in FILES if (path := folder / file).exists()), None
-    )
+    """The CSV file; the second name is that in Kaggle's Flickr8k."""
+    return first(root, (".", "annotations"), "captions.csv", "captions.txt")
 
 
 def find_with_splits(name: str, root: Path) -> Path | None:
     """As `find`, if a column or a file says the splits."""
     path = find(name, root)
-    return path if path and (split_files.given(path, root) or "split" in _columns(path)) else None
+    return path if path and (split_files.given(path) or "split" in _columns(path)) else None
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image with its captions, both in the order of the rows."""
     rows = rows_of(path, ("image", "caption"), problems, optional=("split",))
     for line, row in rows:
-        if not row["image"].strip():
+        row["image"], row["caption"] = row["image"].strip(), " ".join(row["caption"].splitlines())
+        if not row["image"]:
             problems.append(Problem(f"{path}, line {line}", "names no image", "Give the image's file name."))
-    images = [row["image"].strip() for _, row in rows]
-    captions = [" ".join(row["caption"].splitlines()) for _, row in rows]
     if rows and "split" in rows[0][1]:
         splits = [split_files.split_of(row["split"], f"{path}, line {line}", problems) for line, row in rows]
-    elif split_files.given(path, root):
-        return split_files.entries(grouped(captions, images), path, problems)
+    elif split_files.given(path):
+        return split_files.entries(grouped((row["image"], row["caption"]) for _, row in rows), path, problems)
     else:
-        splits = [split_files.by_hash(image) for image in images]
+        splits = [split_files.by_hash(row["image"]) for _, row in rows]
     annotations = []
-    for split in split_files.LISTS:
-        chosen = [row for row, row_split in enumerate(splits) if row_split == split and images[row]]
-        by_image = grouped([captions[row] for row in chosen], [images[row] for row in chosen])
-        annotations += [
-            Annotation(split, (image,), tuple(texts), f"{path}: image {image}") for image, texts in by_image.items()
-        ]
+    for split in SPLITS:
+        chosen = [row for (_, row), row_split in zip(rows, splits, strict=True) if row_split == split and row["image"]]
+        annotations += entries_of(split, ((row["image"], row["caption"]) for row in chosen), path)
     return annotations
 
 

@@ -25,14 +25,13 @@ def find(name: str, root: Path) -> Path | None:
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the splits name, with its captions in their order."""
-    images, captions = [], []
+    pairs = []
     for number, line in enumerate(lines_of(path, LAYOUT, problems), 1):
         key, _, caption = line.partition("\t")
         image, _, count = key.rpartition("#")
         if image and count.isdigit() and "\t" in line:
-            images.append(image)
-            captions.append(caption)
+            pairs.append((image, caption))
         elif line.strip():
             what = f"is no caption with its image: {line[:40]!r}"
             problems.append(Problem(f"{path}, line {number}", what, f"Expected {LAYOUT}."))
-    return split_files.entries(grouped(captions, images), path, problems)
+    return split_files.entries(grouped(pairs), path, problems)

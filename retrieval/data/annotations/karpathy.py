@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from goalgrid.retrieval.data.annotations.annotation import Annotation
+from goalgrid.retrieval.data.annotations.annotation import Annotation, first
 from goalgrid.retrieval.splits.problems import Problem, object_of
 
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
@@ -22,33 +22,27 @@ LAYOUT = '{"images": [{"filename", "split", "sentences": [{"raw"}, ...]}, ...]}'
 
 def find(name: str, root: Path) -> Path | None:
     """dataset_NAME.json or dataset.json, else any one dataset_*.json, in the root, `karpathy/` or `annotations/`."""
-    folders = [root / folder for folder in FOLDERS]
-    named = [folder / file for folder in folders for file in (f"dataset_{name}.json", "dataset.json")]
-    others = [path for folder in folders for path in sorted(folder.glob("dataset_*.json"))]
-    return next((path for path in [*named, *others] if path.exists()), None)
+    named = first(root, FOLDERS, f"dataset_{name}.json", "dataset.json")
+    return named or first(root, FOLDERS, "dataset_*.json")
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the JSON names; what is no image with captions and a split is reported."""
+    content = object_of(path, LAYOUT, problems)
+    images = content.get("images")
+    if not isinstance(images, list) or not images:
+        if content:
+            what = "is not in Karpathy's layout, or names no image"
+            problems.append(Problem(str(path), what, f"Expected {LAYOUT}."))
+        return []
     annotations = []
-    for index, item in enumerate(_images(path, problems)):
+    for index, item in enumerate(images):
         entry, fault = _entry(item, f"{path}: images[{index}]")
         if entry:
             annotations.append(entry)
         else:
             problems.append(Problem(f"{path}: images[{index}]", fault, f"Expected {LAYOUT}."))
     return annotations
-
-
-def _images(path: Path, problems: list[Problem]) -> list[Any]:
-    content = object_of(path, LAYOUT, problems)
-    if not content:
-        return []
-    images = content.get("images")
-    if isinstance(images, list) and images:
-        return images
-    problems.append(Problem(str(path), "is not in Karpathy's layout, or names no image", f"Expected {LAYOUT}."))
-    return []
 
 
 def _entry(item: Any, place: str) -> tuple[Annotation | None, str]:

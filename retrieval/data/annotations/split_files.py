@@ -4,10 +4,11 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 
 from goalgrid.grid.errors.wording import counted
-from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, grouped
 from goalgrid.retrieval.splits.problems import Problem, lines_of, rows_of, shortened
 
 NAMES = {"train": "train", "val": "val", "dev": "val", "test": "test"}
@@ -21,15 +22,9 @@ TABLE = "splits.csv"
 EXPECTED = f"{TABLE} with the columns image,split, or train.txt, val.txt and test.txt with a file name a line"
 
 
-def files(path: Path, root: Path) -> list[Path]:
-    """The file of captions, and the files beside it that may say the splits."""
-    names = [TABLE, *(name for names in LISTS.values() for name in names)]
-    return [path, *(path.with_name(name) for name in names)]
-
-
-def given(path: Path, root: Path) -> bool:
+def given(path: Path) -> bool:
     """Whether a file beside the file of captions says the splits."""
-    return any(os.path.lexists(file) for file in files(path, root)[1:])
+    return any(os.path.lexists(path.with_name(name)) for name in (TABLE, *chain(*LISTS.values())))
 
 
 def entries(captions: Mapping[str, Sequence[str]], path: Path, problems: list[Problem]) -> list[Annotation]:
@@ -39,12 +34,9 @@ def entries(captions: Mapping[str, Sequence[str]], path: Path, problems: list[Pr
         captions: by the file name of their image.
         path: the file of the captions; the splits stand in its folder.
     """
-    by_split = (
-        _of_table(path.parent / TABLE, problems) if os.path.lexists(path.parent / TABLE) else _of_lists(path, problems)
-    )
-    by_stem: dict[str, list[str]] = {}
-    for name in captions:
-        by_stem.setdefault(name.rpartition(".")[0], []).append(name)
+    table = path.with_name(TABLE)
+    by_split = _of_table(table, problems) if os.path.lexists(table) else _of_lists(path, problems)
+    by_stem = grouped((name.rpartition(".")[0], name) for name in captions)
     names = {stem: alike[0] for stem, alike in by_stem.items() if len(alike) == 1}
     annotations = []
     for split, (place, images) in by_split.items():
@@ -82,7 +74,6 @@ def split_of(name: str, place: str, problems: list[Problem]) -> str | None:
 
 
 def _of_table(path: Path, problems: list[Problem]) -> dict[str, tuple[Path, list[str]]]:
-    """The images of each split."""
     images: dict[str, list[str]] = {split: [] for split in SPLITS}
     for line, row in rows_of(path, ("image", "split"), problems):
         if split := split_of(row["split"], f"{path}, line {line}", problems):

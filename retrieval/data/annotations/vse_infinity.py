@@ -4,21 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from goalgrid.grid.errors.wording import counted
-from goalgrid.retrieval.data.annotations.annotation import Annotation, grouped
+from goalgrid.retrieval.data.annotations.annotation import Annotation, first, grouped
 from goalgrid.retrieval.splits.problems import Problem, faults_of_ids, lines_of, object_of, shortened
 
 LAYOUT = '{"391895": "val2014/COCO_val2014_000000391895.jpg", ...}'
 
 
 def find(name: str, root: Path) -> Path | None:
-    """id_mapping.json in the root or in `precomp/`."""
-    paths = (root / "id_mapping.json", root / "precomp" / "id_mapping.json")
-    return next((path for path in paths if path.exists()), None)
-
-
-def files(path: Path, root: Path) -> list[Path]:
-    """The mapping and the text files."""
-    return [path, *(file for folder in (root / "precomp", root) for file in sorted(folder.glob("*_[ci]*s.txt")))]
+    return first(root, (".", "precomp"), "id_mapping.json")
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
@@ -57,7 +50,7 @@ def _captions(folder: Path, name: str, problems: list[Problem]) -> dict[str, lis
     captions_per_id = len(captions) // len(ids)
     images = len(ids) if captions_per_id > 1 else len(set(ids))
     problems += faults_of_ids(ids, len(captions), images, str(folder / f"{name}_ids.txt"))
-    return grouped(captions, [key for key in ids for _ in range(captions_per_id)])
+    return grouped(zip((key for key in ids for _ in range(captions_per_id)), captions, strict=True))
 
 
 def _mapping(path: Path, problems: list[Problem]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from goalgrid.grid.errors.regular_files import regular_bytes
-from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, grouped
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, entries_of
 from goalgrid.retrieval.splits.problems import Problem, torn
 
 FOLDERS = (".", "annotations", "finetune", "data", "data/finetune")
@@ -29,20 +29,13 @@ def find(name: str, root: Path) -> Path | None:
     return next((path for path in [*named, *others] if _is_list(path)), None)
 
 
-def files(path: Path, root: Path) -> list[Path]:
-    """The lists of the three splits."""
-    return [path.with_name(f"{path.stem.removesuffix('_test')}_{split}.json") for split in SPLITS]
-
-
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the lists name, with its captions, both in the order of the lists."""
     annotations = []
-    for split, file in zip(SPLITS, files(path, root), strict=True):
+    for split in SPLITS:
+        file = path.with_name(f"{path.stem.removesuffix('_test')}_{split}.json")
         pairs = [pair for row, item in enumerate(_items(file, problems)) for pair in _pairs(item, file, row, problems)]
-        by_image = grouped([caption for _, caption in pairs], [image for image, _ in pairs])
-        annotations += [
-            Annotation(split, (image,), tuple(texts), f"{file}: image {image}") for image, texts in by_image.items()
-        ]
+        annotations += entries_of(split, pairs, file)
     return annotations
 
 

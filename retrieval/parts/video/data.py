@@ -9,14 +9,13 @@ import numpy as np
 from goalgrid.grid.catalog import Dataset
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.identity import digest
-from goalgrid.retrieval.data import parts
-from goalgrid.retrieval.data.content import Stamp, file_sum, finite_sum
-from goalgrid.retrieval.data.forms import Form, Summed
-from goalgrid.retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
+from goalgrid.retrieval.data.content import Stamp, file_sum
+from goalgrid.retrieval.data.forms import CheckProgress, Form, Part, SplitSize, Summed
+from goalgrid.retrieval.data.precomp import finite_sum
 from goalgrid.retrieval.parts.video import expert_files, msr_vtt
 from goalgrid.retrieval.parts.video.settings import ExpertRead
 from goalgrid.retrieval.splits.pairs import Pairs
-from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, refuse
+from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, overlaps, refuse
 
 FORMAT = "features of videos by experts"
 STEP = 4096
@@ -93,7 +92,7 @@ def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:
         marks[split] = digest([sums, times, spans])
         listed[split] = [listing.texts, listing.video_of_text]
     names = {split: listing.videos for split, listing in listings.items()}
-    return Summed(marks, listed, sizes, parts.overlaps(names, str(captions), "video"))
+    return Summed(marks, listed, sizes, overlaps(names, str(captions), "video"))
 
 
 VIDEOS = Form(

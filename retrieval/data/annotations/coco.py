@@ -1,0 +1,139 @@
+"""COCO's caption files: its own with VSE++'s splits; and for data of one's own, a file a split or a single file.
+
+VSE++'s splits are ids of annotations, coco_{train,restval,dev,test}_ids.npy, of captions_{train,val}2014.json;
+`restval` trains where its ids are there. A file a split is captions_{train,val,test}*.json: `dev` is read as `val`, and
+images may lie in a folder named after the file's ending (`train2017/`). Of a single file, captions.json, `split_files`
+says the splits.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from goalgrid.grid.errors.wording import counted
+from goalgrid.retrieval.data.annotations import split_files
+from goalgrid.retrieval.data.annotations.annotation import Annotation, entries_of, first, grouped
+from goalgrid.retrieval.splits.problems import Problem, array_of, object_of, shortened, torn
+
+PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
+PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}
+"""By id file: the split it fills, and the caption file that its ids come from."""
+NAMES = {"train": ("train",), "val": ("val", "dev"), "test": ("test",)}
+"""By split: what the names of its caption files begin with, after `captions_`."""
+FOLDERS = ("annotations", ".")
+Captions = dict[int, tuple[str, str]]
+"""File name and caption by annotation id."""
+LAYOUT = '{"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}'
+_IMAGES = "DIR/images/*.jpg            or in DIR, or in any other folder below it"
+SPLITS_TREE = f"""
+DIR/captions_{{train,val,test}}.json    {LAYOUT}
+    or in DIR/annotations/; no coco_*_ids.npy
+{_IMAGES}
+"""
+ONE_FILE_TREE = f"""
+DIR/captions.json           {LAYOUT}
+DIR/splits.csv              columns image,split, the image by its file_name; or DIR/{{train,val,test}}.txt
+{_IMAGES}
+"""
+
+
+def find_official(name: str, root: Path) -> Path | None:
+    """The folder of COCO's own caption files."""
+    file = first(root, FOLDERS, "captions_train2014.json")
+    return file and file.parent
+
+
+def official(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
+    """Every image whose captions the id files name, in the order of the ids."""
+    by_year = {year: _captions(path / f"captions_{year}.json", problems) for year in ("train2014", "val2014")}
+    annotations = []
+    for part, (split, year) in PARTS.items():
+        places = [folder / f"coco_{part}_ids.npy" for folder in (path, root)]
+        place = next((place for place in places if place.exists()), None)
+        if place:
+            annotations += entries_of(split, _named(place, by_year[year], year, problems), place, year)
+        elif part != "restval":
+            fix = (
+                "Take it from VSE++'s data (see `goalgrid data where coco`); or, for splits of your own, leave all id "
+                "files out and give captions_train.json, captions_val.json and captions_test.json."
+            )
+            problems.append(Problem(str(places[0]), "is missing", fix))
+    return annotations
+
+
+def find_splits(name: str, root: Path) -> Path | None:
+    """The folder with a caption file a split, if a test split is there and no id file."""
+    folders = [root / folder for folder in FOLDERS]
+    if first(root, FOLDERS, "coco_*_ids.npy"):
+        return None
+    return next((folder for folder in folders if _files(folder, "test")), None)
+
+
+def splits(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
+    """Every image with captions, in the order of its first caption."""
+    annotations = []
+    for split, names in NAMES.items():
+        files = _files(path, split)
+        if not files:
+            fix = "Each split has its caption file: captions_train.json, captions_val.json, captions_test.json."
+            problems.append(Problem(str(path / f"captions_{names[0]}.json"), "is missing", fix))
+        for file in files:
+            folder = file.stem.removeprefix("captions_")
+            annotations += entries_of(split, _captions(file, problems).values(), file, folder)
+    return annotations
+
+
+def find_one_file(name: str, root: Path) -> Path | None:
+    return first(root, (".", "annotations"), "captions.json")
+
+
+def one_file(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
+    """Every image that the splits name, with its captions in their order."""
+    return split_files.entries(grouped(_captions(path, problems).values()), path, problems)
+
+
+def _files(folder: Path, split: str) -> list[Path]:
+    return [file for name in NAMES[split] for file in sorted(folder.glob(f"captions_{name}*.json"))]
+
+
+def _named(place: Path, captions: Captions, year: str, problems: list[Problem]) -> list[tuple[str, str]]:
+    """The captions that an id file names, each with its image."""
+    try:
+        ids = array_of(place)
+    except (OSError, ValueError) as error:
+        problems.append(torn(place, error))
+        return []
+    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        problems.append(Problem(str(place), "is no array of integers", "Expected one annotation id a caption, (n)."))
+        return []
+    unknown = [key for key in ids.tolist() if key not in captions]
+    if unknown and captions:
+        what = f"{counted(len(unknown), 'annotation id')} not in captions_{year}.json: {shortened(unknown)}"
+        problems.append(Problem(str(place), what, "Ids are those of captions (annotations), not of images."))
+    return [captions[key] for key in ids.tolist() if key in captions]
+
+
+def _captions(path: Path, problems: list[Problem]) -> Captions:
+    """The captions of a file; a caption of an image that the file does not list is noted and left out."""
+    content = object_of(path, LAYOUT, problems)
+    if not content:
+        return {}
+    try:
+        files = {image["id"]: _text(image["file_name"]) for image in content["images"]}
+        notes = [(note["id"], note["image_id"], _text(note["caption"])) for note in content["annotations"]]
+    except (KeyError, TypeError) as error:
+        problems.append(Problem(str(path), f"is not in COCO's layout ({error!r})", f"Expected {LAYOUT}."))
+        return {}
+    lost = [f"{key} (image {image})" for key, image, _ in notes if image not in files]
+    if lost:
+        what = f"{counted(len(lost), 'annotation')} of an image that is not in its list of images: {shortened(lost)}"
+        problems.append(Problem(str(path), what, "Remove it, or add its image; it is left out.", "note"))
+    return {key: (files[image], caption) for key, image, caption in notes if image in files}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
