@@ -11,7 +11,6 @@ from goalgrid.grid import uses
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.trusted_code import trust_everything
 from goalgrid.terminal import INCOMPLETE, WRONG_USAGE
-from goalgrid.terminal.characters import spell_out
 from goalgrid.terminal.streams import outlive_readers
 from goalgrid.terminal.views import say, show
 from goalgrid.verbs import comparing, data, evaluating, results, shipped, training
@@ -59,7 +58,6 @@ def main() -> None:
     """Run the command line; a user's mistake is one message, without a traceback."""
     gc.set_threshold(*COLLECT)
     outlive_readers()
-    spell_out(sys.stdout, sys.stderr)
     arguments = sys.argv[1:]
     try:
         app(sorted(arguments, key=lambda word: word != TRUST_CODE), prog_name="goalgrid")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.store.files import written_aside
-from goalgrid.terminal.characters import plain
 from goalgrid.terminal.options import all_known
+from goalgrid.terminal.streams import plain
 
 if TYPE_CHECKING:
     import pandas as pd

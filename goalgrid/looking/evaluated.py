@@ -1,7 +1,7 @@
 """A checkpoint evaluated again: which data it reads, what it reaches there, and what its record says."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from goalgrid.terminal.views import say
 
 if TYPE_CHECKING:
     from goalgrid.results.records.models import Speed
-    from goalgrid.retrieval.published.published_model import PublishedModel
     from goalgrid.runners.training.machine import Machine
     from goalgrid.runners.trial.loaded_model import Evaluation, LoadedModel
 
@@ -42,6 +41,7 @@ class EvaluationRequest:
         root: [DATASET=]DIR of the data; empty: the trial's own.
         weights: NAME=DIR of pretrained networks.
         speed: whether it is timed, too.
+        into, objective: the grid and the objective that show a published checkpoint from now on; empty: none.
     """
 
     split: str = "test"
@@ -49,6 +49,8 @@ class EvaluationRequest:
     root: str = ""
     weights: tuple[str, ...] = ()
     speed: bool = False
+    into: str = ""
+    objective: str = ""
 
     def __post_init__(self) -> None:
         all_known(("split", self.split, SPLITS))
@@ -93,21 +95,15 @@ class EvaluationRequest:
         dataset = {"name": name, "protocol": catalog.protocols(name)[0], "vocabulary": None}
         return settings.model_copy(update={"dataset": settings.dataset.model_copy(update=dataset)})
 
-
-@dataclass(frozen=True)
-class Beside:
-    """Where an imported record is shown: in a grid, under an objective."""
-
-    grid: str
-    objective: str
-
-    def read(self, home: Home, dataset: str) -> Grid:
-        """The grid.
+    def grid(self, home: Home, dataset: str) -> Grid | None:
+        """The grid that shows the checkpoint.
 
         Raises:
             UserError: no such grid or objective, or the grid has no such data set.
         """
-        grid = recall(self.grid, home)
+        if not self.into:
+            return None
+        grid = recall(self.into, home)
         if self.objective not in CATALOGUE:
             raise UserError(unknown_objective(self.objective))
         if dataset not in grid.datasets:
@@ -125,11 +121,10 @@ class Evaluated:
         judged: metrics by ECCV Caption and CxC, where they are asked for.
         recorded: the metrics that its record has for this split and protocol; empty: it has none.
         speed: how fast the model is on the test split; None: not asked for.
-        noun: what a caption describes.
     """
 
     subject: str
-    dataset: str
+    settings: TrialSettings
     split: str
     protocol: str | None
     evaluation: "Evaluation"
@@ -137,7 +132,6 @@ class Evaluated:
     judged: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, float] = field(default_factory=dict)
     speed: "Speed | None" = None
-    noun: str = "image"
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -145,7 +139,7 @@ class Evaluated:
 
     def to_dict(self) -> dict[str, Any]:
         ranks = {"i2t": self.evaluation.ranks.i2t.tolist(), "t2i": self.evaluation.ranks.t2i.tolist()}
-        named = {"subject": self.subject, **self.facts, "dataset": self.dataset, "split": self.split}
+        named = {"subject": self.subject, **self.facts, "dataset": self.settings.dataset.name, "split": self.split}
         record = {"recorded": dict(self.recorded)} if self.recorded else {}
         metrics, further = {**self.metrics, **self.judged}, self.evaluation.ranks.further()
         speed = {"speed": asdict(self.speed)} if self.speed else {}
@@ -154,13 +148,14 @@ class Evaluated:
 
     def lines(self) -> list[str]:
         """The metrics in percent, and whether the record has the same."""
-        metrics, ranks = self.metrics, self.evaluation.ranks
+        metrics, ranks, dataset = self.metrics, self.evaluation.ranks, self.settings.dataset.name
         by = f", protocol {shown(self.protocol)}" if self.protocol else ""
-        sizes = f"{counted(len(ranks.i2t), self.noun)}, {counted(len(ranks.t2i), 'caption')}"
+        noun = catalog.noun(dataset, self.settings.model)
+        sizes = f"{counted(len(ranks.i2t), noun)}, {counted(len(ranks.t2i), 'caption')}"
         facts = "".join(f", {name} {value}" for name, value in self.facts.items())
         lines = [
             f"{self.subject}{facts}",
-            f"{self.split} split of {self.dataset}{by}: {sizes}",
+            f"{self.split} split of {dataset}{by}: {sizes}",
             f"      {'R@1':>6}  {'R@5':>6}  {'R@10':>6}  median rank  mean rank  geometric mean",
         ]
         further = ranks.further()
@@ -216,11 +211,7 @@ def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated
 
 
 def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
-    """The best checkpoint of a finished trial on its own data, and the epoch that it is of.
-
-    Raises:
-        UserError: there is no such trial, it is not done or an ensemble, or its weights or data cannot be read.
-    """
+    """The best checkpoint of a finished trial on its own data, and the epoch that it is of; raises as `of_trial`."""
     folder, machine, _ = _trained(trial_id, home, EvaluationRequest())
     from goalgrid.runners.training.progress import best_of
     from goalgrid.runners.trial.loaded_model import LoadedModel
@@ -229,41 +220,11 @@ def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
     return model, int(best_of(folder, model.inputs.device)["row"]["epoch"])
 
 
-def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[TrialFolder, Machine, TrialSettings]":
-    """A finished trial that has weights, the resources to load them with, and the settings of its training.
-
-    Raises:
-        UserError: there is no such trial, it is not done, or it has no weights.
-    """
-    folder = _finished(trial_id, home)
-    if folder.imported.exists():
-        file = read_json(folder.imported).get("file", "its file")
-        raise UserError(f"{trial_id} is the record of a published checkpoint. Evaluate {file} with --as FAMILY.")
-    machine = _machine(folder, home, request)
-    from goalgrid.runners.trial.loaded_model import settings_of
-
-    trained = settings_of(folder)
-    if trained.ensemble:
-        raise UserError(
-            f"{trial_id} is an ensemble: it has no weights. Evaluate its members: "
-            f"{', '.join(f'--trial {member}' for member in trained.ensemble)}."
-        )
-    return folder, machine, trained
-
-
-def of_file(
-    path: Path,
-    family: str,
-    vocabulary: Path | None,
-    home: Home,
-    request: EvaluationRequest,
-    beside: Beside | None = None,
-) -> Evaluated:
+def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, request: EvaluationRequest) -> Evaluated:
     """A published checkpoint on a split of these data.
 
     Args:
         vocabulary: the words that it was trained with; None: it reads the pieces of a tokenizer.
-        beside: the grid that shows it from now on, as an imported record; None: no grid.
 
     Raises:
         UserError: the file, its family, its vocabulary and the data do not fit together.
@@ -277,11 +238,16 @@ def of_file(
     words = vocabulary_files.read(vocabulary) if vocabulary else []
     places = {name: Path(folder) for name, folder in (_pair("--weights", entry) for entry in request.weights)}
     model = PublishedModel.of(file, family, words, places)
-    name, folder = _data_of(model, request)
-    settings = model.trial(name, beside.objective) if beside else model.trial(name)
+    name, folder = request.data
+    name = name or model.dataset
+    if not request.root or not name:
+        known = ", ".join(catalog.names("datasets"))
+        raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
+    catalog.has_folder(name, f"--root {request.root}")
+    settings = model.trial(name, request.objective) if request.into else model.trial(name)
     protocol = request.protocol_of(settings)
-    grid, imported = beside.read(home, name) if beside else None, None
-    machine = machine_of(home, [f"{name}={folder}"], request.weights)
+    grid, imported = request.grid(home, name), None
+    machine = _machine_of(home, [f"{name}={folder}"], request.weights)
     loaded = LoadedModel.of_published(model, settings, machine)
     if grid:
         from goalgrid.runners.trial.loaded_model import write_record
@@ -293,21 +259,6 @@ def of_file(
         say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
     facts = {"checkpoint of": model.map.description, **model.facts}
     return _evaluated(loaded, str(path), request, protocol, facts, folder=imported)
-
-
-def _data_of(model: "PublishedModel", request: EvaluationRequest) -> tuple[str, str]:
-    """Name and folder of the data: the name that --root has, else what the checkpoint was trained on.
-
-    Raises:
-        UserError: no folder is given, nothing says which data set it is, or the data set has no folder.
-    """
-    name, folder = request.data
-    name = name or model.dataset
-    if not request.root or not name:
-        known = ", ".join(catalog.names("datasets"))
-        raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
-    catalog.has_folder(name, f"--root {request.root}")
-    return name, folder
 
 
 def _evaluated(
@@ -333,16 +284,14 @@ def _evaluated(
             speed.write(folder.speed)
         except UserError as error:
             say(f"warning: the speed is not kept: {error}")
-    name = loaded.settings.dataset.name
-    noun = catalog.noun(name, loaded.settings.model)
-    return Evaluated(subject, name, request.split, protocol, evaluation, facts, judged, recorded, speed, noun)
+    return Evaluated(subject, loaded.settings, request.split, protocol, evaluation, facts, judged, recorded, speed)
 
 
-def _finished(trial_id: str, home: Home) -> TrialFolder:
-    """The folder of a finished trial.
+def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[TrialFolder, Machine, TrialSettings]":
+    """A finished trial that has weights, the resources to load them with, and the settings of its training.
 
     Raises:
-        UserError: no trial has this id, or it is not done.
+        UserError: there is no such trial, it is not done, or it has no weights.
     """
     standing = sorted(home.standing())
     if not standing:
@@ -350,22 +299,31 @@ def _finished(trial_id: str, home: Home) -> TrialFolder:
     if trial_id not in standing:
         raise UserError(unknown("trial", trial_id, standing, where=f"under {home.path}"))
     folder = home.trial(trial_id)
-    state = folder.state()
+    state, grids = folder.state(), [grid.path.name for grid in home.grids() if trial_id in grid.ids()]
     if state is not State.DONE:
-        grids = [grid.path.name for grid in home.grids() if trial_id in grid.ids()]
         again = f" Train it to its end: goalgrid resume {grids[0]}{runs_option(home)}." if grids else ""
         raise UserError(f"trial {trial_id} is {state.value}, not done: its best checkpoint may still change.{again}")
-    return folder
-
-
-def _machine(folder: TrialFolder, home: Home, request: EvaluationRequest) -> "Machine":
-    """Where the trial's grid has its data and weights, after what the command line says of that."""
+    if folder.imported.exists():
+        file = read_json(folder.imported).get("file", "its file")
+        raise UserError(f"{trial_id} is the record of a published checkpoint. Evaluate {file} with --as FAMILY.")
     dataset = str(read_json(folder.settings).get("dataset", {}).get("name", ""))
     name, folder_of_data = request.data
+    grid = _grid_of(grids, dataset, home)
     roots = [f"{name or dataset}={folder_of_data}"] if request.root else []
-    named = [grid.path.name for grid in home.grids() if folder.trial_id in grid.ids()]
+    machine = _machine_of(home, roots, request.weights, grid)
+    from goalgrid.runners.trial.loaded_model import settings_of
+
+    trained = settings_of(folder)
+    if trained.ensemble:
+        members = ", ".join(f"--trial {member}" for member in trained.ensemble)
+        raise UserError(f"{trial_id} is an ensemble: it has no weights. Evaluate its members: {members}.")
+    return folder, machine, trained
+
+
+def _grid_of(names: Iterable[str], dataset: str, home: Home) -> Grid | None:
+    """The first of these grids that says where the data lie, else the first that can be read; it is registered."""
     grids, untrusted = list[Grid](), list[Untrusted]()
-    for name in named:
+    for name in names:
         try:
             grids.append(read_grid(name, home))
         except Untrusted as error:
@@ -377,13 +335,11 @@ def _machine(folder: TrialFolder, home: Home, request: EvaluationRequest) -> "Ma
     grid = next((grid for grid in grids if grid.root(dataset)), next(iter(grids), None))
     if grid is not None:
         register(grid)
-    return machine_of(home, roots, request.weights, grid)
+    return grid
 
 
-def machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Grid | None = None) -> "Machine":
+def _machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Grid | None = None) -> "Machine":
     """What an evaluation may use: a GPU where there is one, and the data and weights of a grid or of these options."""
-    from dataclasses import replace
-
     import torch
 
     from goalgrid.runners.launch.jobs import machine_for

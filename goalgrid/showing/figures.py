@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
-from goalgrid.looking import attention, examples
+from goalgrid.looking.trial_figures import attention_of, retrieved
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.showing.tables import cells_and_scores
@@ -96,7 +96,7 @@ def write(request: FigureRequest, grid: str, home: Home, overrides: Sequence[str
 def _of_trial(overview: Overview, request: FigureRequest) -> "Iterator[tuple[str, Figure]]":
     """The examples and the attention of a trial, where they are asked for: the name of the file, and the picture."""
     if EXAMPLES in request.kinds:
-        yield f"{EXAMPLES}-{request.trial}", examples.retrieved(overview, request.trial).draw()
+        yield f"{EXAMPLES}-{request.trial}", retrieved(overview, request.trial).draw()
     if ATTENTION in request.kinds:
-        attended = attention.attention_of(overview, request.trial, request.image, request.caption)
+        attended = attention_of(overview, request.trial, request.image, request.caption)
         yield f"{ATTENTION}-{attended.name}", attended.draw()

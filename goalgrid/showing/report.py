@@ -9,8 +9,7 @@ from pathlib import Path
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import State
-from goalgrid.looking.attention import examples
-from goalgrid.looking.examples import retrieved
+from goalgrid.looking.trial_figures import attention_examples, retrieved
 from goalgrid.reading import status
 from goalgrid.reading.overview import ORDER, Overview, ranges
 from goalgrid.results.analysis.documents import Document
@@ -75,7 +74,7 @@ def read(overview: Overview) -> Measured:
     for message in results.left_out:
         say_left_out(message)
     try:
-        return replace(results, attention=attention_pictures(examples(overview)))
+        return replace(results, attention=attention_pictures(attention_examples(overview)))
     except UserError as error:
         return replace(results, no_attention=str(error))
 

@@ -1,11 +1,50 @@
-"""stdout and stderr of the command line: whoever reads them may go away, and no command ends by that."""
+"""stdout and stderr: what files say is untrusted, a terminal may lack letters, and no command ends with its reader."""
 
+import codecs
 import io
 import os
+import re
 import sys
+from collections.abc import Iterable
 from typing import BinaryIO, TextIO, cast
 
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
 from goalgrid.grid.errors import UserError
+
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+"""Control characters but tab and newline; those that change the direction of text; and halves of characters."""
+
+_SPELT = {"→": "->", "−": "-", "±": "+-", "×": "x", "∞": "inf", "…": "...", "\u00a0": " "}
+"""What goalgrid prints beyond ASCII, for terminals that cannot show it."""
+
+
+def plain(text: str) -> str:
+    r"""The text with escapes for characters that a terminal would obey.
+
+    >>> plain("a name\x1b[31m")
+    'a name\\x1b[31m'
+    """
+    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+class PlainConsole(Console):
+    """A console that obeys its own codes and no codes in the texts that it prints."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=plain(segment.text))
+
+
+def _spelt(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_SPELT.get(letter, ascii(letter)[1:-1]) for letter in missing), error.end
+
+
+codecs.register_error("goalgrid", _spelt)
 
 
 class Outlet(io.RawIOBase):
@@ -48,11 +87,14 @@ class Outlet(io.RawIOBase):
 
 
 def outlive_readers() -> None:
-    """From now on, no command ends because nobody reads what it prints.
+    """From now on, no command ends because nobody reads what it prints; letters that an encoding lacks are spelt.
 
     A command whose product is what it prints says so where that cannot be written.
     """
-    _open_standard_streams()
+    # Open nowhere in place of a closed standard stream, so that no file gets its number and what is printed to it.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
     sys.stdout = _outlived(sys.stdout, 1, lasting=False)
     sys.stderr = _outlived(sys.stderr, 2, lasting=True)
 
@@ -64,13 +106,6 @@ def outlive_disks() -> None:
         buffer.lasting = True
 
 
-def _open_standard_streams() -> None:
-    """Open nowhere in place of a closed standard stream, so that no file gets its number and what is printed to it."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
-
-
 def _outlived(stream: TextIO | None, descriptor: int, *, lasting: bool) -> TextIO:
     """The stream, without a buffer and with an outlet; a stream that is no descriptor stays as it is."""
     try:
@@ -80,5 +115,4 @@ def _outlived(stream: TextIO | None, descriptor: int, *, lasting: bool) -> TextI
     except io.UnsupportedOperation:
         return cast("TextIO", stream)
     outlet = cast("BinaryIO", Outlet(descriptor, lasting=lasting))
-    encoding, errors = (stream.encoding, stream.errors) if stream else ("utf-8", "strict")
-    return io.TextIOWrapper(outlet, encoding, errors, write_through=True)
+    return io.TextIOWrapper(outlet, stream.encoding if stream else "utf-8", "goalgrid", write_through=True)

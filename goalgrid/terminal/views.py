@@ -3,12 +3,11 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.terminal.characters import PlainConsole, plain
+from goalgrid.terminal.streams import PlainConsole, plain
 
 if TYPE_CHECKING:
     from goalgrid.results.tables.table import Table
@@ -52,12 +51,11 @@ def _beside(texts: Mapping[str, str], columns: int | None) -> list[str]:
     ['demo  frozen-bow on shapes,', '      45 trials', 'mine']
     """
     width = max(map(len, texts))
-    room = max(columns - width - 2, LEAST_TEXT) if columns else None
-    rows = list[str]()
-    for name, text in texts.items():
-        parts = wrap(text, room, break_on_hyphens=False) if room else [text]
-        rows += [f"{title:{width}}  {part}".rstrip() for title, part in zip_longest([name], parts, fillvalue="")]
-    return rows
+    rows = [f"{name:{width}}  {text}".rstrip() for name, text in texts.items()]
+    if columns is None:
+        return rows
+    room, indent = max(columns, width + 2 + LEAST_TEXT), " " * (width + 2)
+    return [part for row in rows for part in wrap(row, room, subsequent_indent=indent, break_on_hyphens=False)]
 
 
 def say(message: str) -> None:

@@ -55,12 +55,11 @@ def evaluate(
     _check_options(file, trial, of_file=bool(as_ or vocabulary or into), into=into, as_objective=as_objective)
     if embeddings is not None and embeddings.suffix != ".npz":
         raise UserError(f"--embeddings {embeddings}: the file must end in .npz.")
-    request = evaluated.EvaluationRequest(split, protocol, root, tuple(weights), speed)
-    beside = evaluated.Beside(into, as_objective) if into else None
+    request = evaluated.EvaluationRequest(split, protocol, root, tuple(weights), speed, into, as_objective)
     if file is None:
         result = evaluated.of_trial(trial, home, request)
     else:
-        result = evaluated.of_file(file, as_, vocabulary, home, request, beside)
+        result = evaluated.of_file(file, as_, vocabulary, home, request)
     show_for(as_json, result.to_dict, result.lines)
     if embeddings is not None:
         result.save(embeddings)

@@ -9,7 +9,7 @@ import pytest
 
 from goalgrid.grid.settings.image_views import View
 from goalgrid.grid.store.home import Home
-from goalgrid.looking.attention import attention_of
+from goalgrid.looking.trial_figures import attention_of
 from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import Overview
 from goalgrid.retrieval.data import shapes
@@ -87,11 +87,11 @@ def test_a_figure_shows_the_photograph_its_boxes_and_the_weights_of_the_words(ru
 def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> None:
     trial, vectors, later = trial_of(runs, "scan-t2i"), trial_of(runs, "fc-bow"), trial_of(runs, "scan-t2i", 1)
     for words, message in (
-        ((), f"the attention of which trial? Give --trial ID. Trials that attend: {trial}, {trial_of(runs, 'read')}."),
+        ((), f"attention of which trial? Give --trial ID. Trials with attention: {trial}, {trial_of(runs, 'read')}."),
         (("--trial", trial[:-1]), f"Did you mean '{trial}'?"),
         (("--trial", vectors), "scores single vectors, so that no word looks at a region"),
-        (("--trial", later), "is planned, and attention is drawn of a trial that is done"),
-        (("--trial", trial_of(runs, "scan")), "is an ensemble; its members attend"),
+        (("--trial", later), "is planned, not done"),
+        (("--trial", trial_of(runs, "scan")), "is an ensemble, which has no weights"),
         (("--trial", trial, "--image", "dog.jpg"), "unknown image 'dog.jpg'"),
         (("--trial", trial, "--caption", "7"), "has no caption 7. Its captions: 1: "),
         (("--trial", trial, "--caption", "zzz qqq"), "caption 'zzz qqq' has no word that "),
@@ -154,10 +154,10 @@ def test_examples_are_a_figure_and_a_section_of_the_report(runs: Path, goalgrid:
     for words, message in (
         (
             (),
-            f"Give --trial ID. Trials that have examples: {trial_of(runs, 'scan-t2i')}, {trial}, ",
+            f"Give --trial ID. Trials with examples: {trial_of(runs, 'scan-t2i')}, {trial}, ",
         ),
-        (("--trial", trial_of(runs, "fc-bow", 1)), "is planned, and examples are drawn of a trial that is done"),
-        (("--trial", trial_of(runs, "scan")), "trains no model of its own, so it has no weights"),
+        (("--trial", trial_of(runs, "fc-bow", 1)), "is planned, not done"),
+        (("--trial", trial_of(runs, "scan")), "is an ensemble, which has no weights"),
     ):
         wrong = goalgrid("figures", "looking", "examples", *words, runs=runs)
         assert (wrong.returncode, message in wrong.stderr) == (2, True), wrong.stderr

@@ -150,7 +150,7 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_picture
     assert "curves" not in drawn.stderr  # it has no history
     for arguments, said in {
         ("evaluate", "--trial", trial.trial_id): "is the record of a published checkpoint. Evaluate scan with --as",
-        ("figures", "f8k", "attention", "--trial", trial.trial_id): "without its weights. Trials that attend: none",
+        ("figures", "f8k", "attention", "--trial", trial.trial_id): "without its weights. Trials with attention: none",
         (*options, "--into", grid): "--into GRID and --as-objective NAME go together",
         (*into[:-1], "tripel-hn"): "unknown objective 'tripel-hn'",
         (*into[:-3], "demo", *into[-2:]): "unknown data set 'mine' of grid 'demo'",

@@ -13,7 +13,7 @@ from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.reading import status
 from goalgrid.results.renderers import csv
-from goalgrid.terminal.characters import PlainConsole, plain, spell_out
+from goalgrid.terminal.streams import PlainConsole, plain
 
 from ...conftest import ROOT
 from ...states import fail
@@ -53,8 +53,7 @@ def test_what_a_trial_said_is_escaped_and_stays_a_line(pair: Home, verb: Verb) -
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
 def test_letters_that_an_encoding_lacks_are_spelt_out(encoding: str) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    spell_out(stream)
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="goalgrid")
     stream.write("Image → Text, −0.5, 猫 \udcff")
     stream.flush()
     said = stream.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]

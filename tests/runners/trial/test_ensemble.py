@@ -15,7 +15,7 @@ from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.looking.attention import EXAMPLES
+from goalgrid.looking.trial_figures import EXAMPLES
 from goalgrid.results.records import record
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import checkpoints

@@ -1,0 +1,136 @@
+"""Figures of one finished trial: attention between an image and a caption, and examples of what it finds."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.expansion import Cell, Trial
+from goalgrid.grid.gridfile import register
+from goalgrid.grid.store.home import State
+from goalgrid.reading.overview import Overview
+
+if TYPE_CHECKING:
+    from goalgrid.results.analysis.example_queries import ExampleQuery, Ranks
+    from goalgrid.results.figures.attention_map import AttentionMap
+    from goalgrid.results.figures.retrieval_examples import RetrievalExamples
+    from goalgrid.runners.trial.inspection import TrialAttention
+
+EXAMPLES = 3
+"""The first test images whose attention a report shows, each with its first caption."""
+
+
+def attention_of(overview: Overview, trial_id: str, image: str, caption: str) -> "AttentionMap":
+    """The attention of a trial between an image and a caption.
+
+    Args:
+        image: a name of a test image.
+        caption: the number of a caption of the image, from 1; or a text.
+
+    Raises:
+        UserError: no such trial, image or caption; or the trial is not done, or does not attend.
+    """
+    attention = _attention(overview, _chosen(overview, trial_id, "attention", _unattending))
+    return attention.draw(attention.photographs.find(image) if image else 0, caption)
+
+
+def attention_examples(overview: Overview) -> "tuple[AttentionMap, ...]":
+    """Of the grid's first finished trial of sets: the first test images with their first captions.
+
+    Raises:
+        UserError: its weights or its data cannot be read.
+    """
+    trial = next((trial for trial in overview.having(State.DONE) if not _unattending(trial)), None)
+    if trial is None:
+        return ()
+    attention = _attention(overview, trial)
+    return tuple(attention.draw(row, "1") for row in range(min(EXAMPLES, len(attention.photographs.split.images))))
+
+
+def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
+    """Test queries of a trial with their first answers, chosen by the ranks of all seeds and objectives of its block.
+
+    Raises:
+        UserError: no such trial, or it is not done or has no weights; or its data are others now.
+    """
+    trial = _chosen(overview, trial_id, "examples", _without_examples)
+    from goalgrid.runners.launch.jobs import machine_for
+    from goalgrid.runners.trial.inspection import TrialRetrieval
+
+    register(overview.grid)
+    retrieval = TrialRetrieval(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))
+    if not (chosen := _queries(overview, trial_id)):
+        raise UserError(f"{trial_id} has no query to show: every seed finds no query first and misses none.")
+    return retrieval.examples(chosen)
+
+
+def _chosen(overview: Overview, trial_id: str, figure: str, lacks: Callable[[Trial], str]) -> Trial:
+    """The finished trial of this id.
+
+    Args:
+        lacks: why a trial has no such figure; empty if it has.
+
+    Raises:
+        UserError: no such trial, or it is not done or has no such figure.
+    """
+    known = {trial.id: trial for trial in overview.trials}
+    able = [trial.id for trial in overview.having(State.DONE) if not lacks(trial)]
+    which = f"Trials with {figure}: {', '.join(able) or 'none is done'}."
+    if not trial_id:
+        raise UserError(f"{figure} of which trial? Give --trial ID. {which}")
+    if trial_id not in known:
+        raise UserError(unknown("trial", trial_id, able, where=f"of grid {overview.grid.name!r}"))
+    if reason := lacks(known[trial_id]):
+        raise UserError(f"{trial_id} {reason}. {which}")
+    if (state := overview.states[trial_id]) is not State.DONE:
+        raise UserError(f"{trial_id} is {state.value}, not done. {which}")
+    return known[trial_id]
+
+
+def _weightless(trial: Trial) -> str:
+    if trial.shared.members:
+        return "is an ensemble, which has no weights: name one of its members"
+    return "is the record of a published checkpoint, without its weights" if trial.shared.published else ""
+
+
+def _unattending(trial: Trial) -> str:
+    model = trial.shared.model
+    if model.of_sets and model.scorer.kind == "own":
+        return "has a scorer of your own, which gives scores alone"
+    return _weightless(trial) or ("" if model.of_sets else "scores single vectors, so that no word looks at a region")
+
+
+def _without_examples(trial: Trial) -> str:
+    anew = trial.shared.model.ranked_anew
+    return _weightless(trial) or ("ranks the best answers anew by a second stage, which is not shown" if anew else "")
+
+
+def _attention(overview: Overview, trial: Trial) -> "TrialAttention":
+    from goalgrid.runners.launch.jobs import machine_for
+    from goalgrid.runners.trial.inspection import TrialAttention
+
+    register(overview.grid)
+    return TrialAttention(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))
+
+
+def _queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
+    """The queries to show, chosen by the ranks of the trial's cell and of the other objectives of its block."""
+    from goalgrid.results.analysis.example_queries import example_queries
+    from goalgrid.results.analysis.query_bootstrap import QueryRanks
+
+    cell_of_trial = next(cell for cell in overview.cells if trial_id in {trial.id for trial in cell.trials})
+    block = [
+        cell
+        for cell in overview.cells
+        if (cell.dataset, cell.recipe, cell.swept) == (cell_of_trial.dataset, cell_of_trial.recipe, cell_of_trial.swept)
+    ]
+    ranks = QueryRanks.read(block, overview.home)
+    shown = ranks.by_trial.keys() - overview.of_other_data  # other data have other queries
+
+    def of(cell: Cell) -> "dict[str, Ranks]":
+        import numpy as np
+
+        done = [ranks.by_trial[trial.id] for trial in cell.trials if trial.id in shown]
+        return {name: np.stack([of_trial[name] for of_trial in done]) for name in ("i2t", "t2i") if done}
+
+    others = {cell.objective: ranked for cell in block if cell is not cell_of_trial and (ranked := of(cell))}
+    return example_queries(cell_of_trial.objective, of(cell_of_trial), others)
