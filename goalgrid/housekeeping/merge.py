@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,11 +37,6 @@ COPIED = (
     "best_checkpoint", "record",
 )  # fmt: skip
 """The files of a finished trial."""
-MOST_BYTES = 2**30
-"""Of a file beside the weights. A trace of all steps of a long training takes some megabytes."""
-MOST_BYTES_A_WEIGHT = 8
-"""Of best.ckpt, beside what MOST_BYTES allows: weights are kept in at most 8 bytes."""
-
 Outcome = Literal["taken", "same", "kept", "refused"]
 """same: it is here already; kept: it is here with other results, or in training, and stays."""
 
@@ -51,21 +47,15 @@ class Merged:
 
     trial: str
     outcome: Outcome
-    why: str = ""
+    why: str
+
+    @property
+    def stands(self) -> bool:
+        """Whether the other folder's results are here now."""
+        return self.outcome in ("taken", "same")
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What trains the trials of a grid here, by trial id.
-
-    Args:
-        code, data: fingerprints; of data that are not on this machine, an empty text.
-        stale: whether a trial of other code is taken, too.
-    """
-
-    code: Mapping[str, str]
-    data: Mapping[str, str]
-    stale: bool
+IN_TRAINING: tuple[Outcome, str] = "kept", "it is being trained here"
 
 
 def grids_of(
@@ -97,18 +87,13 @@ def grids_of(
         except Untrusted as error:
             leave(str(error))
             continue
-        if away := [grid.root(dataset) for dataset in grid.datasets if roots and not _is_here(grid.root(dataset))]:
-            raise UserError(
-                f"no folder {away[0]}, which --root names: data of trials are compared with what lies there."
-            )
+        for folder in map(grid.root, grid.datasets if roots else ()):
+            if folder and not folder.is_dir():
+                raise UserError(f"no folder {folder}, which --root names: data of trials are compared with its data.")
         if home.grid(known).grid.exists() and not roots:
             grid = grid.model_copy(update={"data": {**grid.data, **read_grid(known, home).data}})
         grids.append(grid)
     return grids
-
-
-def _is_here(root: Path | None) -> bool:
-    return root is None or root.is_dir()
 
 
 def merge(
@@ -138,16 +123,20 @@ def merge(
     trials = [trial for trial in trials_of(cells) if other.trial(trial.id).state() is State.DONE]
     ids, today = {trial.id for trial in trials}, now(DataAtHand(grid, home))
     code, data = (provenance.of_trials(cells, ids, fingerprint) for fingerprint in (today.code, today.data))
-    expected = Expected(code, {**_data_here(cells, home), **{key: mark for key, mark in data.items() if mark}}, stale)
+    data = {**_data_here(cells, home), **{key: mark for key, mark in data.items() if mark}}
     outcomes: dict[str, Merged] = {}
     for trial in trials:  # parents come first
-        outcomes[trial.id] = _merged(trial, other, home, expected, outcomes, on if take else None)
-    if take and not home.grid(grid.name).grid.exists() and any(m.outcome == "taken" for m in outcomes.values()):
+        missing = [parent for parent in trial.parents if parent not in outcomes or not outcomes[parent].stands]
+        problem = partial(_problem, trial, code="" if stale else code[trial.id], data=data.get(trial.id, ""))
+        outcome = _outcome(home.trial(trial.id), other.trial(trial.id), other, missing, problem, on if take else None)
+        outcomes[trial.id] = Merged(trial.id, *outcome)
+    ran = home.grid(grid.name).grid.exists()
+    if take and not ran and any(merged.outcome == "taken" for merged in outcomes.values()):
         save_grid(grid, trials_of(expand(grid)), home)
-    if take and home.grid(grid.name).grid.exists():
-        for trial in trials_of(imported):
-            if outcomes[trial.id].outcome != "refused":
-                add(grid, home, trial.id)
+        ran = True
+    for trial in trials_of(imported) if take and ran else ():
+        if outcomes[trial.id].outcome != "refused":
+            add(grid, home, trial.id)
     return list(outcomes.values())
 
 
@@ -172,72 +161,75 @@ def lines(grid: Grid, merges: Sequence[Merged], other: Home, home: Home, *, took
     ]
 
 
-def _merged(
-    trial: Trial,
+def _outcome(
+    here: TrialFolder,
+    there: TrialFolder,
     other: Home,
-    home: Home,
-    expected: Expected,
-    before: Mapping[str, Merged],
+    missing: Sequence[str],
+    problem: Callable[[TrialFolder], str],
     on: Callable[[str], None] | None,
-) -> Merged:
-    """Look at a trial, and take it if `on` is given."""
-    here, there = home.trial(trial.id), other.trial(trial.id)
-    if problem := next(_strange(there, other), ""):
-        return Merged(trial.id, "refused", problem)
+) -> tuple[Outcome, str]:
+    """Look at a trial, and take it if `on` is given; what became of it, and why.
+
+    Args:
+        missing: the trials that it comes from and that are not here.
+        problem: why the trial in a folder is not to be taken.
+    """
+    if strange := next(_strange(there, other), ""):
+        return "refused", strange
     if (latest := there.latest()) and latest.live():
-        return Merged(trial.id, "refused", "a process there still holds it")
+        return "refused", "a process there still holds it"
     if here.state() is State.RUNNING:
-        return Merged(trial.id, "kept", "it is being trained here")
-    for parent in trial.parents:
-        if parent not in before or before[parent].outcome not in ("taken", "same"):
-            return Merged(trial.id, "refused", f"what it comes from is not taken: {parent}")
-    if on is None or here.is_done():
-        if problem := _problem(trial, there, expected):
-            return Merged(trial.id, "refused", problem)
-        return _beside(trial, here, there) if here.is_done() else Merged(trial.id, "taken")
-    return _take(trial, there, here, expected, other, on)
-
-
-def _beside(trial: Trial, here: TrialFolder, there: TrialFolder) -> Merged:
-    """What becomes of a trial that is done here, too."""
+        return IN_TRAINING
+    if missing:
+        return "refused", f"what it comes from is not taken: {missing[0]}"
+    if on and not here.is_done():
+        return _take(there, here, other, problem, on)
+    if why := problem(there):
+        return "refused", why
+    if not here.is_done():
+        return "taken", ""
     from goalgrid.results.analysis.run_comparison import differing
 
     try:
         columns = differing(here.record, there.record)
     except UserError as error:
-        return Merged(trial.id, "kept", f"done here, but {error}")
-    if columns:
-        return Merged(trial.id, "kept", f"done here with other {', '.join(columns)}")
-    return Merged(trial.id, "same")
+        return "kept", f"done here, but {error}"
+    return ("kept", f"done here with other {', '.join(columns)}") if columns else ("same", "")
 
 
 def _take(
-    trial: Trial, there: TrialFolder, here: TrialFolder, expected: Expected, other: Home, on: Callable[[str], None]
-) -> Merged:
+    there: TrialFolder,
+    here: TrialFolder,
+    other: Home,
+    problem: Callable[[TrialFolder], str],
+    on: Callable[[str], None],
+) -> tuple[Outcome, str]:
     from goalgrid.runners.trial import move_aside
 
-    home = Home(here.path.parent.parent)
     aside = here.path.parent / MERGED.replace("*", uuid.uuid4().hex)
-    copy = TrialFolder(aside / trial.id)
+    copy = TrialFolder(aside / here.trial_id)
     try:
-        _copy(there, copy)
-        if problem := _problem(trial, copy, expected):
-            return Merged(trial.id, "refused", problem)
+        copy.attempts_folder.mkdir(parents=True)
+        for path in _files(there):
+            shutil.copyfile(path, copy.path / path.relative_to(there.path))
+        if why := problem(copy):
+            return "refused", why
         when = datetime.now(UTC).isoformat(timespec="seconds")
         write_json(copy.origin, {"from": str(other.path.absolute()), "merged": when}, durable=False)
         make_durable(copy.path)
         write_text(copy.done, there.done.read_text(encoding="utf-8"))
-        on(trial.id)
-        move_aside.replace(home, trial.id)  # what was begun here
+        on(here.trial_id)
+        move_aside.replace(Home(here.path.parent.parent), here.trial_id)  # what was begun here
         copy.path.rename(here.path)
         make_durable(here.path.parent)
     except OSError as error:
         if here.state() is State.RUNNING:
-            return Merged(trial.id, "kept", "it is being trained here")
+            return IN_TRAINING
         raise cannot_write(here.path, error, "What was taken before stands. ") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    return Merged(trial.id, "taken")
+    return "taken", ""
 
 
 def _files(folder: TrialFolder) -> Iterator[Path]:
@@ -247,48 +239,22 @@ def _files(folder: TrialFolder) -> Iterator[Path]:
 
 
 def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
-    """What in the folder is no regular file of the other runs folder, or too large to be of a trial."""
+    """What in the folder is no regular file of the other runs folder."""
     if not there.path.resolve().is_relative_to(other.path.resolve()):
         yield "its folder is a link out of that runs folder"
     elif there.attempts_folder.is_symlink():
         yield "attempts is a link"
     for path in (there.done, *_files(there)):
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(path.lstat().st_mode):
             yield f"{path.relative_to(there.path)} is {'a link' if path.is_symlink() else 'no regular file'}"
-        elif path != there.best_checkpoint and status.st_size > MOST_BYTES:
-            yield f"{path.relative_to(there.path)} has {status.st_size:,} bytes, more than a trial writes there"
-    yield from _too_large(there)
 
 
-def _copy(there: TrialFolder, copy: TrialFolder) -> None:
-    """Copy the files of the trial; a link that took the place of a file since is not followed.
+def _problem(trial: Trial, folder: TrialFolder, code: str, data: str) -> str:
+    """Why the trial in this folder is not to be taken; empty if it may be.
 
-    Raises:
-        OSError: a file is gone, or cannot be read or written.
+    Args:
+        code, data: the fingerprints of what trains it here; empty: any.
     """
-    copy.attempts_folder.mkdir(parents=True)
-    for path in _files(there):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as source, (copy.path / path.relative_to(there.path)).open("wb") as target:
-            shutil.copyfileobj(source, target)
-
-
-def _too_large(folder: TrialFolder) -> Iterator[str]:
-    """Whether best.ckpt is larger than the weights that the record counts."""
-    from goalgrid.results.records import record, sealed
-
-    try:
-        (row,) = record.collect([folder.record], ["parameters"]).to_pylist()
-        size = folder.best_checkpoint.stat().st_size
-    except (sealed.Damaged, OSError, UserError):
-        return  # a record that cannot be read is refused for that; an ensemble has no weights
-    if size > MOST_BYTES + MOST_BYTES_A_WEIGHT * (row["parameters"] or 0):
-        yield f"best.ckpt has {size:,} bytes, more than the model of its record"
-
-
-def _problem(trial: Trial, folder: TrialFolder, expected: Expected) -> str:
-    """Why the trial in this folder is not to be taken; empty if it may be."""
     from goalgrid.results.records import provenance, record, sealed
 
     try:
@@ -300,12 +266,11 @@ def _problem(trial: Trial, folder: TrialFolder, expected: Expected) -> str:
         return str(error).partition(" Train its trial anew")[0]
     if problem := next(_disagreeing(trial, folder, row), ""):
         return problem
-    code = provenance.code_differs(row["code_fingerprint"], expected.code[trial.id])
-    if code and not expected.stale:
-        return f"{code.replace('than now', 'than here')}; --stale takes it, and tables say so"
-    then, here = row["data_fingerprint"], expected.data.get(trial.id, "")
-    if here and here not in (then, then.partition("+")[0]):
-        return f"trained on other data than here: {then}, here {here}"
+    if code and (differs := provenance.code_differs(row["code_fingerprint"], code)):
+        return f"{differs.replace('than now', 'than here')}; --stale takes it, and tables say so"
+    then = row["data_fingerprint"]
+    if data and data not in (then, then.partition("+")[0]):
+        return f"trained on other data than here: {then}, here {data}"
     return ""
 
 

@@ -6,7 +6,6 @@ Only the folder itself is searched, and no link is followed: no name that is rea
 
 import shutil
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -22,13 +21,8 @@ from goalgrid.terminal.options import runs_option
 
 OLD = 24 * 3600.0
 """Seconds after which no process still writes a half-written file."""
-
 HALF = ".*.*"
 """Names of half-written files: they are written aside, then renamed."""
-
-REMOVED = ".*.removed-*"
-"""Names of trial folders that an earlier version was removing when it was cut off."""
-
 MERGED = ".merged-*"
 """Names of folders in which a merge collects a trial's files."""
 
@@ -41,8 +35,7 @@ class Removable:
     """A file or folder that may be removed.
 
     Args:
-        what: the kind: `trial`, `replaced`, `half-removed`, `half-merged`, `corrupt`, `half-written`, `stop request`,
-            `trash`.
+        what: the kind: `trial`, `replaced`, `half-merged`, `corrupt`, `half-written`, `stop request`, `trash`.
         detail: its state and when it finished, for a trial.
     """
 
@@ -122,12 +115,12 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
             finished += 1
         else:
             items.append(Removable.at(folder.path, "replaced" if folder in replaced else "trial", _detail(folder)))
-    items += [Removable.at(path, "half-removed") for path in _folders(home.trials_folder, REMOVED)]
-    merged = [path for path in _folders(home.trials_folder, MERGED) if time.time() - path.stat().st_mtime > OLD]
-    items += [Removable.at(path, "half-merged") for path in merged]
+    items += [Removable.at(path, "half-merged") for path in _folders(home.trials_folder, MERGED) if _old(path)]
     for place in (home.path / "grids", home.features, home.data, home.launches):
         items += _broken(place)
-    items += _half_written(home.path.glob(HALF))
+    items += [
+        Removable.at(path, "half-written") for path in sorted(home.path.glob(HALF)) if _plain(path) and _old(path)
+    ]
     attempts = [folder.latest() for folder in home.trials()]
     busy = {attempt.launch() for attempt in attempts if attempt and attempt.live()}
     for path in sorted(home.launches.glob("*.stop")):
@@ -220,15 +213,14 @@ def _folders(place: Path, pattern: str = "*") -> list[Path]:
 
 def _broken(place: Path) -> list[Removable]:
     """Checkpoints that were set aside, and files that were half written long ago."""
-    if place.is_symlink():
-        return []
-    corrupt = [Removable.at(path, "corrupt") for path in sorted(place.rglob("*.corrupt")) if _plain(path)]
-    return corrupt + _half_written(place.rglob(HALF))
+    files = [] if place.is_symlink() else sorted(path for path in place.rglob("*.*") if _plain(path))
+    corrupt = [Removable.at(path, "corrupt") for path in files if path.suffix == ".corrupt"]
+    return corrupt + [Removable.at(path, "half-written") for path in files if path.match(HALF) and _old(path)]
 
 
-def _half_written(paths: Iterable[Path]) -> list[Removable]:
-    old = [path for path in sorted(paths) if _plain(path) and time.time() - path.stat().st_mtime > OLD]
-    return [Removable.at(path, "half-written") for path in old]
+def _old(path: Path) -> bool:
+    """Whether no process still writes it."""
+    return time.time() - path.stat().st_mtime > OLD
 
 
 def _plain(path: Path) -> bool:
