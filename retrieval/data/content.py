@@ -139,7 +139,7 @@ def check_form(name: str, root: Path | None, view: View | None, reads: tuple[Par
         form_of(reads).check(folder, reads)
     elif form := next((form for form in forms() if form.has_features(folder)), None):
         raise DataError(
-            f"data set {name!r} has {form.contents}, and this recipe reads images: take a recipe for {form.noun}s, "
+            f"data set {name!r} has {form.title}, and this recipe reads images: take a recipe for {form.noun}s, "
             f"e.g. {form.recipes}."
         )
 

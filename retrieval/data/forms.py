@@ -108,7 +108,6 @@ class Form:
     Args:
         noun: what a caption describes.
         title: the form, for a user, as a check reports it.
-        contents: what data of this form are, for who reads them with a recipe for images.
         recipes: some recipes that read it.
         expected: which files say that a folder has this form.
         shown_by: a shipped data set of this form, whose trees show how a folder may look.
@@ -122,7 +121,6 @@ class Form:
 
     noun: str
     title: str
-    contents: str
     recipes: str
     expected: str
     shown_by: str

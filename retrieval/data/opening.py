@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.settings.image_views import View
@@ -34,35 +35,22 @@ def load(
     Raises:
         UserError: there is no root, nothing readable there, or captions and images do not match.
     """
-    known = catalog.described(name)
+    test_splits = catalog.described(name).test_splits
     check_form(name, root, view, reads)
     if view is None:
         folder = checked_root(name, root)
         if reads:
-            pairs = form_of(reads).load(folder, known.test_splits, reads)
-        else:
-            pairs = precomp.load(package(name, folder), test_splits=known.test_splits)
-    elif known.embedded:
-        pairs = shapes.load(view)
-    else:
-        pairs = Pairs(*(
-            Split(ImageFiles(listing.files, view, workers=workers, keep=keep), listing.captions, listing.image_of_text)
-            for listing in annotations.load(name, checked_root(name, root))
-        ))  # fmt: skip
-    pairs.check(repr(name))
-    return pairs
+            return form_of(reads).load(folder, test_splits, reads)
+        return precomp.load(package(name, folder), test_splits=test_splits)
+    if catalog.described(name).embedded:
+        return shapes.load(view)
+    return Pairs(*(
+        Split(ImageFiles(listing.files, view, workers=workers, keep=keep), listing.captions, listing.image_of_text)
+        for listing in annotations.load(name, checked_root(name, root))
+    ))  # fmt: skip
 
 
 @lru_cache(maxsize=4)
-def opened(
-    name: str,
-    root: Path | None,
-    view: View | None,
-    fingerprint: str,
-    *,
-    reads: tuple[PartRead, ...] = (),
-    workers: int,
-    keep: bool,
-) -> Pairs:
+def opened(name: str, root: Path | None, view: View | None, fingerprint: str, **options: Any) -> Pairs:
     """A data set as `load` opens it; while it has this fingerprint, it stays open for the next trial."""
-    return load(name, root, view, reads=reads, workers=workers, keep=keep)
+    return load(name, root, view, **options)

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.settings.image_views import View
@@ -82,7 +82,7 @@ class Photographs:
         """
         file = self.files.get(row)
         name = file.name if file else self.ids[row] if self.ids else str(row)
-        captions = tuple(_captions(self.split, row))
+        captions = tuple(self.split.captions[place] for place in np.flatnonzero(self.split.image_of_text == row))
         return Photograph(name, captions, self._picture(row, file), self._boxes(row))
 
     def _picture(self, row: int, file: Path | None) -> np.ndarray | None:
@@ -93,24 +93,23 @@ class Photographs:
             picture = opened(file)
             picture.thumbnail((SIDE, SIDE))
             return np.array(picture)
-        if self.view and self.root is None:
+        if self.view and self.root is None:  # an embedded data set, of which the split may have features alone
             return self._embedded.gather(np.array([row]))[0].permute(1, 2, 0).numpy()
         return None
 
     @cached_property
     def _embedded(self) -> Images:
-        """The pictures of an embedded data set, of which the split may have features alone."""
         return opening.load(self.dataset, None, self.view).test.images
 
     def _boxes(self, row: int) -> np.ndarray | None:
         """The cells of the map of a network on pixels; of features, the boxes in the file beside them."""
         if self.view:
             return cells(self.regions)
-        images = self.split.images
-        if not isinstance(images, Features):
+        path = _beside(self.split, "boxes.npy")
+        if path is None or not path.exists():
             return None
-        path = images.path.with_name(images.path.name.replace("_ims.npy", "_boxes.npy"))
-        return _read_boxes(path, images, self.regions)[images.rows[row]] if path.exists() else None
+        assert isinstance(self.split.images, Features)
+        return _read_boxes(path, self.split.images, self.regions)[self.split.images.rows[row]]
 
 
 def cells(count: int) -> Float[np.ndarray, "n 4"] | None:
@@ -142,20 +141,17 @@ def _read_boxes(path: Path, images: Features, regions: int) -> np.ndarray:
     return np.asarray(boxes)
 
 
-def _captions(split: Split, row: int) -> list[str]:
-    return [split.captions[place] for place in np.flatnonzero(split.image_of_text == row)]
+def _beside(split: Split, ending: str) -> Path | None:
+    """A file beside the features of a split; None of pixels."""
+    images = split.images
+    return images.path.with_name(images.path.name.replace("ims.npy", ending)) if isinstance(images, Features) else None
 
 
 def _ids(split: Split) -> list[str]:
     """The ids that stand beside features, one an image; empty where there are none."""
-    images = split.images
-    if not isinstance(images, Features):
-        return []
-    path = images.path.with_name(images.path.name.replace("_ims.npy", "_ids.txt"))
-    if not path.exists():
-        return []
-    ids = list(dict.fromkeys(path.read_text(encoding="utf-8").split()))
-    return ids if len(ids) == len(images) else []
+    path = _beside(split, "ids.txt")
+    ids = list(dict.fromkeys(path.read_text(encoding="utf-8").split())) if path and path.exists() else []
+    return ids if len(ids) == len(split.images) else []
 
 
 def _files(split: Split, dataset: str, root: Path | None) -> dict[int, Path]:
@@ -166,14 +162,14 @@ def _files(split: Split, dataset: str, root: Path | None) -> dict[int, Path]:
         listing = Annotated.of(dataset, root).listing("test")
     except UserError:  # features need no annotations
         return {}
-    listing_rows = _by_captions(Split(split.images, listing.captions, listing.image_of_text), len(listing.files))
-    split_rows = _by_captions(split, len(split.images))
+    listing_rows = _by_captions(listing.captions, listing.image_of_text)
+    split_rows = _by_captions(split.captions, split.image_of_text)
     return {row: listing.files[listing_rows[key]] for key, row in split_rows.items() if key in listing_rows}
 
 
-def _by_captions(split: Split, images: int) -> dict[Sequence[tuple[str, ...]], int]:
+def _by_captions(captions: Sequence[str], owners: Int[np.ndarray, " t"]) -> dict[tuple[tuple[str, ...], ...], int]:
     """The row of each image by the words of its captions."""
-    of = [list[tuple[str, ...]]() for _ in range(images)]
-    for caption, row in zip(split.captions, split.image_of_text.tolist(), strict=True):
-        of[row].append(tuple(words(caption)))
-    return {tuple(sorted(captions)): row for row, captions in enumerate(of)}
+    texts: dict[int, list[tuple[str, ...]]] = {}
+    for caption, row in zip(captions, owners.tolist(), strict=True):
+        texts.setdefault(row, []).append(tuple(words(caption)))
+    return {tuple(sorted(read)): row for row, read in texts.items()}

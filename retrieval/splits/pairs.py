@@ -93,10 +93,6 @@ class Pairs:
     def splits(self) -> dict[str, Split]:
         return {"train": self.train, "val": self.val, "test": self.test}
 
-    def check(self, name: str) -> None:
-        """As `check_sizes`."""
-        check_sizes(name, {key: (len(split.images), len(split.captions)) for key, split in self.splits.items()})
-
 
 def check_sizes(name: str, sizes: Mapping[str, tuple[int, int]]) -> None:
     """Check that there is something to train, to select and to test on.

@@ -11,6 +11,7 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_views import View
 from goalgrid.retrieval.data import opening, precomp, shapes
+from goalgrid.retrieval.data.content import content
 from goalgrid.retrieval.fit import check_protocol
 from goalgrid.retrieval.splits.pairs import DataError
 
@@ -114,19 +115,19 @@ class TestPrecomp:
 class TestRawImages:
     def test_a_split_without_images_is_an_error(self, tmp_path: Path) -> None:
         path = write_karpathy(tmp_path)
-        content = json.loads(path.read_text())
-        content["images"] = [entry for entry in content["images"] if entry["split"] != "val"]
-        path.write_text(json.dumps(content))
+        annotated = json.loads(path.read_text())
+        annotated["images"] = [entry for entry in annotated["images"] if entry["split"] != "val"]
+        path.write_text(json.dumps(annotated))
         with pytest.raises(DataError, match="the val split of 'flickr8k' is empty"):
-            opening.load("flickr8k", tmp_path, CNN)
+            content("flickr8k", tmp_path, features=False)
 
     def test_one_pair_is_too_little_to_train_on(self, tmp_path: Path) -> None:
         path = write_karpathy(tmp_path, counts=(1, 1, 1, 1))
-        content = json.loads(path.read_text())
-        del content["images"][1]
-        path.write_text(json.dumps(content))
+        annotated = json.loads(path.read_text())
+        del annotated["images"][1]
+        path.write_text(json.dumps(annotated))
         with pytest.raises(DataError, match="a batch of one has no negatives"):
-            opening.load("flickr8k", tmp_path, CNN)
+            content("flickr8k", tmp_path, features=False)
 
     def test_without_annotations_it_says_what_is_expected(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"no annotations under .*dataset\.json.*captions_train2014.*id_mapping"):

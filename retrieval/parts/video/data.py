@@ -98,7 +98,6 @@ def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:
 VIDEOS = Form(
     noun="video",
     title=FORMAT,
-    contents="videos, as features of experts",
     recipes="ce or mmt",
     expected=f"{msr_vtt.JSON} with experts/*/{expert_files.FEATURES} (videos)",
     shown_by="msr-vtt",

@@ -32,7 +32,7 @@ def nothing(root: Path) -> None:
 
 REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "features-of-pictures": (nothing, 'datasets=["shapes"] recipes=["vse-inf-butd-tiny"]', "has images only"),
-    "images-of-videos": (videos, 'recipes=["fc-bow"]', "has videos, as features of experts"),
+    "images-of-videos": (videos, 'recipes=["fc-bow"]', "has features of videos by experts"),
     "an-expert-that-is-not-there": (videos, 'recipes=["ce"]', "has no expert 'i3d', which the recipe reads"),
     "test-images-that-train": (leaking, 'recipes=["fc-bow"]', "train and test share 6 image ids.* --allow-leak"),
     "another-protocol": (features, 'datasets=["flickr8k"] recipes=["fc-bow"]', "protocol 'flickr8k-1k' demands 1,000"),

@@ -182,7 +182,7 @@ def test_a_copy_of_1k_a_lacks_its_test_or_validates_on_videos_that_train(root: P
 
 
 def test_recipes_for_images_refuse_videos(root: Path) -> None:
-    with pytest.raises(DataError, match="data set 'mine' has videos"):
+    with pytest.raises(DataError, match="data set 'mine' has features of videos"):
         load("mine", root, None)
 
 
