@@ -35,7 +35,7 @@ class Removable:
     """A file or folder that may be removed.
 
     Args:
-        what: the kind: `trial`, `replaced`, `half-merged`, `corrupt`, `half-written`, `stop request`, `trash`.
+        what: the kind: `trial`, `replaced`, `half-merged`, `corrupt`, `half-written`, `trash`.
         detail: its state and when it finished, for a trial.
     """
 
@@ -114,20 +114,14 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
         elif state is State.DONE and not done:
             finished += 1
         else:
-            items.append(Removable.at(folder.path, "replaced" if folder in replaced else "trial", _detail(folder)))
+            detail = f"{state.value} {readable_text(folder.done).strip() if state is State.DONE else ''}".strip()
+            items.append(Removable.at(folder.path, "replaced" if folder in replaced else "trial", detail))
     items += [Removable.at(path, "half-merged") for path in _folders(home.trials_folder, MERGED) if _old(path)]
     for place in (home.path / "grids", home.features, home.data, home.launches):
         items += _broken(place)
     items += [
         Removable.at(path, "half-written") for path in sorted(home.path.glob(HALF)) if _plain(path) and _old(path)
     ]
-    attempts = [folder.latest() for folder in home.trials()]
-    busy = {attempt.launch() for attempt in attempts if attempt and attempt.live()}
-    for path in sorted(home.launches.glob("*.stop")):
-        if path.stem in busy:
-            skipped[path] = "its launch still ends"
-        else:
-            items.append(Removable.at(path, "stop request"))
     return Rubbish(items, skipped, finished)
 
 
@@ -142,32 +136,26 @@ def remove(removable: Rubbish, home: Home) -> Rubbish:
     Raises:
         UserError: a file or folder cannot be removed.
     """
+    from goalgrid.runners.trial.move_aside import take_away
+
     removed, skipped = list[Removable](), dict(removable.skipped)
     aside = home.trash / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     for item in removable.items:
         try:
-            if _remove(item, aside):
-                removed.append(item)
-            else:
+            if item.what in TO_TRASH and not take_away(TrialFolder(item.path), aside / item.path.name):
                 skipped[item.path] = "it is being trained by now"
+                continue
+            if item.path.is_dir():
+                shutil.rmtree(item.path)
+            else:
+                item.path.unlink(missing_ok=True)
+            removed.append(item)
         except OSError as error:
             raise UserError(f"cannot remove {item.path}: {error.strerror}.") from error
     for folder in (*_folders(home.trash), home.trash):
         with suppress(OSError):  # it is not empty
             folder.rmdir()
     return Rubbish(removed, skipped)
-
-
-def _remove(item: Removable, aside: Path) -> bool:
-    from goalgrid.runners.trial.move_aside import take_away
-
-    if item.what in TO_TRASH:
-        return take_away(TrialFolder(item.path), aside / item.path.name)
-    if item.path.is_dir():
-        shutil.rmtree(item.path)
-    else:
-        item.path.unlink(missing_ok=True)
-    return True
 
 
 def _named(home: Home) -> set[str]:
@@ -225,12 +213,6 @@ def _old(path: Path) -> bool:
 
 def _plain(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
-
-
-def _detail(folder: TrialFolder) -> str:
-    state = folder.state()
-    finished = readable_text(folder.done).strip() if state is State.DONE else ""
-    return f"{state.value} {finished}".strip()
 
 
 def size(count: int) -> str:

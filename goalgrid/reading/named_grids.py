@@ -103,7 +103,12 @@ def grids_to_train(
     read = partial(grid_to_train, home=home, overrides=overrides, weights=weights)
     if len(names) == 1:
         return _checked([read(names[0], roots=roots)])
-    datasets = [_datasets(name, home, overrides) for name in names]
+    datasets = [  # data of the user's own may have no root before the roots are given
+        changed(content_of(read_text(name)), overrides).names("datasets")
+        if name.endswith(".toml") or name in catalog.names("presets")
+        else recall(name, home, overrides).datasets
+        for name in names
+    ]
     every = list(dict.fromkeys(name for of_grid in datasets for name in of_grid))
     for root in roots:
         if (dataset := root.partition("=")[0]) not in every:
@@ -115,13 +120,6 @@ def grids_to_train(
             for name, of_grid in zip(names, datasets, strict=True)
         ]
     )
-
-
-def _datasets(name: str, home: Home, overrides: Sequence[str]) -> list[str]:
-    """The data sets of a grid to train, of which the user's own may have no root before the roots are given."""
-    if name.endswith(".toml") or name in catalog.names("presets"):
-        return changed(content_of(read_text(name)), overrides).names("datasets")
-    return recall(name, home, overrides).datasets
 
 
 def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *, ran: bool = False) -> list[Grid]:

@@ -12,7 +12,7 @@ from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json
-from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.reading.named_grids import variants
 from goalgrid.reading.overview import ORDER, Overview
 from goalgrid.runners.trial.retries import POLICY
@@ -71,10 +71,11 @@ def by_ids(names: Sequence[str], home: Home) -> list[str]:
 def failures(overview: Overview) -> list[FailureGroup]:
     """Failed trials by class, then by message, the most frequent class first."""
     groups: dict[tuple[Failure, str], list[Trial]] = {}
+    sizes = Counter[Failure]()
     for trial in overview.having(State.FAILED):
         failure = overview.folder(trial).failure() or Failure.BUG
-        groups.setdefault((failure, re.sub(r"\d+", "0", _message(overview, trial))), []).append(trial)
-    sizes = Counter(failure for (failure, _), trials in groups.items() for _ in trials)
+        sizes[failure] += 1
+        groups.setdefault((failure, re.sub(r"\d+", "0", _message(overview.folder(trial)))), []).append(trial)
     ordered = sorted(groups.items(), key=lambda item: (-sizes[item[0][0]], item[0][0], -len(item[1])))
     return [_group(overview, failure, trials) for (failure, _), trials in ordered]
 
@@ -142,13 +143,9 @@ def to_dict(overview: Overview) -> dict[str, Any]:
 
 def lines(overview: Overview) -> list[str]:
     """A few lines, however many trials there are."""
-    return [
-        f"{overview.grid.name}: {overview.headline()}",
-        *unreadable_lines(overview),
-        *running_lines(overview),
-        *failure_lines(overview),
-        *note_lines(overview),
-    ]
+    headline = f"{overview.grid.name}: {overview.headline()}"
+    before = [headline, *unreadable_lines(overview), *running_lines(overview)]
+    return [*before, *failure_lines(overview), *note_lines(overview)]
 
 
 def seed_lines(overview: Overview) -> list[str]:
@@ -162,31 +159,28 @@ def seed_lines(overview: Overview) -> list[str]:
 
 def ended(overview: Overview) -> list[str]:
     """What a launch says at its end: the states, why trials failed, and which trials no table shows."""
-    headline = f"{overview.grid.name}: {overview.headline()}"
-    return [
-        headline,
-        *unreadable_lines(overview),
-        *seed_lines(overview),
-        *failure_lines(overview),
-        *other_data_lines(overview),
-    ]
+    lines = [f"{overview.grid.name}: {overview.headline()}", *unreadable_lines(overview), *seed_lines(overview)]
+    lines += [*failure_lines(overview), *_uncompared(overview)]
+    if other := overview.of_other_data:
+        anew = f"goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
+        lines += [f"{counted(len(other), 'trial')} done on other data than are here now, and not shown; anew: {anew}"]
+    return lines
 
 
 def note_lines(overview: Overview) -> list[str]:
     """The trials that are collapsed or stale, the trials that left the grid, and its runs with overrides."""
-    others = variants(overview.grid.name, overview.home)
-    return [
-        *seed_lines(overview),
-        *(f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)),
-        *(f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported),
-        *_stale_lines(overview),
-        *(
-            f"merged: {counted(count, 'trial')} from {place}"
-            for place, count in Counter(merged(overview).values()).items()
-        ),
-        *_former_lines(overview),
-        *([f"run with overrides, too: {listed(others)}"] if others else []),
-    ]
+    others, former = variants(overview.grid.name, overview.home), overview.former()
+    lines = seed_lines(overview)
+    lines += [f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)]
+    lines += [f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported]
+    lines += _stale_lines(overview)
+    places = Counter(merged(overview).values())
+    lines += [f"merged: {counted(count, 'trial')} from {place}" for place, count in places.items()]
+    if former:
+        prune = f"goalgrid prune --done{runs_option(overview.home)}"
+        lines += [f"{counted(len(former), 'trial')} left the grid: {listed(former)}"]
+        lines += [f"  move what no grid names to the trash: {prune}"]
+    return [*lines, *([f"run with overrides, too: {listed(others)}"] if others else [])]
 
 
 def unreadable_lines(overview: Overview) -> list[str]:
@@ -224,31 +218,18 @@ def failure_lines(overview: Overview) -> list[str]:
 
 
 def _stale_lines(overview: Overview) -> list[str]:
-    text = [
+    lines = [
         f"stale: {len(ids)} of {overview.counts[State.DONE]} done, {what if cause == 'code' else f'{cause}: {what}'}"
         for cause, reasons in stale(overview).items()
         for what, ids in reasons.items()
     ]
-    anew = f"  train them anew: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
-    unread = [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
-    return [*text, anew, *unread] if text else unread
+    if lines:
+        lines += [f"  train them anew: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"]
+    return lines + _uncompared(overview)
 
 
-def other_data_lines(overview: Overview) -> list[str]:
-    """The trials that no table shows, since they are done on other data; and the data that cannot be compared."""
-    lines = [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
-    if other := overview.of_other_data:
-        anew = f"goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
-        lines += [f"{counted(len(other), 'trial')} done on other data than are here now, and not shown; anew: {anew}"]
-    return lines
-
-
-def _former_lines(overview: Overview) -> list[str]:
-    former = overview.former()
-    if not former:
-        return []
-    headline = f"{counted(len(former), 'trial')} left the grid: {listed(former)}"
-    return [headline, f"  move what no grid names to the trash: goalgrid prune --done{runs_option(overview.home)}"]
+def _uncompared(overview: Overview) -> list[str]:
+    return [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
 
 
 def listed(names: Sequence[str]) -> str:
@@ -260,27 +241,24 @@ def listed(names: Sequence[str]) -> str:
 def _group(overview: Overview, failure: Failure, trials: list[Trial]) -> FailureGroup:
     first = overview.folder(trials[0])
     latest = first.latest()
-    log = latest.log if latest else first.error
     attempts = sum(len(overview.folder(trial).attempts()) for trial in trials)
-    only, runs = _only(trials[0], overview), runs_option(overview.home)
-    alone = f"goalgrid resume {overview.grid.name} --only {only} --here{runs}"
+    alone = (
+        f"goalgrid resume {overview.grid.name} --only {_only(trials[0], overview)} --here{runs_option(overview.home)}"
+    )
     ids = tuple(trial.id for trial in trials)
-    return FailureGroup(failure, _message(overview, trials[0]), ids, attempts, log, alone)
+    return FailureGroup(failure, _message(first), ids, attempts, latest.log if latest else first.error, alone)
 
 
-def _message(overview: Overview, trial: Trial) -> str:
+def _message(folder: TrialFolder) -> str:
     """The message of the trial's last attempt, else the last line of its error."""
-    folder = overview.folder(trial)
     latest = folder.latest()
     return (latest.message() if latest else "") or folder.reason()
 
 
 def _steps(trials: list[RunningTrial]) -> str:
-    reached = [trial.step for trial in trials]
-    steps = ", ".join(f"{step:,}" for step in reached)
-    if len(trials) > LISTED:
-        steps = f"{min(reached):,} to {max(reached):,}"
-    totals = {trial.steps for trial in trials}
+    reached, totals = [trial.step for trial in trials], {trial.steps for trial in trials}
+    few = ", ".join(f"{step:,}" for step in reached)
+    steps = few if len(trials) <= LISTED else f"{min(reached):,} to {max(reached):,}"
     total = totals.pop() if len(totals) == 1 else None
     return f"step {steps} of {total:,}" if total else f"step {steps}"
 

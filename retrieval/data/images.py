@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Int, UInt8
-from PIL import Image, ImageEnhance, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from goalgrid.grid.settings.image_views import View
@@ -75,10 +75,6 @@ def _scale_crop(width: int, height: int, draw: np.random.Generator) -> tuple[flo
     return width * share, height * share
 
 
-def _side_crop(width: int, height: int, draw: np.random.Generator) -> tuple[float, float]:
-    return width * draw.uniform(*SIDES), height * draw.uniform(*SIDES)
-
-
 def _area_crop(
     width: int, height: int, draw: np.random.Generator, share: tuple[float, float] = AREA
 ) -> tuple[float, float]:
@@ -95,7 +91,7 @@ def _area_crop(
 SIZES: dict[str, Callable[[int, int, np.random.Generator], tuple[float, float]]] = {
     "resized-crop": _area_crop,
     "scale-crop": _scale_crop,
-    "side-crop": _side_crop,
+    "side-crop": lambda width, height, draw: (width * draw.uniform(*SIDES), height * draw.uniform(*SIDES)),
     "rand-augment": partial(_area_crop, share=LARGE_AREA),
 }
 """What draws the width and the height of a crop, by augmentation."""
@@ -183,11 +179,6 @@ def planes(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[Tensor, "3 h w"]:
     return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
-def _of_16_bits(image: Image.Image) -> Image.Image:
-    """The grey picture with 8 bits a pixel; Pillow itself would cut all above 255 off, which leaves a white square."""
-    return Image.fromarray((np.asarray(image).astype(np.float64) / 257).round().clip(0, 255).astype(np.uint8))
-
-
 def opened(file: Path) -> Image.Image:
     """The picture in this file, in RGB.
 
@@ -196,10 +187,14 @@ def opened(file: Path) -> Image.Image:
     """
     try:
         with Image.open(file) as image:
-            return (_of_16_bits(image) if image.mode in DEEP else image).convert("RGB")
+            if image.mode not in DEEP:
+                return image.convert("RGB")
+            # Pillow itself would cut all above 255 off, which leaves a white square.
+            grey = (np.asarray(image).astype(np.float64) / 257).round().clip(0, 255).astype(np.uint8)
+            return Image.fromarray(grey).convert("RGB")
     except FileNotFoundError:
         raise DataError(f"image {file} is missing.") from None
     except Image.DecompressionBombError as error:
         raise DataError(f"image {file} is too large to be read: {error} {TOO_LARGE}") from None
-    except (OSError, UnidentifiedImageError, SyntaxError) as error:
+    except (OSError, SyntaxError) as error:
         raise DataError(f"image {file} cannot be read: {error}. Fetch this file again.") from error

@@ -105,11 +105,24 @@ class Photographs:
         """The cells of the map of a network on pixels; of features, the boxes in the file beside them."""
         if self.view:
             return cells(self.regions)
-        path = _beside(self.split, "boxes.npy")
+        path, images = _beside(self.split, "boxes.npy"), self.split.images
         if path is None or not path.exists():
             return None
-        assert isinstance(self.split.images, Features)
-        return _read_boxes(path, self.split.images, self.regions)[self.split.images.rows[row]]
+        assert isinstance(images, Features)
+        try:
+            boxes = array_of(path)
+        except (OSError, ValueError) as error:
+            raise DataError(f"cannot read {path}: {error}. It holds {BOXES}.") from error
+        shape = (len(images.array), self.regions, 4)
+        if boxes.shape != shape or boxes.dtype not in precomp.FLOATS:
+            found = f"{boxes.dtype} {boxes.shape}"
+            raise DataError(f"{path}: expected floats of shape {shape}, found {found}. It is {BOXES}.")
+        left, top, right, bottom = (boxes[..., side] for side in range(4))
+        wrong = ~((left >= 0) & (left < right) & (right <= 1) & (top >= 0) & (top < bottom) & (bottom <= 1))
+        if wrong.any():
+            place, region = (int(index) for index in np.argwhere(wrong)[0])
+            raise DataError(f"{path}: box {region} of row {place} is {boxes[place, region].tolist()}. It is {BOXES}.")
+        return np.asarray(boxes[images.rows[row]])
 
 
 def cells(count: int) -> Float[np.ndarray, "n 4"] | None:
@@ -123,22 +136,6 @@ def cells(count: int) -> Float[np.ndarray, "n 4"] | None:
         return None
     edges = np.linspace(0, 1, side + 1)
     return np.array([(edges[x], edges[y], edges[x + 1], edges[y + 1]) for y in range(side) for x in range(side)])
-
-
-def _read_boxes(path: Path, images: Features, regions: int) -> np.ndarray:
-    try:
-        boxes = array_of(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}. It holds {BOXES}.") from error
-    shape = (len(images.array), regions, 4)
-    if boxes.shape != shape or boxes.dtype not in precomp.FLOATS:
-        raise DataError(f"{path}: expected floats of shape {shape}, found {boxes.dtype} {boxes.shape}. It is {BOXES}.")
-    left, top, right, bottom = (boxes[..., side] for side in range(4))
-    wrong = ~((left >= 0) & (left < right) & (right <= 1) & (top >= 0) & (top < bottom) & (bottom <= 1))
-    if wrong.any():
-        row, region = (int(place) for place in np.argwhere(wrong)[0])
-        raise DataError(f"{path}: box {region} of row {row} is {boxes[row, region].tolist()}. It is {BOXES}.")
-    return np.asarray(boxes)
 
 
 def _beside(split: Split, ending: str) -> Path | None:

@@ -16,7 +16,10 @@ def find(name: str, root: Path) -> Path | None:
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image whose id the text files name; the first of `test_splits` that exists is the test split."""
-    mapping = _mapping(path, problems)
+    mapping = object_of(path, LAYOUT, problems)
+    if not all(isinstance(name, str) for name in mapping.values()):
+        problems.append(Problem(str(path), "gives an id that has no file name", f"Expected {LAYOUT}."))
+        mapping = {}
     folder = next((f for f in (root / "precomp", root) if (f / "train_caps.txt").exists()), root / "precomp")
     test = next((name for name in test_splits if (folder / f"{name}_caps.txt").exists()), test_splits[0])
     annotations = []
@@ -51,12 +54,3 @@ def _captions(folder: Path, name: str, problems: list[Problem]) -> dict[str, lis
     images = len(ids) if captions_per_id > 1 else len(set(ids))
     problems += faults_of_ids(ids, len(captions), images, str(folder / f"{name}_ids.txt"))
     return grouped(zip((key for key in ids for _ in range(captions_per_id)), captions, strict=True))
-
-
-def _mapping(path: Path, problems: list[Problem]) -> dict[str, str]:
-    """File name by id."""
-    mapping = object_of(path, LAYOUT, problems)
-    if all(isinstance(name, str) for name in mapping.values()):
-        return mapping
-    problems.append(Problem(str(path), "gives an id that has no file name", f"Expected {LAYOUT}."))
-    return {}

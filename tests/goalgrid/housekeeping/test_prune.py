@@ -28,8 +28,6 @@ def littered(pair: Home) -> Home:
     for name, when in ((".record.parquet.abc", OLD), (".history.jsonl.def", time.time())):
         (kept.path / name).write_text("half")
         os.utime(kept.path / name, (when, when))
-    pair.stop_request("gone").parent.mkdir()
-    pair.stop_request("gone").write_text("")
     (pair.replaced / "some-trial-20260101").mkdir(parents=True)
     (pair.replaced / "some-trial-20260101" / "best.ckpt").write_bytes(b"x" * 5000)
     return pair
@@ -48,7 +46,6 @@ RUBBISH = {
     "stranger": "trial",
     "last.corrupt": "corrupt",
     ".record.parquet.abc": "half-written",
-    "gone.stop": "stop request",
     "some-trial-20260101": "replaced",
 }
 
@@ -69,7 +66,7 @@ def test_it_shows_each_with_its_state_and_size_and_the_total(littered: Home, ver
 def test_yes_removes_it_and_leaves_the_grid_whole(littered: Home, verb: Verb) -> None:
     before = {path for folder in littered.trials() for path in folder.path.rglob("*") if folder.done.exists()}
     removed = verb("prune", "--yes", runs=littered)
-    assert "removed: 5 of 5" in removed.stderr
+    assert "removed: 4 of 4" in removed.stderr
     assert found(littered) == {}
     assert names(littered) == {"stranger", "some-trial-20260101"}
     gone = {path.name for path in before if not path.exists()}
@@ -85,10 +82,8 @@ def test_without_a_terminal_and_without_yes_it_refuses(littered: Home, verb: Ver
 
 def test_a_trial_that_is_being_trained_is_left_with_the_reason(littered: Home, verb: Verb) -> None:
     attempt(littered.trial("stranger"))
-    littered.stop_request("a-launch").write_text("")
     assert "left: trials/stranger: it is being trained" in verb("prune", "--yes", runs=littered).stdout
     assert littered.trial("stranger").path.exists()
-    assert littered.stop_request("a-launch").exists()
 
 
 def test_an_attempt_that_begins_after_it_looked_is_left_alone(littered: Home) -> None:
@@ -97,7 +92,7 @@ def test_an_attempt_that_begins_after_it_looked_is_left_alone(littered: Home) ->
     removed = prune.remove(looked, littered)
     assert littered.trial("stranger").latest()
     assert littered.trial("stranger").path in removed.skipped
-    assert len(removed.items) == 4
+    assert len(removed.items) == 3
 
 
 def test_a_runs_folder_without_a_grid_is_refused(tmp_path: Path, verb: Verb) -> None:
@@ -170,12 +165,6 @@ def test_the_trials_of_a_grid_are_its_lines_whatever_their_names(littered: Home)
     with littered.grid("demo").trials.open("a") as trials:
         trials.write("my data_cnn-bow_con_con_s0-0\n")
     assert found(littered) == RUBBISH
-
-
-def test_a_link_to_nothing_is_rubbish_like_any_stop_request(littered: Home) -> None:
-    littered.launches.mkdir(exist_ok=True)
-    littered.stop_request("lost").symlink_to(littered.path / "nothing")
-    assert littered.stop_request("lost") in [item.path for item in prune.rubbish(littered).items]
 
 
 def test_sizes_are_in_the_largest_unit_that_they_fill() -> None:
