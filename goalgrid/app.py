@@ -21,11 +21,7 @@ TRUST_CODE = "--trust-code"
 COLLECT = (100_000, 50, 1_000)
 """Trials live as long as the process: with Python's thresholds it looks through a million of them again and again."""
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 for verbs in (shipped.verbs, training.verbs, results.verbs, comparing.verbs, evaluating.verbs):
     app.add_typer(verbs)
 app.add_typer(data.verbs, name="data")
@@ -46,8 +42,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     trust_code: Annotated[
-        bool,
-        typer.Option(TRUST_CODE, help="Run the Python of grids that ran elsewhere: docs/own.md."),
+        bool, typer.Option(TRUST_CODE, help="Run the Python of grids that ran elsewhere: docs/own.md.")
     ] = False,
 ) -> None:
     """Ablation grids for image-text retrieval objectives: from one command to the paper's table."""

@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -142,11 +143,14 @@ def merge(
 
 def lines(grid: Grid, merges: Sequence[Merged], other: Home, home: Home, *, took: bool) -> list[str]:
     """How many trials became what, then the trials that were not taken, by reason."""
-    words = {"taken": "taken" if took else "to take", "same": "here already", "kept": "kept as here"}
-    counts = [
-        (words.get(outcome, outcome), sum(m.outcome == outcome for m in merges)) for outcome in (*words, "refused")
-    ]
-    summary = ", ".join(f"{number} {word}" for word, number in counts if number)
+    words: dict[Outcome, str] = {
+        "taken": "taken" if took else "to take",
+        "same": "here already",
+        "kept": "kept as here",
+    }
+    words |= {"refused": "refused"}
+    counts = Counter(merged.outcome for merged in merges)
+    summary = ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
     reasons: dict[str, list[str]] = {}
     for merged in merges:
         if merged.why:

@@ -131,11 +131,7 @@ def trash(home: Home) -> Rubbish:
 
 
 def remove(removable: Rubbish, home: Home) -> Rubbish:
-    """Remove the items, except trials that are being trained by now; return the items removed and the paths left.
-
-    Raises:
-        UserError: a file or folder cannot be removed.
-    """
+    """Remove the items, but no trial that is trained by now; the items removed, and the paths left with the reason."""
     from goalgrid.runners.trial.move_aside import take_away
 
     removed, skipped = list[Removable](), dict(removable.skipped)

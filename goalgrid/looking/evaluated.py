@@ -56,11 +56,7 @@ class EvaluationRequest:
         all_known(("split", self.split, SPLITS))
 
     def protocol_of(self, settings: TrialSettings) -> str | None:
-        """The protocol by which a split is ranked; None: as a whole.
-
-        Raises:
-            UserError: the data set has no such protocol.
-        """
+        """The protocol by which a split is ranked; None: as a whole. UserError: the data set has no such protocol."""
         if self.protocol is None:
             return settings.dataset.protocol if self.split == "test" else None
         known = catalog.protocols(settings.dataset.name)
@@ -82,11 +78,7 @@ class EvaluationRequest:
         return (name, folder) if named else ("", self.root)
 
     def moved(self, settings: TrialSettings) -> TrialSettings:
-        """The settings with the data set that --root names.
-
-        Raises:
-            UserError: this data set has no folder.
-        """
+        """The settings with the data set that --root names; UserError: this data set has no folder."""
         name, _ = self.data
         if self.root:
             catalog.has_folder(name or settings.dataset.name, f"--root {self.root}")
@@ -96,11 +88,7 @@ class EvaluationRequest:
         return settings.model_copy(update={"dataset": settings.dataset.model_copy(update=dataset)})
 
     def grid(self, home: Home, dataset: str) -> Grid | None:
-        """The grid that shows the checkpoint.
-
-        Raises:
-            UserError: no such grid or objective, or the grid has no such data set.
-        """
+        """The grid that shows the checkpoint; UserError: no such grid or objective, or a grid without this data set."""
         if not self.into:
             return None
         grid = recall(self.into, home)
@@ -181,11 +169,7 @@ class Evaluated:
         return [*lines, *(self.speed.lines() if self.speed else [])]
 
     def save(self, path: Path) -> None:
-        """Write embeddings and ranks as .npz.
-
-        Raises:
-            UserError: the path ends otherwise, or cannot be written.
-        """
+        """Write embeddings and ranks as .npz."""
         import numpy as np
 
         with written_aside(path) as aside, aside.open("wb") as file:
@@ -288,11 +272,7 @@ def _evaluated(
 
 
 def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[TrialFolder, Machine, TrialSettings]":
-    """A finished trial that has weights, the resources to load them with, and the settings of its training.
-
-    Raises:
-        UserError: there is no such trial, it is not done, or it has no weights.
-    """
+    """A finished trial that has weights, the resources to load them with, and the settings of its training."""
     standing = sorted(home.standing())
     if not standing:
         raise UserError(f"no trial has run under {home.path}. Name the runs folder by --runs or GOALGRID_RUNS.")

@@ -34,11 +34,7 @@ def attention_of(overview: Overview, trial_id: str, image: str, caption: str) ->
 
 
 def attention_examples(overview: Overview) -> "tuple[AttentionMap, ...]":
-    """Of the grid's first finished trial of sets: the first test images with their first captions.
-
-    Raises:
-        UserError: its weights or its data cannot be read.
-    """
+    """Of the grid's first finished trial of sets: the first test images with their first captions."""
     trial = next((trial for trial in overview.having(State.DONE) if not _unattending(trial)), None)
     if trial is None:
         return ()

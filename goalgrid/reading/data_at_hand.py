@@ -58,11 +58,7 @@ class DataAtHand:
         return batches_of_epoch(learnt, shared.train)
 
     def check(self, trials: Iterable[Trial]) -> None:
-        """Check that the data of these trials can be read, where this machine has a root for them.
-
-        Raises:
-            UserError: they cannot; says why.
-        """
+        """Check that the data of these trials can be read, where this machine has a root for them; else UserError."""
         trials = list(trials)
         for shared in {id(trial.shared): trial.shared for trial in trials if trial.shared.train.starts_from}.values():
             self._check_start(shared)
@@ -94,11 +90,7 @@ class DataAtHand:
                 check_replicas(shared.train, captions, replicas if sure else 1)
 
     def _check_start(self, shared: Shared) -> None:
-        """Check that a published checkpoint fits what fine-tunes it.
-
-        Raises:
-            UserError: it does not, or is not on this machine.
-        """
+        """Check that a published checkpoint is on this machine and fits what fine-tunes it."""
         from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
         from goalgrid.retrieval.published.published_model import check_start
         from goalgrid.retrieval.words import vocabulary_files

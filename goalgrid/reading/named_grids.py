@@ -24,11 +24,7 @@ PATTERN = "*?["
 def grid_to_train(
     source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """A grid to train: by file or preset, else as it was last run under this name.
-
-    Raises:
-        UserError: no grid has this name.
-    """
+    """A grid to train: by file or preset, else as it was last run under this name; UserError: there is none."""
     if source.endswith(".toml") or source in catalog.names("presets"):
         return load(source, overrides, roots=roots, weights=weights)
     return recall(source, home, overrides, roots=roots, weights=weights)
@@ -37,11 +33,7 @@ def grid_to_train(
 def recall(
     source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """A grid by file, else as it was last run under this home, with these overrides or without, else the preset.
-
-    Raises:
-        UserError: no grid has this name.
-    """
+    """A grid by file, else as it last ran here with these overrides or without, else the preset; or UserError."""
     run_before = [folder.path.name for folder in home.grids()]
     known = sorted({*run_before, *catalog.names("presets")})
     if not source.endswith(".toml"):
@@ -76,11 +68,7 @@ def start(name: str, home: Home, overrides: Sequence[str] = ()) -> str:
 
 
 def named_tables_exist(grid: Grid) -> None:
-    """Check the names of the papers' tables in a grid.
-
-    Raises:
-        UserError: with every unknown name.
-    """
+    """Check the names of the papers' tables in a grid; UserError: with every unknown name."""
     if grid.tables:
         from goalgrid.results.reference.coverage import check_names
 
@@ -160,11 +148,7 @@ def _checked(grids: list[Grid]) -> list[Grid]:
 
 
 def of_filter(grids: Sequence[Grid], home: Home, only: str) -> list[Grid]:
-    """The grids that have trials of this filter, looked at before the first grid is trained; says which are left out.
-
-    Raises:
-        UserError: no grid has such a trial; it gives the reason of each.
-    """
+    """The grids that have trials of this filter; says which are left out. UserError: none has, with all reasons."""
     if len(grids) == 1:
         return list(grids)
     chosen, without = list[Grid](), dict[str, list[str]]()

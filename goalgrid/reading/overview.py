@@ -58,11 +58,7 @@ class Overview:
         return [trial for trial in self.trials if self.states[trial.id] is not State.DONE]
 
     def selected(self, only: str) -> list[Trial]:
-        """The trials that a filter names by the grid's axes, `state` or `failure`.
-
-        Raises:
-            UserError: the filter names no trial, or an unknown axis.
-        """
+        """The trials that a filter names by the grid's axes, `state` or `failure`; UserError: it names none."""
         if not only:
             return self.trials
         failures = {trial.id: self.folder(trial).failure() for trial in self.having(State.FAILED)}

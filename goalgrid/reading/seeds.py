@@ -6,6 +6,7 @@ given again, goes on where it was.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,10 @@ def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[G
     values = _values(budget, [trial_id for trial_id, state in states.items() if state is State.DONE], home)
     contests = []
     for part in parts_of(cells):
-        known = {name: _known(cell, values) for name, cell in part.cells.items()}
+        known = {
+            name: [values[trial.id] for trial in takewhile(lambda trial: trial.id in values, cell.trials)]
+            for name, cell in part.cells.items()
+        }
         playing = {
             name: scores
             for name, scores in known.items()
@@ -82,16 +86,6 @@ def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[G
         failed = {name: max(len(known[name]) + 1, FIRST) for name in known if name not in playing}
         contests.append((part, replace(resolution, seeds={**resolution.seeds, **failed}, failed=tuple(failed))))
     return contests
-
-
-def _known(cell: Cell, values: Mapping[str, float]) -> list[float]:
-    """The values of a cell's first trials, up to the first one that is not done."""
-    known = []
-    for trial in cell.trials:
-        if trial.id not in values:
-            break
-        known.append(values[trial.id])
-    return known
 
 
 def _values(budget: Budget, done: Sequence[str], home: Home) -> dict[str, float]:

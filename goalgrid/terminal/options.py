@@ -141,20 +141,12 @@ def runs_option(home: Home) -> str:
 
 
 def use(files: Iterable[str]) -> None:
-    """Make known what these files of the user's own define, and installed packages by name.
-
-    Raises:
-        UserError: a file does not import, or a name is taken.
-    """
+    """Make known what these files of the user's own define, and installed packages by name."""
     uses.register([uses.read(file, Path()) for file in files])
 
 
 def all_known(*choices: tuple[str, str, Collection[str]]) -> None:
-    """Check what a user chose; a choice is the kind of thing, its name, and the known names.
-
-    Raises:
-        UserError: a name is unknown.
-    """
+    """Check what a user chose: the kind of thing, its name and the known names; UserError: a name is unknown."""
     for what, name, known in choices:
         if name not in known:
             raise UserError(unknown(what, name, list(known)))

@@ -70,11 +70,7 @@ class Outlet(io.RawIOBase):
         return True
 
     def write(self, content: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
-        """Write all of it.
-
-        Raises:
-            UserError: the disk is full, or another failure of what is not `lasting`.
-        """
+        """Write all of it; UserError: the disk is full, or another failure of what is not `lasting`."""
         rest = memoryview(content).cast("B")
         while rest and not self.lost:
             try:

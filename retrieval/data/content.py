@@ -94,7 +94,7 @@ def _content(name: str, root: Path, *, features: bool, kept: Path | None) -> Con
     before = Stamp.read(file, root) if file else Stamp(root)
     if before.content and before.holds():
         return before.content
-    now = Stamp(root, before.files)
+    now = Stamp(root, before.paths)
     summed = _features(name, root, now) if features else _pictures(name, root, now)
     check_sizes(repr(name), summed.sizes)
     images = digest(dict(summed.marks))
@@ -108,11 +108,7 @@ def _content(name: str, root: Path, *, features: bool, kept: Path | None) -> Con
 
 
 def checked_root(name: str, root: Path | None) -> Path:
-    """The root of a data set, which must be a folder.
-
-    Raises:
-        DataError: it is none.
-    """
+    """The root of a data set; DataError: it is no folder."""
     if root is None:
         known = catalog.described(name)
         wanted = f" It needs {known.where}." if known.where else ""
@@ -125,11 +121,7 @@ def checked_root(name: str, root: Path | None) -> Path:
 
 
 def check_form(name: str, root: Path | None, view: View | None, reads: tuple[PartRead, ...]) -> None:
-    """Check that a data set has images, features or the form of a part's, whichever the model reads.
-
-    Raises:
-        UserError: it has something else, or not all that the model reads.
-    """
+    """Check that a data set has the images, features or form of a part's that the model reads; else UserError."""
     if view is not None:
         return
     if catalog.described(name).embedded:
@@ -145,11 +137,7 @@ def check_form(name: str, root: Path | None, view: View | None, reads: tuple[Par
 
 
 def package(name: str, root: Path) -> Path:
-    """The folder of precomputed features under a root.
-
-    Raises:
-        DataError: there is none.
-    """
+    """The folder of precomputed features under a root; DataError: there is none."""
     if folder := precomp.find(name, root):
         return folder
     raise DataError(
@@ -159,14 +147,12 @@ def package(name: str, root: Path) -> Path:
 
 
 class Stamp:
-    """The files that were read, each with size, time and SHA-256; and the folders whose entries decide what is read."""
+    """What was read: files, and the folders whose entries decide what is read."""
 
     def __init__(self, root: Path, before: Mapping[str, Sequence[Any]] = {}) -> None:
         self.root, self.before = root, before
-        self.files: dict[str, Sequence[Any]] = {}
-        """By path below the root: size, time in ns and SHA-256."""
-        self.folders: dict[str, int] = {}
-        """By path below the root: time in ns."""
+        self.paths: dict[str, Sequence[Any]] = {}
+        """By path below the root: size, time in ns, and SHA-256 where it was read here."""
         self.content: Content | None = None
         self._look_at([root, *sorted(path for path in root.iterdir() if path.is_dir())])
 
@@ -178,54 +164,44 @@ class Stamp:
             mark, _, text = regular_bytes(file).decode().partition("\n")
             if mark == hashlib.sha256(text.encode()).hexdigest():
                 kept = json.loads(text)
-                stamp.files, stamp.folders = kept["files"], kept["folders"]
+                stamp.paths = kept["paths"]
                 stamp.content = TypeAdapter(Content).validate_python(kept["content"])
         return stamp
 
     def write(self, file: Path) -> None:
         assert self.content
-        kept = {"files": self.files, "folders": self.folders, "content": asdict(self.content)}
+        kept = {"paths": self.paths, "content": asdict(self.content)}
         text = json.dumps(kept, separators=(",", ":"), sort_keys=True)
         write_text(file, f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
 
     def holds(self) -> bool:
         """Whether every file and folder has the size and time that it had, and the content is of this version."""
         assert self.content
-        return (
-            self.content.fingerprint.startswith(VERSION)
-            and all(_status(self.root / path)[1] == time for path, time in self.folders.items())
-            and all(_status(self.root / path) == tuple(stamp[:2]) for path, stamp in self.files.items())
-        )
+        same = all(_status(self.root / path) == tuple(stamp[:2]) for path, stamp in self.paths.items())
+        return same and self.content.fingerprint.startswith(VERSION)
 
     def note(self, files: Iterable[Path]) -> None:
         """Put files into the stamp whose content is hashed elsewhere, once it is read: size and time count here."""
         for file in files:
-            self._look_at([file.parent])
-            if file.exists():
-                self.files[str(file.relative_to(self.root))] = (*_status(file), "")
+            self._look_at([file.parent, *([file] if file.exists() else [])])
 
     def digests(self, files: Sequence[Path], summed: Callable[[Path], str]) -> list[str]:
-        """SHA-256 of every file by `summed`, read where its stamp does not hold.
-
-        Raises:
-            DataError: a file cannot be read.
-        """
+        """SHA-256 of every file by `summed`, read where its stamp does not hold; DataError: it cannot be read."""
         self._look_at(dict.fromkeys(file.parent for file in files))
         with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
             return list(pool.map(partial(self._digest, summed=summed), files))
 
-    def _look_at(self, folders: Iterable[Path]) -> None:
-        self.folders |= {str(folder.relative_to(self.root)): _status(folder)[1] for folder in folders}
+    def _look_at(self, paths: Iterable[Path]) -> None:
+        self.paths |= {str(path.relative_to(self.root)): (*_status(path), "") for path in paths}
 
     def _digest(self, file: Path, summed: Callable[[Path], str]) -> str:
-        key = str(file.relative_to(self.root))
+        key, status = str(file.relative_to(self.root)), _status(file)
+        size, time, mark = self.before.get(key, (-1, -1, ""))
         try:
-            status = _status(file)
-            size, time, known = self.before.get(key, (-1, -1, ""))
-            self.files[key] = (*status, known if known and (size, time) == status else summed(file))
+            self.paths[key] = (*status, mark if mark and (size, time) == status else summed(file))
         except OSError as error:
             raise DataError(f"{file} cannot be read: {error.strerror or error}. Fetch this file again.") from error
-        return str(self.files[key][2])
+        return str(self.paths[key][2])
 
 
 def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:

@@ -148,11 +148,7 @@ class ImageFiles:
     def gather(
         self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
     ) -> UInt8[Tensor, "p 3 h w"]:
-        """Decode these images, or take their evaluation views from memory.
-
-        Raises:
-            DataError: a file is missing or is no readable image.
-        """
+        """Decode these images, or take their evaluation views from memory; DataError: as `opened`."""
         if draw is not None and self.view.random:
             views = self.pool.map(self._decode, rows[part].tolist(), draws(draw, len(rows))[part])
             return torch.stack(list(views))
@@ -180,11 +176,7 @@ def planes(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[Tensor, "3 h w"]:
 
 
 def opened(file: Path) -> Image.Image:
-    """The picture in this file, in RGB.
-
-    Raises:
-        DataError: it is missing or no readable image.
-    """
+    """The picture in this file, in RGB; DataError: it is missing or no readable image."""
     try:
         with Image.open(file) as image:
             if image.mode not in DEEP:

@@ -55,11 +55,7 @@ class Photographs:
         self.ids = _ids(split)
 
     def find(self, name: str) -> int:
-        """The row of the image of this name: its file name, with its ending or without, its id, or else its row.
-
-        Raises:
-            DataError: there is none.
-        """
+        """The row of an image by its file name, with its ending or without, its id, or else its row; or DataError."""
         rows = self.names()
         if name in rows:
             return rows[name]
@@ -75,11 +71,7 @@ class Photographs:
         return {str(row): row for row in range(len(self.split.images))}
 
     def of(self, row: int) -> Photograph:
-        """The image in this row.
-
-        Raises:
-            DataError: its picture or the file of boxes cannot be used.
-        """
+        """The image in this row; DataError: its picture or the file of boxes cannot be used."""
         file = self.files.get(row)
         name = file.name if file else self.ids[row] if self.ids else str(row)
         captions = tuple(self.split.captions[place] for place in np.flatnonzero(self.split.image_of_text == row))

@@ -114,11 +114,7 @@ def unfit(block: np.ndarray) -> np.ndarray:
 
 
 def finite_sum(file: Path) -> str:
-    """SHA-256 of an array in which all values are finite.
-
-    Raises:
-        DataError: a value is NaN or infinite.
-    """
+    """SHA-256 of an array; DataError: a value is NaN or infinite."""
     array = array_of(file)
     summed = hashlib.sha256(f"{array.shape} {array.dtype}".encode())
     for start, block in blocks(array):

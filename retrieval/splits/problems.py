@@ -80,11 +80,7 @@ def shortened(values: Sequence[object]) -> str:
 
 
 def refuse(problems: Sequence[Problem], heading: str) -> None:
-    """Stop where there are faults; leaks and notes are left to the caller.
-
-    Raises:
-        DataError: the fault, or the first few with the number of all.
-    """
+    """Stop where there are faults, with a DataError of the first few; leaks and notes are left to the caller."""
     problems = [problem for problem in problems if problem.kind == "fault"]
     if not problems:
         return
@@ -102,12 +98,7 @@ def torn(path: Path, error: Exception) -> Problem:
 
 
 def array_of(path: Path) -> Any:
-    """What a NumPy file holds: an array that stays on the disk, or an archive of arrays.
-
-    Raises:
-        OSError: the file cannot be opened.
-        ValueError: it is damaged.
-    """
+    """An array that stays on the disk, or an archive of arrays; OSError or ValueError: no such file, or damaged."""
     check_regular(path)
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -136,7 +136,7 @@ def test_only_files_whose_own_stamp_changed_are_read_again(tmp_path: Path) -> No
     _, _, text = file.read_text().partition("\n")
     brighten(root)
     after = of(root, kept)
-    before, now = (json.loads(found)["files"] for found in (text, file.read_text().partition("\n")[2]))
+    before, now = (json.loads(found)["paths"] for found in (text, file.read_text().partition("\n")[2]))
     assert {path for path in now if now[path] != before[path]} == {"images/2.png"}
     assert after == of(root)
 

@@ -90,11 +90,7 @@ class Annotated:
 
     @classmethod
     def of(cls, name: str, root: Path) -> "Annotated":
-        """As `read`; every image is there.
-
-        Raises:
-            DataError: there are none, they cannot be read, or images are missing or lead out of the root.
-        """
+        """As `read`; DataError: there are none, they cannot be read, or images are missing or lead out of the root."""
         if not (annotated := cls.read(name, root)):
             raise DataError(f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}.")
         refuse(annotated.problems, str(annotated.path))

@@ -17,15 +17,8 @@ from jaxtyping import Int
 from goalgrid.retrieval.splits.problems import Problem
 
 SPLITS = ("train", "val", "test")
-FOLDERS = (
-    "images",
-    "flickr30k-images",
-    "flickr30k_images",
-    "Flicker8k_Dataset",
-    "Flickr8k_Dataset",
-    "train2014",
-    "val2014",
-)
+FOLDERS = ["images", "flickr30k-images", "flickr30k_images", "Flicker8k_Dataset", "Flickr8k_Dataset"]
+FOLDERS += ["train2014", "val2014"]
 """Image folders as the archives of these data sets name them, below the root or below `images/`."""
 SAMPLE = 20
 """Entries, spread over all, by which the image folder is recognised."""
@@ -92,11 +85,7 @@ class Locator:
         self.inside = cache(lambda path: any(map(path.resolve().is_relative_to, homes)))
 
     def file(self, name: str) -> Path | None:
-        """The file of this name; None where there is none.
-
-        Raises:
-            Outside: the name, or a link on its way, leads out.
-        """
+        """The file of this name; None where there is none. `Outside`: the name, or a link on its way, leads out."""
         relative = Path(name)
         if relative.is_absolute() or ".." in relative.parts:
             raise Outside(name)
