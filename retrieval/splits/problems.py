@@ -108,15 +108,25 @@ def array_of(path: Path) -> Any:
 
 def object_of(path: Path, layout: str, problems: list[Problem]) -> dict[str, Any]:
     """The JSON object in a file; empty, and reported, where there is none."""
+    content: dict[str, Any] = json_of(path, dict, layout, problems) or {}
+    return content
+
+
+def json_of(path: Path, kind: type, layout: str, problems: list[Problem]) -> Any:
+    """The JSON object or list in a file; None, and reported, where there is none or an empty one."""
     try:
         content = json.loads(regular_bytes(path))
+    except FileNotFoundError:
+        problems.append(Problem(str(path), "is missing", f"Expected {layout}."))
+        return None
     except (OSError, ValueError, RecursionError) as error:
         problems.append(torn(path, error))
-        return {}
-    if isinstance(content, dict) and content:
+        return None
+    if isinstance(content, kind) and content:
         return content
-    problems.append(Problem(str(path), "holds no JSON object, or an empty one", f"Expected {layout}."))
-    return {}
+    what = f"holds no JSON {'object' if kind is dict else 'list'}, or an empty one"
+    problems.append(Problem(str(path), what, f"Expected {layout}."))
+    return None
 
 
 def lines_of(path: Path, what: str, problems: list[Problem]) -> list[str]:
@@ -199,19 +209,16 @@ def faults_of_captions(captions: Sequence[str], place: str) -> list[Problem]:
     problems = []
     empty = [number for number, caption in enumerate(captions, 1) if not caption.strip()]
     if empty:
-        verb = "is" if len(empty) == 1 else "are"
-        what = f"{counted(len(empty), 'caption')} {verb} empty, the first is number {empty[0]}"
-        problems.append(
-            Problem(place, what, "Fill them in, or take the file from its source: each is a query.", "note")
-        )
+        are = "is" if len(empty) == 1 else "are"
+        what = f"{counted(len(empty), 'caption')} {are} empty, the first is number {empty[0]}"
+        fix = "Fill them in, or take the file from its source: each is a query."
+        problems.append(Problem(place, what, fix, "note"))
     bytes_ = [number for number, caption in enumerate(captions, 1) if BYTES.match(caption.strip())]
     if bytes_:
-        first = f"the first is number {bytes_[0]}: {captions[bytes_[0] - 1][:40]}"
-        verb = "looks" if len(bytes_) == 1 else "look"
-        what = f"{counted(len(bytes_), 'caption')} {verb} like python bytes, {first}"
-        problems.append(
-            Problem(place, what, "Write text, not bytes: caption.decode('utf-8') before it is saved.", "note")
-        )
+        look = f"{counted(len(bytes_), 'caption')} {'looks' if len(bytes_) == 1 else 'look'} like python bytes"
+        what = f"{look}, the first is number {bytes_[0]}: {captions[bytes_[0] - 1][:40]}"
+        fix = "Write text, not bytes: caption.decode('utf-8') before it is saved."
+        problems.append(Problem(place, what, fix, "note"))
     return problems
 
 

@@ -3,14 +3,12 @@
 A caption is a text, as in training, or a list of texts, as in validation and test. Entries of the same image are one.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from goalgrid.grid.errors.regular_files import regular_bytes
 from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, entries_of
-from goalgrid.retrieval.splits.problems import Problem, torn
+from goalgrid.retrieval.splits.problems import Problem, json_of
 
 FOLDERS = (".", "annotations", "finetune", "data", "data/finetune")
 LAYOUT = '[{"image": "dog.jpg", "caption": "a dog" or ["a dog", "a dog runs"]}, ...]'
@@ -34,7 +32,8 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
     annotations = []
     for split in SPLITS:
         file = path.with_name(f"{path.stem.removesuffix('_test')}_{split}.json")
-        pairs = [pair for row, item in enumerate(_items(file, problems)) for pair in _pairs(item, file, row, problems)]
+        items = json_of(file, list, LAYOUT, problems) or []
+        pairs = [pair for row, item in enumerate(items) for pair in _pairs(item, file, row, problems)]
         annotations += entries_of(split, pairs, file)
     return annotations
 
@@ -45,21 +44,6 @@ def _is_list(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(64).lstrip().startswith(b"[")
-
-
-def _items(path: Path, problems: list[Problem]) -> list[Any]:
-    try:
-        content = json.loads(regular_bytes(path))
-    except FileNotFoundError:
-        problems.append(Problem(str(path), "is missing", f"Expected {LAYOUT}."))
-        return []
-    except (OSError, ValueError, RecursionError) as error:
-        problems.append(torn(path, error))
-        return []
-    if isinstance(content, list) and content:
-        return content
-    problems.append(Problem(str(path), "holds no JSON list, or an empty one", f"Expected {LAYOUT}."))
-    return []
 
 
 def _pairs(item: Any, path: Path, row: int, problems: list[Problem]) -> list[tuple[str, str]]:
