@@ -18,9 +18,9 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.encoders.reasoning import PaddedGru
 from goalgrid.retrieval.model import Vse
-from goalgrid.runners.training.initial_state import objective_of
 from goalgrid.runners.training.inputs import Inputs
-from goalgrid.runners.training.optimizers.groups import optimizer
+from goalgrid.runners.training.learner import objective_of
+from goalgrid.runners.training.optimizers import optimizer
 
 
 def objective_rows(batch: int, device: str, rounds: int) -> list[str]:

@@ -9,7 +9,7 @@ from goalgrid.grid.expansion import Shared, Trial
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.home import Home
-from goalgrid.runners.training.exchange.batch_sizes import batches_of_epoch, check_alone, check_replicas
+from goalgrid.runners.training.batch_sizes import batches_of_epoch, check_alone, check_replicas
 
 if TYPE_CHECKING:
     from goalgrid.results.records.provenance import Now

@@ -18,8 +18,7 @@ from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.model import Vse
 from goalgrid.runners.gpu.fake_inputs import Shapes, inputs
 from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, remove_data, without_data
-from goalgrid.runners.training.initial_state import model_of
-from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.learner import Learner, model_of
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "google-bert/bert-base-uncased": {"model_type": "bert"},

@@ -19,7 +19,7 @@ from goalgrid.runners.gpu.architectures import from_architecture, untrained_mode
 from goalgrid.runners.gpu.fake_inputs import Shapes, around, captions, images
 from goalgrid.runners.gpu.trace import Trace, Work, remove_data, without_data
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE
-from goalgrid.runners.training.precision import precision
+from goalgrid.runners.training.machine import precision
 
 
 def evaluation(

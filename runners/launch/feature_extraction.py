@@ -21,8 +21,8 @@ from goalgrid.retrieval.fit import check_fit
 from goalgrid.retrieval.published.published_model import check_whole
 from goalgrid.retrieval.splits.problems import Problem
 from goalgrid.runners.launch.jobs import Job, jobs_for
+from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
 from goalgrid.runners.training.companions import kinds
-from goalgrid.runners.training.exchange.batch_sizes import check_alone, check_replicas
 from goalgrid.runners.training.inputs import caption_source, captions_of_epoch, image_source
 from goalgrid.runners.training.machine import Machine
 

@@ -14,10 +14,9 @@ from goalgrid.objectives.triplets import Extra
 from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.parts.companion import Companion
 from goalgrid.retrieval.scorers.sets import Embedded, Sets
-from goalgrid.runners.training.exchange.collectives import ALONE, ProcessGroup
-from goalgrid.runners.training.exchange.synced_batchnorm import synchronised
+from goalgrid.runners.training.exchange import ALONE, ProcessGroup, synchronised
 from goalgrid.runners.training.inputs import Batch, Inputs
-from goalgrid.runners.training.precision import precision
+from goalgrid.runners.training.machine import precision
 
 
 class BatchLoss:

@@ -21,7 +21,7 @@ from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.retrieval.splits.pairs import Split
 from goalgrid.runners.training.companions import selecting
 from goalgrid.runners.training.inputs import Inputs
-from goalgrid.runners.training.precision import precision, set_tf32
+from goalgrid.runners.training.machine import precision, set_tf32
 
 EMBED_BATCH = 512
 """Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""

@@ -30,8 +30,8 @@ from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words import text_readers
 from goalgrid.retrieval.words.text_readers import CaptionReader, Vocabulary
 from goalgrid.retrieval.words.tokens import Tokens
-from goalgrid.runners.training.exchange.batch_sizes import batch_sizes, batches_of_epoch
-from goalgrid.runners.training.exchange.collectives import ALONE, ProcessGroup
+from goalgrid.runners.training.batch_sizes import batch_sizes, batches_of_epoch
+from goalgrid.runners.training.exchange import ALONE, ProcessGroup
 from goalgrid.runners.training.machine import Machine
 
 SOURCES: dict[str, Any] = {"backbone": ImageSource, "transformer": CaptionSource}

@@ -7,19 +7,18 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from goalgrid import objectives
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives.objective import Objective
+from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.batch_loss import BatchLoss
 from goalgrid.runners.training.companions import companions_of
-from goalgrid.runners.training.exchange.collectives import ALONE, ProcessGroup
-from goalgrid.runners.training.initial_state import model_of, objective_of
+from goalgrid.runners.training.exchange import ALONE, ProcessGroup
 from goalgrid.runners.training.inputs import Batch, Epoch, Inputs, batches
-from goalgrid.runners.training.optimizers.clipping import Clipping
-from goalgrid.runners.training.optimizers.groups import optimizer
-from goalgrid.runners.training.optimizers.schedules import learning_rate, linear_rate, ramp
-from goalgrid.runners.training.precision import set_tf32
+from goalgrid.runners.training.machine import set_tf32
+from goalgrid.runners.training.optimizers import Clipping, learning_rate, linear_rate, optimizer, ramp
 
 
 class Learner:
@@ -178,3 +177,18 @@ class FiniteCheck:
         if self._copied is not None:
             self._copied.synchronize()
         return bool(self._finite)
+
+
+def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:
+    """The trial's model before training, on the device that trains."""
+    shape, words, seed = inputs.pairs.train.images.shape, inputs.words, derived_seed(settings, "weights")
+    kind = class_of(settings.model)
+    return kind(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
+
+
+def objective_of(settings: TrialSettings, device: torch.device) -> Objective:
+    """The trial's objective before training, on this device; its parameters have their own seed."""
+    goal = settings.objective
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derived_seed(settings, "objective"))
+        return objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)

@@ -1,4 +1,4 @@
-"""The resources of a trial on its machine, and the places of data and weights: no part of the trial's identity."""
+"""How a process computes: its resources, the places of data and weights, its precision."""
 
 import ctypes
 import gc
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
+from goalgrid.grid.settings import TrainSettings, TrialSettings
 
 _NO_MEMORY = (
     "can't allocate memory",
@@ -92,3 +94,13 @@ class Machine:
     @property
     def places(self) -> dict[str, Path]:
         return {name: Path(folder) for name, folder in self.weights}
+
+
+def set_tf32(train: TrainSettings) -> None:
+    """Have this process compute in TF32 on a GPU or not. torch's own default is TF32 for cuDNN's layers alone."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = train.tf32
+
+
+def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
+    """Autocast of encoders to bfloat16 where the recipe says so; objectives switch it off for themselves."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=settings.train.precision == "bf16")

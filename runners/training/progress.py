@@ -17,7 +17,7 @@ from goalgrid.grid.store.files import write_json_lines
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records.finished_trial import FinishedTrial
 from goalgrid.runners.training import checkpoints
-from goalgrid.runners.training.measured.step_trace import StepTrace
+from goalgrid.runners.training.measured import StepTrace
 
 BRIEF_SECONDS = 5.0
 """A trial shorter than this writes no checkpoint to go on from."""

@@ -20,8 +20,7 @@ import torch
 
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.uses import register, uses_of
-from goalgrid.runners.training import checkpoints
-from goalgrid.runners.training.exchange import collectives
+from goalgrid.runners.training import checkpoints, exchange
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.learner import Learner
 
@@ -56,7 +55,7 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
     learner, device = Learner(settings, inputs), inputs.device
     answer("ready")
     _, meeting = next_order()
-    learner.join(collectives.init(rank, machine.replicas, Path(meeting), device, machine.exchange))
+    learner.join(exchange.init(rank, machine.replicas, Path(meeting), device, machine.exchange))
     _, state, random, step = next_order()
     learner.load(checkpoints.loaded(state, device))
     if random is None:
@@ -75,7 +74,7 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
             case ("random",):
                 answer(bytes(checkpoints.dumped(checkpoints.random_states(device))))
             case ("end",):
-                collectives.destroy()
+                exchange.destroy()
                 return
 
 

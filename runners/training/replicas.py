@@ -24,10 +24,9 @@ from typing import Any
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.runners.training import checkpoints
-from goalgrid.runners.training.exchange import collectives
-from goalgrid.runners.training.exchange.batch_sizes import check_alone, check_replicas
-from goalgrid.runners.training.exchange.collectives import PeerLost
+from goalgrid.runners.training import checkpoints, exchange
+from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
+from goalgrid.runners.training.exchange import PeerLost
 from goalgrid.runners.training.inputs import captions_of_epoch
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
@@ -160,7 +159,7 @@ class Replicas:
             self._tell(other, "init", str(meeting))
         with self._whole():
             backend = self.machine.exchange
-            learner.join(collectives.init(0, self.count, meeting, learner.inputs.device, backend))
+            learner.join(exchange.init(0, self.count, meeting, learner.inputs.device, backend))
         for other in self._others:
             known = other.rank <= len(states)
             random = bytes(checkpoints.dumped(states[other.rank - 1])) if known else None
@@ -240,7 +239,7 @@ class Replicas:
                     other.failed = True
                     self._reasons.append(answer)
                     self._broken.set()
-                    collectives.abort()
+                    exchange.abort()
                 elif answer is not None:
                     other.answers.put(answer)
 
@@ -251,7 +250,7 @@ class Replicas:
                 other.leaves = True
                 with suppress(OSError):
                     other.connection.send(("end",))
-            collectives.destroy()
+            exchange.destroy()
             until = time.monotonic() + ENDING_SECONDS
             for other in self._others:
                 with suppress(subprocess.TimeoutExpired):
@@ -259,10 +258,10 @@ class Replicas:
         for other in self._others:
             other.process.kill()
             other.process.wait()
-        collectives.abort()
+        exchange.abort()
         if self._watcher.is_alive():
             self._watcher.join()
         for other in self._others:
             other.connection.close()
-        collectives.destroy()
+        exchange.destroy()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -16,8 +16,7 @@ from goalgrid.retrieval.encoders.text import features_of, text_network
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.retrieval.words.text_readers import Vocabulary
 from goalgrid.runners.training.embedding import embedded, scored
-from goalgrid.runners.training.machine import Machine
-from goalgrid.runners.training.precision import precision
+from goalgrid.runners.training.machine import Machine, precision
 from goalgrid.runners.trial.loaded_model import LoadedModel
 
 

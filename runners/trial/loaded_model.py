@@ -35,8 +35,8 @@ from goalgrid.retrieval.words import text_readers
 from goalgrid.runners.training import checkpoints, companions
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, ranks_of_test, scored
 from goalgrid.runners.training.fingerprint import code_fingerprint
-from goalgrid.runners.training.initial_state import model_of
 from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of
+from goalgrid.runners.training.learner import model_of
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import selected_checkpoint
 from goalgrid.runners.training.trainer import validation

@@ -31,10 +31,10 @@ from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import checkpoints, companions
 from goalgrid.runners.training.embedding import embedded, ranked, ranks_of_test
 from goalgrid.runners.training.fingerprint import code_fingerprint
-from goalgrid.runners.training.initial_state import model_of
 from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, steps_of_epoch
+from goalgrid.runners.training.learner import model_of
 from goalgrid.runners.training.machine import Machine, is_device_error, is_out_of_memory
-from goalgrid.runners.training.measured import places
+from goalgrid.runners.training.measured import weights_over_plane
 from goalgrid.runners.training.progress import Cadence
 from goalgrid.runners.training.replicas import ReplicaDied, Replicas
 from goalgrid.runners.training.trainer import Hooks, NonFinite, Preempted, Trainer, validation
@@ -171,7 +171,7 @@ class TrialRun:
         steps.write(self.folder.trace, trace.rows())
         if trace.densities:
             counts = {epoch: density.tolist() for epoch, density in trace.densities.items()}
-            steps.write_densities(self.folder.triplets, counts, places.weights_over_plane(trainer.objective).tolist())
+            steps.write_densities(self.folder.triplets, counts, weights_over_plane(trainer.objective).tolist())
 
     def combine(self) -> State:
         """Evaluate the mean of the members' scores, and write the record.

@@ -16,7 +16,7 @@ from goalgrid.objectives.objective import Objective, ScoresObjective
 from goalgrid.objectives.triplets import BatchPairs
 from goalgrid.runners.training.inputs import batches
 from goalgrid.runners.training.learner import Learner
-from goalgrid.runners.training.precision import precision
+from goalgrid.runners.training.machine import precision
 from goalgrid.runners.trial.loaded_model import LoadedModel
 
 

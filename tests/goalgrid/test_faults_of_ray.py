@@ -88,7 +88,7 @@ def test_code_that_changes_in_mid_run_trains_nothing_and_ends_the_launch_with_th
         [*command, "--runs", str(home.path)], stderr=subprocess.PIPE, text=True, env=environment, cwd=code
     )
     wait_until(lambda: bool(running(home)), process)
-    schedules = code / "runners" / "training" / "optimizers" / "schedules.py"
+    schedules = code / "runners" / "training" / "optimizers.py"
     schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
     (folder,) = running(home)
     os.kill(pid_of(folder), signal.SIGKILL)

@@ -169,7 +169,7 @@ def test_a_host_that_joins_late_with_other_code_trains_nothing(hosts: Hosts) -> 
     joined(hosts, driving, cpus=1)
     runs, other = hosts.shared / "runs", hosts.shared / "code"
     shutil.copytree(ROOT, other, ignore=shutil.ignore_patterns(".*", "runs", "tests", "docs"))
-    schedules = other / "runners" / "training" / "optimizers" / "schedules.py"
+    schedules = other / "runners" / "training" / "optimizers.py"
     schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
     run = driving.start(*RUN, "--set", f"seeds={list(range(8))}", "--runs", str(runs), "--address", hosts.ray)
     wait_until(lambda: begun_on(driving, runs)() is not None, seconds=120)

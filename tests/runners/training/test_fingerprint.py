@@ -43,8 +43,8 @@ UNUSED = (
 )  # fmt: skip
 """Definitions that the training of a demo's first trial does not reach."""
 USED = (
-    "identity.derived_seed", "checkpoints.seed_torch", "schedules.learning_rate", "Learner.gradient",
-    "groups.optimizer", "inputs.batches", "replica_process.follow", "image.Cnn", "text.Bow", "pooling.mean",
+    "identity.derived_seed", "checkpoints.seed_torch", "optimizers.learning_rate", "Learner.gradient",
+    "optimizers.optimizer", "inputs.batches", "replica_process.follow", "image.Cnn", "text.Bow", "pooling.mean",
     "triplet_weights.constant", "pair_weights.constant", "GradientSurrogate.__call__", "evaluation.RECALLS",
     "shapes.load", "PROTOCOLS['shapes-500']",
 )  # fmt: skip
@@ -286,12 +286,12 @@ def test_the_fingerprint_is_of_the_code_that_was_imported_whatever_is_written_la
         "from goalgrid.results.records import provenance\n"
         "from goalgrid.grid.expansion import expand\nfrom goalgrid.grid.gridfile import load\n"
         "if {late}:\n"
-        "    path = Path('runners/training/optimizers/groups.py')\n"
+        "    path = Path('runners/training/optimizers.py')\n"
         "    assert 'fused=True' in path.read_text()\n"
         "    path.write_text(path.read_text().replace('fused=True', 'fused=False'))\n"
         "print(code_fingerprint(expand(load('demo'))[0].trials[0].shared), worker.PROGRAM)\n"
     )
-    with changed(copy, "groups.optimizer"):  # which is as before afterwards
+    with changed(copy, "optimizers.optimizer"):  # which is as before afterwards
         told = [
             subprocess.run(
                 [sys.executable, "-c", script.format(late=late)],

@@ -12,9 +12,8 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives import build
 from goalgrid.runners.training import checkpoints
-from goalgrid.runners.training.initial_state import model_of
 from goalgrid.runners.training.inputs import Batch, prepare
-from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.learner import Learner, model_of
 from goalgrid.runners.training.machine import Machine
 from tests.conftest import SMALL
 

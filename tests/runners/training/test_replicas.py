@@ -19,8 +19,8 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.splits.pairs import DataError
-from goalgrid.runners.training.exchange.batch_sizes import check_replicas
-from goalgrid.runners.training.exchange.collectives import ProcessGroup
+from goalgrid.runners.training.batch_sizes import check_replicas
+from goalgrid.runners.training.exchange import ProcessGroup
 from goalgrid.runners.training.inputs import batches, prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import Cadence

@@ -27,7 +27,7 @@ from goalgrid.retrieval.parts.ncr.clean_probabilities import CleanProbabilities,
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.inputs import Batch, batches, prepare
 from goalgrid.runners.training.machine import Machine
-from goalgrid.runners.training.optimizers.schedules import ramp
+from goalgrid.runners.training.optimizers import ramp
 from goalgrid.runners.training.progress import Cadence, best_of
 from goalgrid.runners.training.trainer import Hooks, NonFinite, Preempted, Trainer
 

@@ -20,8 +20,8 @@ from goalgrid.results.records import record
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.embedding import embedded, scored
-from goalgrid.runners.training.initial_state import model_of
 from goalgrid.runners.training.inputs import prepare
+from goalgrid.runners.training.learner import model_of
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.ensemble import Ensemble
 from goalgrid.runners.trial.loaded_model import LoadedModel

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from goalgrid.grid.errors import UserError
-from goalgrid.runners.training.exchange.batch_sizes import check_alone
+from goalgrid.runners.training.batch_sizes import check_alone
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
-from goalgrid.runners.training.optimizers.schedules import linear_rate
+from goalgrid.runners.training.optimizers import linear_rate
 from tests.runners.training.test_trainer import settings_of, trainer_in
 
 

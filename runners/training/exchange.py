@@ -1,4 +1,4 @@
-"""The process group of replicas: processes of one machine that train a trial together, each on a part of every batch.
+"""What replicas, processes of one machine, exchange in a step: embeddings, gradients, statistics of batch norms.
 
 Broadcast and all_gather are all_reduces with zeros, which is bit-exact: nccl between GPUs, gloo between CPUs. They use
 loopback only, and a file as rendezvous, so no port has to be chosen.
@@ -8,24 +8,25 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor, distributed, nn
+from torch.overrides import TorchFunctionMode
+
+from goalgrid.retrieval.encoders.reasoning import sum_of_batch
 
 INIT_TIMEOUT = timedelta(minutes=1)
 """Time to initialise the process group, once all replicas are ready."""
-
 STEP_TIMEOUT = timedelta(days=1)
 """Time for a collective: practically for ever. The launch's watchdog ends stuck trials."""
-
 DESTROY_SECONDS = 30.0
 """Seconds to destroy the process group."""
-
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
@@ -139,3 +140,107 @@ def abort() -> None:
     """Abort the collective that this process waits in. Only nccl needs it: it would wait for a lost rank for ever."""
     if distributed.is_initialized() and distributed.get_backend() == "nccl":
         distributed.distributed_c10d._abort_process_group()
+
+
+def synchronised(group: ProcessGroup) -> AbstractContextManager[object]:
+    """While active, batch norms in training use mean and variance over the values of all replicas.
+
+    `nn.SyncBatchNorm` needs GPUs, and would replace modules that reshape their input first.
+    """
+    return nullcontext() if group.replicas == 1 else _Synchronised(group)
+
+
+class _Synchronised(TorchFunctionMode):
+    """Replaces `batch_norm` and `sum_of_batch`, whichever module calls them."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        super().__init__()
+        self.group = group
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is sum_of_batch:
+            return _Sum.apply(*args, self.group)
+        function = self._batch_norm if func is nn.functional.batch_norm else func
+        return function(*args, **(kwargs or {}))
+
+    def _batch_norm(
+        self,
+        values: Float[Tensor, "b c *hw"],
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Float[Tensor, "b c *hw"]:
+        if not training:
+            return nn.functional.batch_norm(values, running_mean, running_var, weight, bias, False, momentum, eps)
+        normal, mean, var = _Normal.apply(values.float(), eps, self.group)
+        if running_mean is not None and running_var is not None:
+            running_mean.lerp_(mean, momentum)
+            running_var.lerp_(var, momentum)
+        if weight is not None:
+            normal = normal * _along(weight, values)
+        if bias is not None:
+            normal = normal + _along(bias, values)
+        return normal.to(values.dtype)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum of the replicas' sums; its gradient is the sum of the replicas' gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, group: ProcessGroup) -> Tensor:
+        ctx.group, whole = group, part.clone()
+        group.sum(whole)
+        return whole
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        whole = gradient.clone()
+        ctx.group.sum(whole)
+        return whole, None
+
+
+class _Normal(torch.autograd.Function):
+    """y = (x - mean) / sqrt(var + eps), with mean and variance per channel over all replicas.
+
+    dx = (dy - mean(dy) - y mean(dy y)) / sqrt(var + eps), with means over all replicas. Returns y, mean and variance,
+    the variance unbiased for the running statistics. Ioffe and Szegedy 2015, Algorithm 1.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: Float[Tensor, "b c *hw"], eps: float, group: ProcessGroup
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.group, ctx.inner = group, [0, *range(2, values.ndim)]
+        var, mean = torch.var_mean(values, ctx.inner, correction=0)
+        table = values.new_zeros(group.replicas, 3, len(mean))
+        table[group.rank] = torch.stack([torch.full_like(mean, values.numel() // len(mean)), mean, var])
+        group.sum(table)
+        counts, means, variances = table.unbind(1)
+        count = counts.sum(0)
+        shares = counts / count
+        mean = (shares * means).sum(0)
+        var = (shares * (variances + (means - mean).square())).sum(0)
+        scale = (var + eps).rsqrt()
+        normal = (values - _along(mean, values)) * _along(scale, values)
+        ctx.save_for_backward(normal, scale, count)
+        unbiased = var * (count / (count - 1))
+        ctx.mark_non_differentiable(mean, unbiased)
+        return normal, mean, unbiased
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> Any:
+        normal, scale, count = ctx.saved_tensors
+        sums = torch.stack([gradient.sum(ctx.inner), (gradient * normal).sum(ctx.inner)])
+        ctx.group.sum(sums)
+        mean, slope = sums / count
+        centred = gradient - _along(mean, gradient) - normal * _along(slope, gradient)
+        return centred * _along(scale, gradient), None, None
+
+
+def _along(channels: Float[Tensor, " c"], values: Float[Tensor, "b c *hw"]) -> Tensor:
+    """A value per channel, shaped to broadcast over `values`."""
+    return channels.view(1, -1, *[1] * (values.ndim - 2))

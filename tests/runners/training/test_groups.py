@@ -7,7 +7,7 @@ from goalgrid import objectives
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.retrieval.model import Vse
-from goalgrid.runners.training.optimizers.groups import optimizer
+from goalgrid.runners.training.optimizers import optimizer
 
 
 def test_a_model_in_which_nothing_learns_is_one_message() -> None:

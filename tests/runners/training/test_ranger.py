@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import torch
 
-from goalgrid.runners.training.optimizers.ranger import Ranger
+from goalgrid.runners.training.optimizers import Ranger
 from tests.retrieval.parts.video import literal
 
 GRADIENTS = torch.from_numpy(np.random.default_rng(0).normal(size=(20, 4)))

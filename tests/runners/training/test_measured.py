@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import normalize
 
 from goalgrid.objectives import build
-from goalgrid.runners.training.measured import places
+from goalgrid.runners.training.measured import BINS, of_batches, weights_over_plane
 
 
 def pairs_of(count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -20,8 +20,8 @@ def pairs_of(count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
 def test_means_and_density_equal_loops_over_the_anchors(name: str) -> None:
     batches = pairs_of(7) + pairs_of(5)
     objective = build(name)
-    means, counts = places.of_batches(objective, batches)
-    expected = [[0] * places.BINS for _ in range(places.BINS)]
+    means, counts = of_batches(objective, batches)
+    expected = [[0] * BINS for _ in range(BINS)]
     triplets, pushes = [], []
     for image, text in batches:
         sim = image @ text.T
@@ -51,7 +51,7 @@ def test_means_and_density_equal_loops_over_the_anchors(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sig_cir", "con_con", "unified", "adopt"])
 def test_the_plane_holds_the_weight_of_each_bins_middle(name: str) -> None:
-    plane = places.weights_over_plane(build(name))
+    plane = weights_over_plane(build(name))
     row, column = 25, 30
     pos, neg = ((place + 0.5) / 20 - 1 for place in (row, column))
     expected = {

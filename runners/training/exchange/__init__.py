@@ -1,1 +1,0 @@
-"""What replicas exchange within a step: embeddings, gradients, and the statistics of batch norms."""

@@ -1,1 +1,0 @@
-"""What a training keeps of what it measures, beside the means of its epochs."""

@@ -1,1 +1,0 @@
-"""How weights are updated: optimisers, their groups of weights, and the schedules of rates."""
