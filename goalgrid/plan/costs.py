@@ -1,4 +1,4 @@
-"""What the rest of a grid will cost: CPU or GPU hours, time on the clock, disk; each as a range, with its source.
+"""What is left of a grid, and its cost: CPU or GPU hours, time on the clock, disk; each as a range, with its source.
 
 A figure rests on the grid's finished trials of the same data set and recipe, or on a probe; never on a guess.
 """
@@ -6,19 +6,20 @@ A figure rests on the grid's finished trials of the same data set and recipe, or
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from goalgrid.grid import catalog
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import Trial, chains
+from goalgrid.grid.objectives import needs
 from goalgrid.grid.resources import Resources
 from goalgrid.grid.store import gpu_needs, speed_probes
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import bytes_below
-from goalgrid.grid.store.home import State
-from goalgrid.plan import gpu_costs
-from goalgrid.plan.gpu_costs import Key, alike
-from goalgrid.plan.work import reached
+from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.home import State, TrialFolder
 from goalgrid.reading.overview import Overview
 
 RUNNING = 7
@@ -57,6 +58,20 @@ class Span:
 
     def to_list(self) -> list[float]:
         return [self.least, self.most]
+
+
+class Key(NamedTuple):
+    """A data set and a recipe: trials that share both cost the same."""
+
+    dataset: str
+    recipe: str
+
+    @classmethod
+    def of(cls, trial: Trial) -> "Key":
+        return cls(trial.shared.dataset.name, trial.shared.recipe)
+
+    def __str__(self) -> str:
+        return f"{self.recipe} on {self.dataset}"
 
 
 @dataclass(frozen=True)
@@ -143,14 +158,14 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
     for trial in known:
         basis = bases[Key.of(trial)]
         seconds[trial.id] = basis.step * steps_left(overview, trial, basis.epoch_steps, trial.id in anew)
-    shares = {key: share for key, share in gpu_costs.shares(overview, known).items() if bases[key].gpu}
+    shares = {key: share for key, share in shares_of(overview, known).items() if bases[key].gpu}
     asked, why = _jobs(overview.grid.resources, shares, jobs)
     in_order = [span for chain in chains(trials) if (span := [trial for trial in chain if trial.id in seconds])]
     together = max(1, min(asked, len(in_order)))
     return GridCost(
         _hours(in_order, seconds, shares, overview.grid.resources.cpus),
-        _wall([_total(seconds[trial.id] for trial in chain) for chain in in_order], together),
-        _total(bases[Key.of(trial)].folder_bytes for trial in known),
+        _wall([total(seconds[trial.id] for trial in chain) for chain in in_order], together),
+        total(bases[Key.of(trial)].folder_bytes for trial in known),
         Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
         together,
         why if together == asked else "as many as there are",
@@ -216,7 +231,7 @@ def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:
 
 def _wall(chains: Sequence[Span], together: int) -> Span:
     """Seconds of all chains, so many at a time: at least the longest chain's, whose trials wait for one another."""
-    spans = [_total(chains) * (1 / together), *chains]
+    spans = [total(chains) * (1 / together), *chains]
     return Span(max(span.least for span in spans), max(span.most for span in spans))
 
 
@@ -228,7 +243,7 @@ def _hours(
     for chain in jobs:
         on_gpu = [shares[Key.of(trial)] for trial in chain if Key.of(trial) in shares]
         device, share = ("GPU", max(on_gpu)) if on_gpu else ("CPU", cpus)
-        spent = _total(seconds[trial.id] for trial in chain) * (share / 3600)
+        spent = total(seconds[trial.id] for trial in chain) * (share / 3600)
         hours[device] = hours.get(device, Span(0, 0)) + spent
     return hours
 
@@ -253,10 +268,114 @@ def _gpus() -> int:
     return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
 
 
-def _total(spans: Iterable[Span]) -> Span:
+def total(spans: Iterable[Span]) -> Span:
     return sum(spans, Span(0, 0))
 
 
 def _figure(value: float) -> str:
     """Two significant digits: 0.012, 1.2, 12; thousands in full."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
+    """A trial for every combination of data set, model, training settings and kind of objective."""
+
+    def settings(t: Trial) -> tuple[object, ...]:
+        parts = (t.shared.dataset, t.shared.model, t.shared.train)
+        return *map(id, parts), needs(t.shared.objective.name)
+
+    return {settings(trial): trial for trial in trials}.values()
+
+
+def shares_of(overview: Overview, trials: Sequence[Trial]) -> dict[Key, float]:
+    """The largest share for each data set and recipe."""
+    resources, keys = overview.grid.resources, dict.fromkeys(map(Key.of, trials))
+    if resources.gpu is not None or resources.replicas > 1:
+        return dict.fromkeys(keys, resources.gpus(0.0))
+    largest = needs_of(overview, trials)
+    return {key: largest[key].share() if key in largest else catalog.recipe(key.recipe).gpu for key in keys}
+
+
+def needs_of(overview: Overview, trials: Sequence[Trial]) -> dict[Key, Need]:
+    """The largest need for each data set and recipe, on the smallest GPU on which it was measured."""
+    largest = dict[Key, Need]()
+    for trial in alike(trials) if overview.home.memory.exists() else ():
+        key, on_devices = Key.of(trial), gpu_needs.read(overview.home, speed_probes.speed_of(trial.settings))
+        if on_devices:
+            need = gpu_needs.smallest(on_devices.values())
+            largest[key] = max(need, largest.get(key, need), key=Need.share)
+    return largest
+
+
+@dataclass(frozen=True)
+class RecipeWork:
+    """The work that is left of a recipe on a data set.
+
+    Args:
+        epochs: of a trial; 0: an ensemble, which trains nothing.
+        steps: of an epoch; None: the size of the data set is not known before it is opened.
+        views: that a frozen backbone has to see once, for all trials together.
+        after: the recipes of its members, or the recipe that this recipe starts from.
+    """
+
+    dataset: str
+    recipe: str
+    trials: int
+    epochs: int
+    steps: int | None
+    views: int | None
+    after: tuple[str, ...]
+
+    @property
+    def all_steps(self) -> int | None:
+        return None if self.steps is None else self.trials * self.epochs * self.steps
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "all_steps": self.all_steps}
+
+    def line(self) -> str:
+        """`45 x vsepp-r152 on coco: 30 epochs of 4,426 steps, 5,975,100 together; its backbone sees ... views`."""
+        names = " and ".join(filter(None, [", ".join(self.after[:-1]), *self.after[-1:]]))
+        after = f", each after its {names}" if names else ""
+        if not self.epochs:
+            return f"{self.trials} x {self.recipe} on {self.dataset}{after}: trains nothing"
+        epochs = counted(self.epochs, "epoch")
+        steps = f" of {self.steps:,} steps, {self.all_steps:,} together" if self.steps is not None else ""
+        views = f"; its backbone sees {self.views:,} views, once for all" if self.views else ""
+        return f"{self.trials} x {self.recipe} on {self.dataset}{after}: {epochs}{steps}{views}"
+
+
+def work_of(overview: Overview, trials: Iterable[Trial]) -> list[RecipeWork]:
+    """The work of training these trials, by data set, recipe and number of epochs, parents first."""
+    groups: dict[tuple[str, str, int], list[Trial]] = {}
+    for trial in trials:
+        shared = trial.shared
+        groups.setdefault((shared.dataset.name, shared.recipe, trial.epochs), []).append(trial)
+    return [_work(overview, *key, members) for key, members in groups.items()]
+
+
+def reached(folder: TrialFolder) -> tuple[int, int]:
+    """Epochs and steps behind a trial's last checkpoint, as far as they are known without opening it."""
+    if not (folder.last_checkpoint.exists() or folder.previous_checkpoint.exists()):
+        return 0, 0
+    row = folder.last_row() or {"epoch": 0, "step": 0}
+    latest = folder.latest()
+    stopped = latest is not None and latest.outcome() == Failure.PREEMPTED  # that leaves a checkpoint, a death does not
+    step = latest.step() if latest and stopped else 0
+    return int(row["epoch"]), max(int(row["step"]), step)
+
+
+def views_of(network: Any, sizes: dict[str, tuple[int, int]]) -> int:
+    """Pictures that a frozen backbone has to see, of images and captions by split."""
+    return int(network.crops) * sizes["train"][0] + sizes["val"][0] + sizes["test"][0]
+
+
+def _work(overview: Overview, dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> RecipeWork:
+    shared, after = trials[0].shared, catalog.recipe(recipe).parents
+    if not epochs:
+        return RecipeWork(dataset, recipe, len(trials), 0, 0, None, after)
+    network, sizes, views = shared.model.image.feature_network, overview.data.sizes(shared), None
+    if sizes and network:
+        views = views_of(network, sizes)
+    steps = overview.data.epoch_steps(shared)
+    return RecipeWork(dataset, recipe, len(trials), epochs, steps, views, after)

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.store.home import State
-from goalgrid.plan.work import reached
+from goalgrid.plan.costs import reached
 from goalgrid.reading.overview import Overview
 
 Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced", "unreadable"]

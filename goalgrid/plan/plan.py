@@ -2,20 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import Trial, expand, trials_of
-from goalgrid.plan import gpu_costs, paper_coverage
-from goalgrid.plan.costs import GridCost, cost_of
+from goalgrid.plan.costs import GridCost, cost_of, needs_of, shares_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
 from goalgrid.plan.device_costs import DeviceCost, device_cost
-from goalgrid.plan.work import work_of
 from goalgrid.reading.overview import Overview, ranges
 from goalgrid.runners.gpu.cards import Card
 
+if TYPE_CHECKING:
+    from goalgrid.results.reference.coverage import Coverage, Gap
+    from goalgrid.results.reference.reading import Result
+
 LABEL = 11
 """Width of the label before a group of lines."""
+LISTED = 4
+"""Names or rows of a printed table that are spelled out for a reason."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,8 @@ class Plan:
             "cost": self.cost.to_dict(),
             **({"most_trials": len(trials_of(expand(self.overview.grid)))} if self.overview.grid.budget else {}),
             **({"device": self.device.to_dict()} if self.device else {}),
-            "gpu_shares": {str(key): share for key, share in gpu_costs.shares(self.overview, trials).items()},
-            "tables": [paper_coverage.to_dict(table) for table in paper_coverage.fills(self.overview)],
+            "gpu_shares": {str(key): share for key, share in shares_of(self.overview, trials).items()},
+            "tables": [_numbers(table) for table in _fills(self.overview)],
         }
 
     def lines(self, *, per_trial: bool = False) -> list[str]:
@@ -76,7 +80,7 @@ class Plan:
         overview, decisions = self.overview, self.decisions
         axes = overview.grid.axes().items()
         width = max(LABEL, *(len(name) + 1 for name, _ in axes))
-        tables = [line for table in paper_coverage.fills(overview) for line in paper_coverage.lines(table)]
+        tables = [line for table in _fills(overview) for line in _filled(table)]
         trials = starting(decisions)
         work = _work(overview, trials)
         return [
@@ -91,7 +95,7 @@ class Plan:
             *_labelled("tables", tables),
             *_labelled("work", work),
             *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
-            *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.needs_of(overview, trials).items()]),
+            *_labelled("GPU", [f"{key}: {need.text()}" for key, need in needs_of(overview, trials).items()]),
             *(_labelled(self.device.card.name, self.device.lines()) if self.device else ()),
             *(_each(decisions) if per_trial else ()),
         ]
@@ -149,3 +153,49 @@ def _labelled(label: str, lines: Sequence[str]) -> list[str]:
 def _each(decisions: Sequence[TrialDecision]) -> list[str]:
     width = max((len(decision.trial.id) for decision in decisions), default=0)
     return [f"  {decision.trial.id:{width}}  {decision.text}" for decision in decisions]
+
+
+def _fills(overview: Overview) -> "list[Coverage]":
+    """Every table that the grid names, held against its cells."""
+    if not overview.grid.tables:
+        return []
+    from goalgrid.results.reference.coverage import coverage
+
+    return [coverage(name, overview.cells) for name in overview.grid.tables]
+
+
+def _numbers(coverage: "Coverage") -> dict[str, Any]:
+    """The coverage of a table, with every number of the table."""
+    names = ("block", "model", "loss", "metric", "dataset", "protocol", "recipe", "objective")
+    numbers = [
+        *((result, None) for result in coverage.filled),
+        *((result, gap.text) for result, gap in coverage.lacking),
+    ]
+    return {
+        "name": coverage.name,
+        "filled": len(coverage.filled),
+        "numbers": [{name: getattr(result, name) for name in names} | {"missing": why} for result, why in numbers],
+        "changed": list(coverage.changed),
+    }
+
+
+def _filled(coverage: "Coverage") -> list[str]:
+    """The share of the table's numbers that the grid fills, and a line for each reason why numbers will be missing."""
+    total = len(coverage.filled) + len(coverage.lacking)
+    share = f"all {total}" if not coverage.lacking else f"{len(coverage.filled)} of {total}"
+    changed = f", by settings other than the recipes': {', '.join(coverage.changed)}" if coverage.changed else ""
+    reasons: dict[str, list[tuple[Result, Gap]]] = {}
+    for result, gap in coverage.lacking:
+        reasons.setdefault(gap.why, []).append((result, gap))
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    return [
+        f"{coverage.name}: the grid fills {share} numbers{changed}",
+        *(f"{len(members):4} not: {why} {_what(members)}" for why, members in ordered),
+    ]
+
+
+def _what(members: "Sequence[tuple[Result, Gap]]") -> str:
+    """The names of what is missing, or of the table's rows if it has no name; shortened."""
+    rows = (", ".join(filter(None, [result.model, result.loss])) for result, _ in members)
+    names = list(dict.fromkeys(gap.name or f"({row})" for (_, gap), row in zip(members, rows, strict=True)))
+    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")

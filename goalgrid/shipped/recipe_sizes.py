@@ -8,7 +8,7 @@ from goalgrid.grid import catalog
 from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, reads_regions
 
 if TYPE_CHECKING:
-    from goalgrid.runners.gpu.model_sizes import ModelSize
+    from goalgrid.runners.gpu.architectures import ModelSize
 
 VOCABULARY = WORDS["coco"]
 
@@ -23,7 +23,7 @@ def sizes(names: Sequence[str]) -> "dict[str, ModelSize]":
 
 
 def _size(name: str) -> "ModelSize":
-    from goalgrid.runners.gpu.model_sizes import ModelSize, size_of
+    from goalgrid.runners.gpu.architectures import ModelSize, size_of
 
     recipe = catalog.recipe(name)
     if recipe.ensemble:

@@ -1,24 +1,35 @@
-"""Models without trained weights: networks by the architecture of the weights that recipes name."""
+"""Models without trained weights: networks by the architecture of the weights that recipes name, and their sizes."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import TransformerSettings
 from goalgrid.retrieval import features
+from goalgrid.retrieval.data.content import Content
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.encoders.text import features_of, text_network, width_of
 from goalgrid.retrieval.encoders.vision import Vision
-from goalgrid.retrieval.model import Vse
-from goalgrid.runners.gpu.fake_inputs import Shapes, inputs
+from goalgrid.retrieval.model import Vse, class_of
+from goalgrid.retrieval.splits.pairs import Pairs, Split
+from goalgrid.retrieval.words.tokens import Tokens
+from goalgrid.runners.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, remove_data, without_data
+from goalgrid.runners.training import companions
+from goalgrid.runners.training.inputs import Inputs
 from goalgrid.runners.training.learner import Learner, model_of
+
+_SIZE_LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "google-bert/bert-base-uncased": {"model_type": "bert"},
@@ -81,9 +92,15 @@ def from_architecture(part: Any, places: Places, hint: str = "Or say where they 
     return part.model_copy(update={"weights": RANDOM, "architecture": architecture, **small})
 
 
+def in_architecture(model: ModelSettings, places: Places) -> ModelSettings:
+    """The model with `from_architecture` of both encoders."""
+    parts = {name: from_architecture(getattr(model, name), places) for name in ("image", "text")}
+    return model.model_copy(update=parts)
+
+
 def learner_of(settings: TrialSettings, shapes: Shapes, places: Places) -> Learner:
     """A learner on images and captions of these shapes."""
-    learner = Learner(settings, inputs(shapes, settings, places))
+    learner = Learner(settings, _inputs(shapes, settings, places))
     as_resnext(learner.model)
     return learner
 
@@ -91,9 +108,32 @@ def learner_of(settings: TrialSettings, shapes: Shapes, places: Places) -> Learn
 def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
     """The model of a trial before training, with uninitialised weights."""
     with Unfilled():
-        model = model_of(settings, inputs(shapes, settings, places))
+        model = model_of(settings, _inputs(shapes, settings, places))
         as_resnext(model)
     return model
+
+
+@dataclass(frozen=True)
+class _Blank:
+    """Images of this shape, without content."""
+
+    shape: tuple[int, ...]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def _inputs(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs:
+    """A data set of these shapes without content, with stand-ins for the inputs that companions prepare."""
+    batch = settings.train.batch_size
+    blank: Any = _Blank(shapes.image, batch)
+    vocabulary: Any = range(shapes.words)  # it has a size and no words
+    split = Split(blank, [""] * batch, np.arange(batch))
+    tokens = Tokens(torch.ones(batch, 1, dtype=torch.int64), torch.ones(batch, dtype=torch.int64))
+    pairs, device = Pairs(split, split, split), torch.device("cpu")
+    prepared = companions.prepared(settings, lambda kind: kind.rehearsal(pairs))
+    return Inputs(pairs, vocabulary, {"train": tokens}, device, places, Content("", "", ()), prepared)
 
 
 def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> None:
@@ -115,18 +155,12 @@ def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple
     Raises:
         UserError: the architecture of its weights is not known here.
     """
-    count = features.BATCH["cuda"]
     with Unfilled():
         model = Vision(from_architecture(backbone, places), places).eval()
         as_resnext(model)
-    with without_data() as mode:
-        trace = Trace()
-        remove_data(model, mode, trace)
-        with mode, torch.no_grad(), torch.autocast("cpu", torch.float16):
-            pixels = torch.empty((count, 3, backbone.size, backbone.size), dtype=torch.uint8)
-            with trace:
-                features_of_images = model(pixels)
-    return trace.work * (1 / count), tuple(features_of_images.shape[1:])
+    shape = (features.BATCH["cuda"], 3, backbone.size, backbone.size)
+    work, images = _frozen(model, lambda: (torch.empty(shape, dtype=torch.uint8),), model)
+    return work, tuple(images.shape[1:])
 
 
 def of_caption_features(network: TransformerSettings, words: int, typical: int, places: Places) -> tuple[Work, int]:
@@ -143,14 +177,25 @@ def of_caption_features(network: TransformerSettings, words: int, typical: int, 
     with Unfilled():
         model = text_network(part, words, places).eval()
     width = width_of(model, part)
+
+    def captions() -> tuple[Tensor, Tensor]:
+        return torch.zeros((count, typical), dtype=torch.int64), torch.full((count,), typical)
+
+    return _frozen(model, captions, lambda *given: features_of(model, network.output, *given))[0], width
+
+
+def _frozen(
+    model: nn.Module, given: Callable[[], tuple[Tensor, ...]], run: Callable[..., Tensor]
+) -> tuple[Work, Tensor]:
+    """The work of a network on an entry of a batch, and its features of the batch."""
     with without_data() as mode:
         trace = Trace()
         remove_data(model, mode, trace)
         with mode, torch.no_grad(), torch.autocast("cpu", torch.float16):
-            ids = torch.zeros((count, typical), dtype=torch.int64)
+            batch = given()
             with trace:
-                features_of(model, network.output, ids, torch.full((count,), typical))
-    return trace.work * (1 / count), width
+                result = run(*batch)
+    return trace.work * (1 / features.BATCH["cuda"]), result
 
 
 def as_resnext(model: nn.Module) -> None:
@@ -164,3 +209,73 @@ def as_resnext(model: nn.Module) -> None:
             if isinstance(part, nn.Conv2d) and part.groups > 1:
                 part.groups = 32
                 part.weight = nn.Parameter(torch.empty(part.out_channels, part.in_channels // 32, 3, 3))
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """Number of weights.
+
+    Args:
+        parameters: weights of the model in training, as in a record.
+        learning: the part of them that training changes.
+        frozen: weights of frozen networks whose features are cached.
+    """
+
+    parameters: int
+    learning: int
+    frozen: int = 0
+
+    def __add__(self, other: "ModelSize") -> "ModelSize":
+        return ModelSize(self.parameters + other.parameters, self.learning + other.learning, self.frozen + other.frozen)
+
+
+def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -> ModelSize:
+    """The size of a model for these images and this vocabulary.
+
+    Args:
+        image_shape: shape of an image's features, if no network of the settings computes them.
+        words: size of the vocabulary, if no tokenizer determines it.
+
+    Raises:
+        UserError: the architecture of its weights is not known here.
+    """
+    pieces = settings.text.tokenizer is not None
+    settings = settings.model_copy(
+        update={name: from_architecture(getattr(settings, name), {}, _SIZE_LATER) for name in ("image", "text")}
+    )
+    frozen = 0
+    with torch.device("meta"):
+        image, text = settings.image, settings.text
+        if image.feature_network:
+            vision = Vision(from_architecture(image.feature_network, {}, _SIZE_LATER), {})
+            as_resnext(vision)
+            width, frozen = vision.width, _count(vision)
+            image_shape = (width,) if image.feature_network.output != "grid" else (image_shape[0], width)
+        elif image.reads:
+            image_shape = (sum(read.values for read in image.reads),)
+        elif image.view:
+            image_shape = (3, image.view.size, image.view.size)
+        if pieces:
+            words = _vocabulary(text)
+        if text.feature_network:
+            network = text_network(text.feature_network, words, {})
+            words, frozen = width_of(network, text.feature_network), frozen + _count(network)
+        model = class_of(settings)(settings, image_shape, words, seed=0, places={})
+        if isinstance(image, Pretrained):
+            as_resnext(model)
+    learning = sum(weight.numel() for group in model.groups().values() for weight in group)
+    return ModelSize(_count(model), learning, frozen)
+
+
+def _vocabulary(text: Any) -> int:
+    """The number of word pieces of a text network's tokenizer."""
+    from transformers import AutoConfig, BertConfig
+
+    fields = dict(getattr(text, "architecture", None) or {"model_type": "bert"})
+    config: Any = AutoConfig.for_model(str(fields.pop("model_type")), **fields)
+    text_config = getattr(config, "text_config", config)
+    return int(getattr(text_config, "vocab_size", BertConfig().vocab_size))
+
+
+def _count(module: nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters())

@@ -1,24 +1,31 @@
 """Memory and work of a trial on a GPU, computed without a GPU: the real model takes steps on tensors without data."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from goalgrid import objectives
-from goalgrid.grid.expansion import Shared
-from goalgrid.grid.objectives import needs
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.retrieval.encoders.pretrained import Places
-from goalgrid.runners.gpu.architectures import from_architecture, learner_of, untrained_model, without_weights
-from goalgrid.runners.gpu.estimate_evaluation import evaluation, second_stage
-from goalgrid.runners.gpu.fake_inputs import Shapes, around, captions, images
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.parts.xvlm import rerank
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.runners.gpu.architectures import in_architecture, learner_of, untrained_model, without_weights
 from goalgrid.runners.gpu.memory_probe import heavy
+from goalgrid.runners.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, remove_data, without_data
+from goalgrid.runners.training.embedding import EMBED_BATCH, TILE
 from goalgrid.runners.training.inputs import Batch
 from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.machine import precision
+
+Mode = AbstractContextManager[Any]
+"""The mode of tensors without data."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +33,7 @@ class Footprint:
     """Memory and work of a trial on a GPU.
 
     Args:
-        allocated: bytes of tensors at the peak.
-        reserved: bytes that the allocator holds for them, gaps included.
+        reserved: bytes that the allocator holds at the peak, gaps included.
         step: work of a training step; empty without training.
         warming: work of a step of the warm-up epochs.
         frozen: work of a step with a frozen image backbone.
@@ -36,7 +42,6 @@ class Footprint:
         anew: work of scoring a pair in the second stage; None without one.
     """
 
-    allocated: int
     reserved: int
     step: Work
     warming: Work
@@ -53,8 +58,7 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
     Raises:
         UserError: the architecture of its weights is not known here.
     """
-    parts = {name: from_architecture(getattr(settings.model, name), places) for name in ("image", "text")}
-    settings = settings.model_copy(update={"model": settings.model.model_copy(update=parts)})
+    settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
     freezes, trains = settings.train.frozen_epochs > 0, settings.train.epochs > 0
     settings = heavy(settings) if trains else settings
     with Unfilled():
@@ -69,20 +73,22 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
             remove_data(model, mode, trace)
         parts_of_test = evaluation(model, settings, shapes, mode, trace)
         anew = second_stage(model, settings, shapes, mode, trace)
-    return Footprint(trace.allocator.most_allocated, trace.allocator.most_reserved, *steps, *parts_of_test, anew)
+    return Footprint(trace.allocator.most_reserved, *steps, *parts_of_test, anew)
 
 
 def rehearse(
-    learner: Learner, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace, *, freezes: bool = False
+    learner: Learner, shapes: Shapes, mode: Mode, trace: Trace, *, freezes: bool = False
 ) -> tuple[Work, Work, Work]:
     """Take typical steps and the step that uses most memory; returns the work of a typical, warm-up and frozen step.
 
+    The first step makes the optimiser's moments, so the second is the typical one.
+
     Args:
-        mode: the mode of tensors without data.
         freezes: whether there are epochs with a frozen image backbone.
     """
     train = learner.settings.train
     typical = _batch(learner, shapes, around(shapes.typical, train.batch_size), mode, trace)
+    _step(learner, train.epochs - 1, typical, mode, trace)
     frozen = warming = step = _step(learner, train.epochs - 1, typical, mode, trace)
     scorer = learner.model.networks[0].scorer
     if train.warmup_epochs and scorer and scorer.by_pair:  # then all scores get a gradient, not three a pair
@@ -95,36 +101,7 @@ def rehearse(
     return step, warming, frozen
 
 
-class Kind(NamedTuple):
-    """The properties of an objective on which memory and work of a step depend.
-
-    Args:
-        needs: names of the parts that it needs.
-        dense: whether all scores of sets get a gradient, not three a pair.
-    """
-
-    needs: tuple[str, ...]
-    dense: bool
-
-
-def kind_of(shared: Shared) -> Kind:
-    """The kind of these trials' objective."""
-    goal = shared.objective
-    dense = False
-    if shared.model.of_sets:
-        dense = not objectives.build(goal.name, variant=goal.variant, **goal.parameters).learns_from_few
-    return Kind(needs(goal.name), dense)
-
-
-def _step(
-    learner: Learner,
-    epoch: int,
-    batch: Batch,
-    mode: AbstractContextManager[Any],
-    trace: Trace,
-    *,
-    frozen: bool = False,
-) -> Work:
+def _step(learner: Learner, epoch: int, batch: Batch, mode: Mode, trace: Trace, *, frozen: bool = False) -> Work:
     for companion in learner.companions:
         companion.rehearse()
     learner.begin(epoch)
@@ -136,9 +113,7 @@ def _step(
     return trace.work
 
 
-def _batch(
-    learner: Learner, shapes: Shapes, lengths: np.ndarray, mode: AbstractContextManager[Any], trace: Trace
-) -> Batch:
+def _batch(learner: Learner, shapes: Shapes, lengths: np.ndarray, mode: Mode, trace: Trace) -> Batch:
     """A batch on the device with captions of these lengths, and the further pairs that companions read."""
     count = len(lengths)
     embedded = np.tile(lengths, 1 + sum(companion.pairs_beside for companion in learner.companions))
@@ -148,3 +123,107 @@ def _batch(
         other = images(shapes, count, mode, trace), captions(shapes, lengths, mode, trace)
         second = Batch(torch.arange(count), *other)
     return Batch(torch.arange(count), *read, second=second)
+
+
+def around(length: int, count: int) -> np.ndarray:
+    """Lengths between 0.7 and 1.3 times the given one."""
+    return np.linspace(0.7 * length, 1.3 * length, count).round().astype(np.int64).clip(min=1)
+
+
+def images(shapes: Shapes, count: int, mode: Mode, trace: Trace) -> Tensor:
+    """So many images on the device."""
+    with mode:
+        batch = torch.zeros((count, *shapes.image), dtype=torch.uint8 if len(shapes.image) == 3 else torch.float32)
+    trace.hold(batch)
+    return batch
+
+
+def captions(shapes: Shapes, lengths: np.ndarray, mode: Mode, trace: Trace) -> tuple[Tensor, Tensor]:
+    """Indices or features without values, and real lengths: the host branches on them."""
+    count, longest, width = len(lengths), int(lengths.max()), shapes.words
+    shape = {"indices": (count, longest), "states": (count, longest, width), "projected": (count, width)}
+    kind = torch.int64 if shapes.captions == "indices" else torch.float16
+    with mode:
+        texts = torch.zeros(shape[shapes.captions], dtype=kind)
+    trace.hold(texts)
+    return texts, torch.from_numpy(lengths)
+
+
+def evaluation(
+    model: Vse, settings: TrialSettings, shapes: Shapes, mode: Mode, trace: Trace
+) -> tuple[Work, Work, Work]:
+    """The work of embedding an image, of embedding a caption, and of scoring a pair; the whole split is in memory."""
+    model, count = model.eval(), settings.train.batch_size if len(shapes.image) == 3 else EMBED_BATCH
+    given = images(shapes, count, mode, trace)
+    tokens = captions(shapes, around(shapes.typical, EMBED_BATCH), mode, trace)
+    with torch.no_grad(), mode:
+        with trace, precision(settings, torch.device("cpu")):
+            trace.begin()
+            image = model.embed_images(given)
+            of_image = trace.work * (1 / count)
+            trace.begin()
+            text = model.embed_texts(*tokens)
+            of_text = trace.work * (1 / EMBED_BATCH)
+        vectors = image.vectors if isinstance(image, Sets) else image
+        size = vectors[0].numel() * vectors.element_size()
+        split_bytes = [size * shapes.images, *([size * shapes.texts] if isinstance(image, Tensor) else [])]
+        blocks = [trace.allocator.allocate(amount) for amount in split_bytes for _ in range(2)]  # parts, and joined
+        with trace:
+            trace.begin()
+            shown = image[: min(TILE, count)]
+            model.scores(shown, text)
+            of_pair = trace.work * (1 / (len(shown) * EMBED_BATCH))
+        for block in blocks:
+            trace.allocator.release(block)
+    return of_image, of_text, of_pair
+
+
+def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, mode: Mode, trace: Trace) -> Work | None:
+    """The work of scoring a pair by the second stage, without embedding it again; None without such an encoder.
+
+    The states of all captions are in memory, without padding.
+    """
+    if not settings.model.ranked_anew:
+        return None
+    given = cast("Any", model)
+    pixels = images(shapes, 1, mode, trace)
+    least, _ = pairs_ranked_anew(settings, shapes.images, shapes.texts, [None])
+    lengths = np.sort(around(shapes.typical, max(1, round(least / max(1, shapes.images)))))
+    with torch.no_grad(), mode, trace, precision(settings, torch.device("cpu")):
+        tokens = given.image.tokens(pixels)
+        states = given.text.states(*captions(shapes, around(shapes.typical, 2), mode, trace))
+        width, size = states.shape[-1], states.element_size()
+        of_split = shapes.texts * shapes.typical * width * size
+        blocks = [trace.allocator.allocate(of_split) for _ in range(2)]  # parts, and all joined
+        trace.allocator.release(blocks.pop())
+        packed = states.new_empty(int(lengths.sum()), width)
+        trace.begin()
+        candidates = rerank.PackedStates(packed, lengths, np.arange(len(lengths)))
+        rerank.scores_of_image(given.fusion, candidates, tokens, candidates.place)
+        trace.allocator.release(blocks.pop())
+    return trace.work * (1 / len(lengths))
+
+
+def pairs_ranked_anew(
+    settings: TrialSettings, images: int, texts: int, folds: Sequence[int | None]
+) -> tuple[float, float]:
+    """Bounds on the pairs of a test that the fusion encoder scores: each query's candidates, each pair once.
+
+    Lower bound: all short-list entries are mutual; upper bound: none is.
+
+    Args:
+        folds: images of a fold, for each protocol; None: the split as a whole.
+    """
+    k = settings.model.ranked_anew
+
+    def within(fold: int) -> tuple[float, float]:
+        of_images, of_texts = fold * min(k, texts * fold / images), texts * fold / images * min(k, fold)
+        whole = fold * texts * fold / images
+        return images / fold * max(of_images, of_texts), images / fold * min(whole, of_images + of_texts)
+
+    sizes = sorted({min(fold or images, images) for fold in folds})
+    least, most = within(sizes[0])
+    for smaller, fold in pairwise(sizes):
+        new, further = 1 - smaller / fold, within(fold)  # all pairs within a smaller fold are listed there
+        least, most = least + new * (further[0] - texts), most + new * further[1]
+    return least, most

@@ -2,7 +2,7 @@
 
 import gc
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -35,6 +35,9 @@ CONTEXT = 2 * 2**30
 """Most bytes that a process takes besides its tensors, for the driver's context and loaded kernels: anything beyond
 belongs to other processes."""
 
+Needs = Mapping[str, Need]
+"""The need of trials by their kind, which `speed_of` gives."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -61,6 +64,41 @@ class Probed:
     devices: list[tuple[int, str]]
     needs: dict[str, Need]
     problem: str = ""
+
+
+def needs_of(
+    samples: Sequence[Sample], on_gpus: Callable[..., list[Probed]], home: Home, say: Callable[[str], None]
+) -> Needs:
+    """The memory that trials of each kind need on the GPU with the least memory; unknown needs are measured.
+
+    Args:
+        on_gpus: calls a function with its arguments in a separate process on each node that has a GPU.
+
+    Raises:
+        UserError: a trial does not fit on a GPU.
+    """
+    if not samples:
+        return {}
+    try:
+        replies: list[Probed] = on_gpus(probe, samples, home)
+    except Exception as error:  # the recipe's share serves too
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        say(f"the memory of trials could not be measured, so their recipes' shares of a GPU count: {reason}")
+        return {}
+    for node in replies:
+        if node.problem:
+            raise UserError(node.problem)
+    if not any(node.needs for node in replies):
+        say("torch sees no GPU where there should be one, so the recipes' shares of a GPU count")
+    devices = sorted({device for node in replies for device in node.devices})
+    if len(devices) > 1:
+        names = ", ".join(f"{name} ({total / 1e9:.0f} GB)" for total, name in devices)
+        say(f"different GPUs, of which the smallest decides the shares: {names}")
+    needs = dict[str, list[Need]]()
+    for node in replies:
+        for kind, need in node.needs.items():
+            needs.setdefault(kind, []).append(need)
+    return {kind: gpu_needs.smallest(of_kind) for kind, of_kind in needs.items()}
 
 
 def probe(samples: Sequence[Sample], home: Home) -> Probed:

@@ -1,18 +1,14 @@
 """The shapes of a data set for an estimate: from the data on this machine, else as published."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from goalgrid.grid import catalog
 from goalgrid.grid.expansion import Shared
-from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.grid.settings.text_encoders import TransformerSettings
-
-if TYPE_CHECKING:  # a plan without a GPU loads no torch
-    from goalgrid.runners.gpu.fake_inputs import Shapes
 
 REGIONS, VECTOR = (36, 2048), (2048,)
 """Shapes of an image whose features are not on this machine: BUTD regions, or a single vector."""
@@ -26,27 +22,46 @@ TYPICAL, LONGEST = 12, 40
 """Assumed words of a caption: the mean, and the mean of the longest batch. COCO, Flickr30K."""
 
 
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes of a data set, as a model reads it.
+
+    Args:
+        image: shape of an image as the model reads it.
+        words: size of the vocabulary, or width of the caption features.
+        typical, longest: words or pieces of a caption: the mean, and the mean of the batch of the longest captions.
+        images, texts: of the largest split that is evaluated.
+        captions: indices, or the `output` of a frozen network.
+    """
+
+    image: tuple[int, ...]
+    words: int
+    typical: int
+    longest: int
+    images: int
+    texts: int = 0
+    captions: Literal["indices", "states", "projected"] = "indices"
+
+
 def shapes_of(
     shared: Shared,
     root: Path | None,
     largest: tuple[int, int],
-    of_image: Callable[[BackboneSettings], tuple[int, ...]],
-    of_caption: Callable[[TransformerSettings, int], int],
-) -> tuple["Shapes", dict[str, list[str]]]:
+    of_network: Callable[..., Any],
+) -> tuple[Shapes, dict[str, list[str]]]:
     """The shapes of a data set as a model reads it, and the assumptions by data set, if it is not on this machine.
 
     Args:
         root: the data set's folder; None: not on this machine, or not needed.
         largest: images and captions of the largest split that is evaluated.
-        of_image: gives the shape of an image's features from a frozen network.
-        of_caption: gives the width of a caption's features, by network and number of tokens.
+        of_network: gives the shape of an image's features from a frozen network; with a number of tokens, the width of
+            a caption's features.
 
     Raises:
         UserError: data cannot be read, or the architecture of weights is not known here.
     """
     from goalgrid.retrieval.data import opening
     from goalgrid.retrieval.words import text_readers
-    from goalgrid.runners.gpu.fake_inputs import Shapes
 
     data, image, text = shared.dataset, shared.model.image, shared.model.text
     cut = text.longest(data.max_words)
@@ -65,10 +80,10 @@ def shapes_of(
         typical, longest, words = PER_WORD * typical + 2, round(PER_WORD * longest) + 2, PIECES
     given: Any = "indices"
     if text.feature_network:
-        given, words = text.feature_network.output, of_caption(text.feature_network, round(typical))
+        given, words = text.feature_network.output, of_network(text.feature_network, round(typical))
     shape: tuple[int, ...]
     if image.feature_network:
-        shape = of_image(image.feature_network)
+        shape = of_network(image.feature_network)
     elif image.reads:
         shape = (sum(read.values for read in image.reads),)
     elif image.view:

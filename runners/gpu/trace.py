@@ -48,9 +48,8 @@ class Work:
         return Work(parts, self.bytes * factor, self.launches * factor)
 
     def __add__(self, other: "Work") -> "Work":
-        parts = {kind: list(group) for kind, group in self.products.items()}
-        for kind, group in other.products.items():
-            parts.setdefault(kind, []).extend(group)
+        kinds = dict.fromkeys([*self.products, *other.products])
+        parts = {kind: self.products.get(kind, []) + other.products.get(kind, []) for kind in kinds}
         return Work(parts, self.bytes + other.bytes, self.launches + other.launches)
 
     @property
@@ -94,7 +93,7 @@ class Trace(TorchDispatchMode):
         if result is NotImplemented:
             result = func(*args, **kwargs)
         outputs = [value for value in tree_leaves(result) if isinstance(value, Tensor)]
-        if not func.is_view:  # a view launches no kernel
+        if not func.is_view and func.namespace != "prim":  # a view launches no kernel, a question neither
             self._count(func, args, kwargs, inputs, outputs, result)
         for tensor in outputs:
             self.hold(tensor)
@@ -103,16 +102,14 @@ class Trace(TorchDispatchMode):
     def _count(
         self, func: Any, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], result: Any
     ) -> None:
-        moved = float(sum(tensor.numel() * tensor.element_size() for tensor in [*inputs, *outputs]))
+        moved = float(sum(tensor.nbytes for tensor in [*inputs, *outputs]))
         self.work.launches += 1
-        packet = func.overloadpacket
-        counter = flop_registry.get(ATTENTION.get(packet, packet))
+        counter = flop_registry.get(ATTENTION.get(func.overloadpacket, func.overloadpacket))
         if counter is None:  # bound by the bandwidth alone: no product of matrices
             self.work.bytes += moved
-            return
-        kind = str(inputs[0].dtype).removeprefix("torch.")
-        flops = float(counter(*args, **kwargs, out_val=result))
-        self.work.products.setdefault(kind, []).append((flops, moved))
+        else:
+            kind, flops = str(inputs[0].dtype).removeprefix("torch."), float(counter(*args, **kwargs, out_val=result))
+            self.work.products.setdefault(kind, []).append((flops, moved))
 
 
 def _release(reference: "weakref.ref[Trace]", block: Block) -> None:
@@ -124,12 +121,12 @@ def _of_host(func: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> bool:
     """Whether the operation is on tensors of the host, or creates a small integer tensor there."""
     if inputs:
         return not any(isinstance(tensor, FakeTensor) for tensor in inputs)
+    ranges = func.overloadpacket is aten.arange
+    values = args if ranges else args[1:] if func is aten.full.default else [None]
     kind = kwargs.get("dtype")
-    if func.overloadpacket is aten.arange:
-        whole = kind in WHOLE or (kind is None and all(isinstance(value, int) for value in args))
+    whole = kind in WHOLE or (kind is None and all(isinstance(value, int) for value in values))
+    if ranges:
         return whole and max(args) <= HOST
-    value = args[1] if func is aten.full.default else None
-    whole = kind in WHOLE or (kind is None and isinstance(value, int))
     return whole and isinstance(args[0], list | tuple) and math.prod(args[0]) <= HOST
 
 
@@ -223,11 +220,10 @@ def without_data() -> Iterator[FakeTensorMode]:
 def remove_data(module: nn.Module, mode: FakeTensorMode, trace: Trace) -> None:
     """Replace a module's weights and buffers by tensors without data, and count their memory."""
     for part in module.modules():
-        for name, weight in list(part.named_parameters(recurse=False)):
-            setattr(part, name, nn.Parameter(mode.from_tensor(weight.data), requires_grad=weight.requires_grad))
-            trace.hold(getattr(part, name))
-        for name, buffer in list(part.named_buffers(recurse=False)):
-            setattr(part, name, mode.from_tensor(buffer))
+        for name, value in [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]:
+            empty = mode.from_tensor(value.data)
+            is_weight = isinstance(value, nn.Parameter)
+            setattr(part, name, nn.Parameter(empty, requires_grad=value.requires_grad) if is_weight else empty)
             trace.hold(getattr(part, name))
 
 

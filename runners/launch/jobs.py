@@ -18,8 +18,7 @@ from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.grid.uses import register, uses_of
-from goalgrid.runners.gpu.gpu_shares import Needs
-from goalgrid.runners.gpu.memory_probe import Sample
+from goalgrid.runners.gpu.memory_probe import Needs, Sample
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import Cadence
 

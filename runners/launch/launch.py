@@ -15,7 +15,7 @@ from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State
-from goalgrid.runners.gpu import gpu_shares
+from goalgrid.runners.gpu import memory_probe
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Driver, check_room
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
@@ -106,7 +106,7 @@ class Launch:
         compute_features(jobs, self.console)
         display.phase("measuring the memory that trials need on a GPU")
         on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
-        return with_shares(jobs, gpu_shares.needs_of(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
+        return with_shares(jobs, memory_probe.needs_of(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
 
     def _train(
         self, driver: Driver, grid: Grid, jobs: Sequence[Job], stop: Stop, interrupts: Interrupts, display: Display

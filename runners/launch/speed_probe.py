@@ -17,7 +17,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.grid.store.speed_probes import Probe, speed_of
-from goalgrid.runners.gpu import gpu_shares
+from goalgrid.runners.gpu import memory_probe
 from goalgrid.runners.gpu.memory_probe import apart, with_stand_ins
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
 from goalgrid.runners.launch.jobs import jobs_for, samples
@@ -59,7 +59,7 @@ def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Conso
     check_inputs(jobs)
     compute_features(jobs, console)
     say = partial(console.print, markup=False, soft_wrap=True)
-    gpu_shares.needs_of(samples(jobs, grid.resources), lambda *call: [apart(*call)], home, say)
+    memory_probe.needs_of(samples(jobs, grid.resources), lambda *call: [apart(*call)], home, say)
 
 
 def measure(settings: TrialSettings, machine: Machine) -> Probe:

@@ -13,11 +13,9 @@ from goalgrid.grid.store import gpu_needs, speed_probes
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home, State, TrialFolder
-from goalgrid.plan import gpu_costs
-from goalgrid.plan.costs import RUNNING, Span, cost_of
+from goalgrid.plan.costs import RUNNING, Span, cost_of, shares_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.plan.device_costs import _OnCard, device_cost
-from goalgrid.plan.work import work_of
 from goalgrid.reading.overview import Overview
 from goalgrid.results.records import record
 from goalgrid.runners.gpu.cards import card
@@ -271,11 +269,11 @@ class TestCosts:
             gpu_needs.remember(home, kind, gpu_needs.Need(f"GPU of {total / 1e9:g} GB", total, 5e8, 1e9))
         shown = verb("plan", "demo", *PAIR, runs=home).stdout
         assert "cnn-bow on shapes: 0.08 of GPU of 24 GB: 1.6 of 24 GB" in shown
-        assert gpu_costs.shares(overview(home), [trial]) == {("shapes", "cnn-bow"): 0.08}
+        assert shares_of(overview(home), [trial]) == {("shapes", "cnn-bow"): 0.08}
         stated = Overview.of(grid("resources.gpu=0.5"), home)
-        assert gpu_costs.shares(stated, [trial]) == {("shapes", "cnn-bow"): 0.5}
+        assert shares_of(stated, [trial]) == {("shapes", "cnn-bow"): 0.5}
         other = Overview.of(grid("model.dim=16"), home)
-        assert gpu_costs.shares(other, other.trials) == {("shapes", "cnn-bow"): 0.25}
+        assert shares_of(other, other.trials) == {("shapes", "cnn-bow"): 0.25}
 
     def test_the_concurrency_says_where_it_is_from(self, pair: Home) -> None:
         found = Overview.of(grid("seeds=[0,1,2]", "resources.concurrency=3"), pair)
@@ -357,8 +355,8 @@ class TestDevice:
         assert (len(members), ensemble.trials) == (2, 2)
         untaught = {part.recipe: part.steps for part in work_of(overview, overview.trials) if not part.epochs}
         assert untaught == {"clip-zero-shot-tiny": 0, "both": 0}
-        assert untrained.captions is not None
-        assert 0 < untrained.captions.least < untrained.captions.most < 0.01 * sum(texts for _, texts in sizes.values())
+        captions = untrained.once["caption_feature_seconds"]
+        assert 0 < captions.least < captions.most < 0.01 * sum(texts for _, texts in sizes.values())
         assert untrained.seconds is not None
         assert 0 < untrained.seconds.least < untrained.seconds.most
         (told,) = (line for line in cost.lines() if "is not here" in line)
@@ -379,7 +377,7 @@ class TestDevice:
             load("demo", ['recipes=["frozen-bow"]', "objectives=con_con", "seeds=[0]", *words]), Home(tmp_path)
         )
         nothing, unit = Work(), Work({"float32": [(1e12, 0.0)]})
-        footprint = Footprint(0, 0, unit, unit * 10, unit * 100, nothing, nothing, nothing, None)
+        footprint = Footprint(0, unit, unit * 10, unit * 100, nothing, nothing, nothing, None)
         gpu, steps = card("h100"), overview.data.epoch_steps(overview.trials[0].shared)
         found = _OnCard(overview, gpu, frozenset(), {})._seconds(overview.trials, footprint)
         assert steps is not None
@@ -409,7 +407,7 @@ class TestDevice:
         )
         overview = Overview.of(load(str(file)), Home(tmp_path))
         first, second = device_cost(overview, overview.trials, (), card("h100"), None).taken.values()
-        assert set(first.once) == {"its frozen backbone", "its frozen text network"}
+        assert set(first.once) == {"feature_seconds", "caption_feature_seconds"}
         assert second.once == {}
 
     def test_a_price_needs_a_gpu_and_a_gpu_a_known_name(self, tmp_path: Path, verb: Verb) -> None:

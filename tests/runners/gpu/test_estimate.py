@@ -21,22 +21,21 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 from goalgrid.objectives import mining
 from goalgrid.retrieval.encoders.text import features_of, text_network
-from goalgrid.retrieval.parts.aoq.candidates import SCORES
 from goalgrid.retrieval.parts.xvlm import rerank
 from goalgrid.runners.gpu.allocator import CachingAllocator
 from goalgrid.runners.gpu.architectures import (
     ARCHITECTURES,
     from_architecture,
+    in_architecture,
     learner_of,
     of_caption_features,
     of_features,
     without_weights,
 )
 from goalgrid.runners.gpu.cards import CARDS, card
-from goalgrid.runners.gpu.estimate import rehearse
-from goalgrid.runners.gpu.estimate_evaluation import pairs_ranked_anew, ranking, second_stage
-from goalgrid.runners.gpu.fake_inputs import Shapes, around
+from goalgrid.runners.gpu.estimate import _batch, _step, around, pairs_ranked_anew, rehearse, second_stage
 from goalgrid.runners.gpu.memory_probe import heavy
+from goalgrid.runners.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, without_data
 from goalgrid.runners.training.learner import Learner
 
@@ -63,8 +62,7 @@ class Silent:
 
 
 def built(settings: TrialSettings, shapes: Shapes) -> Learner:
-    parts = {name: from_architecture(getattr(settings.model, name), {}) for name in ("image", "text")}
-    return learner_of(heavy(settings.model_copy(update={"model": settings.model.model_copy(update=parts)})), shapes, {})
+    return learner_of(heavy(settings.model_copy(update={"model": in_architecture(settings.model, {})})), shapes, {})
 
 
 def estimated_peak(settings: TrialSettings, shapes: Shapes) -> int:
@@ -159,6 +157,38 @@ def test_an_estimate_counts_what_an_objective_reads_beside_its_batch(objective: 
     assert estimated_peak(settings, shapes) > 1.2 * estimated_peak(settings_of(recipe, *SMALL), shapes)
 
 
+def kernels(event: Any) -> int:
+    """Operations of a profiled step that are neither views nor made of others."""
+    name = str(event.name)
+    packet = getattr(torch.ops.aten, name.removeprefix("aten::"), None) if name.startswith("aten::") else None
+    overloads = [getattr(packet, word) for word in packet.overloads()] if packet else []
+    overloads = [overload for overload in overloads if torch._C._dispatch_has_kernel(overload.name())]
+    if not overloads or all(overload._can_decompose() for overload in overloads):
+        return sum(map(kernels, event.children))
+    return 0 if all(overload.is_view for overload in overloads) else 1
+
+
+@pytest.mark.parametrize(("recipe", "shapes"), [("fc-bow", VECTORS), ("vse-2ad-tiny", REGIONS)])
+def test_a_step_is_counted_in_the_kernels_that_it_launches(recipe: str, shapes: Shapes) -> None:
+    settings = settings_of(recipe, *SMALL)
+    learner, trace = built(settings, shapes), Trace()
+    with without_data() as mode:
+        without_weights(learner, mode, trace)
+        step, *_ = rehearse(learner, shapes, mode, trace)
+    real, silent = built(settings, shapes), Silent()
+    batch = _batch(real, shapes, around(shapes.typical, 32), nullcontext(), silent)  # type: ignore[arg-type]
+    _step(real, 0, batch, nullcontext(), silent)  # type: ignore[arg-type]
+    real.begin(0)
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        real.gradient(batch, 0.0)
+        real.optimizer.step()
+    assert found.profiler is not None
+    assert found.profiler.kineto_results is not None
+    launches = sum(map(kernels, found.profiler.kineto_results.experimental_event_tree()))
+    sys.stdout.write(f"{recipe}: {step.launches} operations estimated, {launches} counted\n")
+    assert step.launches == pytest.approx(launches, rel=0.1)
+
+
 def test_a_step_that_holds_the_backbone_only_runs_it_forwards() -> None:
     learner, trace = built(settings_of("vsepp-r152-tiny-ft", *SMALL, "model.dim=8"), PIXELS), Trace()
     with without_data() as mode:
@@ -176,14 +206,6 @@ def test_a_caption_costs_a_frozen_text_network_what_it_takes_with_data() -> None
         found = features_of(model, network.output, torch.zeros((1, 8), dtype=torch.int64), torch.tensor([8]))
     assert found.shape == (1, width)
     assert work.flops == pytest.approx(real.get_total_flops(), rel=0.05)
-
-
-def test_a_training_split_is_ranked_by_two_products_and_held_twice() -> None:
-    images, texts, width = 1000, 5000, 64
-    size, work = ranking(settings_of("fc-bow", *SMALL), VECTORS, {}, (images, texts))
-    products = 2 * 2 * images * texts * width
-    assert products < work.flops < 1.2 * products  # the rest embeds
-    assert 2 * 4 * (images + texts) * width < size < 2 * 4 * (images + texts) * width + 3 * 4 * SCORES
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from goalgrid.grid.resources import Resources
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import speed_of
-from goalgrid.runners.gpu import gpu_shares
+from goalgrid.runners.gpu import memory_probe
 from goalgrid.runners.gpu.memory_probe import Probed, Sample
 from goalgrid.runners.launch.jobs import Job, jobs_for, samples, with_shares
 
@@ -48,10 +48,10 @@ class Replies:
         return list(self.replies)
 
 
-def measured(replies: Replies, some: Sequence[Job]) -> tuple[gpu_shares.Needs, list[str]]:
+def measured(replies: Replies, some: Sequence[Job]) -> tuple[memory_probe.Needs, list[str]]:
     """What is found, and what is said of it."""
     said = list[str]()
-    return gpu_shares.needs_of(samples(some, Resources()), replies, Home(Path("/tmp/runs")), said.append), said
+    return memory_probe.needs_of(samples(some, Resources()), replies, Home(Path("/tmp/runs")), said.append), said
 
 
 def test_a_measured_share_replaces_the_recipes_and_bounds_what_is_allocated() -> None:

@@ -9,7 +9,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
-from goalgrid.runners.gpu.model_sizes import ModelSize, size_of
+from goalgrid.runners.gpu.architectures import ModelSize, size_of
 
 
 def test_scan_is_the_sum_of_its_layers() -> None:

@@ -6,14 +6,13 @@ from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings.image_views import View
 from goalgrid.retrieval.data.shapes import load as drawn
-from goalgrid.runners.gpu.fake_inputs import Shapes
-from goalgrid.runners.gpu.shapes_of_data import shapes_of
+from goalgrid.runners.gpu.shapes_of_data import Shapes, shapes_of
 
 
 def shapes(recipe: str, data: str, *overrides: str) -> Shapes:
     changes = [f'recipes=["{recipe}"]', f'datasets=["{data}"]', 'objectives=["triplet-hn"]', "seeds=[0]", *overrides]
     shared = expand(load("flickr8k", changes))[0].trials[0].shared
-    found, _ = shapes_of(shared, None, (500, 2500), lambda network: (), lambda network, length: 0)
+    found, _ = shapes_of(shared, None, (500, 2500), lambda *network: ())
     return found
 
 
@@ -27,7 +26,7 @@ def test_captions_are_cut_by_the_recipe_as_by_the_data_set(recipe: str, data: st
 def test_captions_that_are_here_are_counted() -> None:
     shared = trials_of(expand(load("demo")))[0].shared
     sizes = (500, 2500)
-    found, assumed = shapes_of(shared, None, sizes, lambda backbone: (1,), lambda network, words: 1)
+    found, assumed = shapes_of(shared, None, sizes, lambda *network: (1,))
     lengths = sorted(len(caption.split()) for caption in drawn(View(8)).train.captions)
     batch = lengths[-shared.train.batch_size :]
     assert (found.typical, found.longest) == (round(sum(lengths) / len(lengths)), round(sum(batch) / len(batch)))
