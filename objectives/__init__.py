@@ -25,8 +25,7 @@ from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_
 from goalgrid.grid.offers import equations
 from goalgrid.objectives import assisted, contrastive, hinge, pairwise, polynomial  # noqa: F401, they offer their losses
 from goalgrid.objectives.assisted import row_margins
-from goalgrid.objectives.gradient_surrogate import GradientSurrogate
-from goalgrid.objectives.objective import Loss, Objective, ScoresObjective
+from goalgrid.objectives.objective import GradientSurrogate, Loss, Objective, ScoresObjective
 from goalgrid.objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
 from goalgrid.objectives.relative import Relative
 from goalgrid.objectives.triplet_weights import TRIPLET_WEIGHTS

@@ -1,7 +1,6 @@
 """Pictures of weights: GOAL's Figures 2 and 3 for any parameters, and how an objective moves a triplet.
 
-Colours are those that the colour-blind can tell apart (cividis; `grid.palette`), lines differ in their dashes too, and
-arrows and contours carry the reading where colour is lost in print.
+They can be read by the colour-blind and in print without colour: by cividis, dashes, arrows and contours.
 """
 
 from itertools import cycle
@@ -18,10 +17,9 @@ from torch import Tensor
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.objectives import CATALOGUE, accepted, resolve, unknown_objective
 from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from goalgrid.grid.objectives.parameters import Value
 from goalgrid.grid.palette import BLUE, COLOURS, DASHES, FAINT, INK, MARKS, VERMILION
 from goalgrid.objectives import LOSSES, build
-from goalgrid.objectives.gradient_surrogate import GradientSurrogate
+from goalgrid.objectives.objective import GradientSurrogate, Objective
 from goalgrid.objectives.triplets import Triplets
 
 MEAN = 0.1
@@ -50,21 +48,20 @@ def weights(
     if name not in CELLS:
         losses = f"{name!r} has no triplet weight and pair weights to draw. Known: {', '.join(CELLS)}."
         raise UserError(losses if name in CATALOGUE else unknown_objective(name))
-    loss = build(name, variant=settings.get("variant", "paper"), **accepted(name, settings)).loss
+    loss = _built(name, settings).loss
     assert isinstance(loss, GradientSurrogate)
     m = torch.full_like(s_pos, mean)[..., None]
     triplet = Triplets(s_pos[..., None], s_neg[..., None], m_pos=m, m_neg=m)
-    w_tri = loss.triplet_weight(triplet)
     w_pos, w_neg = loss.pair_weight(triplet)
-    return w_tri[..., 0], w_pos[..., 0], w_neg[..., 0]
+    return loss.triplet_weight(triplet)[..., 0], w_pos[..., 0], w_neg[..., 0]
+
+
+def _built(name: str, settings: dict[str, Any]) -> Objective:
+    return build(name, variant=settings.get("variant", "paper"), **accepted(name, settings))
 
 
 def triplet_weights(**settings: Any) -> Figure:
-    """Draw T of the three triplet weights over (s_pos, s_neg): GOAL Fig. 2.
-
-    Args:
-        settings: variant and parameters, as for `build`.
-    """
+    """Draw T of the three triplet weights over (s_pos, s_neg): GOAL Fig. 2. Settings are those of `build`."""
     figure = Figure(figsize=(8.7, 3.1), layout="constrained")
     panels = figure.subplots(1, len(GOAL_COLUMNS), sharey=True)
     s_pos, s_neg = _plane(FINE)
@@ -85,11 +82,7 @@ def triplet_weights(**settings: Any) -> Figure:
 
 
 def pair_weights(**settings: Any) -> Figure:
-    """Draw P+ over s_pos and P- over s_neg of the five pair weights: GOAL Fig. 3.
-
-    Args:
-        settings: variant and parameters, as for `build`.
-    """
+    """Draw P+ over s_pos and P- over s_neg of the five pair weights: GOAL Fig. 3. Settings are those of `build`."""
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     pos_axes, neg_axes = figure.subplots(1, 2)
     s = torch.linspace(0, 1, 401, dtype=torch.float64)
@@ -102,8 +95,7 @@ def pair_weights(**settings: Any) -> Figure:
         axes.set_title(f"{weight} over {similarity}", **STYLE)
         axes.set_xlim(0, 1)
         _compressed(axes)
-        axes.axhline(0, color=FAINT, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        _open(axes)
     figure.legend(
         *pos_axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, handlelength=3.2
     )
@@ -123,15 +115,21 @@ def _compressed(axes: Axes) -> None:
         axes.minorticks_off()
 
 
+def _open(axes: Axes) -> None:
+    """A line at 0, and no frame above and at the right."""
+    axes.axhline(0, color=FAINT, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def update_field(name: str = "sig-ms_cir", **settings: Any) -> Figure:
     """Draw how a triplet at (s_pos, s_neg) moves under an objective: under a cell by T P+ and -T P-, GOAL Eq. (3).
 
     That is minus the gradient in the plane of the two similarities, as if they could be moved freely. Arrows show the
     direction, the shade behind them the length of the step. Beside it, for a loss, the push on each of many negatives.
     """
-    ranked = name in LOSSES
-    figure = Figure(figsize=(9.4 if ranked else 5.0, 4.3), layout="constrained")
-    axes, *beside = figure.subplots(1, 2).tolist() if ranked else [figure.subplots()]
+    is_loss = name in LOSSES
+    figure = Figure(figsize=(9.4 if is_loss else 5.0, 4.3), layout="constrained")
+    axes, *beside = figure.subplots(1, 2 if is_loss else 1, squeeze=False)[0]
     for panel in beside:
         _by_rank(panel, name, settings)
     image = _field(axes, name, settings, arrows=19)
@@ -180,8 +178,19 @@ def _field(axes: Axes, name: str, settings: dict[str, Any], *, arrows: int) -> A
 
 
 def _step(name: str, s_pos: Tensor, s_neg: Tensor, settings: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """How an objective moves triplets with a single negative.
+
+    Raises:
+        UserError: the user's own loss is no loss of triplets.
+    """
     if name in CATALOGUE and CATALOGUE[name].equation:
-        return _own_step(name, s_pos, s_neg, settings)
+        if CATALOGUE[name].on == "scores":
+            message = "is a function of all scores of a batch; a diagram shows a function of one triplet."
+            raise UserError(f"{name!r} {message}")
+        s_pos, s_neg = (s[..., None].clone().requires_grad_() for s in (s_pos, s_neg))
+        value = _built(name, settings).loss(Triplets(s_pos, s_neg)).sum()
+        of_pos, of_neg = torch.autograd.grad(value, (s_pos, s_neg), materialize_grads=True)
+        return -of_pos[..., 0], -of_neg[..., 0]
     if name in LOSSES:
         pull, push = pull_and_push(name, s_pos.flatten(), s_neg.flatten()[:, None], **settings)
         return pull.reshape(s_pos.shape), -push.reshape(s_neg.shape)
@@ -200,7 +209,7 @@ def pull_and_push(
         s_neg: in falling order; a loss of the hardest negative reads the first alone.
         settings: variant and parameters, as for `build`; parameters that this loss lacks are left out.
     """
-    objective = build(name, variant=settings.get("variant", "paper"), **accepted(name, settings))
+    objective = _built(name, settings)
     seen = s_neg[:, : objective.k]
 
     def value(positive: Tensor, negatives: Tensor) -> Tensor:
@@ -217,33 +226,16 @@ def _by_rank(axes: Axes, name: str, settings: dict[str, Any]) -> None:
     s_pos = torch.tensor(POSITIVES, dtype=s_neg.dtype)
     pull, push = pull_and_push(name, s_pos, s_neg, **settings)
     ranks = torch.arange(1, s_neg.shape[1] + 1).numpy()
-    looks = zip(POSITIVES, pull.tolist(), push, COLOURS[1:], DASHES, MARKS, strict=False)
-    for positive, pulled, pushed, colour, dashes, mark in looks:
+    for place, (positive, pulled, pushed) in enumerate(zip(POSITIVES, pull.tolist(), push, strict=True)):
         label = f"$s_{{pos}}$ = {positive:g}: pull {pulled + 0.0:.2g}, push {float(pushed.sum()):.2g} in all"
-        look = {"color": colour, "linestyle": dashes, "marker": mark, "markersize": 3.5, "linewidth": 1.2}
-        axes.plot(ranks, pushed.numpy(), label=label, **look)
+        look = {"color": COLOURS[place + 1], "linestyle": DASHES[place], "marker": MARKS[place]}
+        axes.plot(ranks, pushed.numpy(), label=label, markersize=3.5, linewidth=1.2, **look)
     axes.set_title(
         f"push on each of {len(ranks)} negatives, {RANKED[0]:g} to {RANKED[-1]:g}", **{**STYLE, "fontsize": 9}
     )
     axes.set_xlabel("rank of the negative", **STYLE)
-    axes.axhline(0, color=FAINT, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    _open(axes)
     axes.legend(frameon=False, fontsize=7.5)
-
-
-def _own_step(name: str, s_pos: Tensor, s_neg: Tensor, settings: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Minus the gradient of a user's own loss of triplets, each with a single negative.
-
-    Raises:
-        UserError: it is no loss of triplets.
-    """
-    if CATALOGUE[name].on == "scores":
-        raise UserError(f"{name!r} is a function of all scores of a batch; a diagram shows a function of one triplet.")
-    loss = build(name, variant=settings.get("variant", "paper"), **accepted(name, settings)).loss
-    s_pos, s_neg = (s[..., None].clone().requires_grad_() for s in (s_pos, s_neg))
-    value = loss(Triplets(s_pos, s_neg)).sum()
-    of_pos, of_neg = torch.autograd.grad(value, (s_pos, s_neg), materialize_grads=True)
-    return -of_pos[..., 0], -of_neg[..., 0]
 
 
 def _plane(steps: int, inset: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -264,12 +256,9 @@ def _shown(parameters: Any, name: str, settings: dict[str, Any]) -> str:
     values = resolve(name, variant=settings.get("variant", "paper"), **accepted(name, settings))
     whole = CATALOGUE[name].equation or name in LOSSES
     shaping = CATALOGUE[name].own if whole else ("margin", "tau", "offset", "alpha", "beta", "lam")
-    shapes = [key for key in parameters if key in shaping]
-    return ", ".join(f"no {key}" if values[key] is None else f"{key} = {_brief(values[key])}" for key in shapes)
-
-
-def _brief(value: Value) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    shown = {key: values[key] for key in parameters if key in shaping}
+    brief = {key: f"{value:g}" if isinstance(value, float) else str(value) for key, value in shown.items()}
+    return ", ".join(f"no {key}" if shown[key] is None else f"{key} = {text}" for key, text in brief.items())
 
 
 def _titled(name: str) -> str:

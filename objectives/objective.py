@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,9 @@ from torch import Tensor
 
 from goalgrid.grid.settings.own_parts import check_gradient, check_shape
 from goalgrid.objectives import mining
+from goalgrid.objectives.pair_weights import PairWeight
 from goalgrid.objectives.relative import Relative
+from goalgrid.objectives.triplet_weights import TripletWeight
 from goalgrid.objectives.triplets import NOTHING, BatchPairs, Extra, Triplets
 
 Loss = Callable[[Triplets], Float[Tensor, "*a #k"]]
@@ -33,8 +35,36 @@ UNKNOWN = torch.tensor(torch.nan)
 """In a report, a value that this call cannot know."""
 
 
+@dataclass(frozen=True)
+class GradientSurrogate:
+    """What stands for the loss in a cell of GOAL's matrix: T (P- s_neg - P+ s_pos) with T, P+, P- constant.
+
+    So dl/ds_pos = -T P+ and dl/ds_neg = T P-. GOAL Eq. (3). Whatever scales the loss (AMP, accumulation, coefficients)
+    scales that gradient, and mined negatives receive theirs too. The value is no measure of progress; the report holds
+    what is: `active` is the share of T > 0.01.
+
+    Args:
+        triplet_weight, pair_weight: with their parameters set.
+    """
+
+    triplet_weight: TripletWeight
+    pair_weight: PairWeight
+
+    def __call__(self, t: Triplets) -> Float[Tensor, "*a k"]:
+        """The value of each triplet."""
+        triplet = t.finite()
+        # Before any weight sees them: P- = s_neg would otherwise keep its graph.
+        constants = triplet.detach()
+        w_tri = self.triplet_weight(constants)
+        w_pos, w_neg = self.pair_weight(constants)
+        if not t.always:
+            w_tri = w_tri.where(t.exists, 0.0)
+        t.notes["active"] = w_tri > 0.01
+        return (w_tri * w_neg) * triplet.s_neg - (w_tri * w_pos) * triplet.s_pos
+
+
 class Objective(torch.nn.Module):
-    """A loss of mined triplets, or a gradient in the form of one (`objectives.gradient_surrogate`).
+    """A loss of mined triplets, or a gradient in the form of one (`GradientSurrogate`).
 
     Args:
         loss: gives the value of each triplet.
@@ -100,7 +130,7 @@ class Objective(torch.nn.Module):
         image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
         if self.learns_from_few:
             return self._value([mining.hardest_of_embeddings(image, text, pairs, self.relative)], extra)
-        return self._value(mining.candidates(mining.product(image, text), pairs, self.relative, self.k), extra)
+        return self._of_all(mining.product(image, text), pairs, extra)
 
     def from_similarity(
         self,
@@ -119,7 +149,7 @@ class Objective(torch.nn.Module):
         self._new_report()
         if self.learns_from_few:
             return self._value([mining.hardest_of_similarity(sim, pairs, self.relative, again)], extra)
-        return self._value(mining.candidates(mining.full(sim), pairs, self.relative, self.k), extra)
+        return self._of_all(mining.full(sim), pairs, extra)
 
     @property
     def learns_from_few(self) -> bool:
@@ -142,15 +172,18 @@ class Objective(torch.nn.Module):
             raise ValueError(f"{images} images and {texts} texts are no pairs: row k of both must be pair k")
         return BatchPairs(texts, image_of_text, self.ignore_same_image, self.row_margin and self.row_margin(extra))
 
+    def _of_all(self, sim: Float[Tensor, "b b"], pairs: BatchPairs, extra: Extra) -> Float[Tensor, ""]:
+        return self._value(mining.candidates(sim, pairs, self.relative, self.k), extra)
+
     def _value(self, directions: list[Triplets], extra: Extra) -> Float[Tensor, ""]:
         directions = [replace(t, extra=extra) for t in directions] if extra else directions
         values = [self.loss(t) for t in directions]
-        if self.user_loss is not None:
-            shape = tuple(directions[0].s_neg.shape)
-            expected = shape, (*shape[:-1], 1), shape[:-1]
-            self._check(values, f"triplets {shape}", expected, learns=directions[0].s_pos.requires_grad)
+        shape = tuple(directions[0].s_neg.shape)
+        expected = shape, (*shape[:-1], 1), shape[:-1]
+        self._check(values, f"triplets {shape}", expected, learns=directions[0].s_pos.requires_grad)
         self._diagnose(directions, values)
-        total = torch.stack([value.sum() for value in values]).sum() if len(values) > 1 else values[0].sum()
+        sums = [value.sum() for value in values]
+        total = sums[0] if len(sums) == 1 else torch.stack(sums).sum()
         factor = REDUCTIONS[self.reduction](directions[0].s_pos.numel())
         return total if factor == 1.0 else total * factor
 
@@ -188,30 +221,7 @@ class ScoresObjective(Objective):
         super().__init__(lambda t: t.s_neg, k=None, remines=False, reduction="average", user_loss=user_loss)
         self.of_scores = loss
 
-    def forward(
-        self,
-        image: Float[Tensor, "b d"],
-        text: Float[Tensor, "t d"],
-        image_of_text: Int[Tensor, " t"] | None = None,
-        *,
-        extra: Extra = NOTHING,
-    ) -> Float[Tensor, ""]:
-        pairs, report = self._pairs(len(image), len(text), image_of_text, extra), self._new_report()
-        image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
-        return self._loss(mining.product(image, text), pairs)
-
-    def from_similarity(
-        self,
-        sim: Float[Tensor, "b t"],
-        image_of_text: Int[Tensor, " t"] | None = None,
-        *,
-        extra: Extra = NOTHING,
-        again: mining.Again | None = None,
-    ) -> Float[Tensor, ""]:
-        self._new_report()
-        return self._loss(mining.full(sim), self._pairs(sim.shape[0], sim.shape[1], image_of_text, extra))
-
-    def _loss(self, sim: Float[Tensor, "b b"], pairs: BatchPairs) -> Float[Tensor, ""]:
+    def _of_all(self, sim: Float[Tensor, "b b"], pairs: BatchPairs, extra: Extra) -> Float[Tensor, ""]:
         value = self.of_scores(sim)
         of = f"the scores of a batch, {tuple(sim.shape)}"
         self._check([value], of, ((), (1,), (1, 1)), learns=sim.requires_grad)
@@ -226,29 +236,25 @@ def diagnostics(t: Triplets, value: Float[Tensor, "*a #k"]) -> dict[str, Tensor]
     s_pos, hardest = t.s_pos.detach(), t.hardest.detach()
     known = None if t.always else hardest > -torch.inf
     notes = dict(t.notes)
+
+    def share(holds: Tensor | None) -> Tensor:
+        """Of the triplets, or of the anchors."""
+        if holds is None:
+            return UNKNOWN
+        return _mean(holds.to(s_pos.dtype), None if t.always or holds.shape != t.s_neg.shape else t.exists)
+
     return {
         "s_pos": s_pos.mean(),
         "s_neg": _mean(hardest, known),
         "delta_s": _mean((hardest - s_pos).abs(), known),
-        "active": _share(notes.pop("active", value.detach() > 1e-4), t),
-        "false_negatives": _share(t.false_negative, t),
+        "active": share(notes.pop("active", value.detach() > 1e-4)),
+        "false_negatives": share(t.false_negative),
         **{key: note.detach().to(s_pos.dtype) for key, note in notes.items()},
     }
 
 
 def _mean(values: Tensor, known: Tensor | None) -> Tensor:
-    if known is None:
-        return values.mean()
-    return values.where(known, 0.0).sum() / known.sum()
-
-
-def _share(holds: Tensor | None, t: Triplets) -> Tensor:
-    """Share of the triplets, or of the anchors, for which it holds."""
-    if holds is None:
-        return UNKNOWN
-    if t.always or holds.shape != t.s_neg.shape:
-        return holds.to(t.s_pos.dtype).mean()
-    return _mean(holds.to(t.s_pos.dtype), t.exists)
+    return values.mean() if known is None else values.where(known, 0.0).sum() / known.sum()
 
 
 def _watched(embedding: Tensor, key: str, report: dict[str, Tensor]) -> Tensor:

@@ -1,9 +1,8 @@
 """Relative similarity: how a pair stands among the other pairs of the batch. GOAL §3.3, the sets P and N.
 
-A mean over the relative set is a mean of k(s - r) over its members r: k is the lead itself for lin-ms, and an
-exponential of it for sig-ms. Neither needs a b x b matrix of differences. The positives of a set are those below a
-threshold: a sort and prefix sums. The negatives' threshold is one number known before the similarity matrix is, so
-their sum is collected while the matrix streams by.
+m is a mean of k(s - r) over the members r of a set: k is the lead itself for lin-ms, an exponential of it for sig-ms.
+No b x b matrix of differences is formed: positives are a head of the sorted ones, so prefix sums serve; negatives are
+above a number that is known before the similarities are, so their sum is collected while the matrix streams by.
 """
 
 import math

@@ -10,8 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from goalgrid.objectives import mining
-from goalgrid.objectives.gradient_surrogate import GradientSurrogate
-from goalgrid.objectives.objective import Objective, ScoresObjective
+from goalgrid.objectives.objective import GradientSurrogate, Objective, ScoresObjective
 from goalgrid.objectives.triplets import BatchPairs, Triplets
 
 BINS = 40

@@ -15,8 +15,7 @@ from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIP
 from goalgrid.grid.objectives.parameters import VARIANTS, Parameter, Value
 from goalgrid.grid.offers import offered
 from goalgrid.objectives import build
-from goalgrid.objectives.gradient_surrogate import GradientSurrogate
-from goalgrid.objectives.objective import diagnostics
+from goalgrid.objectives.objective import GradientSurrogate, diagnostics
 from goalgrid.objectives.pair_weights import RELATIVE
 from goalgrid.objectives.triplets import Triplets
 from tests.objectives.test_goal import batch, embedding_gradients, gradient, ties, unit

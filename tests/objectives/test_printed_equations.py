@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL, KNOWN_AS, of_a_loss
 from goalgrid.objectives import build
 from goalgrid.objectives.contrastive import unified
-from goalgrid.objectives.gradient_surrogate import GradientSurrogate
+from goalgrid.objectives.objective import GradientSurrogate
 from goalgrid.objectives.pair_weights import sigmoid_ms
 from goalgrid.objectives.relative import ratios, relative_negatives
 from goalgrid.objectives.triplets import Triplets
