@@ -68,11 +68,7 @@ def load(path: Path, device: torch.device) -> dict[str, Any] | None:
 
 
 def checksum(path: Path) -> str:
-    """The checksum that the checkpoint at `path` carries.
-
-    Raises:
-        Corrupt: it carries none.
-    """
+    """The checksum that the checkpoint at `path` carries; raises `Corrupt` without one."""
     with path.open("rb") as file:
         file.seek(-min(_COMMENT, path.stat().st_size), os.SEEK_END)
         comment = file.read()

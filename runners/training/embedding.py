@@ -101,17 +101,14 @@ def ranked(
         return evaluation.rank_in_folds(image, text, image_of_text, fold, score, chunk=TILE, mean_places=mean_places)
 
 
-Beat = Callable[[], None]
-"""Called to note that an evaluation makes progress."""
-
-
 def ranks_of_test(
-    model: Vse, settings: TrialSettings, inputs: Inputs, folds: Sequence[int | None], beat: Beat = lambda: None
+    model: Vse,
+    settings: TrialSettings,
+    inputs: Inputs,
+    folds: Sequence[int | None],
+    beat: Callable[[], None] = lambda: None,
 ) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], list[evaluation.Ranks]]:
-    """The embeddings of the test split by `embedded`, and their ranks for each fold size, as in `ranked`.
-
-    Some models rank in two stages.
-    """
+    """The embeddings of the test split by `embedded`, and their ranks for each fold size; some models rank twice."""
     test = embedded(model, settings, inputs, "test")
     first = [ranked(model, *test, fold) for fold in folds]
     sizes = settings.train.batch_size, EMBED_BATCH
@@ -122,26 +119,23 @@ def ranks_of_test(
 def objective_value(
     model: Vse, objective: Objective, size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
 ) -> float:
-    """The objective's loss of the embeddings of `embedded`: its mean over batches of `size` images.
-
-    Images stand in the split's order, with their first captions. A last batch that is smaller is left out, unless it is
-    the only batch. nan for a single image.
-    """
-    values = []
+    """The objective's loss of the embeddings of `embedded`: its mean over `batches_of` these; nan without a batch."""
+    values, vectors = list[Tensor](), isinstance(image, Tensor) and isinstance(text, Tensor)
     objective.eval()
     with torch.inference_mode():
         for batch, *part in batches_of(size, image, text, image_of_text):
-            if isinstance(image, Tensor) and isinstance(text, Tensor):
-                values.append(objective(*part, batch))
-            else:
-                values.append(objective.from_similarity(scored(model, *part), batch))
+            value = objective(*part, batch) if vectors else objective.from_similarity(scored(model, *part), batch)
+            values.append(value)
     return float(torch.stack(values).double().mean()) if values else math.nan
 
 
 def batches_of(
     size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
 ) -> Iterator[tuple[Int[Tensor, " b"], Any, Any]]:
-    """Batches of `size` images: their rows, the images and their first captions; no batch for a single image."""
+    """Batches of `size` images in the split's order: their rows, the images and their first captions.
+
+    A last batch that is smaller is left out, unless it is the only one; a single image is no batch.
+    """
     owners, captions = (torch.from_numpy(rows) for rows in np.unique(image_of_text, return_index=True))
     for start in range(0, max(1, len(owners) - size + 1) if len(owners) > 1 else 0, size):
         batch = owners[start : start + size].to(image.device)

@@ -19,17 +19,12 @@ from goalgrid.results.records import provenance
 from goalgrid.results.records.known_fingerprints import known_or_found
 from goalgrid.results.records.sources import Sources
 
-ROOTS = (
-    "goalgrid.runners.training.trainer.Trainer",
-    "goalgrid.runners.training.inputs.prepare",
-    "goalgrid.runners.training.replica_process.follow",
+ROOTS = frozenset(
+    f"goalgrid.runners.training.{name}" for name in ("trainer.Trainer", "inputs.prepare", "replica_process.follow")
 )
 """The roots of a training, in the trial's process and in a replica's. All code that they reach counts."""
-
 ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
 """The root of an ensemble's evaluation."""
-
-_ROOTS = frozenset(ROOTS)
 
 
 def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> str:
@@ -52,7 +47,7 @@ def roots_and_names(
     looked = [_looked_through(_Itself(section)) for section in sections]
     classes, strings = (frozenset[str]().union(*sets) for sets in zip(*looked, strict=True))
     plugins = {place for name in _chosen(settings, members) if (place := uses.place(name))}
-    roots = _ROOTS | ({ENSEMBLE} if members else set())
+    roots = ROOTS | ({ENSEMBLE} if members else set())
     models = (settings.model, *members)
     needed = [*parts.of_objective(settings.objective.name), *(p for m in models for p in parts.of_model(m).values())]
     roots |= {name for part in needed for name in (part.companion, part.network, part.data) if name}

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
@@ -61,14 +62,7 @@ class Inputs:
         machine: Machine,
         known: Sequence[str] = (),
     ) -> "Inputs":
-        """Build or read the vocabulary, and encode the captions of all splits; a frozen text network runs here.
-
-        Args:
-            known: the words of a trained model, in the order of their indices; empty: those of these data.
-
-        Raises:
-            UserError: the vocabulary or a tokenizer cannot be read.
-        """
+        """The data set with its captions encoded by `read_captions`; a frozen text network runs here."""
         reader, tokens = read_captions(pairs, dataset, text, machine, known)
         if network := text.feature_network:
             source = SOURCES[network.encoder](dataset.name, network, machine.places, tokens, len(reader))
@@ -86,17 +80,12 @@ class Inputs:
         return self.tokens["train"].width or len(self.reader)
 
     def check_words(self, dataset: DatasetSettings) -> None:
-        """Check that every caption has a word to attend with.
-
-        Raises:
-            UserError: a caption has no known word.
-        """
+        """Raise a UserError if a caption has no known word to attend with."""
         if not isinstance(self.reader, Vocabulary):
             return
         for name, tokens in self.tokens.items():
-            known = (tokens.ids >= self.reader.first).any(dim=1)
-            if not bool(known.all()):
-                rows = (~known).nonzero()[:, 0].tolist()
+            unknown = (tokens.ids < self.reader.first).all(dim=1)
+            if rows := unknown.nonzero()[:, 0].tolist():
                 caption = self.pairs.splits[name].captions[rows[0]]
                 raise UserError(
                     f"caption {caption!r}, number {rows[0] + 1} of the {name} split of {dataset.name!r}, has no known "
@@ -111,7 +100,7 @@ def read_captions(
     """What turns captions into indices, and the captions of all splits as indices.
 
     Args:
-        known: as `Inputs.prepare` has it.
+        known: the words of a trained model, in the order of their indices; empty: those of these data.
 
     Raises:
         UserError: the vocabulary or a tokenizer cannot be read.
@@ -156,11 +145,9 @@ class Batch:
 
     def pinned(self) -> "Batch":
         """The batch in pinned memory, from which a GPU copies while the host goes on."""
-        ids, lengths = self.tokens
-        extra = {name: values.pin_memory() for name, values in self.extra.items()}
-        second = None if self.second is None else self.second.pinned()
-        tokens = (ids.pin_memory(), lengths.pin_memory())
-        return Batch(self.owners.pin_memory(), self.images.pin_memory(), tokens, extra, second)
+        values = {"owners": self.owners, "images": self.images, "tokens": self.tokens, "extra": dict(self.extra)}
+        second = self.second and self.second.pinned()
+        return Batch(**tree_map_only(Tensor, Tensor.pin_memory, values), second=second)
 
     def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
         """Images, tokens and owners on the device; lengths stay on the host, where recurrent encoders need them."""
@@ -188,13 +175,12 @@ def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = 
 
 
 def content_of(settings: TrialSettings, machine: Machine) -> Content:
-    """What the trial's data set holds on this machine.
+    """What the trial's data set holds on this machine; a UserError says why the data cannot be used."""
+    return _content(settings.dataset, settings.model.image, machine)
 
-    Raises:
-        UserError: the data cannot be used; says why.
-    """
-    dataset, features = settings.dataset, settings.model.image.view is None
-    root = machine.root(dataset.name)
+
+def _content(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Content:
+    root, features = machine.root(dataset.name), image.view is None
     return content(dataset.name, root, features=features, vocabulary=dataset.vocabulary, kept=machine.data)
 
 
@@ -204,11 +190,7 @@ def protocols_of(settings: TrialSettings) -> list[str]:
 
 
 def image_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> ImageSource:
-    """The images of a data set, with the frozen backbone whose features of them are cached.
-
-    Raises:
-        UserError: the images cannot be used; says why.
-    """
+    """The images of a data set, with the frozen backbone whose features of them are cached."""
     root = machine.root(dataset.name)
     held = content(dataset.name, root, features=False, kept=machine.data)
     pairs = opening.opened(dataset.name, root, image.view, held.fingerprint, workers=machine.workers, keep=False)
@@ -219,15 +201,8 @@ def image_source(dataset: DatasetSettings, image: BackboneSettings, machine: Mac
 def caption_source(
     dataset: DatasetSettings, model: ModelSettings, network: TransformerSettings, machine: Machine
 ) -> CaptionSource:
-    """The captions of a data set, with the frozen network whose features of them are cached.
-
-    Raises:
-        UserError: the data cannot be used; says why.
-    """
-    view, root = model.image.view, machine.root(dataset.name)
-    held = content(dataset.name, root, features=view is None, vocabulary=dataset.vocabulary, kept=machine.data)
-    keep, reads = model.image.feature_network is None, model.image.reads
-    pairs = opening.opened(dataset.name, root, view, held.fingerprint, reads=reads, workers=machine.workers, keep=keep)
+    """The captions of a data set, with the frozen network whose features of them are cached."""
+    pairs = _opened(dataset, model.image, machine, _content(dataset, model.image, machine))
     reader, tokens = read_captions(pairs, dataset, network, machine)
     return CaptionSource(dataset.name, network, machine.places, tokens, len(reader))
 
@@ -241,20 +216,20 @@ def _inputs(
     held: Content,
     known: tuple[str, ...],
 ) -> Inputs:
-    pairs = _opened(dataset, image, machine, held)
+    if network := image.feature_network:
+        pairs = image_source(dataset, network, machine).load(machine.features, machine.device)
+    else:
+        pairs = _opened(dataset, image, machine, held)
     if dataset.noise:
         pairs = replace(pairs, train=pairs.train.shuffled(dataset.noise, dataset.noise_seed))
     return Inputs.prepare(pairs, dataset, text, held, machine, known)
 
 
 def _opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
-    """The features of the images where a network of the settings makes them, else the data as they lie."""
-    if network := image.feature_network:
-        return image_source(dataset, network, machine).load(machine.features, machine.device)
-    root, workers = machine.root(dataset.name), machine.workers
-    return opening.opened(
-        dataset.name, root, image.view, held.fingerprint, reads=image.reads, workers=workers, keep=True
-    )
+    """The data as they lie; images that a network reads once are not kept in memory."""
+    root, keep, reads = machine.root(dataset.name), image.feature_network is None, image.reads
+    workers = machine.workers
+    return opening.opened(dataset.name, root, image.view, held.fingerprint, reads=reads, workers=workers, keep=keep)
 
 
 def batches(
@@ -271,12 +246,16 @@ def batches(
     Args:
         companions: that have begun this epoch.
     """
-    learnt = trained_captions(settings.dataset, inputs.pairs.train)
+    train, split = settings.train, inputs.pairs.train
+    learnt = trained_captions(settings.dataset, split)
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
     order = learnt[torch.randperm(len(learnt), generator=generator)]
-    if settings.train.captions == "one":
-        order = _one_of_each(order, inputs.pairs.train)
-    rows = _split(order, settings.train)
+    if train.captions == "one":  # the first caption of each image
+        _, first = np.unique(split.image_of_text[order.numpy()], return_index=True)
+        order = order[torch.from_numpy(np.sort(first))]
+    whole, last = batch_sizes(len(order), train)
+    read = order[: whole * train.batch_size + last]
+    rows = read.split(train.batch_size) if len(read) else ()
     views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
     return Epoch(inputs, rows, views, words, group, companions)
 
@@ -296,18 +275,6 @@ def captions_of_epoch(dataset: DatasetSettings, train: TrainSettings, split: Spl
     """How many captions train in an epoch."""
     learnt = trained_captions(dataset, split)
     return len(learnt) if train.captions == "all" else len(np.unique(split.image_of_text[learnt.numpy()]))
-
-
-def _one_of_each(order: Int[Tensor, " t"], split: Split) -> Int[Tensor, " i"]:
-    """The first caption of each image, among captions in a random order."""
-    _, first = np.unique(split.image_of_text[order.numpy()], return_index=True)
-    return order[torch.from_numpy(np.sort(first))]
-
-
-def _split(order: Int[Tensor, " t"], train: TrainSettings) -> Sequence[Int[Tensor, " b"]]:
-    whole, last = batch_sizes(len(order), train)
-    read = order[: whole * train.batch_size + last]
-    return read.split(train.batch_size) if len(read) else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,12 +299,9 @@ class Epoch:
     def since(self, start: int) -> Iterator[tuple[int, Batch]]:
         """Batches with their indices, from index `start` on."""
         places = range(start, len(self.rows))
-        return enumerate(map(self._read, places) if self._brief else ahead(self._read, places), start)
-
-    @property
-    def _brief(self) -> bool:
-        """Whether a processor that also trains reads a batch in less time than a thread takes to hand it over."""
-        return self.inputs.device.type == "cpu" and len(self.inputs.pairs.train.images.shape) == 1
+        # a processor that also trains reads vectors in less time than a thread takes to hand them over
+        brief = self.inputs.device.type == "cpu" and len(self.inputs.pairs.train.images.shape) == 1
+        return enumerate(map(self._read, places) if brief else ahead(self._read, places), start)
 
     def _read(self, place: int) -> Batch:
         split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[place]

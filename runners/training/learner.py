@@ -1,6 +1,6 @@
 """A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or as one of replicas."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -114,7 +114,9 @@ class Learner:
         measured = {"loss": loss.detach(), **self._clipping.clip()}
         self.finite = torch.isfinite(measured["loss"] + measured["grad_norm"])
         self.optimizer.found_inf = (~self.finite).float()  # type: ignore[attr-defined]
-        return {**measured, **(reports[0] if len(reports) == 1 else _means(reports))}
+        if len(reports) == 1:
+            return {**measured, **reports[0]}
+        return {**measured, **{name: torch.stack([report[name] for report in reports]).mean() for name in reports[0]}}
 
     def _mean_loss(self, batch: Batch, objective: Objective | None = None) -> Float[Tensor, ""]:
         """The loss of a batch by another objective, else by that of the training, divided by the number of pairs."""
@@ -133,8 +135,7 @@ class Learner:
 
         Empty for most objectives, which have no parameters.
         """
-        weights = {name: network.state_dict() for name, network in self._learning().items()}
-        return {name: values for name, values in weights.items() if values}
+        return {name: values for name, network in self._learning().items() if (values := network.state_dict())}
 
     def load_learnt(self, learnt: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Restore what `learnt` returned."""
@@ -143,8 +144,8 @@ class Learner:
 
     def _learning(self) -> dict[str, torch.nn.Module]:
         """The modules beside the model that may learn."""
-        networks = {companion.name: companion.network for companion in self.companions}
-        return {"objective": self.objective, **{name: network for name, network in networks.items() if network}}
+        networks = {companion.name: companion.network for companion in self.companions if companion.network}
+        return {"objective": self.objective, **networks}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
@@ -153,11 +154,6 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
         for companion in self.companions:
             companion.load(state.get(companion.name, {}))
-
-
-def _means(reports: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of the networks' reports."""
-    return {name: torch.stack([report[name] for report in reports]).mean() for name in reports[0]}
 
 
 class FiniteCheck:

@@ -21,7 +21,6 @@ from goalgrid.runners.training.measured import StepTrace
 
 BRIEF_SECONDS = 5.0
 """A trial shorter than this writes no checkpoint to go on from."""
-
 SAVED = ("epoch", "step", "batch", "sums", "seconds", "rows", "replicas", "threads")
 """Fields of a trial's progress in its checkpoint; a checkpoint of an earlier version lacks the later fields."""
 
@@ -85,10 +84,7 @@ class Progress:
         device = measured["loss"].device
         there = {name: value for name, value in measured.items() if value.device == device}  # the others are unknown
         names, values = tuple(there), torch.stack(tuple(there.values())).double()
-        if names in self.sums:
-            self.sums[names] += values
-        else:
-            self.sums[names] = values.clone()
+        self.sums[names] = self.sums[names] + values if names in self.sums else values
         self.trace.keep(self.epoch + 1, self.step, names, values)
 
     def means(self, batches: int) -> dict[str, float]:
@@ -104,10 +100,6 @@ class Progress:
 
         The best weights are written first: the checkpoint, which the caller writes next unless the trial is `brief`,
         must never name best weights that are missing.
-
-        Args:
-            weights: gives the weights of the "model", the fingerprint of their "vocabulary", and the weights of
-                `Learner.learnt`.
         """
         self.epoch += 1
         row = {"epoch": self.epoch, "step": self.step, "seconds": seconds, **metrics}
@@ -129,15 +121,11 @@ class Progress:
     def due(self, cadence: Cadence) -> bool:
         """Whether the steps or the time since the last checkpoint call for the next."""
         step, since = self._saved
-        steps, minutes = self.step - step, (time.monotonic() - since) / 60
-        return bool((cadence.steps and steps >= cadence.steps) or (cadence.minutes and minutes >= cadence.minutes))
+        late = cadence.minutes and time.monotonic() - since >= 60 * cadence.minutes
+        return bool(late or (cadence.steps and self.step - step >= cadence.steps))
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Write a checkpoint.
-
-        Args:
-            state: of the trainer: "model", "optimizer" and "random"; "random_of_others", where replicas train it.
-        """
+        """Write a checkpoint with the state of the trainer."""
         saved = {name: getattr(self, name) for name in SAVED} | {"trace": self.trace.state()}
         content = {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state}
         checkpoints.save(self.folder.last_checkpoint, content, previous=self.folder.previous_checkpoint)
@@ -174,11 +162,8 @@ class Progress:
         before = content.get("sources")
         if before is None:
             return "its checkpoint does not say on which data and by which code it was trained"
-        others = [
-            f"other {what} ({before.get(what)} -> {now})"
-            for what, now in self.sources.items()
-            if before.get(what) != now
-        ]
+        changed = [(what, before.get(what), now) for what, now in self.sources.items() if before.get(what) != now]
+        others = [f"other {what} ({old} -> {now})" for what, old, now in changed]
         return f"its checkpoint was trained with {' and '.join(others)}" if others else ""
 
     def selected_weights(self) -> dict[str, Tensor]:
@@ -230,11 +215,7 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
 
 
 def selected_checkpoint(folder: TrialFolder, train: TrainSettings, device: torch.device) -> dict[str, Any]:
-    """The best checkpoint of a finished trial, whose weights its selection rule picks.
-
-    Raises:
-        UserError: the best checkpoint is missing or damaged, or the rule picks weights that are not kept.
-    """
+    """`best_of` of a finished trial; a UserError if its selection rule picks weights that are not kept."""
     content = best_of(folder, device)
     epoch = content["row"]["epoch"]
     if train.selection == "last" and epoch != train.epochs:
@@ -246,15 +227,12 @@ def selected_checkpoint(folder: TrialFolder, train: TrainSettings, device: torch
 
 
 def _own(folder: TrialFolder, path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The checkpoint at `path`, of this trial and kind; None without a file.
-
-    Raises:
-        Corrupt: it is damaged, or another checkpoint's content.
-        OSError: the file cannot be read.
-    """
+    """The checkpoint at `path`; None without a file. It is `Corrupt`, too, with another trial's or kind's content."""
     content = checkpoints.load(path, device)
-    if content is not None and (of := content.get("trial", folder.trial_id)) != folder.trial_id:
+    if content is None:
+        return None
+    if (of := content.get("trial", folder.trial_id)) != folder.trial_id:
         raise checkpoints.Corrupt(f"{path} is of another trial, {of}")
-    if content is not None and ("row" if path == folder.best_checkpoint else "rows") not in content:
+    if ("row" if path == folder.best_checkpoint else "rows") not in content:
         raise checkpoints.Corrupt(f"{path} is a checkpoint of another kind")
     return content

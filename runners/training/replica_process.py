@@ -1,7 +1,4 @@
-"""A replica's process: it follows the orders of rank 0, and ends with it.
-
-`replicas` starts it with the descriptor of its end of a connection, over which come the plug-ins, and then orders.
-"""
+"""A replica's process: it reads plug-ins and orders from its connection to rank 0, and ends with it."""
 
 import faulthandler
 import os

@@ -1,8 +1,7 @@
-"""The processes that train a trial together with the trial's own: started, commanded at each step, and ended by it.
+"""The processes that train a trial together with the trial's own, which is rank 0 and commands them at each step.
 
-The trial's own process is rank 0. It alone knows folders, records and drivers; it validates while the others wait,
-and decides for all. If another replica dies or fails, the attempt ends; if the first one dies, the others see
-their connection closed and end.
+Rank 0 alone knows folders, records and drivers, validates while the others wait, and decides for all. If another
+replica dies or fails, the attempt ends; if rank 0 dies, the others see their connection closed and end.
 """
 
 import os
@@ -33,11 +32,8 @@ from goalgrid.runners.training.machine import Machine
 
 REASON_SECONDS = 5.0
 """How long to wait for the reason of a failed collective."""
-
 LAST_WORDS_SECONDS = 0.3
 """Pause after the first sign of an error: a better reason from another replica may follow."""
-
-
 ENDING_SECONDS = 5.0
 """How long the others may take to end once all have disconnected."""
 
@@ -48,28 +44,19 @@ class ReplicaDied(Exception):
 
 @dataclass(eq=False)
 class Replica:
-    """A replica other than the first, in its own process.
-
-    Args:
-        answers: not read yet.
-        failed: whether it reported why it ends.
-        leaves: whether it was asked to end.
-    """
+    """A replica other than the first, in its own process."""
 
     rank: int
     process: subprocess.Popen[bytes]
     connection: "Connection[Any, Any]"
     answers: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
-    failed: bool = False
-    leaves: bool = False
+    """Not read yet."""
+    ends: bool = False
+    """Whether it was asked to end, or reported why it ends."""
 
     @classmethod
     def start(cls, rank: int, uses: Sequence[tuple[str, str]] = ()) -> "Replica":
-        """Start a new interpreter: a fork would copy torch's locks without the threads that hold them.
-
-        Args:
-            uses: path and text of each file of the user's own that the training needs.
-        """
+        """Start a new interpreter: a fork would copy torch's locks without the threads that hold them."""
         ours, theirs = Pipe()
         script = f"from goalgrid.runners.training import replica_process as it; it.main({theirs.fileno()})"
         path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
@@ -109,7 +96,7 @@ class Replicas:
 
     @property
     def count(self) -> int:
-        """How many replicas there are, the first included."""
+        """Replicas, the first included."""
         return len(self._others) + 1
 
     def summary(self) -> str:
@@ -145,48 +132,37 @@ class Replicas:
         """
         if not self._others:
             return
-        settings = self.settings
+        settings, inputs, backend = self.settings, learner.inputs, self.machine.exchange
         check_alone(settings, self.count)
-        captions = captions_of_epoch(settings.dataset, settings.train, learner.inputs.pairs.train)
+        captions = captions_of_epoch(settings.dataset, settings.train, inputs.pairs.train)
         check_replicas(settings.train, captions, self.count)
         for other in self._others:
-            self._tell(other, "prepare", other.rank, self.settings, self.machine)
+            self._tell(other, "prepare", other.rank, settings, self.machine)
         for other in self._others:
             self._answer(other)
-        meeting = self._folder / "meeting"
-        state = bytes(checkpoints.dumped(learner.state()))
-        for other in self._others:
-            self._tell(other, "init", str(meeting))
+        meeting, state = self._folder / "meeting", bytes(checkpoints.dumped(learner.state()))
+        self._tell_all("init", str(meeting))
         with self._whole():
-            backend = self.machine.exchange
-            learner.join(exchange.init(0, self.count, meeting, learner.inputs.device, backend))
-        for other in self._others:
-            known = other.rank <= len(states)
-            random = bytes(checkpoints.dumped(states[other.rank - 1])) if known else None
+            learner.join(exchange.init(0, self.count, meeting, inputs.device, backend))
+        for place, other in enumerate(self._others):
+            random = bytes(checkpoints.dumped(states[place])) if place < len(states) else None
             self._tell(other, "start", state, random, step)
         self._in_order = True
 
     def begin(self, epoch: int, batch: int) -> None:
         """Let the others begin an epoch at this batch."""
-        for other in self._others:
-            self._tell(other, "epoch", epoch, batch)
+        self._tell_all("epoch", epoch, batch)
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Let the others make a step while this process makes it in the block.
-
-        Raises:
-            ReplicaDied: a replica died. An error that a replica raised is raised here too.
-        """
-        for other in self._others:
-            self._tell(other, "step")
+        """Let the others make a step while this process makes it in the block; raises `ReplicaDied`, or their error."""
+        self._tell_all("step")
         with self._whole():
             yield
 
     def random_states(self) -> list[dict[str, Any]]:
         """Random states of all others, in the order of their ranks."""
-        for other in self._others:
-            self._tell(other, "random")
+        self._tell_all("random")
         return [checkpoints.loaded(self._answer(other), self.machine.device) for other in self._others]
 
     @contextmanager
@@ -202,6 +178,10 @@ class Replicas:
             raise
         if self._broken.is_set():
             raise self._reason()
+
+    def _tell_all(self, *words: Any) -> None:
+        for other in self._others:
+            self._tell(other, *words)
 
     def _tell(self, other: Replica, *words: Any) -> None:
         try:
@@ -234,9 +214,9 @@ class Replicas:
                     answer = other.connection.recv()
                 except (EOFError, OSError):
                     alive.pop(other.connection)
-                    answer = None if other.failed or other.leaves else ReplicaDied(other.death())
+                    answer = None if other.ends else ReplicaDied(other.death())
                 if isinstance(answer, Exception):
-                    other.failed = True
+                    other.ends = True
                     self._reasons.append(answer)
                     self._broken.set()
                     exchange.abort()
@@ -247,7 +227,7 @@ class Replicas:
         """Destroy the process group in all replicas; kill those that do not end. They hold no state of their own."""
         if self._in_order and not self._broken.is_set():
             for other in self._others:
-                other.leaves = True
+                other.ends = True
                 with suppress(OSError):
                     other.connection.send(("end",))
             exchange.destroy()

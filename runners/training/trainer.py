@@ -122,7 +122,7 @@ class Trainer:
             metrics = self._train_epoch()
             self.hooks.beat(progress.step)
             metrics |= self._validate()
-            progress.end_epoch(metrics, progress.seconds + time.monotonic() - started, self._best_content)
+            progress.end_epoch(metrics, progress.seconds + time.monotonic() - started, self._weights)
             if not progress.brief:
                 progress.save(self._state())
             self.hooks.epoch(progress.epoch, metrics)
@@ -137,13 +137,14 @@ class Trainer:
         """
         if self.progress.selected is not self.progress.rows[-1]:
             self.model.load_weights(self.progress.selected_weights())
-        folds = [protocol(name).fold for name in names]
-        _, ranks = ranks_of_test(self.model, self.settings, self.inputs, folds, self._beat)
-        return dict(zip(names, ranks, strict=True))
 
-    def _beat(self) -> None:
-        if self.hooks.beat(self.progress.step):
-            raise Preempted
+        def beat() -> None:
+            if self.hooks.beat(self.progress.step):
+                raise Preempted
+
+        folds = [protocol(name).fold for name in names]
+        _, ranks = ranks_of_test(self.model, self.settings, self.inputs, folds, beat)
+        return dict(zip(names, ranks, strict=True))
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
         """Ranks of a whole split with the current weights."""
@@ -212,7 +213,7 @@ class Trainer:
             "A smaller train.lr or objective.tau often helps."
         )
 
-    def _best_content(self) -> dict[str, Any]:
+    def _weights(self) -> dict[str, Any]:
         return {"model": self.model.weights(), "vocabulary": self.inputs.vocabulary, **self.learner.learnt()}
 
     def _state(self) -> dict[str, Any]:
@@ -220,11 +221,11 @@ class Trainer:
         return {**self.learner.state(), "random": random, "random_of_others": self.replicas.random_states()}
 
     def _resume(self) -> None:
-        state, others = self.progress.restore(), list[dict[str, Any]]()
+        state = self.progress.restore()
+        others = state.get("random_of_others", []) if state else []
         if state is not None:
             self.learner.load(state)
             checkpoints.restore_random_states(state["random"], self.inputs.device)
-            others = state.get("random_of_others", [])
             before, now = len(others) + 1, self.replicas.count
             if before != now:
                 self.hooks.warn(f"it goes on with resources.replicas = {now} after {before}: dropout draws differently")
