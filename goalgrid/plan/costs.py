@@ -76,46 +76,40 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Basis:
-    """The cost of trials of a recipe on a data set.
-
-    Args:
-        step: seconds of a step, with its share of validation.
-        best: bytes of the best checkpoint.
-        folder_bytes: bytes of a finished trial's folder.
-        source: the measurements that these figures come from.
-    """
+    """The cost of trials of a recipe on a data set."""
 
     step: Span
+    """Seconds of a step, with its share of validation."""
     epoch_steps: int
     best: Span
+    """Bytes of the best checkpoint."""
     folder_bytes: Span
+    """Bytes of a finished trial's folder."""
     gpu: bool
     source: str
+    """The measurements that these figures come from."""
     device: str = ""
     """The GPU's name, where it is known."""
 
 
 @dataclass(frozen=True)
 class GridCost:
-    """The cost of the trials that a run would train.
-
-    Args:
-        hours: hours by device, "CPU" or "GPU".
-        wall: seconds on the clock.
-        disk: bytes that stay.
-        meanwhile: further bytes while trials run.
-        jobs_source: what sets the number of jobs.
-        unknown: data sets and recipes without any measurement.
-    """
+    """The cost of the trials that a run would train."""
 
     hours: dict[str, Span]
+    """By device, "CPU" or "GPU"."""
     wall: Span
+    """Seconds on the clock."""
     disk: Span
+    """Bytes that stay."""
     meanwhile: Span
+    """Further bytes while trials run."""
     jobs: int
     jobs_source: str
+    """What sets the number of jobs."""
     sources: dict[Key, str]
     unknown: tuple[Key, ...]
+    """Without any measurement."""
 
     def lines(self) -> list[str]:
         hours = " and ".join(
@@ -144,12 +138,7 @@ class GridCost:
 
 
 def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str] = (), *, jobs: int | None) -> GridCost:
-    """The cost of training these trials.
-
-    Args:
-        replaced: ids of the trials that begin anew.
-        jobs: trials at a time; None: as the grid says, else the number that fits here.
-    """
+    """The cost of training these trials, of which some are replaced, with so many jobs at a time, as `Plan.of` says."""
     keys = dict.fromkeys(Key.of(trial) for trial in trials if trial.epochs)  # an ensemble costs an evaluation
     bases = {key: basis for key in keys if (basis := basis_of(overview, key))}
     anew = set(replaced)
@@ -309,22 +298,19 @@ def needs_of(overview: Overview, trials: Sequence[Trial]) -> dict[Key, Need]:
 
 @dataclass(frozen=True)
 class RecipeWork:
-    """The work that is left of a recipe on a data set.
-
-    Args:
-        epochs: of a trial; 0: an ensemble, which trains nothing.
-        steps: of an epoch; None: the size of the data set is not known before it is opened.
-        views: that a frozen backbone has to see once, for all trials together.
-        after: the recipes of its members, or the recipe that this recipe starts from.
-    """
+    """The work that is left of a recipe on a data set."""
 
     dataset: str
     recipe: str
     trials: int
     epochs: int
+    """Of a trial; 0: an ensemble, which trains nothing."""
     steps: int | None
+    """Of an epoch; None: the size of the data set is not known before it is opened."""
     views: int | None
+    """That a frozen backbone has to see once, for all trials together."""
     after: tuple[str, ...]
+    """The recipes of its members, or the recipe that this recipe starts from."""
 
     @property
     def all_steps(self) -> int | None:
@@ -347,11 +333,17 @@ class RecipeWork:
 
 def work_of(overview: Overview, trials: Iterable[Trial]) -> list[RecipeWork]:
     """The work of training these trials, by data set, recipe and number of epochs, parents first."""
-    groups: dict[tuple[str, str, int], list[Trial]] = {}
+    groups: dict[tuple[Key, int], list[Trial]] = {}
     for trial in trials:
-        shared = trial.shared
-        groups.setdefault((shared.dataset.name, shared.recipe, trial.epochs), []).append(trial)
-    return [_work(overview, *key, members) for key, members in groups.items()]
+        groups.setdefault((Key.of(trial), trial.epochs), []).append(trial)
+    work = list[RecipeWork]()
+    for (key, epochs), members in groups.items():
+        shared = members[0].shared
+        network, sizes = shared.model.image.feature_network, overview.data.sizes(shared)
+        views = views_of(network, sizes) if epochs and sizes and network else None
+        steps = overview.data.epoch_steps(shared) if epochs else 0
+        work.append(RecipeWork(*key, len(members), epochs, steps, views, catalog.recipe(key.recipe).parents))
+    return work
 
 
 def reached(folder: TrialFolder) -> tuple[int, int]:
@@ -368,14 +360,3 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
 def views_of(network: Any, sizes: dict[str, tuple[int, int]]) -> int:
     """Pictures that a frozen backbone has to see, of images and captions by split."""
     return int(network.crops) * sizes["train"][0] + sizes["val"][0] + sizes["test"][0]
-
-
-def _work(overview: Overview, dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> RecipeWork:
-    shared, after = trials[0].shared, catalog.recipe(recipe).parents
-    if not epochs:
-        return RecipeWork(dataset, recipe, len(trials), 0, 0, None, after)
-    network, sizes, views = shared.model.image.feature_network, overview.data.sizes(shared), None
-    if sizes and network:
-        views = views_of(network, sizes)
-    steps = overview.data.epoch_steps(shared)
-    return RecipeWork(dataset, recipe, len(trials), epochs, steps, views, after)

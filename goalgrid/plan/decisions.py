@@ -16,34 +16,28 @@ Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "force
 
 @dataclass(frozen=True)
 class Choice:
-    """The trials that a user wants to train.
-
-    Args:
-        failed: train only the trials that failed.
-        force: train from the beginning, whatever is there.
-        stale: train from the beginning where a run now might give other numbers.
-    """
+    """The trials that a user wants to train."""
 
     only: str = ""
     failed: bool = False
+    """Train only the trials that failed."""
     force: bool = False
+    """Train from the beginning, whatever is there."""
     stale: bool = False
+    """Train from the beginning where a run now might give other numbers."""
 
 
 class TrialDecision(NamedTuple):
-    """Whether a trial is trained, and why.
-
-    Args:
-        alike: the reason, which trials may share: `failed: out-of-memory`.
-        detail: of this trial alone: `at epoch 3 of 30 (step 1,200)`.
-        trains: whether a driver gets it.
-    """
+    """Whether a trial is trained, and why."""
 
     trial: Trial
     why: Why
     alike: str
+    """The reason, which trials may share: `failed: out-of-memory`."""
     detail: str
+    """Of this trial alone: `at epoch 3 of 30 (step 1,200)`."""
     trains: bool
+    """Whether a driver gets it."""
 
     @property
     def starts(self) -> bool:

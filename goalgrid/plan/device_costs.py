@@ -33,26 +33,23 @@ ONCE = {"feature_seconds": "its frozen backbone", "caption_feature_seconds": "it
 
 @dataclass(frozen=True)
 class Taken:
-    """What the trials of a recipe take of a GPU.
-
-    Args:
-        need: bytes on this card.
-        memory: the source of the bytes, hours: of the hours.
-        helps: what makes a trial fit that does not, with the bytes that it then takes.
-        trials: that are left to train.
-        seconds: of all these trials together; None: the card's rates are not known.
-        once: seconds of what is done once for all trials, by the names in `ONCE`.
-        assumed: what was not read from data, by data set.
-    """
+    """What the trials of a recipe take of a GPU."""
 
     need: Need
     memory: str
+    """The source of the need."""
     hours: str
-    helps: dict[str, float]
+    """The source of the seconds."""
     trials: int
+    """That are left to train."""
     seconds: Span | None
+    """Of all these trials together; None: the card's rates are not known."""
+    helps: Mapping[str, float] = field(default_factory=dict)
+    """What makes a trial fit that does not, with the bytes that it then takes."""
     once: Mapping[str, Span] = field(default_factory=dict)
+    """Seconds of what is done once for all trials, by the names in `ONCE`."""
     assumed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What was not read from data, by data set."""
 
     @property
     def bytes(self) -> float:
@@ -95,14 +92,11 @@ class Taken:
 
 @dataclass(frozen=True)
 class DeviceCost:
-    """What a grid takes of a GPU.
-
-    Args:
-        hourly: the price of an hour on it.
-    """
+    """What a grid takes of a GPU."""
 
     card: Card
     hourly: float | None
+    """The price of an hour on it."""
     taken: dict[Key, Taken]
 
     @property
@@ -188,7 +182,7 @@ class _OnCard:
                 f"measured on {measured.device}",
             )
             if known:
-                return Taken(need, memory, hours, {}, len(trials), known)
+                return Taken(need, memory, hours, len(trials), known)
         shapes, assumed = self._shapes(trials[0].shared)
         kinds = {place: _kind_of(one) for place, one in {id(trial.shared): trial.shared for trial in trials}.items()}
         groups = dict[Any, list[Trial]]()
@@ -202,7 +196,7 @@ class _OnCard:
         if card.bandwidth:
             known = known or total(self._seconds(members, footprint) for footprint, members in footprints)
             once = self._once(trials[0].shared, shapes.typical)
-        taken = Taken(need, memory, hours, {}, len(trials), known, once, assumed)
+        taken = Taken(need, memory, hours, len(trials), known, once=once, assumed=assumed)
         return taken if taken.fits else replace(taken, helps=self._helps(heaviest, shapes))
 
     def _averaged(self, trials: Sequence[Trial]) -> Taken:
@@ -212,15 +206,10 @@ class _OnCard:
         read = [self._shapes(member.shared) for member in members]
         needs = [self._footprint(member, shapes, epochs=0) for member, (shapes, _) in zip(members, read, strict=True)]
         once = [span for pair in zip(members, needs, strict=True) for span in self._evaluations(*pair)] if rates else []
-        return Taken(
-            Need(self.card.name, self.card.bytes, CONTEXT, sum(footprint.reserved for footprint in needs)),
-            "estimated",
-            "estimated",
-            {},
-            len(trials),
-            total(once) * len(trials) if rates else None,
-            assumed={name: [what for _, part in read for what in part[name]] for name in read[0][1]},
-        )
+        need = Need(self.card.name, self.card.bytes, CONTEXT, sum(footprint.reserved for footprint in needs))
+        assumed = {name: [what for _, part in read for what in part[name]] for name in read[0][1]}
+        seconds = total(once) * len(trials) if rates else None
+        return Taken(need, "estimated", "estimated", len(trials), seconds, assumed=assumed)
 
     def _left(self, trial: Trial) -> int:
         return steps_left(self.overview, trial, 0, trial.id in self.anew)

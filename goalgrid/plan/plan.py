@@ -79,31 +79,26 @@ class Plan:
         """The plan for a reader; with `per_trial`, a line for every trial, too."""
         overview, decisions = self.overview, self.decisions
         axes = overview.grid.axes().items()
+        longest = max((len(decision.trial.id) for decision in decisions), default=0)
         width = max(LABEL, *(len(name) + 1 for name, _ in axes))
         tables = [line for table in _fills(overview) for line in _filled(table)]
         trials = starting(decisions)
         work = _work(overview, trials)
+        imported = [f"{len(overview.imported):3} x imported"] if overview.imported else []
         return [
             f"{overview.grid.name}: {overview.headline()}",
             *(f"  {name:{width}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
             *_labelled("budget", _budget(overview)),
             *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
-            *_labelled(
-                "leaves", [*_grouped([decision for decision in decisions if not decision.starts]), *_imported(overview)]
-            ),
+            *_labelled("leaves", [*_grouped([decision for decision in decisions if not decision.starts]), *imported]),
             *_labelled("from", list(overview.grid.checkpoints.values())),
             *_labelled("tables", tables),
             *_labelled("work", work),
             *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
             *_labelled("GPU", [f"{key}: {need.text()}" for key, need in needs_of(overview, trials).items()]),
             *(_labelled(self.device.card.name, self.device.lines()) if self.device else ()),
-            *(_each(decisions) if per_trial else ()),
+            *(f"  {decision.trial.id:{longest}}  {decision.text}" for decision in decisions if per_trial),
         ]
-
-
-def _imported(overview: Overview) -> list[str]:
-    """How many records are of published checkpoints, which nobody trains."""
-    return [f"{len(overview.imported):3} x imported"] if overview.imported else []
 
 
 def _budget(overview: Overview) -> list[str]:
@@ -150,11 +145,6 @@ def _labelled(label: str, lines: Sequence[str]) -> list[str]:
     return [f"  {label if place == 0 else '':{LABEL}}{line}" for place, line in enumerate(lines)]
 
 
-def _each(decisions: Sequence[TrialDecision]) -> list[str]:
-    width = max((len(decision.trial.id) for decision in decisions), default=0)
-    return [f"  {decision.trial.id:{width}}  {decision.text}" for decision in decisions]
-
-
 def _fills(overview: Overview) -> "list[Coverage]":
     """Every table that the grid names, held against its cells."""
     if not overview.grid.tables:
@@ -167,10 +157,7 @@ def _fills(overview: Overview) -> "list[Coverage]":
 def _numbers(coverage: "Coverage") -> dict[str, Any]:
     """The coverage of a table, with every number of the table."""
     names = ("block", "model", "loss", "metric", "dataset", "protocol", "recipe", "objective")
-    numbers = [
-        *((result, None) for result in coverage.filled),
-        *((result, gap.text) for result, gap in coverage.lacking),
-    ]
+    numbers = [*((result, None) for result in coverage.filled), *((one, gap.text) for one, gap in coverage.lacking)]
     return {
         "name": coverage.name,
         "filled": len(coverage.filled),

@@ -77,11 +77,8 @@ ResNeXt-101 32x8d stands here as a RegNet of the same widths and depths; `as_res
 def from_architecture(part: Any, places: Places, hint: str = "Or say where they lie: --weights NAME=DIR.") -> Any:
     """The settings of a network with random weights of the same architecture, unless the user has its weights.
 
-    Args:
-        hint: the next step in the error message, if the architecture is unknown.
-
     Raises:
-        UserError: its architecture is not known here.
+        UserError: its architecture is not known here; with the hint.
     """
     if not isinstance(part, Pretrained) or part.weights == RANDOM or part.weights in places:
         return part
@@ -144,9 +141,8 @@ def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> Non
     for companion in learner.companions:
         if companion.network is not None:
             remove_data(companion.network, mode, trace)
-            companion.optimizer = type(companion.optimizer)(
-                companion.network.parameters(), **companion.optimizer.defaults
-            )
+            weights, options = companion.network.parameters(), companion.optimizer.defaults
+            companion.optimizer = type(companion.optimizer)(weights, **options)
 
 
 def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple[int, ...]]:
@@ -164,11 +160,7 @@ def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple
 
 
 def of_caption_features(network: TransformerSettings, words: int, typical: int, places: Places) -> tuple[Work, int]:
-    """The work of a frozen text network on a caption, and the width of a feature vector.
-
-    Args:
-        words: size of the vocabulary.
-        typical: tokens of a caption.
+    """The work of a frozen text network on a caption of `typical` tokens, and the width of a feature vector.
 
     Raises:
         UserError: the architecture of its weights is not known here.
@@ -213,13 +205,7 @@ def as_resnext(model: nn.Module) -> None:
 
 @dataclass(frozen=True)
 class ModelSize:
-    """Number of weights.
-
-    Args:
-        parameters: weights of the model in training, as in a record.
-        learning: the part of them that training changes.
-        frozen: weights of frozen networks whose features are cached.
-    """
+    """Weights of the model in training, as in a record; of them, those that learn; and of frozen networks beside it."""
 
     parameters: int
     learning: int

@@ -19,11 +19,9 @@ LAUNCH = 10e-6
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU.
+    """A GPU: GiB that a program can use; 10^12 dense operations a second by number format, 0 if not known.
 
     Args:
-        memory: GiB that a program can use.
-        fp32, tf32, half, bf16: 10^12 floating-point operations a second, dense; 0: not known.
         bandwidth: 10^9 bytes a second.
         says: part of the name that torch reports for this GPU.
     """

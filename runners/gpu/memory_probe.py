@@ -53,17 +53,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class Probed:
-    """The measurement of a node.
-
-    Args:
-        devices: bytes and name of each GPU.
-        needs: by kind of trial, on the smallest GPU.
-        problem: why a trial does not fit on that GPU; empty if all fit.
-    """
+    """The measurement of a node."""
 
     devices: list[tuple[int, str]]
+    """Bytes and name of each GPU."""
     needs: dict[str, Need]
+    """By kind of trial, on the smallest GPU."""
     problem: str = ""
+    """Why a trial does not fit on that GPU; empty if all fit."""
 
 
 def needs_of(
@@ -94,20 +91,14 @@ def needs_of(
     if len(devices) > 1:
         names = ", ".join(f"{name} ({total / 1e9:.0f} GB)" for total, name in devices)
         say(f"different GPUs, of which the smallest decides the shares: {names}")
-    needs = dict[str, list[Need]]()
-    for node in replies:
-        for kind, need in node.needs.items():
-            needs.setdefault(kind, []).append(need)
-    return {kind: gpu_needs.smallest(of_kind) for kind, of_kind in needs.items()}
+    kinds = dict.fromkeys(kind for node in replies for kind in node.needs)
+    return {kind: gpu_needs.smallest(node.needs[kind] for node in replies if kind in node.needs) for kind in kinds}
 
 
 def probe(samples: Sequence[Sample], home: Home) -> Probed:
     """Measure the unknown needs on the smallest GPU of this process, and store them in the runs folder.
 
-    Call it `apart`: only the end of a process frees all its GPU memory.
-
-    Raises:
-        UserError: the data cannot be used.
+    Call it `apart`: only the end of a process frees all its GPU memory. Raises a UserError if data cannot be used.
     """
     if not torch.cuda.is_available():
         return Probed([], {})
@@ -199,8 +190,8 @@ def heaviest_objective(settings: TrialSettings, device: torch.device) -> Objecti
     With a scorer of sets, this is an objective on all negatives: its scores need a graph. Objectives that need other
     parts are of another kind.
     """
-    objective_name = settings.objective.name
-    others = [name for name in CATALOGUE.ours if name != objective_name and needs(name) == needs(objective_name)]
+    present = settings.objective.name
+    others = [name for name in CATALOGUE.ours if name != present and needs(name) == needs(present)]
     if not others:
         return settings.objective
 

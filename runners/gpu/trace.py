@@ -147,25 +147,15 @@ def _looked_up(values: Tensor, places: list[Tensor | None]) -> Any:
         return values[torch.arange(len(places[0])) % len(values)]
 
 
-def _gru(
-    values: Tensor,
-    sizes: Tensor,
-    state: Tensor,
-    weights: list[Tensor],
-    bias: bool,
-    layers: int,
-    dropout: float,
-    train: bool,
-    both: bool,
-) -> tuple[Tensor, Tensor]:
+def _gru(values: Tensor, sizes: Tensor, state: Tensor, weights: list[Tensor], *more: Any) -> tuple[Tensor, Tensor]:
     """The output of a GRU of one layer for packed sequences, by products over all their members at once.
 
     The previous state of each member is taken as known. cuDNN fuses a step into one or two kernels; a CPU needs about
     twenty operations a step, which would be counted as launches.
     """
     if not isinstance(weights[0], FakeTensor):
-        real = torch._C._VariableFunctions.gru
-        return real(values, sizes, state, weights, bias, layers, dropout, train, both)
+        return torch._C._VariableFunctions.gru(values, sizes, state, weights, *more)
+    _bias, _layers, _dropout, train, _both = more
     hidden, directions = state.shape[-1], list[Tensor]()
     for place in range(0, len(weights), 4):
         of_input = nn.functional.linear(values, weights[place], weights[place + 2])
