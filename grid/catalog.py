@@ -1,7 +1,6 @@
-"""The shipped recipes, presets and data sets, a TOML file each, the folder is the list; and the user's own recipes.
+"""The shipped recipes, presets and data sets, a TOML file each, the folder is the list; and the present grid's recipes.
 
-A user's own recipe is a TOML file, or a table of a grid file. Both may extend another recipe. A grid keeps its own
-recipes whole; those of the present grid are known beside the shipped recipes.
+A grid keeps recipes of the user's own whole; those of the present grid are known beside the shipped recipes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,15 +8,14 @@ from copy import deepcopy
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, PositiveInt, ValidationError
+from pydantic import Field, PositiveInt
 
-from goalgrid.grid.errors import UserError, several, toml_of, unknown, user_path
+from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.listed import toml, toml_names
 from goalgrid.grid.settings import TrainSettings, parts
-from goalgrid.grid.settings.base import CHOICES, WHOLE, Settings, check_name
+from goalgrid.grid.settings.base import CHOICES, WHOLE, Settings
 from goalgrid.grid.settings.model import ModelSettings
 
 Shelf = Literal["recipes", "presets", "datasets"]
@@ -184,10 +182,12 @@ def content(name: str) -> dict[str, Any]:
     """A recipe's file over the content of the recipe that it extends, without defaults."""
     if name in _own:
         return deepcopy(_own[name])
-    return _whole(read("recipes", name), name, lambda other: (other, content(other)))
+    return whole_recipe(read("recipes", name), name, lambda other: (other, content(other)))
 
 
-def _whole(table: dict[str, Any], place: str, read: Callable[[str], tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+def whole_recipe(
+    table: dict[str, Any], place: str, read: Callable[[str], tuple[str, dict[str, Any]]]
+) -> dict[str, Any]:
     """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others by what it says.
 
     Raises:
@@ -199,79 +199,6 @@ def _whole(table: dict[str, Any], place: str, read: Callable[[str], tuple[str, d
         table = _combined({**table, "ensemble": ensemble}, [member for _, member in members], place)
     base = table.pop("extends", None)
     return _extended(str(base), read(str(base))[1], table, place) if base else table
-
-
-class OwnRecipes:
-    """A grid file's own recipes: its tables, and the files that it names, each whole.
-
-    Args:
-        tables: contents of [recipe.NAME], by name.
-        folder: where the paths in the grid file begin.
-    """
-
-    def __init__(self, tables: Mapping[str, Any], folder: Path) -> None:
-        self._tables, self._folder = tables, folder
-        self.whole: dict[str, dict[str, Any]] = {}
-        """Whole contents by name."""
-        self._from: dict[str, str] = {}
-
-    def add(self, text: str) -> str:
-        """Read a recipe, with all recipes that it extends and starts from, and return its name.
-
-        Args:
-            text: the path of a file, which ends in .toml, or a name.
-
-        Raises:
-            UserError: no such recipe, a cycle, a wrong content, or a name that another recipe has.
-        """
-        return self._read(text, self._folder, ())[0]
-
-    def _read(self, text: str, folder: Path, before: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
-        """Name and whole content."""
-        path = (folder / user_path(text)).absolute()
-        in_grid = not before or before[-1].startswith("[")
-        if text.endswith(".toml"):
-            whole = toml_of(path, f"recipe {text!r}", "A path begins at the folder of its file.")
-            name, place, folder = path.stem, str(path), path.parent
-        elif in_grid and text in self._tables:
-            name, place, whole = text, f"[recipe.{text}]", dict(self._tables[text])
-        elif text in names("recipes"):
-            return text, content(text)
-        else:
-            known = [*names("recipes"), *(self._tables if in_grid else ())]
-            hint = "A recipe of your own is the path of a file that ends in .toml, or a table [recipe.NAME]."
-            raise UserError(unknown("recipe", text, known, where=f"in {before[-1]}" if before else "", hint=hint))
-        trail = *before, place
-        if place in before:
-            raise UserError(
-                f"recipes that extend or start from one another: {' -> '.join(trail[trail.index(place) :])}"
-            )
-        whole = _whole(whole, place, lambda other: self._read(other, folder, trail))
-        if parent := whole.get("starts_from"):
-            whole["starts_from"] = self._read(str(parent), folder, trail)[0]
-        self._keep(name, {"description": "your own", **whole}, place)
-        return name, whole
-
-    def _keep(self, name: str, whole: dict[str, Any], place: str) -> None:
-        """Check a recipe, and keep it unless it is a shipped one under the shipped name."""
-        try:
-            check_name(name)
-            new = Recipe.model_validate(whole)
-        except ValidationError as error:
-            raise several(f"recipe {place}", explain(error, Recipe)) from None
-        except ValueError as error:
-            raise UserError(f"recipe {place}: {error}, not {name!r}") from None
-        other = recipe(name) if name in names("recipes") else None
-        if name in self.whole:
-            other = Recipe.model_validate(self.whole[name])
-        if other is None:
-            self.whole[name], self._from[name] = whole, place
-        elif differs := _differences(new, other):
-            owner = self._from.get(name, "the recipe that is shipped")
-            raise UserError(
-                f"recipe {place}: {owner} has the name {name!r}, too, and other content: {', '.join(differs)}. "
-                "Give yours another name."
-            )
 
 
 def _extended(name: str, base: dict[str, Any], content: dict[str, Any], place: str) -> dict[str, Any]:
@@ -319,16 +246,6 @@ def _combined(content: dict[str, Any], members: Sequence[dict[str, Any]], place:
             raise UserError(f"recipe {place}: its member {name!r} is an ensemble itself; name the members of that.")
     share = max(float(member.get("gpu", 1.0)) for member in members)
     return {"gpu": share, **content, "model": first["model"], "train": first["train"]}
-
-
-def _differences(new: Recipe, other: Recipe) -> list[str]:
-    """The settings in which two recipes differ, the description aside."""
-    (one, two) = ({**flat(recipe), "parents": recipe.parents, "gpu": recipe.gpu} for recipe in (new, other))
-    return [
-        f"{key} {one.get(key)} and {two.get(key)}"
-        for key in dict.fromkeys([*one, *two])
-        if one.get(key) != two.get(key)
-    ]
 
 
 def over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
@@ -403,74 +320,3 @@ def _reads(model: ModelSettings) -> str:
 def protocols(name: str) -> list[str]:
     """The protocols of a data set, its default first."""
     return described(name).protocols
-
-
-_PROBLEMS = {
-    "missing": "it is missing",
-    **dict.fromkeys(["int_type", "int_parsing", "int_parsing_size", "int_from_float"], "it should be a whole number"),
-    **dict.fromkeys(["float_type", "float_parsing"], "it should be a number"),
-    **dict.fromkeys(["bool_type", "bool_parsing"], "it should be true or false"),
-    **dict.fromkeys(["dict_type", "model_type"], "it should be a table"),
-    "string_type": "it should be a text",
-    "list_type": "it should be a list",
-    "literal_error": "it should be {expected}",
-    "too_short": "it needs {min_length} or more entries",
-    "greater_than": "it should be above {gt:g}",
-    "greater_than_equal": "it should be at least {ge:g}",
-    "less_than": "it should be below {lt:g}",
-    "less_than_equal": "it should be at most {le:g}",
-}
-"""Messages by pydantic's name of a problem; other problems keep pydantic's words."""
-
-
-def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Every problem that pydantic found, a line each: where, what, and the wrong value; of a wrong key, the nearest."""
-    lines = []
-    for problem in error.errors():
-        *path, last = map(str, problem["loc"] or ("",))
-        place = ".".join([*path, last])
-        fields = _fields_at(model, path)
-        if problem["type"] == "extra_forbidden" and fields:
-            within = f"{prefix}{'.'.join(path)}".rstrip(".")
-            lines.append(unknown("key", last, fields, where=f"in {within}" if within else ""))
-            continue
-        if problem["type"] == "union_tag_invalid":  # which of several models: of encoders, of scorers
-            what, tag, known = (problem["ctx"][key] for key in ("discriminator", "tag", "expected_tags"))
-            names = [name.strip("'") for name in known.split(", ")]
-            lines.append(unknown(what.strip("'"), tag, names, where=f"in {prefix}{place}"))
-            continue
-        value = "" if problem["type"] == "missing" else f" (got {shorten(repr(problem['input']))})"
-        text = problem["msg"].removeprefix("Value error, ")
-        text = _PROBLEMS.get(problem["type"], "{said}").format(said=text, **problem.get("ctx", {}))
-        lines.append(f"{prefix}{place}{': ' if place else ''}{text}{value}")
-    return lines
-
-
-def shorten(text: str, most: int = 80) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
-def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
-    """The keys of a table within a model; of several encoders or scorers, the one that is named in the path."""
-    models = [model]
-    for part in path:
-        if not any(part in option.model_fields for option in models):
-            models = [option for option in models if len(models) == 1 or part in _chosen_by(option)]
-            continue
-        kinds = [option.model_fields[part].annotation for option in models if part in option.model_fields]
-        models = [inner for kind in kinds for inner in models_in(kind)]
-    return list(models[0].model_fields) if len(models) == 1 else []
-
-
-def _chosen_by(model: type[BaseModel]) -> tuple[str, ...]:
-    """The names of encoders or scorers that have these settings."""
-    return tuple(
-        name for choice in CHOICES for name in get_args(getattr(model.model_fields.get(choice), "annotation", None))
-    )
-
-
-def models_in(kind: Any) -> list[type[BaseModel]]:
-    """The models that a value of this type may be or hold."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return [kind]
-    return [model for part in get_args(kind) for model in models_in(part)]

@@ -13,6 +13,7 @@ from goalgrid.grid import catalog, uses
 from goalgrid.grid.errors import UserError, several, toml_of, unknown, user_path
 from goalgrid.grid.forms import dotted
 from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.own_recipes import OwnRecipes
 from goalgrid.grid.uses import Use
 
 KINDS: dict[str, type] = {
@@ -197,7 +198,7 @@ def _with_own_parts(content: Content, folder: Path) -> Content:
     """
     problems = list[str]()
     tables = content.table("recipe")
-    own_recipes = catalog.OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
+    own_recipes = OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
 
     def used(entry: Any) -> Any:
         if isinstance(entry, str):

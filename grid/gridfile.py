@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PlainValidator, Vali
 from goalgrid.grid import catalog, uses
 from goalgrid.grid.content import Content, content_of, read_text
 from goalgrid.grid.errors import several, unknown, user_path
+from goalgrid.grid.explained import explain
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.names import mistakes
 from goalgrid.grid.overrides import CHANGES, changed
@@ -157,7 +158,7 @@ def check(content: Content) -> Grid:
     try:
         grid = Grid.model_validate(content.fields | _within_budget(content) | content.misfits)
     except ValidationError as error:
-        raise several(content.where, catalog.explain(error, Grid) + problems) from None
+        raise several(content.where, explain(error, Grid) + problems) from None
     if problems:
         raise several(content.where, problems)
     return grid

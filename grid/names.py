@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from goalgrid.grid import catalog
 from goalgrid.grid.content import Content
 from goalgrid.grid.errors import unknown
+from goalgrid.grid.explained import models_in
 from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
 from goalgrid.grid.objectives.parameters import VARIANTS
 from goalgrid.grid.resources import UNTIL_RESOLVED
@@ -34,7 +35,7 @@ def _fields(prefix: str, model: type[BaseModel]) -> list[str]:
     """The dotted names of a model's fields; for a field that holds a model, the names of that model's fields."""
     names: list[str] = []
     for name, field in model.model_fields.items():
-        models = catalog.models_in(field.annotation)
+        models = models_in(field.annotation)
         inner = [dotted for model in models for dotted in _fields(f"{prefix}.{name}", model)]
         names += inner or [f"{prefix}.{name}"]
     return list(dict.fromkeys(names))

@@ -7,6 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from goalgrid.grid import catalog
+from goalgrid.grid.explained import explain
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import canonical_json
@@ -120,9 +121,7 @@ class Resolver:
                 self._read |= {f"{section}.{name}" for name in applied}
                 self._known[key] = Section(settings, canonical_json(settings))
             except ValidationError as error:
-                self.problems.update(
-                    dict.fromkeys(catalog.explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}."))
-                )
+                self.problems.update(dict.fromkeys(explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}.")))
                 self._known[key] = None
         return self._known[key]
 

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.explained import models_in
 from goalgrid.grid.gridfile import Location
 from goalgrid.grid.names import SECTIONS
 from goalgrid.grid.objectives import CATALOGUE
@@ -155,7 +155,7 @@ read it; a setting that no trial of a grid reads is refused. Settings of `[data.
 def _of_model(prefix: str, model: type[BaseModel], place: str, of: tuple[str, ...] = ()) -> Iterator[Setting]:
     schema = model.model_json_schema()
     for name, field in model.model_fields.items():
-        inner = catalog.models_in(field.annotation)
+        inner = models_in(field.annotation)
         for kind in inner:
             choices = [kind.model_fields[choice] for choice in CHOICES if choice in kind.model_fields]
             values = [value for choice in choices for value in get_args(choice.annotation)]

@@ -10,6 +10,7 @@ import typer
 from goalgrid.grid import catalog, uses
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.own_recipes import OwnRecipes
 from goalgrid.grid.store.files import cannot_write
 from goalgrid.grid.store.home import State
 from goalgrid.shipped import for_programs, objectives_list, settings_list
@@ -69,7 +70,7 @@ def recipes(
     sets of regions, or videos. --parameters says how many weights its model has, and how many of these learn.
     """
     if name is not None and name.endswith(".toml"):
-        recipes_of_file = catalog.OwnRecipes({}, Path())
+        recipes_of_file = OwnRecipes({}, Path())
         name = recipes_of_file.add(name)
         catalog.register(recipes_of_file.whole)
     if parameters:

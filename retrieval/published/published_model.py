@@ -11,6 +11,7 @@ from torch import Tensor
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.explained import explain
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
@@ -185,7 +186,7 @@ def _model(mapping: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelS
     except ValidationError as error:
         raise several(
             f"{file.path}, {mapping.description}: its sizes do not fit together",
-            catalog.explain(error, ModelSettings, "model."),
+            explain(error, ModelSettings, "model."),
         ) from error
 
 

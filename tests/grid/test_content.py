@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from goalgrid.grid.catalog import OwnRecipes
 from goalgrid.grid.content import KINDS, content_of, read_text
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import Grid, check, load
 from goalgrid.grid.overrides import changed
+from goalgrid.grid.own_recipes import OwnRecipes
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 

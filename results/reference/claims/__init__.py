@@ -8,7 +8,7 @@ from goalgrid.grid.settings.base import Settings
 
 
 class Claim(Settings):
-    """A sentence: cells that it calls better than others, or blocks in which it sees the same order of cells.
+    """A sentence: cells that it calls better than others or like others, or blocks of which the order is the same.
 
     A cell's name is RECIPE:OBJECTIVE; of a printed row without a recipe or an objective here, the paper's own word
     stands instead. Names are patterns, as in file names.
@@ -18,7 +18,7 @@ class Claim(Settings):
     sentence: str
     """As the paper has it."""
     where: str
-    kind: Literal["better", "same order"] = "better"
+    kind: Literal["better", "alike", "same order"] = "better"
     quantifier: Literal["every", "most"] = "every"
     """most: of a sentence that says "generally"."""
     better: tuple[str, ...] = ()
@@ -27,9 +27,15 @@ class Claim(Settings):
     """What two compared cells have in common, beside data set, protocol and swept values."""
     equal: tuple[str, ...] = ()
     """Parameters of the objectives that the paper gives both cells the same value of."""
+    across: str = ""
+    """A swept setting, of which compared cells have different values; a cell's name is RECIPE:OBJECTIVE@VALUE then."""
+    by: float = 0.0
+    """How much better, in the metric's unit; of "alike", within how much."""
+    datasets: tuple[str, ...] = ("*",)
+    """Patterns of the data sets that the sentence is about."""
     metrics: tuple[str, ...] = ("rsum",)
     tables: tuple[str, ...]
-    """The paper's tables that print the cells."""
+    """The paper's tables that print the cells; none: they stand in a figure."""
 
 
 class PaperClaims(Settings):
