@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
-from goalgrid.results.records import record, record_cache
+from goalgrid.results.records import record
 
 EPOCHS = 30
 IMAGES = 100
@@ -98,9 +98,9 @@ def collected(folder: Path, count: int) -> None:
     for path in paths:
         path.read_bytes()  # so that neither reader is the one that waits for the disk
     with timed(f"{count:,} records' summaries: goalgrid"):
-        ours = record.collect(paths, record_cache.COLUMNS)
+        ours = record.collect(paths, record.SHORT)
     with timed(f"{count:,} records' summaries: pyarrow, file by file"):
-        each = [pq.ParquetFile(path).read(columns=record_cache.COLUMNS) for path in paths]
+        each = [pq.ParquetFile(path).read(columns=record.SHORT) for path in paths]
         theirs = pa.concat_tables(each)
     assert ours.equals(theirs.combine_chunks())
 

@@ -42,7 +42,7 @@ from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.results.analysis.run_comparison import differences
+from goalgrid.results.records.record import differences
 from tests.goalgrid.processes import done_at, trained_after_done
 
 EVERY, EPOCHS = 10, 10

@@ -94,7 +94,7 @@ class LoadedGrid:
         The column `stale` says what changed since a trial was trained; it is empty where nothing did. A record that
         cannot be read is left out with a warning.
         """
-        from goalgrid.results.records.data_frame import data_frame
+        from goalgrid.results.records.record import data_frame
 
         overview, unreadable = self._overview(), dict[Path, str]()
         frame = data_frame(self._home, [row["trial_id"] for row in overview.records], unreadable)

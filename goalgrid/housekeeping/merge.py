@@ -193,7 +193,7 @@ def _outcome(
         return "refused", why
     if not here.is_done():
         return "taken", ""
-    from goalgrid.results.analysis.run_comparison import differing
+    from goalgrid.results.records.record import differing
 
     try:
         columns = differing(here.record, there.record)

@@ -73,7 +73,7 @@ def cells_and_scores(
         UserError: an unknown table or protocol, or records that cannot be read.
         NothingDone: no trial is done.
     """
-    from goalgrid.results.records.missing import OTHER_DATA
+    from goalgrid.results.records.provenance import OTHER_DATA
 
     named_tables_exist(grid)
     cells = cells_of(grid, home)

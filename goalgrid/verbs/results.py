@@ -138,7 +138,7 @@ def effects(
 
     all_known(("format", format_, effects_text.FORMATS))
     if reference:
-        from goalgrid.results.analysis.printed_analysis import printed_analyses
+        from goalgrid.results.analysis.block_analysis import printed_analyses
 
         if protocol or baseline or across or set_:
             raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")

@@ -1,20 +1,33 @@
-"""The analysis of a block: which axis matters, which cell is best, and which cells differ from a baseline."""
+"""The analysis of a block, or of a paper's table: which axis matters, which cell is best, which cells differ."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell
+from goalgrid.results.analysis.claims import Entry, as_entry
 from goalgrid.results.analysis.factors import GridPart, Levels, factors_of, parts_of
 from goalgrid.results.analysis.observations import Observations
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
 from goalgrid.results.layouts.columns import DIRECTIONS, by_direction, noun_of
 from goalgrid.results.records.scores import Score, Scores
-from goalgrid.results.statistics.anova import Anova, anova
-from goalgrid.results.statistics.significance import Interval, holm, paired_t, seeds_needed, sign_flip, t_interval
+from goalgrid.results.reference.paper_source import Paper
+from goalgrid.results.reference.reading import Result
+from goalgrid.results.statistics.anova import Anova, anova, anova_of_printed
+from goalgrid.results.statistics.significance import (
+    Interval,
+    holm,
+    paired_t,
+    seeds_needed,
+    sign_flip,
+    t_interval,
+    welch,
+)
 
 NATURAL_BASELINE = "con_con"
 DIRECTION_NAMES = (*DIRECTIONS, "both")
@@ -195,3 +208,68 @@ def _queries(
     other = base if base in used and base != best else observations.names[others[0]] if others else ""
     difference = ranks.interval(used[best], metric, minus=used[other]) if other else None
     return Queries(len(ranks.by_trial[used[best][0]]["i2t"]), best, interval, other, difference)
+
+
+def printed_analyses(table: str) -> list[Analysis]:
+    """An analysis for every block and metric of the table whose numbers have standard deviations.
+
+    Raises:
+        UserError: no table has this name, or it prints no standard deviations.
+    """
+    blocks: dict[tuple[str, str, str, str], list[Result]] = {}
+    for row in Paper.read(table).rows.values():
+        for result in row.values():
+            if result.objective and not math.isnan(result.value.std) and result.value.n:
+                key = (result.model, result.dataset, result.protocol, result.metric)
+                blocks.setdefault(key, []).append(result)
+    analyses = [
+        _printed(f"{model} on {dataset}", protocol, metric, list(map(as_entry, results)), catalog.noun(dataset))
+        for (model, dataset, protocol, metric), results in blocks.items()
+        if len(results) > 1
+    ]
+    if not analyses:
+        raise UserError(
+            f"table {table!r} prints no standard deviations of several objectives, so that nothing can be tested. "
+            "GOAL's Tables 3 to 5 do: goal-table3-coco, goal-table4-coco, goal-table5-coco."
+        )
+    return analyses
+
+
+def _printed(title: str, protocol: str, metric: str, entries: Sequence[Entry], noun: str) -> Analysis:
+    by_name = {entry.objective: entry for entry in entries}
+    factors, order = factors_of({name: (name,) for name in by_name})
+    shape, n = tuple(map(len, factors.values())), by_name[order[0]].sample.n or 0
+    means, deviations = (
+        np.array([getattr(by_name[name].sample, what) for name in order]).reshape(shape) for what in ("mean", "std")
+    )
+    baseline = NATURAL_BASELINE if NATURAL_BASELINE in by_name else entries[0].objective
+    return Analysis(
+        title,
+        metric,
+        protocol,
+        tuple(by_name),
+        tuple(range(n)),
+        tuple(entry.sample.mean for entry in entries),
+        anova=anova_of_printed(means, deviations, n, factors),
+        best=max(entries, key=lambda entry: entry.sample.mean).objective,
+        like_best=(),
+        baseline=baseline,
+        differences=_printed_differences(by_name, baseline),
+        queries=None,
+        notes=(),
+        noun=noun,
+    )
+
+
+def _printed_differences(entries: dict[str, Entry], baseline: str) -> tuple[BaselineDifference, ...]:
+    base = entries[baseline].sample
+    others = {name: entry.sample for name, entry in entries.items() if name != baseline}
+    tests = [welch(sample, base) for sample in others.values()]
+    adjusted = holm([p for _, p in tests])
+    return tuple(
+        BaselineDifference(
+            name, sample.mean - base.mean, math.hypot(sample.std, base.std), interval,
+            p_t=p, p_flip=math.nan, holm_t=float(corrected), holm_flip=math.nan, seeds_needed=None,
+        )
+        for (name, sample), (interval, p), corrected in zip(others.items(), tests, adjusted, strict=True)
+    )  # fmt: skip

@@ -13,7 +13,7 @@ from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference import claims as reference
 from goalgrid.results.reference.claims import Claim
 from goalgrid.results.reference.reading import Result, results_of
-from goalgrid.results.statistics.significance import LEVEL, Sample, holm, kendall, kendall_p, paired_t, welch_of
+from goalgrid.results.statistics.significance import LEVEL, Sample, holm, kendall, kendall_p, paired_t, welch
 
 HOLDS, FAILS, UNTOLD, ABSENT = "holds", "fails", "cannot be told", "no such cells"
 ROUNDING = 0.05
@@ -213,7 +213,7 @@ def _difference(one: Entry, other: Entry) -> tuple[float, float]:
     if one.recipe == other.recipe and len(both) > 1:
         differences = [mine[seed] - theirs[seed] for seed in both]
         return sum(differences) / len(differences), paired_t(differences)
-    return one.sample.mean - other.sample.mean, welch_of(one.sample, other.sample)[1]
+    return one.sample.mean - other.sample.mean, welch(one.sample, other.sample)[1]
 
 
 def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:

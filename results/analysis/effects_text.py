@@ -30,8 +30,6 @@ from goalgrid.results.statistics.significance import LEVEL, seeds_to_reach, smal
 from goalgrid.results.tables.table import LIKE_BEST
 
 FORMATS = (*TEXT, "csv")
-NAMED = 6
-"""Cells that a sentence names; more are counted."""
 FEW = 10
 """Number of seeds below which a plan that rests on a standard deviation needs a warning."""
 
@@ -75,28 +73,16 @@ def metric_title(metric: str, noun: str) -> str:
 
 
 def finding(analysis: Analysis) -> str:
-    """What was found in a block, in a sentence: the best cell, the cells that cannot be told from it, and n."""
-    others, seeds = len(analysis.names) - 1, len(analysis.seeds)
-    metric = analysis.metric if analysis.metric == "rsum" else metric_title(analysis.metric, analysis.noun)
-    mean = written(analysis.means[analysis.names.index(analysis.best)])
-    reached = f"{metric} {mean}, " + (f"mean over {seeds} seeds" if seeds > 1 else "one seed")
-    if not others:
-        return f"{analysis.title}: {analysis.best} reaches {reached}."
-    best = f"{analysis.title}: {analysis.best} is the best of {others + 1} cells ({reached})"
-    if not analysis.like_best:
-        return f"{best}; one seed cannot tell it from the others."
-    alike = [name for name in analysis.like_best if name != analysis.best]
-    if len(alike) in (0, others):
-        verdict = "it is told from every other cell" if not alike else "none of the other cells can be told from it"
-        return f"{best}; {verdict} at {_percent(LEVEL)}."
-    more = f" and {len(alike) - NAMED} more" if len(alike) > NAMED else ""
-    names = ", ".join(alike[:NAMED]) + more
-    return f"{best}; {len(alike)} of the others cannot be told from it at {_percent(LEVEL)}: {names}."
+    """What was found in a block, in a sentence: the best cell, and the cells that cannot be told from it."""
+    return f"{_title(analysis)}. {_best(analysis)}"
+
+
+def _title(analysis: Analysis) -> str:
+    size = f"{counted(len(analysis.names), 'cell')} x {counted(len(analysis.seeds), 'seed')}"
+    return f"{analysis.title}: {metric_title(analysis.metric, analysis.noun)}, {size}"
 
 
 def _section(analysis: Analysis) -> DocumentSection:
-    cells, seeds = len(analysis.names), len(analysis.seeds)
-    size = f"{counted(cells, 'cell')} x {counted(seeds, 'seed')}"
     parts: list[str | Sheet] = []
     if analysis.anova:
         parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]
@@ -104,7 +90,7 @@ def _section(analysis: Analysis) -> DocumentSection:
     if analysis.queries:
         parts.append(_queries(analysis.queries, analysis.noun))
     parts += [f"Note: {note}." for note in analysis.notes]
-    return DocumentSection(f"{analysis.title}: {metric_title(analysis.metric, analysis.noun)}, {size}", tuple(parts))
+    return DocumentSection(_title(analysis), tuple(parts))
 
 
 def _summary(anova: Anova) -> str:
@@ -156,18 +142,15 @@ def _margins(anova: Anova) -> Sheet:
 
 
 def _best(analysis: Analysis) -> str:
-    mean = analysis.means[analysis.names.index(analysis.best)]
+    best = f"Best: {analysis.best}, {written(analysis.means[analysis.names.index(analysis.best)])}"
     if not analysis.like_best:
-        return f"Best: {analysis.best}, {written(mean)}."
+        return f"{best}."
     others = [name for name in analysis.like_best if name != analysis.best]
     worse = [name for name in analysis.names if name not in analysis.like_best]
     if not others:
-        return (
-            f"Best: {analysis.best}, {written(mean)}; every other cell is distinguishable from it at {_percent(LEVEL)}."
-        )
+        return f"{best}; every other cell is distinguishable from it at {_percent(LEVEL)}."
     which = ", ".join(others) if len(others) <= len(worse) else f"all but {', '.join(worse)}" if worse else "all others"
-    alike = f"not distinguishable from it at {_percent(LEVEL)} ({LIKE_BEST})"
-    return f"Best: {analysis.best}, {written(mean)}; {alike}: {which}."
+    return f"{best}; not distinguishable from it at {_percent(LEVEL)} ({LIKE_BEST}): {which}."
 
 
 def _cells(analysis: Analysis) -> Sheet:

@@ -17,7 +17,7 @@ from goalgrid.results.records import provenance, record_cache
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.records.steps import Leave, refuse
-from goalgrid.results.statistics.significance import Interval, holm, paired_t, t_interval, welch
+from goalgrid.results.statistics.significance import Interval, Sample, holm, paired_t, t_interval, welch
 
 OF_A_TRIAL = ("schema_version", "seed", "starts_from", "ensemble")
 """Settings that are a trial's own, or that name other trials: no reason why cells differ."""
@@ -187,20 +187,16 @@ def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDi
             how = "equal in every seed: no test"
         if set(a.trials) & set(b.trials) and not d.any():
             how = "the same trials"
-        test = float(d.mean()), t_interval(d), paired_t(d)
-        return CellDifference(name, metric, _mean(x), _mean(y), len(common), len(common), len(common), how, *test)
-    x, y = np.array(a.values), np.array(b.values)
-    interval, p = welch(y, x)
+        n, test = len(common), (float(d.mean()), t_interval(d), paired_t(d))
+        return CellDifference(name, metric, float(x.mean()), float(y.mean()), n, n, n, how, *test)
+    one_sample, other_sample = Sample.of(a.values), Sample.of(b.values)
     how = "unpaired (Welch)"
-    if not (a.n and b.n):
-        how = f"no finished trial in {' and '.join(side for side, n in (('A', a.n), ('B', b.n)) if not n)}"
-    elif min(a.n, b.n) == 1:
-        how = f"one seed in {' and '.join(side for side, n in (('A', a.n), ('B', b.n)) if n == 1)}: no test"
-    return CellDifference(name, metric, _mean(x), _mean(y), a.n, b.n, 0, how, _mean(y) - _mean(x), interval, p)
-
-
-def _mean(values: "np.ndarray[Any, np.dtype[np.float64]]") -> float:
-    return float(values.mean()) if len(values) else math.nan
+    if few := [(side, n) for side, n in (("A", a.n), ("B", b.n)) if n == min(a.n, b.n, 1)]:
+        sides = " and ".join(side for side, _ in few)
+        how = f"one seed in {sides}: no test" if few[0][1] else f"no finished trial in {sides}"
+    interval, p = welch(other_sample, one_sample)
+    mean_a, mean_b = one_sample.mean, other_sample.mean
+    return CellDifference(name, metric, mean_a, mean_b, a.n, b.n, 0, how, mean_b - mean_a, interval, p)
 
 
 def _matched(a: Side, b: Side) -> list[tuple[SideCell, SideCell]]:

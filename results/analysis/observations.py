@@ -1,13 +1,15 @@
-"""Observations: a metric of several cells over the seeds that all of them have, as a complete array."""
+"""A metric of several cells over the seeds that all of them have, as a complete array; and a table's marks by it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goalgrid.results.records.scores import Score
-from goalgrid.results.statistics.significance import LEVEL, tukey
+from goalgrid.results.statistics.significance import LEVEL, like_best
+from goalgrid.results.tables.table import LIKE_BEST, Place, Table, TableEntry
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,8 @@ class Observations:
         """
         if len(self.seeds) < 2:
             return []
-        p = tukey(self.values, self.best(lowest=lowest)) if len(self.names) > 1 else np.ones(1)
-        if np.isnan(p).any():
-            return []
-        return [name for name, p_value in zip(self.names, p, strict=True) if p_value >= LEVEL]
+        alike = like_best(self.values, self.best(lowest=lowest)) if len(self.names) > 1 else [True]
+        return [] if alike is None else list(compress(self.names, alike))
 
 
 def _common(cells: Mapping[str, Mapping[int, float]]) -> list[int]:
@@ -74,3 +74,45 @@ def _poorest(cells: Mapping[str, Mapping[int, float]]) -> list[str]:
 
 def _listed(names: Iterable[object]) -> str:
     return ", ".join(map(str, names))
+
+
+def marked(table: Table) -> Table:
+    """The table with a mark at every entry that Tukey's test cannot tell from the best of its contest."""
+    blocks, notes = [], dict[str, None]()
+    for block in table.blocks:
+        marks: dict[Place, bool] = {}
+        for contest in table.contests(block):
+            alike, note = _marks(contest)
+            marks |= alike
+            notes |= {note: None} if note else {}
+        rows = []
+        for number, row in enumerate(block.rows):
+            places = ((entry, marks.get((number, column))) for column, entry in enumerate(row.entries))
+            entries = tuple(replace(entry, like_best=mark) if entry else None for entry, mark in places)
+            rows.append(replace(row, entries=entries))
+        blocks.append(replace(block, rows=tuple(rows)))
+    rule = (
+        f"{LIKE_BEST}: not distinguishable from the best at {100 * LEVEL:.0f} % "
+        "(Tukey's test over all pairs of cells that compete, seeds as blocks, one error for all cells)."
+    )
+    return replace(table, blocks=tuple(blocks), caption=" ".join([table.caption, rule, *notes]))
+
+
+def _marks(contest: dict[Place, TableEntry]) -> tuple[dict[Place, bool], str]:
+    """By place, for the entries that were compared, whether to mark them; and a note for the caption."""
+    places = {str(place): place for place in contest}
+    scores = {name: contest[place].score for name, place in places.items()}
+    measured = {name: score for name, score in scores.items() if isinstance(score, Score)}
+    if not measured:
+        return {}, ""
+    observations = Observations.shared(measured)
+    if len(observations.seeds) < 2:
+        return {}, "Fewer than two seeds are shared by the cells of a block, so nothing is marked there."
+    lowest = next(iter(contest.values())).lowest
+    like_best = observations.like_best(lowest=lowest)
+    if not like_best:
+        return {}, "The cells of a block show no spread over seeds, so nothing is marked there."
+    alike = set(like_best) - {observations.names[observations.best(lowest=lowest)]}
+    left_out = any("left out" in note for note in observations.notes)
+    note = "Marks rest on the seeds that all cells of a block share." if left_out else ""
+    return {places[name]: name in alike for name in observations.names}, note

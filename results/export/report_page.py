@@ -14,8 +14,8 @@ from goalgrid.results import figures
 from goalgrid.results.analysis.block_analysis import analyse, metrics_of
 from goalgrid.results.analysis.documents import Document
 from goalgrid.results.analysis.effects_text import document, finding
+from goalgrid.results.analysis.observations import marked
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
-from goalgrid.results.analysis.table_marks import marked
 from goalgrid.results.figures import Study
 from goalgrid.results.figures.attention_map import AttentionMap
 from goalgrid.results.figures.retrieval_examples import RetrievalExamples

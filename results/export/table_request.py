@@ -81,7 +81,7 @@ class TableRequest:
 
         table = arrange(cells, source, layout=self.layout, metric=self.metric, against=self.against, axes=self.axes)
         if self.marks:
-            from goalgrid.results.analysis.table_marks import marked  # imports scipy, which few tables need
+            from goalgrid.results.analysis.observations import marked  # imports scipy, which few tables need
 
             table = marked(table)
         if self.allow_partial and not self.averages:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.protocols import shown
-from goalgrid.results.records.missing import counted_reasons
-from goalgrid.results.records.scores import Scores
+from goalgrid.results.records.scores import Scores, counted_reasons
 from goalgrid.results.reference.paper_source import Paper
 from goalgrid.results.tables.table import Block, Row, Table, TableEntry
 

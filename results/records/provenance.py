@@ -6,10 +6,12 @@ unasked. This room does not know which code a trial uses: the caller brings the 
 
 import hashlib
 import json
+import os
 import platform
 import socket
 import subprocess
 from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -18,9 +20,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pydantic
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors.regular_files import regular_bytes
 from goalgrid.grid.expansion import Cell, Shared
+from goalgrid.grid.identity import digest
+from goalgrid.grid.store.files import write_json
 from goalgrid.grid.uses import PROGRAM
-from goalgrid.results.records import missing
 from goalgrid.results.records.sources import texts_of
 
 PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyarrow")
@@ -33,6 +40,7 @@ CODE_VERSION = "6:"
 """Begins a fingerprint of code. Another way of making fingerprints gets another number: they cannot be compared."""
 
 OTHER_CODE = "trained by other code than now"
+OTHER_DATA = "trained on other data than are here now"
 DATA_VERSION = "2:"
 """Begins a fingerprint of data, as `CODE_VERSION` one of code."""
 
@@ -59,6 +67,8 @@ COLUMNS = (
 """What `stale` reads of a record."""
 
 GIT_SECONDS = 2.0
+STATES_KEPT = 16
+"""States of the sources, the latest ones, whose fingerprints stay in the user's cache folder."""
 
 
 class Cause(StrEnum):
@@ -109,9 +119,9 @@ def rooms() -> dict[str, Path]:
     return {PROGRAM: folder, **{f"{PROGRAM}.{room}": folder / room for room in ROOMS}}
 
 
-def versioned(digest: str) -> str:
+def versioned(code: str) -> str:
     """A fingerprint of code as a record holds it."""
-    return f"{CODE_VERSION}{digest[:16]}"
+    return f"{CODE_VERSION}{code[:16]}"
 
 
 @cache
@@ -123,10 +133,46 @@ def program() -> Mapping[str, bytes]:
 @cache
 def program_fingerprint() -> str:
     """16 hexadecimal digits over all sources: nodes of one cluster run the same."""
-    digest = hashlib.sha256()
+    state = hashlib.sha256()
     for name, text in program().items():
-        digest.update(f"{name} {len(text)} ".encode() + text)
-    return digest.hexdigest()[:16]
+        state.update(f"{name} {len(text)} ".encode() + text)
+    return state.hexdigest()[:16]
+
+
+def known_or_found(sources: str, key: object, find: Callable[[], str]) -> str:
+    """A fingerprint of code from the user's cache folder, else found and kept there: finding it takes a second.
+
+    A file holds the fingerprints of one state of the sources. If it cannot be read or written, this only takes longer.
+
+    Args:
+        sources: digest of everything that is parsed.
+        key: what is looked for; plain values.
+    """
+    try:
+        path = fingerprints_folder() / f"{digest([sources, platform.python_version(), pydantic.VERSION])}.json"
+    except RuntimeError:  # this user has no home folder
+        return find()
+    known, entry = dict[str, str](), digest(key)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads(regular_bytes(path))
+        if content["sha256"] == digest(content["found"]):
+            known = content["found"]
+    if entry not in known:
+        known[entry] = find()
+        with suppress(UserError, OSError):
+            write_json(path, {"found": known, "sha256": digest(known)}, durable=False)
+            for file in sorted(path.parent.glob("*.json"), key=lambda file: -file.stat().st_mtime)[STATES_KEPT:]:
+                file.unlink(missing_ok=True)
+    return known[entry]
+
+
+def fingerprints_folder() -> Path:
+    """`goalgrid/fingerprints` in the user's cache folder: $XDG_CACHE_HOME, else ~/.cache.
+
+    Raises:
+        RuntimeError: this user has no home folder.
+    """
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "goalgrid" / "fingerprints"
 
 
 @cache
@@ -191,7 +237,7 @@ def _reasons(row: Mapping[str, Any], code: str, data: str, latest: Mapping[tuple
         reasons.append(Stale(Cause.ENVIRONMENT, ", ".join(changed)))
     then, newest = row["data_fingerprint"], latest.get((row["dataset"], row["recipe"]))
     if of_other_data(row, data):
-        reasons.append(Stale(Cause.DATA, f"{missing.OTHER_DATA}: {then} -> {data}"))
+        reasons.append(Stale(Cause.DATA, f"{OTHER_DATA}: {then} -> {data}"))
     elif data and not then.startswith(DATA_VERSION):
         reasons.append(Stale(Cause.DATA, UNTOLD_DATA))
     elif then != newest:

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import make_durable, write_text
-from goalgrid.grid.store.home import TrialFolder
+from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results.records import sealed
 from goalgrid.results.records.history import LOGGED, unit_of
 from goalgrid.results.records.history import METRICS as METRICS
 
 if TYPE_CHECKING:
+    import pandas as pd
     from numpy.typing import NDArray
 
 PART = 500
@@ -101,6 +103,12 @@ SCHEMA = pa.schema([
     _column("finished_at", pa.string(), "when the record was written, ISO 8601, UTC"),
 ])  # fmt: skip
 
+
+SHORT = [
+    name for name in SCHEMA.names
+    if name not in ("settings", "test_i2t_ranks", "test_t2i_ranks", "test_image_of_text", "history")
+]  # fmt: skip
+"""Columns of one short value, which tables read."""
 
 _LONG = [
     "settings", "environment", "other_metrics.key_value.key", "other_metrics.key_value.value",
@@ -293,3 +301,64 @@ def cannot_be_read(path: Path, error: Exception) -> UserError:
     """The error that tells a user which record cannot be read, why, and what to do."""
     why = str(error).rstrip(".")
     return UserError(f"the record {path} cannot be read: {why}. Train its trial anew by goalgrid resume GRID --stale.")
+
+
+_SETTINGS = ["recipe", "seed", "starts_from", "schema_version"]
+"""Settings that stand in columns of the record already, or say nothing about the trial."""
+
+
+def data_frame(home: Home, ids: Sequence[str], unreadable: Unreadable | None = None) -> "pd.DataFrame":
+    """The records of these trials, by their ids: columns of the record, then the settings by dotted name.
+
+    A setting that a trial does not have, such as a parameter of another objective, is missing in its row. Metrics
+    by other protocols of the data set stand in columns `PROTOCOL/METRIC`. Ranks and history are left out.
+
+    Args:
+        unreadable: takes the records that cannot be read, which are left out; None: they are an error.
+
+    Raises:
+        UserError: a record cannot be read.
+    """
+    paths = [home.trial(trial_id).record for trial_id in ids]
+    import pandas as pd
+
+    table = collect(paths, [*SHORT, "settings"], unreadable)
+    frame = table.drop_columns(["settings", "other_metrics"]).to_pandas()
+    settings = [json.loads(text) for text in table["settings"].to_pylist()]
+    others: list[Mapping[str, float]] = [dict(pairs or ()) for pairs in table["other_metrics"].to_pylist()]
+    named = pd.json_normalize(settings).drop(columns=_SETTINGS, errors="ignore")
+    named.columns = [name.replace("objective.parameters.", "objective.") for name in named.columns]
+    return pd.concat([frame, named, pd.DataFrame(others)], axis=1).set_index("trial_id")
+
+
+CIRCUMSTANCES = frozenset({"train_seconds", "environment", "finished_at"})
+"""Columns that say when, where and how long a trial ran; no result depends on them."""
+
+
+def differences(cells: Sequence[Cell], one: Home, other: Home) -> list[str]:
+    """A line for every difference between two homes: in the finished trials, and in columns of their records."""
+    first, second = _records(cells, one), _records(cells, other)
+    lines = [f"{trial_id}: done in one run only" for trial_id in sorted(first.keys() ^ second.keys())]
+    for trial_id in sorted(first.keys() & second.keys()):
+        row, twin = first[trial_id], second[trial_id]
+        lines += [f"{trial_id}: {name} differs" for name in row if row[name] != twin[name]]
+    return lines or ([] if first else ["no trial is done"])
+
+
+def differing(one: Path, other: Path) -> list[str]:
+    """The columns in which two records differ, apart from the circumstances."""
+    first, second = (_results(collect([path]))[0] for path in (one, other))
+    return [name for name in first if first[name] != second[name]]
+
+
+def _records(cells: Sequence[Cell], home: Home) -> dict[str, dict[str, Any]]:
+    """The finished trials' records by trial id, without the circumstances."""
+    done = [folder for folder in (home.trial(trial.id) for trial in trials_of(cells)) if folder.is_done()]
+    return {row["trial_id"]: row for row in _results(collect(folder.record for folder in done))}
+
+
+def _results(records: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = records.drop_columns(sorted(CIRCUMSTANCES)).to_pylist()
+    for row in rows:
+        row["history"] = [logged for logged in row["history"] if logged["name"] != "seconds"]
+    return rows

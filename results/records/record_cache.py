@@ -19,13 +19,10 @@ from goalgrid.results.records import record, sealed
 
 FEW = 500
 """Records that are read in less than a second. Fewer are read without the copy; fewer new ones are not copied yet."""
-LARGE = ("settings", "test_i2t_ranks", "test_t2i_ranks", "test_image_of_text", "history")
-"""Columns of records that stand in no summary."""
-COLUMNS = [name for name in record.SCHEMA.names if name not in LARGE]
 MARK = "mark"
 """The column that ties a summary to its record."""
 
-_SCHEMA = pa.schema([pa.field(MARK, pa.string()), *(record.SCHEMA.field(name) for name in COLUMNS)])
+_SCHEMA = pa.schema([pa.field(MARK, pa.string()), *(record.SCHEMA.field(name) for name in record.SHORT)])
 
 
 def read(
@@ -34,7 +31,7 @@ def read(
     """The same table as `record.collect` of these paths and columns, sooner.
 
     Args:
-        columns: some of `COLUMNS`.
+        columns: some of `record.SHORT`.
         unreadable: takes the records that cannot be read, which are left out; None: they are an error.
 
     Raises:
@@ -48,7 +45,7 @@ def read(
     new = {mark: path for mark, path in marked.items() if mark not in known}
     # The marks are older than what is read now. A record that is replaced in between stands with its new content under
     # its old mark, which nobody asks for again.
-    read_now = record.collect(list(new.values()), COLUMNS, unreadable)
+    read_now = record.collect(list(new.values()), record.SHORT, unreadable)
     marks = [mark for mark, path in new.items() if path not in (unreadable or ())]
     summaries = pa.concat_tables([cached, read_now.add_column(0, _SCHEMA.field(MARK), pa.array(marks, pa.string()))])
     if len(new) >= FEW:

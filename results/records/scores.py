@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.store.home import Home, State
-from goalgrid.results.records import missing, provenance, record, record_cache
+from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.results.records import provenance, record, record_cache
 from goalgrid.results.records.models import Models
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.rounding import rounded, written
@@ -23,6 +23,10 @@ from goalgrid.results.records.steps import Leave, refuse
 
 if TYPE_CHECKING:
     from goalgrid.results.statistics.significance import Interval
+
+
+NEVER_RUN = "never run"
+UNREADABLE = "with a record that cannot be read"
 
 
 class TableValue(ABC):
@@ -212,22 +216,22 @@ class Scores:
         """
         cells = list(cells)
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
-        states = missing.states(ids, home)
-        done = [home.trial(trial_id).record for trial_id, state in states.items() if state is State.DONE]
+        started = states(ids, home)
+        done = [home.trial(trial_id).record for trial_id, state in started.items() if state is State.DONE]
         absent = {
-            trial_id: missing.reason(home.trial(trial_id), state)
-            for trial_id, state in states.items()
+            trial_id: _reason(home.trial(trial_id), state)
+            for trial_id, state in started.items()
             if state is not State.DONE
         }
         columns = ["trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
         columns += [f"test_{name}" for name in record.METRICS]
         unreadable: record.Unreadable = {}
         rows = record_cache.read(home, done, columns, unreadable).to_pylist()
-        absent |= {path.parent.name: missing.UNREADABLE for path in unreadable}
+        absent |= {path.parent.name: UNREADABLE for path in unreadable}
         if now:
             data = provenance.of_trials(cells, {row["trial_id"] for row in rows}, now.data)
             other = {row["trial_id"] for row in rows if provenance.of_other_data(row, data[row["trial_id"]])}
-            absent |= dict.fromkeys(other, missing.OTHER_DATA)
+            absent |= dict.fromkeys(other, provenance.OTHER_DATA)
             rows = [row for row in rows if row["trial_id"] not in other]
         _refuse_mixed_data(rows)
         _refuse_older_than(protocol, rows)
@@ -264,7 +268,7 @@ class Scores:
         return Quantity(*self.models.of(cell, metric)) if self.models else Quantity(math.nan)
 
     def _why(self, trial_id: str, protocol: str) -> str:
-        return f"not evaluated by {protocol}" if trial_id in self.rows else self.absent.get(trial_id, missing.NEVER_RUN)
+        return f"not evaluated by {protocol}" if trial_id in self.rows else self.absent.get(trial_id, NEVER_RUN)
 
     def of_other_code(self, cells: Iterable[Cell]) -> tuple[Counter[str], int]:
         """What is said of the code of these cells' finished trials, of how many, and how many trials there are."""
@@ -356,3 +360,31 @@ def _evaluated(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> bool:
     """Whether trials on the data sets of this protocol were evaluated by it, if there are any."""
     candidates = [row for row in rows if protocol in catalog.protocols(row["dataset"])]
     return not candidates or any(by_protocol(row, protocol or "", "rsum") is not None for row in candidates)
+
+
+def states(ids: Iterable[str], home: Home) -> dict[str, State]:
+    """State of the trials that were started, by id.
+
+    The folder of all trials is listed once, so that only started trials cost a look into their own folder.
+    """
+    standing = home.standing()
+    return {trial_id: home.trial(trial_id).state() for trial_id in ids if trial_id in standing}
+
+
+def _reason(folder: TrialFolder, state: State) -> str:
+    """Why a trial in this state has no record: `running`, `interrupted`, `failed (out-of-memory)`, `never run`."""
+    if state is State.PLANNED:
+        return NEVER_RUN
+    failure = folder.failure() if state is State.FAILED else None
+    return f"{state} ({failure})" if failure else str(state)
+
+
+def counted_reasons(reasons: Iterable[str]) -> str:
+    """How often each reason holds, the most frequent first.
+
+    >>> counted_reasons(["failed (killed)", NEVER_RUN, "failed (killed)"])
+    '2 trials failed (killed), 1 never run'
+    """
+    counts = Counter(reasons).most_common()
+    nouns = [f" trial{'s' * (number > 1)}" if place == 0 else "" for place, (_, number) in enumerate(counts)]
+    return ", ".join(f"{number}{noun} {reason}" for (reason, number), noun in zip(counts, nouns, strict=True))

@@ -1,7 +1,7 @@
 """Which differences of a few paired numbers are real: intervals, tests, corrections, power and rank correlation.
 
-Trials of one seed share start weights and batches, so two cells are compared seed by seed. Only `tukey` and
-`honest_difference` need scipy.stats, which is slow to import; the other functions use scipy.special.
+Trials of one seed share start weights and batches, so two cells are compared seed by seed. scipy.stats is slow to
+import, so that it is imported where it is used.
 """
 
 import math
@@ -51,7 +51,8 @@ class Sample:
     def of(cls, values: Sequence[float]) -> "Sample":
         """The sample of these numbers."""
         x = np.asarray(values, dtype=float)
-        return cls(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else math.nan, len(x), tuple(values))
+        std = float(x.std(ddof=1)) if spread_seen(x) else 0.0 if len(x) > 1 else math.nan
+        return cls(float(x.mean()) if len(x) else math.nan, std, len(x), tuple(values))
 
     @property
     def error(self) -> float:
@@ -72,17 +73,17 @@ def bootstrap_interval(values: Numbers) -> Interval:
     """Interval of a mean by resampling the values: for hundreds of queries, not for a handful of seeds.
 
     A handful of seeds has so few different resamples that the interval comes out too short; use `t_interval` there.
-    BCa, Efron (1987): percentiles, corrected for bias and acceleration. Equal values give equal intervals.
+    BCa, Efron (1987). The draws are the same each time.
     """
-    x, generator = np.asarray(values, dtype=float), np.random.default_rng(0)
-    means = np.concatenate(
-        [x[generator.integers(0, len(x), (PART, len(x)))].mean(axis=1) for _ in range(0, DRAWS, PART)]
-    )
-    tails = np.array([LEVEL / 2, 1 - LEVEL / 2])
-    if means.std() > 0:
-        tails = _corrected(tails, x, means)
-    low, high = np.percentile(means, 100 * tails)
-    return Interval(float(low), float(high))
+    from scipy import stats
+
+    x = np.asarray(values, dtype=float)
+    if not np.ptp(x):
+        return Interval(float(x[0]), float(x[0]))
+    interval = stats.bootstrap(
+        (x,), np.mean, n_resamples=DRAWS, batch=PART, confidence_level=1 - LEVEL, rng=np.random.default_rng(0)
+    ).confidence_interval
+    return Interval(float(interval.low), float(interval.high))
 
 
 def paired_t(differences: Numbers) -> float:
@@ -96,22 +97,11 @@ def paired_t(differences: Numbers) -> float:
     return float(2 * special.stdtr(len(d) - 1, -abs(d.mean()) / _standard_error(d)))
 
 
-def welch(values: Numbers, others: Numbers) -> tuple[Interval, float]:
-    """Interval of mean(values) - mean(others) for unpaired numbers, and p of the two-sided test that it is 0.
+def welch(one: Sample, other: Sample) -> tuple[Interval, float]:
+    """Interval of the difference of the means of unpaired samples, and p of the two-sided test that it is 0.
 
-    t with standard error sqrt(s1^2/n1 + s2^2/n2) and Satterthwaite's degrees of freedom; Welch (1947). NaN where a side
-    has a single number, or where neither side shows a spread.
-    """
-    x, y = np.asarray(values, dtype=float), np.asarray(others, dtype=float)
-    if min(len(x), len(y)) < 2 or not (spread_seen(x) or spread_seen(y)):
-        return Interval(math.nan, math.nan), math.nan
-    return welch_of(Sample.of(x.tolist()), Sample.of(y.tolist()))
-
-
-def welch_of(one: Sample, other: Sample) -> tuple[Interval, float]:
-    """`welch` of samples of which only means and standard deviations are known; NaN where the latter are not, or are 0.
-
-    NaN also where a sample has a single number.
+    t with standard error sqrt(s1^2/n1 + s2^2/n2) and Satterthwaite's degrees of freedom; Welch (1947). NaN where a
+    sample has a single number or an unknown deviation, or where neither shows a spread.
     """
     parts = np.array([one.error, other.error]) ** 2
     error = math.sqrt(parts.sum())
@@ -213,27 +203,23 @@ def error_of_blocks(values: NDArray[np.float64]) -> tuple[float, int]:
     return float((rest**2).sum() / freedom) if freedom else math.nan, freedom
 
 
-def tukey(values: NDArray[np.float64], best: int) -> NDArray[np.float64]:
-    """p of every cell's difference from the best cell; it allows for the best having been picked after the fact.
+def like_best(values: NDArray[np.float64], best: int) -> NDArray[np.bool_] | None:
+    """Which cells cannot be told from the best cell; it allows for the best having been picked after the fact.
 
-    Tukey's honest significant difference in a randomised block design: q = |mean - mean'| / sqrt(MS_error / n), over
-    all pairs at once. The error is pooled over all cells, which assumes that their differences vary alike.
+    Tukey's honest significant difference in a randomised block design, over all pairs at once. The error is pooled over
+    all cells, which assumes that their differences vary alike.
 
     Args:
         values: k cells by n seeds, (k, n).
         best: row of the best cell.
 
-    NaN where the cells' differences have no spread over seeds.
+    None where the cells' differences have no spread over seeds.
     """
-    from scipy import stats
-
     error, freedom = error_of_blocks(values)
-    distance = np.abs(values.mean(1) - values.mean(1)[best])
-    slack = _rounding(values)
+    slack, means = _rounding(values), values.mean(1)
     if math.sqrt(error) <= slack:
-        return np.full(len(values), math.nan)
-    q = distance / math.sqrt(error / values.shape[1])
-    return np.where(distance <= slack, 1.0, stats.studentized_range.sf(q, len(values), freedom))
+        return None
+    return np.abs(means - means[best]) <= max(slack, honest_difference(error, freedom, *values.shape))
 
 
 def honest_difference(error: float, freedom: int, levels: int, observations: int) -> float:
@@ -257,11 +243,11 @@ def _range_quantile(levels: int, freedom: int) -> float:
 def kendall(x: Numbers, y: Numbers) -> float:
     """Kendall's tau-b: pairs in the same order minus pairs in opposite order, over all pairs that tie in neither.
 
-    (C - D) / sqrt((C + D + X)(C + D + Y)), X and Y the pairs that tie in x or in y alone. NaN where x or y is constant.
+    NaN where x or y is constant.
     """
-    one, other = _signs(x), _signs(y)
-    size = math.sqrt(np.count_nonzero(one) * np.count_nonzero(other))
-    return float((one * other).sum() / size) if size else math.nan
+    from scipy import stats
+
+    return float(stats.kendalltau(x, y).statistic)
 
 
 def kendall_p(x: Numbers, y: Numbers) -> float:
@@ -269,9 +255,10 @@ def kendall_p(x: Numbers, y: Numbers) -> float:
 
     The share of all orders with |C - D| as large as here. D is the number of inversions of an order; over all orders of
     n things it is the sum of independent numbers that are uniform on 0, ..., k - 1 for k = 1, ..., n. Kendall (1938). A
-    tie counts for neither order, which makes the test conservative. NaN where x or y is constant.
+    tie counts for neither order, which makes the test conservative, and which scipy does not offer. NaN where x or y is
+    constant.
     """
-    one, other = _signs(x), _signs(y)
+    one, other = (np.sign(np.subtract.outer(values, values)) for values in (x, y))
     if not (one.any() and other.any()):
         return math.nan
     shares = np.ones(1)
@@ -295,19 +282,3 @@ def _standard_error(x: NDArray[np.float64]) -> float:
 def _rounding(x: NDArray[np.float64]) -> float:
     """Difference between floating-point sums of such numbers that rounding alone may cause."""
     return 1e-12 * float(np.abs(x).max(initial=0.0))
-
-
-def _corrected(tails: NDArray[np.float64], x: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """BCa: tails moved by the bias z0 of the resampled means and by the acceleration a of the jackknife."""
-    below = ((means < x.mean()).mean() + (means <= x.mean()).mean()) / 2
-    z0 = special.ndtri(below)
-    left_out = (x.sum() - x) / (len(x) - 1)
-    u = left_out.mean() - left_out
-    acceleration = (u**3).sum() / (6 * (u**2).sum() ** 1.5)
-    z = z0 + special.ndtri(tails)
-    return np.asarray(special.ndtr(z0 + z / (1 - acceleration * z)))
-
-
-def _signs(values: Numbers) -> NDArray[np.float64]:
-    x = np.asarray(values, dtype=float)
-    return np.sign(x[:, None] - x)

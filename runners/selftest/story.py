@@ -15,7 +15,7 @@ from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.results.analysis.run_comparison import differences
+from goalgrid.results.records.record import differences
 from goalgrid.runners.trial.stopping import Stop
 
 SETTINGS = (

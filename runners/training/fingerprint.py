@@ -16,7 +16,6 @@ from goalgrid.grid.protocols import PROTOCOLS
 from goalgrid.grid.settings import TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.results.records import provenance
-from goalgrid.results.records.known_fingerprints import known_or_found
 from goalgrid.results.records.sources import Sources
 
 ROOTS = frozenset(
@@ -100,7 +99,8 @@ def _fingerprint(
         present: the plug-ins of the present grid, with their sources.
     """
     everything = digest([provenance.program_fingerprint(), present, sorted(PROTOCOLS)])
-    code = known_or_found(everything, [sorted(roots), sorted(named)], lambda: sources().fingerprint(roots, named))
+    key = [sorted(roots), sorted(named)]
+    code = provenance.known_or_found(everything, key, lambda: sources().fingerprint(roots, named))
     return provenance.versioned(sha256(f"{code} {packages}".encode()).hexdigest() if packages else code)
 
 

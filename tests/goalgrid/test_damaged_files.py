@@ -20,8 +20,8 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.store.home import Home
-from goalgrid.results.analysis.run_comparison import differences
 from goalgrid.results.records import record_cache
+from goalgrid.results.records.record import differences
 
 from ..conftest import Goalgrid
 from ..failing_disk.commands import HUNG, Call, Commands, Fault

@@ -105,7 +105,7 @@ def head(driver: webdriver.Chrome, place: int) -> Any:
 def test_it_opens_from_disk_and_asks_the_network_for_nothing(opened: webdriver.Chrome) -> None:
     assert opened.find_element(By.TAG_NAME, "h1").text == "demo"
     found = opened.find_element(By.CSS_SELECTOR, ".found").text
-    assert re.fullmatch(r"cnn-bow on shapes: \S+ is the best of 2 cells \(rsum [\d.]+, mean over 2 seeds\); .*", found)
+    assert re.fullmatch(r"cnn-bow on shapes: rsum, .* \(%\), 2 cells x 2 seeds\. Best: \S+, [\d.]+.*", found)
     assert "45 trials" not in opened.find_element(By.CSS_SELECTOR, ".lead").text
     assert "30 trials: 4 done, 26 planned" in opened.find_element(By.CSS_SELECTOR, ".lead").text
     loaded = opened.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")

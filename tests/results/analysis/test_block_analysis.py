@@ -23,9 +23,8 @@ from goalgrid.results import figures
 from goalgrid.results.analysis import documents, effects_text
 from goalgrid.results.analysis.block_analysis import Analysis, analyse, metrics_of
 from goalgrid.results.analysis.factors import parts_of
-from goalgrid.results.analysis.observations import Observations
+from goalgrid.results.analysis.observations import Observations, marked
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
-from goalgrid.results.analysis.table_marks import marked
 from goalgrid.results.figures import Study, training
 from goalgrid.results.layouts import arrange
 from goalgrid.results.layouts.captions import METRIC_NAMES
@@ -255,18 +254,18 @@ def test_an_interval_takes_the_place_of_the_standard_deviation(matrix: list[Cell
 
 def test_a_sentence_says_what_was_found(matrix: list[Cell]) -> None:
     found = analysed(matrix, metric="rsum")
-    mean = f"{max(found.means):.1f}"
+    begin = (
+        f"{found.title}: rsum, the sum of the six recalls (%), 15 cells x {len(found.seeds)} seeds. Best: {found.best}"
+    )
+    begin += f", {max(found.means):.1f}"
     named = [name for name in found.like_best if name != found.best]
-    begin = f"{found.title}: {found.best} is the best of 15 cells (rsum {mean}, mean over {len(found.seeds)} seeds); "
-    said = effects_text.finding(found)
-    assert said.startswith(f"{begin}{len(named)} of the others cannot be told from it at"), said
-    assert all(name in said for name in named[: effects_text.NAMED])
-    alone = replace(found, like_best=(found.best,))
-    assert effects_text.finding(alone).startswith(f"{begin}it is told from every other cell at 5")
-    alike = replace(found, like_best=found.names)
-    assert effects_text.finding(alike).startswith(f"{begin}none of the other cells can be told from it at 5")
-    one_seed = replace(found, like_best=(), seeds=(0,))
-    assert effects_text.finding(one_seed).endswith("one seed); one seed cannot tell it from the others.")
+    assert effects_text.finding(found).replace(documents.GLUE, " ") == (
+        f"{begin}; not distinguishable from it at 5 % (†): {', '.join(named)}."
+    )
+    alone = effects_text.finding(replace(found, like_best=(found.best,)))
+    assert alone.replace(documents.GLUE, " ") == f"{begin}; every other cell is distinguishable from it at 5 %."
+    assert effects_text.finding(replace(found, like_best=found.names)).endswith("(†): all others.")
+    assert effects_text.finding(replace(found, like_best=())) == f"{begin}."
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goalgrid.results.records.known_fingerprints import KEPT, folder, known_or_found
+from goalgrid.results.records.provenance import STATES_KEPT, fingerprints_folder, known_or_found
 
 from ...conftest import swapped
 
@@ -14,7 +14,7 @@ from ...conftest import swapped
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return folder()
+    return fingerprints_folder()
 
 
 def told(sources: str, key: object, numbers: "count[int]" = count()) -> str:  # noqa: B008
@@ -48,7 +48,7 @@ def test_the_latest_states_of_the_sources_stay(cache: Path) -> None:
     told("oldest", "key")
     (oldest,) = cache.iterdir()
     os.utime(oldest, (0, 0))
-    values = {state: told(state, "key") for state in map(str, range(KEPT))}
-    assert len(list(cache.iterdir())) == KEPT
+    values = {state: told(state, "key") for state in map(str, range(STATES_KEPT))}
+    assert len(list(cache.iterdir())) == STATES_KEPT
     assert not oldest.exists()
     assert {state: told(state, "key") for state in values} == values

@@ -11,8 +11,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.results.layouts import arrange
-from goalgrid.results.records import missing
-from goalgrid.results.records.scores import Scores
+from goalgrid.results.records.scores import NEVER_RUN, Scores, states
 from goalgrid.results.renderers import parquet
 
 from ...conftest import SMALL
@@ -44,7 +43,7 @@ def test_every_state_is_a_reason(home: Home, cells: list[Cell]) -> None:
     attempt(home.trial(sig.trials[2].id))
     home.trial(lin.trials[0].id).path.mkdir()
     scores = Scores.read(cells, home)
-    never = missing.NEVER_RUN
+    never = NEVER_RUN
     assert list(why(scores, cells)) == ["failed (out-of-memory)", never, "interrupted", "running", never, never, never]
     table = arrange(cells, scores)
     assert table.caption.endswith(
@@ -68,7 +67,7 @@ def test_a_record_without_the_protocol_says_so(trained: Home, cells: list[Cell])
     scores = Scores.read(cells[:1], trained)
     older = {trial_id: {**row, "protocol": "another"} for trial_id, row in scores.rows.items()}
     score = Scores(older).of(cells[0], "rsum")
-    assert [reason for _, reason in score.missing] == ["not evaluated by shapes-500"] * 2 + [missing.NEVER_RUN]
+    assert [reason for _, reason in score.missing] == ["not evaluated by shapes-500"] * 2 + [NEVER_RUN]
 
 
 def test_a_whole_cell_misses_nothing(trained: Home) -> None:
@@ -80,8 +79,8 @@ def test_a_whole_cell_misses_nothing(trained: Home) -> None:
 
 def test_trials_that_were_never_begun_are_not_looked_at(trained: Home, cells: list[Cell]) -> None:
     ids = [trial.id for cell in cells for trial in cell.trials]
-    assert set(missing.states(ids, trained)) == {path.name for path in (trained.path / "trials").iterdir()}
-    assert missing.states(ids, Home(trained.path / "none")) == {}
+    assert set(states(ids, trained)) == {path.name for path in (trained.path / "trials").iterdir()}
+    assert states(ids, Home(trained.path / "none")) == {}
 
 
 def test_a_trial_of_two_cells_is_counted_once(trained: Home) -> None:

@@ -20,7 +20,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.results.records import known_fingerprints, provenance
+from goalgrid.results.records import provenance
 from goalgrid.results.records.sources import Sources, texts_of
 from goalgrid.runners.training import fingerprint as fingerprints
 from goalgrid.runners.training.fingerprint import code_fingerprint, names, roots_and_names, sources
@@ -196,7 +196,7 @@ def test_what_another_process_found_is_not_looked_for_again(tmp_path: Path, monk
     for change in (str, str.upper):
         fingerprints._fingerprint.cache_clear()
         told.append(code_fingerprint(settings))
-        (file,) = known_fingerprints.folder().iterdir()
+        (file,) = provenance.fingerprints_folder().iterdir()
         found = {key: change(value) for key, value in json.loads(file.read_text())["found"].items()}
         file.write_text(json.dumps({"found": found, "sha256": digest(found)}))
     assert told == [first, first]

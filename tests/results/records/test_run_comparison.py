@@ -8,8 +8,8 @@ import pytest
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
-from goalgrid.results.analysis.run_comparison import differences
 from goalgrid.results.records import record
+from goalgrid.results.records.record import differences
 
 
 @pytest.mark.parametrize(
