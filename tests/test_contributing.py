@@ -216,7 +216,7 @@ def draw(study: Study) -> Figure | None:
     return figure
 
 
-FIGURE_KIND = FigureKind(9, draw, "Objectives", "a finished trial")
+FIGURE_KINDS = {"count": FigureKind(9, draw, "Objectives", "a finished trial")}
 '''
 
 ADDITIONS = [

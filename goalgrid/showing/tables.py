@@ -208,7 +208,7 @@ def check(
     differences, note = table_check.compare(table, kind, path)
     command = f"{table.command} --format {kind}"
     if differences:
-        show_lines([f"{path} differs from `{command}` now, file -> now:", *(f"  {line}" for line in differences)])
+        show_lines([f"{path} differs from `{command}` now; - file, + now:", *(f"  {line}" for line in differences)])
         return False
     behind = {trial for _, _, ids in numbers for trial in ids}
     same = "holds the same" if note else "is the same, byte for byte,"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.errors import user_path
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
 from goalgrid.housekeeping import merge as merging
@@ -35,7 +35,7 @@ def compare(
     metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
     direction: Annotated[str, typer.Option(help="i2t, t2i or both.")] = "both",
     protocol: Annotated[str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k.")] = None,
-    format_: Annotated[str, typer.Option("--format", help="terminal, markdown, latex, csv or parquet.")] = "terminal",
+    format_: Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")] = "terminal",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file instead of the screen; its ending may say the format.")
     ] = None,
@@ -51,8 +51,6 @@ def compare(
     if output and format_ == "terminal":
         format_ = renderers.format_of(output) or format_
     all_known(("format", format_, comparison_text.FORMATS))
-    if format_ == "parquet" and output is None:
-        raise UserError("--format parquet writes a file: name it by --output FILE.")
     comparison = compared(
         a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol
     )
@@ -61,10 +59,7 @@ def compare(
     elif output is None:
         show(comparison_text.write_out(comparison, format_).rstrip("\n"))
     else:
-        if format_ == "parquet":
-            comparison_text.write_parquet(comparison, output)
-        else:
-            write_text(output, comparison_text.write_out(comparison, format_))
+        write_text(output, comparison_text.write_out(comparison, format_))
         say(f"written: {output}")
 
 

@@ -24,7 +24,6 @@ from goalgrid.results.statistics.significance import (
     holm,
     paired_t,
     seeds_needed,
-    sign_flip,
     t_interval,
     welch,
 )
@@ -45,15 +44,10 @@ class BaselineDifference:
     name: str
     mean: float
     std: float
-    """Standard deviation of the differences over seeds."""
     interval: Interval
     p_t: float
-    """Paired t test."""
-    p_flip: float
-    """Exact sign-flip test."""
     holm_t: float
-    holm_flip: float
-    """Both p values, adjusted for all comparisons with the baseline."""
+    """p, adjusted for all comparisons with the baseline."""
     seeds_needed: int | None
     """Number of seeds with which a paired t test finds 0.5 points with power 0.8."""
 
@@ -65,10 +59,8 @@ class Queries:
     images: int
     cell: str
     interval: Interval
-    """Interval of the cell's metric."""
     minus: str
     difference: Interval | None
-    """Interval of the cell minus the cell `minus`."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +82,8 @@ class Analysis:
     queries: Queries | None
     notes: tuple[str, ...]
     noun: str = "image"
-    """What captions describe."""
+    paired: bool = True
+    """Whether differences are seed by seed; those of printed numbers are not."""
 
 
 def metrics_of(metric: str, direction: str) -> list[str]:
@@ -113,9 +106,6 @@ def analyse(
         ranks: of the queries, for the uncertainty over test images; None: it is left out.
         baseline: an objective; None: con_con if the grid has it, else the first.
         across: axes that are factors beside the objective, so that they do not divide the grid into blocks.
-
-    Raises:
-        UserError: the grid has no such objective or axis.
     """
     known = list(dict.fromkeys(cell.objective for cell in cells))
     if baseline is not None and baseline not in known:
@@ -177,13 +167,12 @@ def _differences(observations: Observations, against: dict[str, str | None]) -> 
     pairs = {name: rows[name] - rows[base] for name, base in against.items() if base in rows and base != name}
     if not pairs or len(observations.seeds) < 2:
         return ()
-    t, flip = [paired_t(d) for d in pairs.values()], [sign_flip(d) for d in pairs.values()]
-    tests = zip(t, flip, holm(t).tolist(), holm(flip).tolist(), strict=True)
+    p = [paired_t(d) for d in pairs.values()]
     differences = []
-    for (name, d), p_values in zip(pairs.items(), tests, strict=True):
+    for (name, d), p_t, adjusted in zip(pairs.items(), p, holm(p).tolist(), strict=True):
         mean, std = float(d.mean()), float(d.std(ddof=1))
         needed = seeds_needed(WORTH_FINDING, std)
-        differences.append(BaselineDifference(name, mean, std, t_interval(d), *p_values, needed))
+        differences.append(BaselineDifference(name, mean, std, t_interval(d), p_t, adjusted, needed))
     return tuple(differences)
 
 
@@ -211,11 +200,7 @@ def _queries(
 
 
 def printed_analyses(table: str) -> list[Analysis]:
-    """An analysis for every block and metric of the table whose numbers have standard deviations.
-
-    Raises:
-        UserError: no table has this name, or it prints no standard deviations.
-    """
+    """An analysis for every block and metric of the table whose numbers have standard deviations."""
     blocks: dict[tuple[str, str, str, str], list[Result]] = {}
     for row in Paper.read(table).rows.values():
         for result in row.values():
@@ -258,6 +243,7 @@ def _printed(title: str, protocol: str, metric: str, entries: Sequence[Entry], n
         queries=None,
         notes=(),
         noun=noun,
+        paired=False,
     )
 
 
@@ -269,7 +255,7 @@ def _printed_differences(entries: dict[str, Entry], baseline: str) -> tuple[Base
     return tuple(
         BaselineDifference(
             name, sample.mean - base.mean, math.hypot(sample.std, base.std), interval,
-            p_t=p, p_flip=math.nan, holm_t=float(corrected), holm_flip=math.nan, seeds_needed=None,
+            p_t=p, holm_t=float(corrected), seeds_needed=None,
         )
         for (name, sample), (interval, p), corrected in zip(others.items(), tests, adjusted, strict=True)
     )  # fmt: skip

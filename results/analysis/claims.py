@@ -1,7 +1,7 @@
 """Whether a paper's sentence holds: its inequalities tested on printed means and spreads, or on one's own trials."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
@@ -22,13 +22,7 @@ ROUNDING = 0.05
 
 @dataclass(frozen=True)
 class Entry:
-    """A value of a cell, measured or printed.
-
-    Args:
-        block: what both sides of a comparison share: data set, protocol and swept values.
-        seeds: of `sample.values`, where these are known.
-        parameters: of the objective; empty: the source does not say them.
-    """
+    """A value of a cell, measured or printed; `block`: data set, protocol and swept values."""
 
     recipe: str
     objective: str
@@ -75,11 +69,9 @@ class Agreement:
     metric: str
     cells: int
     tau: float
-    """Kendall's tau-b of the means."""
     p: float
     """Chance that orders with nothing in common are as alike, or as opposite; NaN: all means of a block are equal."""
     holm: float = math.nan
-    """p, adjusted for all pairs of blocks of the claim."""
 
     @property
     def verdict(self) -> str:
@@ -106,7 +98,6 @@ class JudgedClaim:
 
     @property
     def verdicts(self) -> list[str]:
-        """Of each comparison or agreement."""
         return [test.verdict for test in self.comparisons] + [test.verdict for test in self.agreements]
 
     @property
@@ -146,13 +137,11 @@ def as_entry(result: Result) -> Entry:
 
 
 def printed(claim: Claim) -> list[Entry]:
-    """The values that the claim's tables print."""
     results = [result for table in claim.tables for result in results_of(table) if result.metric in claim.metrics]
     return [as_entry(result) for result in results if not math.isnan(result.value.mean)]
 
 
 def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]:
-    """The values of finished trials."""
     entries = []
     for cell in cells:
         block = block_title((f"{cell.dataset} ({scores.protocol_of(cell)})", "", cell.swept)).removeprefix(" on ")
@@ -166,7 +155,6 @@ def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]
 
 
 def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> JudgedClaim:
-    """The claim, held against these values."""
     sizes = {entry.sample.n for entry in entries}
     n = sizes.pop() if len(sizes) == 1 else None
     if claim.kind == "same order":
@@ -175,21 +163,23 @@ def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> JudgedClaim:
 
 
 def _adjusted(tests: Sequence[Tested]) -> tuple[Tested, ...]:
-    """The tests with their p adjusted for all of them."""
     adjusted = holm([test.p for test in tests]).tolist()
     return tuple(replace(test, holm=p) for test, p in zip(tests, adjusted, strict=True))
 
 
 def judged_by_print(names: Iterable[str]) -> list[JudgedClaim]:
     """All claims of these papers, held against their own tables."""
-    papers = [reference.claims(name) for name in names]
-    return [judge(paper.paper, claim, printed(claim)) for paper in papers for claim in paper.claims]
+    return [judge(paper, claim, printed(claim)) for paper, claim in _claims(names)]
 
 
 def judged_by_trials(names: Iterable[str], cells: Sequence[Cell], scores: Scores) -> list[JudgedClaim]:
     """All claims of these papers, held against finished trials."""
-    papers = [reference.claims(name) for name in names]
-    return [judge(paper.paper, claim, measured(claim, cells, scores)) for paper in papers for claim in paper.claims]
+    return [judge(paper, claim, measured(claim, cells, scores)) for paper, claim in _claims(names)]
+
+
+def _claims(names: Iterable[str]) -> Iterator[tuple[str, Claim]]:
+    for paper in map(reference.claims, names):
+        yield from ((paper.paper, claim) for claim in paper.claims)
 
 
 def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]:

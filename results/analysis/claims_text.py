@@ -12,15 +12,10 @@ from goalgrid.results.analysis.effects_text import finite
 from goalgrid.results.records.rounding import written
 
 MOST = 3
-"""Contradicting comparisons that a line names."""
 
 
 def document(sources: Sequence[tuple[str, Sequence[JudgedClaim]]], *, comparisons: bool = False) -> Document:
-    """A section for every claim, with a line for each source: `printed`, or the name of a grid.
-
-    Args:
-        comparisons: with a table of all comparisons.
-    """
+    """A section for every claim, with a line for each source: `printed`, or the name of a grid."""
     sections = []
     for by_source in zip(*(claims for _, claims in sources), strict=True):
         claim = by_source[0].claim
@@ -42,7 +37,7 @@ def line(source: str, judged: JudgedClaim) -> str:
         low = min(agreements, key=lambda agreement: agreement.tau)
         counts = f"{_verdicts(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)}"
         p = f" (p{GLUE}{p_text(low.holm)} after Holm)"
-        return f"{source}: {judged.verdict}; {counts}{p}, {_pair(low.blocks)}, {low.metric}."
+        return f"{source}: {judged.verdict}; {counts}{p}, {' and '.join(low.blocks)}, {low.metric}."
     many, right = len(judged.comparisons), sum(comparison.difference > 0 for comparison in judged.comparisons)
     runs = f", n = {judged.n}" if judged.n else ""
     tests = f"{_verdicts(judged)} of {counted(many, 'comparison')}{runs}"
@@ -80,10 +75,6 @@ def _verdicts(judged: JudgedClaim) -> str:
     return f"{judged.verdicts.count(HOLDS)} hold and {reversed_ or 'none'} {'are' if reversed_ > 1 else 'is'} reversed"
 
 
-def _pair(blocks: tuple[str, str]) -> str:
-    return " and ".join(blocks)
-
-
 def _sheets(source: str, judged: JudgedClaim) -> Iterator[Sheet]:
     if judged.comparisons:
         head = ("better minus worse", "block", "metric", "difference", "p", "Holm", "")
@@ -95,7 +86,7 @@ def _sheets(source: str, judged: JudgedClaim) -> Iterator[Sheet]:
         yield Sheet.telling(source, head, rows)
     if judged.agreements:
         alike = tuple(
-            (_pair(test.blocks), test.metric, str(test.cells), written(test.tau, 2), p_text(test.p),
+            (" and ".join(test.blocks), test.metric, str(test.cells), written(test.tau, 2), p_text(test.p),
              p_text(test.holm), test.verdict)
             for test in judged.agreements
         )  # fmt: skip

@@ -3,14 +3,9 @@
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from goalgrid.grid.errors.wording import counted
-from goalgrid.grid.store.files import written_aside
 from goalgrid.results.analysis.documents import (
     TEXT,
     Document,
@@ -25,7 +20,7 @@ from goalgrid.results.analysis.grid_comparison import CellDifference, Differing,
 from goalgrid.results.renderers import csv
 from goalgrid.results.statistics.significance import LEVEL
 
-FORMATS = (*TEXT, "csv", "parquet")
+FORMATS = (*TEXT, "csv")
 SHOWN = 48
 """Characters of a value that differs; the JSON has all of them."""
 
@@ -47,33 +42,16 @@ def for_programs(comparison: GridComparison) -> Any:
 
 
 def write_out(comparison: GridComparison, kind: str) -> str:
-    """The comparison in a text format of `FORMATS`."""
-    rows = for_programs(comparison)["differences"]
     if kind == "csv":
-        return csv.written(list(_flat(rows[0])), [list(_flat(row).values()) for row in rows])
+        rows = for_programs(comparison)["differences"]
+        for row in rows:
+            interval = row.pop("interval")
+            row |= {"interval_low": interval["low"], "interval_high": interval["high"]}
+        return csv.written(list(rows[0]), [list(row.values()) for row in rows])
     return TEXT[kind](document(comparison))
 
 
-def write_parquet(comparison: GridComparison, path: Path) -> None:
-    """Write a row a cell and metric, unrounded.
-
-    Raises:
-        UserError: the disk is full or read-only.
-    """
-    rows = [_flat(row) for row in for_programs(comparison)["differences"]]
-    with written_aside(path) as aside:
-        pq.write_table(pa.Table.from_pylist(rows), aside)
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    interval = row["interval"]
-    return {key: value for key, value in row.items() if key != "interval"} | {
-        "interval_low": interval["low"], "interval_high": interval["high"],
-    }  # fmt: skip
-
-
 def _what(comparison: GridComparison) -> Iterator[str | Sheet]:
-    """The settings that differ, then code, data, versions and device."""
     if comparison.settings:
         yield Sheet("Settings that differ", ("setting", "A", "B", "cells"), tuple(map(_differing, comparison.settings)))
     else:
@@ -85,24 +63,20 @@ def _what(comparison: GridComparison) -> Iterator[str | Sheet]:
 
 
 def _differing(setting: Differing) -> tuple[str, str, str, str]:
-    return setting.name, _short(setting.a), _short(setting.b), str(setting.cells)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    a, b = (text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…" for text in (setting.a, setting.b))
+    return setting.name, a, b, str(setting.cells)
 
 
 def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
     tested = [cell for cell in differences if math.isfinite(cell.holm)]
     real = [cell for cell in tested if cell.holm < LEVEL]
-    higher = sum(cell.mean > 0 for cell in real)
-    untested = len(differences) - len(tested)
-    if not tested:
-        yield f"No cell is tested: {'; '.join(dict.fromkeys(cell.how for cell in differences))}."
-    words = f"B differs from A in {len(real)} of {counted(len(tested), 'cell')} tested at {100 * LEVEL:.0f} % (Holm): "
-    words += f"higher in {higher}, lower in {len(real) - higher}."
+    higher, untested = sum(cell.mean > 0 for cell in real), len(differences) - len(tested)
     if tested:
+        words = f"B differs from A in {len(real)} of {counted(len(tested), 'cell')} tested at {100 * LEVEL:.0f} % "
+        words += f"(Holm): higher in {higher}, lower in {len(real) - higher}."
         yield words + (f" {counted(untested, 'cell')} without a test." if untested else "")
+    else:
+        yield f"No cell is tested: {'; '.join(dict.fromkeys(cell.how for cell in differences))}."
     rows = tuple(
         (d.name, number_text(d.a), number_text(d.b), str(d.pairs or f"{d.n_a} | {d.n_b}"),
          number_text(d.mean, sign="+"), interval_text(d.interval, "+"), p_text(d.p), p_text(d.holm), d.how)

@@ -1,11 +1,8 @@
-"""Documents of sentences and small tables of text, as text, Markdown and LaTeX: what `goalgrid effects` prints.
-
-Scores over axes are a `results.tables.table.Table`. A `Sheet` is for an analysis, whose columns differ in kind.
-"""
+"""Documents of sentences and small tables of text, as text, Markdown and LaTeX: what `goalgrid effects` prints."""
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from goalgrid.results.records.rounding import SHOWN_DIGITS, written
@@ -14,7 +11,6 @@ from goalgrid.results.statistics.significance import Interval
 
 WIDTH = 100
 GLUE = "\u00a0"
-"""A space at which no line breaks."""
 NONE = "--"
 """A number that does not exist, as in tables: seeds that show no spread give no test and no interval."""
 
@@ -53,31 +49,33 @@ class Document:
 
 def text(document: Document) -> str:
     """The document as text, aligned for a terminal of 100 columns."""
-    parts = _parts(document, lambda title: f"{title}\n{'=' * len(title)}", _aligned, _wrapped)
-    return "\n\n".join([*parts, "\n".join(_wrapped(line, "- ") for line in document.footer)]) + "\n"
+    footer = "\n".join(_wrapped(line, "- ") for line in document.footer)
+    return _joined(document, lambda title: f"{title}\n{'=' * len(title)}", _aligned, _wrapped, footer)
 
 
 def as_markdown(document: Document) -> str:
     """The document in GitHub's Markdown: headings, sentences and tables."""
-    parts = _parts(document, lambda title: f"## {markdown.escape(title)}", _markdown, markdown.escape)
-    return "\n\n".join([*parts, "\n".join(f"- {markdown.escape(line)}" for line in document.footer)]) + "\n"
+    footer = "\n".join(f"- {markdown.escape(line)}" for line in document.footer)
+    return _joined(document, lambda title: f"## {markdown.escape(title)}", _markdown, markdown.escape, footer)
 
 
 def as_latex(document: Document) -> str:
     r"""The document in LaTeX: paragraphs and `tabular`s; needs \usepackage{booktabs}."""
-    parts = _parts(document, lambda title: f"\\subsection*{{{latex.escape(title)}}}", _latex, latex.escape)
     notes = "\n".join(f"\\item {latex.escape(line)}" for line in document.footer)
-    return (
-        "\n\n".join(["% needs \\usepackage{booktabs}", *parts, f"\\begin{{itemize}}\n{notes}\n\\end{{itemize}}"]) + "\n"
-    )
+    footer = f"\\begin{{itemize}}\n{notes}\n\\end{{itemize}}"
+    body = _joined(document, lambda title: f"\\subsection*{{{latex.escape(title)}}}", _latex, latex.escape, footer)
+    return f"% needs \\usepackage{{booktabs}}\n\n{body}"
 
 
-def _parts(
-    document: Document, title: Callable[[str], str], sheet: Callable[[Sheet], str], sentence: Callable[[str], str]
-) -> Iterator[str]:
+Written = Callable[[str], str]
+
+
+def _joined(document: Document, title: Written, sheet: Callable[[Sheet], str], sentence: Written, footer: str) -> str:
+    parts = list[str]()
     for section in document.sections:
-        yield title(section.title)
-        yield from (sheet(part) if isinstance(part, Sheet) else sentence(part) for part in section.parts)
+        parts.append(title(section.title))
+        parts += [sheet(part) if isinstance(part, Sheet) else sentence(part) for part in section.parts]
+    return "\n\n".join([*parts, footer]) + "\n"
 
 
 TEXT: dict[str, Callable[[Document], str]] = {"terminal": text, "markdown": as_markdown, "latex": as_latex}
@@ -95,7 +93,6 @@ def interval_text(interval: Interval, sign: str = "") -> str:
 
 
 def number_text(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
-    """The rounded number; `--` for NaN."""
     return NONE if math.isnan(value) else written(value, digits, sign)
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from itertools import compress
 from typing import Any
 
 from goalgrid.grid.errors.wording import counted
@@ -26,7 +25,7 @@ from goalgrid.results.layouts.columns import directions
 from goalgrid.results.records.rounding import written
 from goalgrid.results.renderers import csv
 from goalgrid.results.statistics.anova import Anova, Effect
-from goalgrid.results.statistics.significance import LEVEL, seeds_to_reach, smallest_p, std_factors
+from goalgrid.results.statistics.significance import LEVEL, std_factors
 from goalgrid.results.tables.table import LIKE_BEST
 
 FORMATS = (*TEXT, "csv")
@@ -35,11 +34,7 @@ FEW = 10
 
 
 def document(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Document:
-    """A section for every analysis; what holds for all of them stands in the footer.
-
-    Args:
-        cells: of the grid; none where a paper's table is analysed.
-    """
+    """A section for every analysis; without cells, of a paper's table."""
     footer = _footer(analyses, cells) if cells else (PRINTED,)
     return Document(tuple(_section(analysis) for analysis in analyses), tuple(footer))
 
@@ -94,7 +89,6 @@ def _section(analysis: Analysis) -> DocumentSection:
 
 
 def _summary(anova: Anova) -> str:
-    """The effects in a sentence, the largest first."""
     words: list[str] = []
     for effect in sorted(anova.effects, key=lambda effect: effect.share, reverse=True):
         name = f"interaction {effect.name}" if " x " in effect.name else effect.name
@@ -154,28 +148,24 @@ def _best(analysis: Analysis) -> str:
 
 
 def _cells(analysis: Analysis) -> Sheet:
-    """All cells, the best first, with their differences from the baseline."""
     differences = {difference.name: difference for difference in analysis.differences}
     order = sorted(zip(analysis.means, analysis.names, strict=True), reverse=not analysis.metric.endswith("medr"))
     names = {name: f"{name} {LIKE_BEST}" if name in analysis.like_best else name for name in analysis.names}
     if not differences:
         return Sheet("", ("cell", "mean"), tuple((names[name], written(mean)) for mean, name in order))
     rows = [(names[name], written(mean), *_difference(differences.get(name))) for mean, name in order]
-    head = ("cell", "mean", "difference", "95 % interval", "p (t)", "Holm", "p (flips)", "Holm", "seeds for 0.5")
-    by_seed = not all(math.isnan(difference.p_flip) for difference in analysis.differences)
-    least = smallest_p(len(analysis.seeds))
-    shown = [*[True] * 6, least <= LEVEL, least * len(differences) <= LEVEL, True] if by_seed else [True] * 6
-    title = f"Differences from {analysis.baseline}" + (", seed by seed" if by_seed else "")  # printed: not by seed
-    return Sheet(title, tuple(compress(head, shown)), tuple(tuple(compress(row, shown)) for row in rows))
+    head = ("cell", "mean", "difference", "95 % interval", "p (t)", "Holm", "seeds for 0.5")
+    if not analysis.paired:
+        return Sheet(f"Differences from {analysis.baseline}", head[:-1], tuple(row[:-1] for row in rows))
+    return Sheet(f"Differences from {analysis.baseline}, seed by seed", head, tuple(rows))
 
 
 def _difference(difference: BaselineDifference | None) -> tuple[str, ...]:
     if difference is None:
-        return ("",) * 7
-    needed = f"{difference.seeds_needed}" if difference.seeds_needed else "> 1000"
-    needed = NONE if math.isnan(difference.p_t) else needed
-    tests = (difference.p_t, difference.holm_t, difference.p_flip, difference.holm_flip)
-    return written(difference.mean, sign="+"), interval_text(difference.interval, "+"), *map(p_text, tests), needed
+        return ("",) * 5
+    needed = NONE if math.isnan(difference.p_t) else str(difference.seeds_needed or "> 1000")
+    tests = p_text(difference.p_t), p_text(difference.holm_t)
+    return written(difference.mean, sign="+"), interval_text(difference.interval, "+"), *tests, needed
 
 
 def _queries(queries: Queries, noun: str) -> str:
@@ -189,8 +179,7 @@ def _queries(queries: Queries, noun: str) -> str:
 def _footer(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Iterator[str]:
     protocols = ", ".join(dict.fromkeys(shown(name) for analysis in analyses for name in analysis.protocol.split(", ")))
     yield f"Test metrics on {protocols}; {selections(cells)}."
-    counts = sorted({len(analysis.seeds) for analysis in analyses})
-    if counts[-1] < 2:
+    if max(len(analysis.seeds) for analysis in analyses) < 2:
         yield (
             "One seed: the table says which axis the means go with, not whether they would with other seeds. For "
             "intervals and tests add seeds to the grid: goalgrid run GRID --set 'seeds=[0,1,2,3,4]'."
@@ -203,29 +192,14 @@ def _footer(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Iterator[str
     if any(analysis.like_best for analysis in analyses):
         rule = "by Tukey's test over all pairs of cells"
         yield f"{LIKE_BEST}: not distinguishable from the best at {_percent(LEVEL)}, {rule}."
-    for n in counts:
-        if n > 1:
-            yield from _caveats(n, max(len(analysis.differences) for analysis in analyses if len(analysis.seeds) == n))
-
-
-def _caveats(n: int, comparisons: int) -> Iterator[str]:
-    """What n seeds are too few to show."""
-    if not comparisons:
-        return
-    least, adjusted = smallest_p(n), min(1.0, comparisons * smallest_p(n))
-    words = f"With {n} seeds the exact sign-flip test reaches p{GLUE}={GLUE}{least:.3g} at best"
-    words += f", {adjusted:.3g} after Holm over {comparisons} comparisons" if comparisons > 1 else ""
-    if adjusted > LEVEL:
-        words += f": {'it' if least > LEVEL else 'so adjusted, it'} cannot reach {_percent(LEVEL)}, whatever the "
-        words += f"differences, and is not shown; {seeds_to_reach(comparisons=comparisons)} seeds could"
-    yield f"{words}."
-    factors = std_factors(n)
-    bounds = f"{written(factors.low)} to {written(factors.high)}"
-    known = f"; that spread rests on {n} seeds: the true one may be {bounds} times it"
-    yield (
-        f"Seeds for {WORTH_FINDING}: with which a paired t test finds {WORTH_FINDING} points with power 0.8 at "
-        f"{_percent(LEVEL)} (unadjusted), from the spread of the differences{known if n < FEW else ''}."
-    )
+    for n in sorted({len(analysis.seeds) for analysis in analyses if analysis.differences}):
+        factors = std_factors(n)
+        bounds = f"{written(factors.low)} to {written(factors.high)}"
+        known = f"; that spread rests on {n} seeds: the true one may be {bounds} times it"
+        yield (
+            f"Seeds for {WORTH_FINDING}: with which a paired t test finds {WORTH_FINDING} points with power 0.8 at "
+            f"{_percent(LEVEL)} (unadjusted), from the spread of the differences{known if n < FEW else ''}."
+        )
 
 
 def _percent(share: float) -> str:

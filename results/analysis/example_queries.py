@@ -11,7 +11,6 @@ from goalgrid.results.layouts.columns import DIRECTIONS
 SHOWN = 5
 """Answers that are shown of a query; a query whose first right answer comes later counts as missed."""
 MISSED = 2
-"""Missed queries that are shown in a direction."""
 
 Ranks = NDArray[np.int64] | NDArray[np.float64]
 """(seeds, queries), from 0; mean places of ties may end in a half."""
@@ -19,8 +18,6 @@ Ranks = NDArray[np.int64] | NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ExampleQuery:
-    """A test query, and why it is shown."""
-
     direction: str
     row: int
     why: str
@@ -32,8 +29,7 @@ def example_queries(
     """At most five queries a direction: found, missed, and found by this objective alone or by another one alone.
 
     Args:
-        ranks: of all finished seeds of the cell, by direction.
-        others: the same of cells that differ in their objective alone, by objective.
+        ranks: of all finished seeds of the cell, by direction; `others`: of cells that differ in their objective alone.
     """
     directions = [direction for direction in DIRECTIONS if direction in ranks]
     return [query for direction in directions for query in _of(direction, objective, ranks, others)]

@@ -25,20 +25,12 @@ class GridPart:
     cells: Mapping[str, Cell]
     """Cells by name: the objective, and the values on the other axes that are factors."""
     places: Mapping[str, Levels]
-    """Levels of a cell, by its name."""
     across: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def parts_of(cells: Sequence[Cell], across: Sequence[str] = ()) -> list[GridPart]:
-    """The cells in parts: a part for every data set, recipe and swept values, without the axes that are factors.
-
-    Args:
-        across: axes that are factors beside the objective: `dataset`, `recipe` or swept settings.
-
-    Raises:
-        UserError: the grid has no such axis.
-    """
+    """A part for every data set, recipe and swept values, without the axes that are factors beside the objective."""
     known = [axis for axis in cells[0].axes if axis != "objective"]
     for axis in across:
         if axis not in known:
@@ -55,9 +47,8 @@ def parts_of(cells: Sequence[Cell], across: Sequence[str] = ()) -> list[GridPart
 def factors_of(places: Mapping[str, Levels], across: Sequence[str] = ()) -> tuple[dict[str, Levels], list[str]]:
     """The factors that these cells cross completely, and the cells' names in the order of the factors' array.
 
-    The objective counts as two factors, pair and triplet weight, where the objectives are a complete part of GOAL's
-    matrix. An axis of one level is no factor. Where the cells do not cross all axes, every cell is a level of a
-    single factor.
+    The objective counts as two factors where the objectives are a complete part of GOAL's matrix. An axis of one level
+    is no factor. Where the cells do not cross all axes, every cell is a level of a single factor.
     """
     ways: list[tuple[Levels, dict[Levels, str]]] = [(("objective",), {place: name for name, place in places.items()})]
     if all(place[0] in CELLS for place in places.values()):

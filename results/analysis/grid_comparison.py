@@ -49,7 +49,6 @@ class Side:
     sources: Mapping[str, str]
     """Code, data, versions and device of the finished trials, each as one text."""
     noun: str = "image"
-    """What captions describe."""
 
     @classmethod
     def read(
@@ -68,12 +67,7 @@ class Side:
 
         Args:
             usual: the protocol, unless `protocol` names another.
-            now: the code that the records are compared with.
             leave: of records that cannot be read.
-
-        Raises:
-            UserError: a record cannot be read and is not left out, or trials of one data set and recipe saw different
-                data.
         """
         scores = Scores.read(cells, home, protocol=protocol, usual=usual)
         for message in scores.unreadable:
@@ -130,28 +124,19 @@ class Differing:
 
 @dataclass(frozen=True)
 class GridComparison:
-    """Two sides with all that differs."""
-
     a: str
     b: str
     cells: int
-    """How many pairs of cells correspond."""
     settings: tuple[Differing, ...]
     sources: tuple[Differing, ...]
     differences: tuple[CellDifference, ...]
     """Metric by metric, in the order of the cells."""
     alone: tuple[str, ...]
-    """Sentences about cells that the other side lacks."""
     noun: str = "image"
-    """What captions describe."""
 
 
 def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
-    """Compare the cells that correspond: those with the same values on all axes that both sides vary in common.
-
-    Raises:
-        UserError: no cells correspond.
-    """
+    """Compare the cells that correspond: those with the same values on all axes that both sides vary in common."""
     matched = _matched(a, b)
     pairs = _once(matched, metrics[0])
     names = _names(pairs)
@@ -172,10 +157,7 @@ def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
 
 
 def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDifference:
-    """B minus A: seed by seed where both have two seeds or more in common and draw the same from a seed, else by Welch.
-
-    The same seed gives the same start weights and batches only on the same data set with the same recipe.
-    """
+    """B minus A: seed by seed where both draw the same from two seeds or more in common, else by Welch."""
     a, b = one.scores[metric], other.scores[metric]
     of_a, of_b = dict(zip(a.seeds, a.values, strict=True)), dict(zip(b.seeds, b.values, strict=True))
     common = [seed for seed in of_a if seed in of_b] if one.stream == other.stream else []
@@ -235,10 +217,10 @@ def _names(pairs: Sequence[tuple[SideCell, SideCell]]) -> list[str]:
     values = {axis: [(_value(one, axis), _value(other, axis)) for one, other in pairs] for axis in axes}
     varying = [axis for axis in axes if len(set(values[axis])) > 1] or ["objective"]
     order = sorted(varying, key=lambda axis: axis != "objective")
-    places = [
-        [_place(axis, *values[axis][row]) for axis in order if any(values[axis][row])] for row in range(len(pairs))
+    return [
+        ", ".join(_place(axis, *values[axis][row]) for axis in order if any(values[axis][row]))
+        for row in range(len(pairs))
     ]
-    return list(map(", ".join, places))
 
 
 def _value(cell: SideCell, axis: str) -> str:
@@ -254,7 +236,6 @@ def _place(axis: str, one: str, other: str) -> str:
 
 
 def _settings(pairs: Sequence[tuple[SideCell, SideCell]]) -> Iterator[Differing]:
-    """The settings that differ, each once with all its values."""
     differing: dict[str, list[tuple[str, str]]] = {}
     for one, other in pairs:
         for name in dict.fromkeys([*one.settings, *other.settings]):
@@ -267,20 +248,17 @@ def _settings(pairs: Sequence[tuple[SideCell, SideCell]]) -> Iterator[Differing]
 
 
 def _alone(side: Side, matched: Sequence[SideCell]) -> str:
-    """The cells of a side without a partner."""
     partners = {id(cell) for cell in matched}
     names = dict.fromkeys(_full_name(cell) for cell in side.cells if id(cell) not in partners)
-    if not names:
-        return ""
-    return f"Only {side.name} has {counted(len(names), 'cell')}: {'; '.join(names)}."
+    return f"Only {side.name} has {counted(len(names), 'cell')}: {'; '.join(names)}." if names else ""
 
 
 def _full_name(cell: SideCell) -> str:
     """`shapes, cnn-bow, con_nca, objective.tau = 10`."""
-    places = (
+    names = (
         value if axis in ("dataset", "recipe") else _place(axis, value, value) for axis, value in cell.axes.items()
     )
-    return ", ".join(places)
+    return ", ".join(names)
 
 
 def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict[str, str]:
@@ -298,10 +276,8 @@ def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict
         }
         for name, value in noted.items():
             values.setdefault(name, {})[value] = None
-    sources = {name: ", ".join(sorted(map(str, texts))) for name, texts in values.items()}
-    if code:
-        sources = {"code": f"other than now in {len(other)} of {len(rows)} trials" if other else "of now", **sources}
-    return sources
+    of_code = {"code": f"other than now in {len(other)} of {len(rows)} trials" if other else "of now"} if code else {}
+    return of_code | {name: ", ".join(sorted(map(str, texts))) for name, texts in values.items()}
 
 
 def _dotted(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -21,7 +21,6 @@ class Observations:
     values: NDArray[np.float64]
     """(cells, seeds)"""
     notes: tuple[str, ...] = ()
-    """Cells and seeds that are left out, with the reason."""
 
     @classmethod
     def shared(cls, scores: Mapping[str, Score]) -> "Observations":
@@ -45,7 +44,6 @@ class Observations:
         return self.values.mean(axis=1)
 
     def best(self, *, lowest: bool = False) -> int:
-        """Row of the cell with the best mean."""
         return int(self.means.argmin() if lowest else self.means.argmax())
 
     def like_best(self, *, lowest: bool = False) -> list[str]:
@@ -60,7 +58,6 @@ class Observations:
 
 
 def _common(cells: Mapping[str, Mapping[int, float]]) -> list[int]:
-    """Seeds that every cell has, in their order."""
     first = next(iter(cells.values()), {})
     return [seed for seed in first if all(seed in values for values in cells.values())]
 

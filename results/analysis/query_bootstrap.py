@@ -1,7 +1,6 @@
 """Uncertainty over queries: how much a recall would change with other test images, the trained models held fixed.
 
-It is reported apart from the uncertainty over seeds. Images are resampled together with their captions, because the
-captions of an image are not independent queries.
+Images are resampled together with their captions, because the captions of an image are not independent queries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,21 +43,15 @@ class QueryRanks:
         })  # fmt: skip
 
     def per_image(self, trials: Sequence[str], metric: str) -> NDArray[np.float64] | None:
-        """A recall or rsum of every test image, in percent, as a mean over trials. Its mean over images is the metric.
+        """A recall or rsum of every test image, in percent, as a mean over trials.
 
-        None for a median rank, which is not a mean over images, and for records that do not say which image a caption
-        has.
+        None for a median rank, and for records that do not say which image a caption has.
         """
         values = [_per_image(self.by_trial[trial], metric) for trial in trials]
         return np.mean([row for row in values if row is not None], axis=0) if values and values[0] is not None else None
 
     def interval(self, trials: Sequence[str], metric: str, *, minus: Sequence[str] = ()) -> Interval | None:
-        """Interval over test images of a cell's metric, or of its difference from another cell, image by image.
-
-        Args:
-            trials: the trials of the cell.
-            minus: the trials of the other cell, in the same seeds.
-        """
+        """Interval over test images of a cell's metric, or of its difference from that of the trials `minus`."""
         values = self.per_image(trials, metric)
         other = self.per_image(minus, metric) if minus else 0.0
         return None if values is None or other is None else bootstrap_interval(values - other)
@@ -77,10 +70,6 @@ def _per_image(ranks: Mapping[str, NDArray[Any]], metric: str) -> NDArray[np.flo
 
 
 def _by_image(hits: NDArray[np.float64], owners: NDArray[Any], images: int) -> NDArray[np.float64]:
-    """The mean over captions, and for every image by how much its own captions move that mean.
-
-    Where every image has c captions, it is the mean over the image's own. Elsewhere a resample of images changes the
-    number of captions, too; this is to first order the ratio of the resampled hits to the resampled captions.
-    """
+    """The mean over captions, and for every image by how much, to first order, its captions move it."""
     moved = np.bincount(owners, hits - hits.mean(), images)
     return np.asarray(hits.mean() + moved * images / len(hits))

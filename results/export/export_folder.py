@@ -48,11 +48,7 @@ def write_records(ids: Iterable[str], home: Home, path: Path) -> int:
 
 @contextmanager
 def begun(target: Path) -> Iterator[None]:
-    """While the block runs, the folder holds a mark; what a killed export left there, with its mark, is deleted first.
-
-    Raises:
-        UserError: the folder holds anything else, or cannot be written.
-    """
+    """While the block runs, the folder holds a mark; what a killed export left with its mark is deleted first."""
     mark = target / UNFINISHED
     try:
         if mark.exists():
@@ -74,9 +70,6 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, repor
     Args:
         report: the report of the grid, as HTML.
         now: the code and data that the records are compared with.
-
-    Raises:
-        UserError: the target cannot be written, or records cannot be read.
     """
     usual = usual_protocol(grid)  # the report says what is left out
     scores = Scores.read(cells, home, usual=usual, now=now, leave=lambda message: None)
@@ -127,16 +120,10 @@ def _tables(grid: Grid, cells: Sequence[Cell], scores: Scores) -> Iterator[tuple
 
 
 def readme(grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], environments: Iterable[str]) -> str:
-    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials.
-
-    Args:
-        tables: tables by path below the export's folder, without the ending.
-        environments: environments of the finished trials, as their records hold them.
-    """
-    machines = Counter(_machine(json.loads(environment)) for environment in environments)
+    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
+    machines = dict(Counter(_machine(json.loads(environment)) for environment in environments).most_common())
     count = len({trial.id for cell in cells for trial in cell.trials})
-    content = {"tables": tables, "machines": dict(machines.most_common()), "wanted": count}
-    return page("export.md", name=grid.name, example=_train(cells[0]), **content)
+    return page("export.md", name=grid.name, example=_train(cells[0]), tables=tables, machines=machines, wanted=count)
 
 
 def trial_list(cells: Sequence[Cell], scores: Scores) -> str:

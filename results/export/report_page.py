@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.expansion import Cell, trials_of
@@ -53,12 +54,9 @@ class Tables:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure in the page."""
-
     title: str
     alt: str
     source: str
-    """A data URI."""
 
 
 @dataclass(frozen=True)
@@ -77,24 +75,15 @@ class Measured:
     provenance: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Device, versions, code and data of the trials: under each heading, the number of trials by value."""
     attention: tuple[Picture, ...] = ()
-    """Examples of a model of sets."""
     no_attention: str = ""
     """Why there are no examples, where a trial could have some."""
     noun: str = "image"
-    """What captions describe."""
     left_out: Sequence[str] = ()
     """A message for each file beside a record that cannot be read, so that a figure lacks its trial."""
 
     @classmethod
     def read(cls, grid: Grid, cells: Sequence[Cell], home: Home, now: Now | None = None) -> "Measured":
-        """Tables, effects and figures of the finished trials.
-
-        Args:
-            now: the code and data that the records are compared with.
-
-        Raises:
-            UserError: a record cannot be read, or trials of one data set and recipe saw different data.
-        """
+        """Tables, effects and figures of the finished trials; `now`: what the records are compared with."""
         left_out = list[str]()
         scores = Scores.read(cells, home, usual=usual_protocol(grid), now=now, leave=left_out.append)
         if not scores.rows:
@@ -109,7 +98,10 @@ class Measured:
             tuple(_tables(cells, replace(scores, protocol=protocol)) for protocol in protocols),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document(analyses, cells) if analyses else None,
-            tuple(_pictures(Study.read(cells, scores, home))),
+            tuple(
+                _picture(figures.FIGURES[kind].title, f"{figures.FIGURES[kind].title}: {study.title}", figure)
+                for kind, study, figure in figures.draw_all(Study.read(cells, scores, home))
+            ),
             rows,
             _provenance(rows),
             noun=noun_of(cells),
@@ -124,7 +116,6 @@ class Standing:
     headline: str
     states: Mapping[str, int]
     trials: Mapping[str, str]
-    """State by trial id."""
     running: Sequence[str] = ()
     troubles: Sequence[Mapping[str, Any]] = ()
     """Groups of trials that failed for the same reason, as `goalgrid status --json` has them."""
@@ -137,13 +128,11 @@ class ReportPage:
     """Everything in the page.
 
     Args:
-        axes: values of the grid's axes, by name.
         file: the grid file, as TOML.
         commands: commands for the grid, by what they do.
         written: date and time of writing, as the page shows them.
         refresh: seconds after which the page loads itself again; 0: never.
-        beside: the comparison with another grid, if the user asked for it.
-        examples: queries of a trial with their first answers, if the user asked for them.
+        beside, examples: if the user asked for them.
     """
 
     name: str
@@ -171,7 +160,6 @@ class ReportPage:
         return f"{plain} with {'; '.join(words)}" if changes else plain
 
     def render(self) -> str:
-        """The page as HTML."""
         shown = dict(list(self.standing.trials.items())[:TRIALS_SHOWN])
         finished = {row["trial_id"]: row for row in self.measured.rows}
         return page("report.html", report=self, shown=shown, finished=finished)
@@ -188,22 +176,13 @@ def _tables(cells: Sequence[Cell], scores: Scores) -> Tables:
 
 
 def attention_pictures(maps: Iterable[AttentionMap]) -> tuple[Picture, ...]:
-    """The maps as figures of the page."""
     return tuple(
         _picture("Attention", f"{shown.trial}, {shown.image}: {shown.caption}", shown.draw()) for shown in maps
     )
 
 
 def examples_picture(examples: RetrievalExamples) -> Picture:
-    """The examples as a figure of the page."""
     return _picture("Examples", f"queries of {examples.trial} with their first answers", examples.draw())
-
-
-def _pictures(studies: Sequence[Study]) -> list[Picture]:
-    return [
-        _picture(figures.FIGURES[kind].title, f"{figures.FIGURES[kind].title}: {study.title}", figure)
-        for kind, study, figure in figures.draw_all(studies)
-    ]
 
 
 def _picture(title: str, alt: str, figure: "Figure") -> Picture:
@@ -212,9 +191,8 @@ def _picture(title: str, alt: str, figure: "Figure") -> Picture:
 
 def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     counts: dict[str, Counter[str]] = {}
-    for row in rows:
-        for what, value in _noted(row):
-            counts.setdefault(what, Counter())[value] += 1
+    for what, value in chain.from_iterable(map(_noted, rows)):
+        counts.setdefault(what, Counter())[value] += 1
     return {what: dict(values.most_common()) for what, values in counts.items()}
 
 

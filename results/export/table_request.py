@@ -71,11 +71,7 @@ class TableRequest:
         return " ".join(words)
 
     def draw(self, cells: "Sequence[Cell]", source: "TableSource") -> "Table":
-        """The table of these cells.
-
-        Raises:
-            UserError: the options do not fit together, or do not fit the cells.
-        """
+        """The table of these cells; a UserError where the options do not fit together, or do not fit the cells."""
         from goalgrid.results.layouts import arrange
         from goalgrid.results.tables.averages import averaged
 

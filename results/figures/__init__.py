@@ -1,26 +1,30 @@
-"""Figures of a grid, a file a kind: the folder is the list; and two of a single trial: attention, retrieval examples.
+"""Figures of a grid: the files' `FIGURE_KINDS` are the list; and two of a single trial: attention, retrieval examples.
 
 Only it and `objectives/diagrams.py` load Matplotlib.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.listed import members
 from goalgrid.grid.store.files import written_aside
-from goalgrid.results.figures import steps, training
 from goalgrid.results.figures.study import FigureKind, Study
 from goalgrid.results.figures.style import FORMATS, drawing, encoded
 from goalgrid.results.reference import curves
 
 __all__ = ["FIGURES", "FORMATS", "Study", "draw_all", "encoded", "save", "write"]
 
-FIGURES = dict(sorted(members(__name__, "FIGURE_KIND", FigureKind).items(), key=lambda item: item[1].place))
+FIGURES: dict[str, FigureKind] = dict(
+    sorted(
+        (named for kinds in members(__name__, "FIGURE_KINDS", dict).values() for named in kinds.items()),
+        key=lambda named: named[1].place,
+    )
+)
 """Kinds of figures by name, in the order of a report."""
 
 
@@ -32,9 +36,6 @@ def draw_all(
     Args:
         quantities: logged values that `training` and `steps` draw; none: their own choice.
         reference: the paper's curve that `training` shows too.
-
-    Raises:
-        UserError: no trial logged a quantity, or no paper printed such a curve.
     """
     logged = sorted({name for study in studies for history in study.histories.values() for name in history})
     if wrong := [name for name in quantities if name not in logged]:
@@ -42,14 +43,13 @@ def draw_all(
     if reference and reference not in curves.names():
         raise UserError(unknown("reference curve", reference, curves.names()))
     curve = curves.printed_curve(reference) if reference else None
-    chosen: dict[str, Callable[[Study], Figure | None]] = {
-        "training": partial(training.draw, quantities=quantities, reference=curve),
-        "steps": partial(steps.draw, quantities=quantities),
-    }
+    options: dict[str, dict[str, Any]] = {
+        "training": {"quantities": quantities, "reference": curve}, "steps": {"quantities": quantities}
+    }  # fmt: skip
     for kind in kinds or FIGURES:
         for study in FIGURES[kind].gather(studies) if studies else ():
             with drawing():
-                figure = chosen.get(kind, FIGURES[kind].draw)(study)
+                figure = FIGURES[kind].draw(study, **options.get(kind, {}))
             if figure is not None:
                 yield kind, study, figure
 
@@ -63,11 +63,7 @@ def write(
     quantities: Sequence[str] = (),
     reference: str = "",
 ) -> list[Path]:
-    """Draw into files, `matrix-cnn-bow-on-shapes.pdf`, as `draw_all` does; the paths written.
-
-    Raises:
-        UserError: as `draw_all`, or the disk is full or read-only.
-    """
+    """Draw into files, `matrix-cnn-bow-on-shapes.pdf`, as `draw_all` does; the paths written."""
     return [
         save(figure, folder, f"{kind}-{study.title}", ending)
         for kind, study, figure in draw_all(studies, kinds, quantities, reference)
@@ -76,11 +72,7 @@ def write(
 
 
 def save(figure: Figure, folder: Path, name: str, ending: str) -> Path:
-    """Write a figure into a file, `NAME.png`, without the characters that a shell reads; returns its path.
-
-    Raises:
-        UserError: the disk is full or read-only.
-    """
+    """Write a figure into a file, `NAME.png`, without the characters that a shell reads; returns its path."""
     path = folder / f"{re.sub(r'[^A-Za-z0-9._]+', '-', name)}.{ending}"
     with written_aside(path) as aside:
         aside.write_bytes(encoded(figure, ending))

@@ -17,9 +17,7 @@ from goalgrid.results.figures.style import WIDTH, drawing
 
 DIRECTIONS = {"t2i": "words attend to regions\n(rows sum to 1)", "i2t": "regions attend to words\n(columns sum to 1)"}
 COLUMNS = 6
-"""Words whose boxes are drawn side by side."""
 MOST = 24
-"""Words whose boxes are drawn."""
 DARK = 0.25
 """Brightness of what a word does not look at."""
 
@@ -46,7 +44,6 @@ class AttentionMap:
 
     @property
     def name(self) -> str:
-        """For its file: trial, image, and the first letters of the caption."""
         return f"{self.trial}-{Path(self.image).stem}-{self.caption[:40]}"
 
     def draw(self) -> Figure:
@@ -87,7 +84,6 @@ class AttentionMap:
         axes.figure.colorbar(image, ax=axes, pad=0.02).outline.set_visible(False)
 
     def _photograph(self, axes: Axes, picture: np.ndarray) -> None:
-        """The picture with all boxes and their numbers."""
         axes.imshow(picture)
         axes.axis("off")
         for region, box in enumerate(() if self.boxes is None else self.boxes):
@@ -120,6 +116,5 @@ class AttentionMap:
 
 
 def _pixels(box: np.ndarray, width: int, height: int) -> tuple[int, int, int, int]:
-    """Whole pixels of a box, one at least."""
     left, top = int(box[0] * width), int(box[1] * height)
     return left, top, max(left + 1, ceil(box[2] * width)), max(top + 1, ceil(box[3] * height))

@@ -17,10 +17,7 @@ NOTE = "bars: 95 % t interval over seeds; means closer than the grey bar cannot 
 
 
 def draw(study: Study) -> Figure | None:
-    """A row a direction; marginal means with their 95 % interval over seeds, then lines, parallel without interaction.
-
-    None where fewer than two cells have trials.
-    """
+    """A row a direction: marginal means, then lines, parallel without interaction; None of fewer than two cells."""
     rows = {direction: _analysed(study, direction) for direction in study.directions}
     analysed = {direction: parts for direction, parts in rows.items() if parts}
     if not analysed:
@@ -79,4 +76,6 @@ def _name(axes: Axes, factor: Factor) -> None:
     axes.set_xlim(-0.45, len(labels) - 0.45)
 
 
-FIGURE_KIND = FigureKind(2, draw, "Main effects and interaction", "two cells with finished trials of the same seeds")
+FIGURE_KINDS = {
+    "effects": FigureKind(2, draw, "Main effects and interaction", "two cells with finished trials of the same seeds")
+}

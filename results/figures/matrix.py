@@ -56,4 +56,6 @@ def _heat(axes: Axes, scores: list[list[Score]]) -> Any:
     return image
 
 
-FIGURE_KIND = FigureKind(1, draw, "The matrix", "objectives of GOAL's matrix, of two pair and two triplet weights")
+FIGURE_KINDS = {
+    "matrix": FigureKind(1, draw, "The matrix", "objectives of GOAL's matrix, of two pair and two triplet weights")
+}

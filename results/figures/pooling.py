@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from goalgrid.results.figures.study import FigureKind, Study, by_dataset
-from goalgrid.results.figures.style import blank, curve, legend_below, line_styles
+from goalgrid.results.figures.style import blank, legend_below, line_styles
+from goalgrid.results.figures.training import curve
 from goalgrid.results.records import steps
 
 MODALITIES = {"image": "image regions", "text": "tokens of a caption"}
@@ -53,7 +54,7 @@ def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, 
     """A large mark a cell with its band, and a small mark a trial: the mean alone would hide seeds that disagree."""
     balances = {name: [shares(study, name, modality) for modality in MODALITIES] for name in names}
     balanced = [name for name in names if any(map(len, balances[name]))]
-    places = np.linspace(-0.2, 0.2, len(balanced)) if len(balanced) > 1 else [0.0]
+    places = np.linspace(-0.2, 0.2, len(balanced)) if len(balanced) != 1 else [0.0]
     for name, shift in zip(balanced, places, strict=True):
         look = {"color": styles[name]["color"], "marker": styles[name]["marker"], "linestyle": "none"}
         for place, values in enumerate(balances[name]):
@@ -67,10 +68,12 @@ def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, 
     axes.grid(visible=True, axis="y")
 
 
-FIGURE_KIND = FigureKind(
-    10,
-    draw,
-    "What the pooling learnt",
-    "trials whose model pools by GPO or ADPOOL, which keep what it learnt",
-    by_dataset,
-)
+FIGURE_KINDS = {
+    "pooling": FigureKind(
+        10,
+        draw,
+        "What the pooling learnt",
+        "trials whose model pools by GPO or ADPOOL, which keep what it learnt",
+        by_dataset,
+    )
+}

@@ -37,14 +37,11 @@ class Retrieved:
 
     @property
     def pictured(self) -> bool:
-        """Whether any picture is there to be shown."""
         return any(shown.picture is not None for shown in (self.query, *self.answers))
 
 
 @dataclass(frozen=True, eq=False)
 class RetrievalExamples:
-    """Queries of a trial."""
-
     trial: str
     queries: Sequence[Retrieved]
 
@@ -66,7 +63,6 @@ class RetrievalExamples:
 
 
 def _show(axes: Axes, shown: Shown, colour: str, mark: str) -> None:
-    """The picture in a frame, or the text in the colour."""
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(shown.picture is not None)

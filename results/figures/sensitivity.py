@@ -20,12 +20,9 @@ from goalgrid.results.layouts.captions import METRIC_NAMES, block_title
 
 @dataclass(frozen=True)
 class Line:
-    """What is drawn of an objective over an axis."""
-
     cells: Mapping[float, Cell]
     """By their value on the axis, in rising order; of a horizontal line, the first."""
     horizontal: bool
-    """Its trials do not read the axis."""
 
     @property
     def trials(self) -> set[str]:
@@ -66,7 +63,6 @@ def draw(study: Study) -> Figure | None:
 
 
 def numeric_axes(cells: Sequence[Cell]) -> list[str]:
-    """The swept settings that have several values, all numbers."""
     values: dict[str, set[object]] = {}
     for cell in cells:
         for axis, value in cell.swept:
@@ -145,6 +141,8 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
     axes.set_xticks(values, [f"{value:g}" for value in values])
 
 
-FIGURE_KIND = FigureKind(
-    7, draw, "Sensitivity", "a swept setting with several numbers, e.g. sweep.objective.tau", together
-)
+FIGURE_KINDS = {
+    "sensitivity": FigureKind(
+        7, draw, "Sensitivity", "a swept setting with several numbers, e.g. sweep.objective.tau", together
+    )
+}

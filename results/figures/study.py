@@ -29,11 +29,6 @@ class Study:
 
     @classmethod
     def read(cls, cells: Sequence[Cell], scores: Scores, home: Home) -> "list[Study]":
-        """A study for every block that has finished trials.
-
-        Raises:
-            UserError: a record cannot be read.
-        """
         paths = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record.collect(paths, ["trial_id", "history"]).to_pylist()
         histories = {row["trial_id"]: _by_name(row["history"]) for row in rows}
@@ -51,7 +46,6 @@ class Study:
         return {direction: title.text for direction, title in titles.items()}
 
     def trials(self, name: str) -> list[str]:
-        """The finished trials of a cell."""
         return [trial.id for trial in self.part.cells[name].trials if trial.id in self.histories]
 
     def shared(self, metric: str) -> Observations:
@@ -68,14 +62,10 @@ class Study:
 
 @dataclass(frozen=True)
 class FigureKind:
-    """One kind of figure."""
-
     place: int
-    """Where it stands among the figures of a report."""
-    draw: Callable[[Study], Figure | None]
-    """Draws a block; None if the block has nothing to draw."""
+    draw: Callable[..., Figure | None]
+    """Draws a study; None if it has nothing to draw. `training` and `steps` take options."""
     title: str
-    """Above it in a report."""
     needs: str
     """What a block must have to be drawn, for a user of whose grid no block has it."""
     gather: Callable[[Sequence[Study]], Sequence[Study]] = lambda studies: studies

@@ -1,18 +1,24 @@
-"""Training behaviour: logged values over epochs, with bands over seeds, and how soon the final rsum is near.
+"""Curves over epochs or steps, with bands over seeds: training, diagnostics, and single steps.
 
-As SelHN Figs 1, 3 and 5, Unified Figs 3 and 4 and VSE+2AD Fig. A.2-1 draw it.
+Training: SelHN Figs 1, 3 and 5, Unified Figs 3 and 4, VSE+2AD Fig. A.2-1. Diagnostics, what a surrogate cannot tell:
+SelHN Fig. 3, Unified Fig. 4. Steps, of losses that choose while they train: SelHN Fig. 7 (which anchors learn from all
+negatives), VSE+2AD Fig. C-2 (ADOPT's K).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.palette import FAINT
 from goalgrid.results.figures.study import FigureKind, Study
-from goalgrid.results.figures.style import over_epochs
+from goalgrid.results.figures.style import blank, legend_below, line_styles, symbol
+from goalgrid.results.records import steps
 from goalgrid.results.records.history import LOGGED
 from goalgrid.results.reference.curves import PrintedCurve
 
@@ -22,10 +28,18 @@ QUANTITIES = {
     "delta_s": r"mean $|s_{neg} - s_{pos}|$",
     "grad_norm": "gradient norm",
 }
+STEP_QUANTITIES = {
+    "branch": "anchors on\nthe other branch",
+    "k": "$K$ of ADOPT\n(negatives)",
+    "delta_s": r"mean $|s_{neg} - s_{pos}|$",
+    "loss": "loss of the batch",
+}
 """What is drawn unless a user names other quantities, with its label."""
+DIAGNOSTICS = {"s_pos": "mean $s_{pos}$", "s_neg": "mean $s_{neg}$", "active": "active triplets (share)"}
+
+EPOCHS = "trials that were trained here for an epoch or more"
 
 NEAR = 0.95
-"""Share of the final rsum that counts as near."""
 
 
 def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve | None = None) -> Figure | None:
@@ -35,14 +49,28 @@ def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve |
         quantities: names of the history; none: `QUANTITIES`, and the epochs below.
         reference: a paper's curve to show beside the same quantity, for the objectives of the same names.
     """
-    labels = {name: QUANTITIES.get(name) or label(name) for name in quantities} or QUANTITIES
-    return over_epochs(study, labels, 1.6, reference, None if quantities else _draw_epochs_until_near)
+    return over_epochs(
+        study, _labels(quantities, QUANTITIES), 1.6, reference, None if quantities else _draw_epochs_until_near
+    )
 
 
-def label(name: str) -> str:
-    """Name and unit of a logged value."""
-    unit = LOGGED[name].unit.split(",")[0] if name in LOGGED else ""
-    return f"{name}\n({unit})" if unit else name
+def draw_diagnostics(study: Study) -> Figure | None:
+    """Similarities of positives and hardest negatives, and the share of active triplets; None where none was logged."""
+    return over_epochs(study, DIAGNOSTICS, 1.5)
+
+
+def draw_steps(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
+    """A row for each quantity, over steps; None where no trial kept steps."""
+    traces = {trial: steps.read(study.home.trial(trial).trace, leave=study.scores.leave) for trial in study.histories}
+    traced = {trial: values for trial, values in traces.items() if values}
+    labels = _labels(quantities, STEP_QUANTITIES)
+    return over_epochs(replace(study, histories=traced), labels, 1.5, along="step")
+
+
+def _labels(quantities: Sequence[str], usual: Mapping[str, str]) -> Mapping[str, str]:
+    """By name: the label of the usual quantities, of other ones the name and the unit; none given: the usual ones."""
+    units = {name: LOGGED[name].unit.split(",")[0] if name in LOGGED else "" for name in quantities}
+    return {name: usual.get(name) or (f"{name}\n({unit})" if unit else name) for name, unit in units.items()} or usual
 
 
 def epochs_until_near(study: Study, name: str) -> dict[int, int]:
@@ -83,4 +111,121 @@ def _draw_epochs_until_near(
     axes.set_ylim(len(epochs) - 0.5, -0.5)
 
 
-FIGURE_KIND = FigureKind(3, draw, "Training behaviour", "trials that were trained here for an epoch or more")
+def panels(study: Study) -> dict[str, dict[str, str]]:
+    """The lines of panels that stand side by side: by the panel's title, the cell's name by the line's label.
+
+    GOAL's matrix has a panel for every triplet weight with a line for every pair weight; other grids have one panel.
+    """
+    names = list(study.part.cells)
+    if not set(names) <= set(CELLS):
+        return {"": {name: name for name in names}}
+    return {
+        symbol("triplet weight", triplet): {
+            symbol("pair weight", pair): f"{pair}_{triplet}" for pair in PAIR_WEIGHTS if f"{pair}_{triplet}" in names
+        }
+        for triplet in TRIPLET_WEIGHTS
+        if any(name.endswith(f"_{triplet}") for name in names)
+    }
+
+
+def over_epochs(
+    study: Study,
+    quantities: Mapping[str, str],
+    row_height: float,
+    reference: PrintedCurve | None = None,
+    below: Callable[[Axes, Study, Mapping[str, str], Mapping[str, dict[str, Any]]], None] | None = None,
+    along: str = "epoch",
+) -> Figure | None:
+    """Curves over epochs: a row a logged quantity, a column a panel; None where no quantity was logged.
+
+    Lines are means over seeds, bands ± one sample standard deviation.
+
+    Args:
+        row_height: of a quantity, in inches.
+        reference: a paper's curve, drawn thin in the row of its quantity, for the objectives of the same names.
+        below: draws a further row over the same epochs, into the axes of a panel.
+    """
+    trials = [trial for name in study.part.cells for trial in study.trials(name)]
+    logged = {quantity for trial in trials for quantity in study.histories[trial]}
+    rows = {quantity: title for quantity, title in quantities.items() if quantity in logged}
+    if not rows:
+        return None
+    height = row_height * (len(rows) + bool(below)) + 0.9
+    figure = blank(height, study, "mean and ± one sample standard deviation over seeds")
+    columns = panels(study)
+    styles = line_styles(list(dict.fromkeys(label for lines in columns.values() for label in lines)))
+    every = figure.subplots(len(rows) + bool(below), len(columns), sharex=True, sharey="row", squeeze=False)
+    handles = dict[str, Line2D]()
+    for line, (quantity, title) in zip(every[: len(rows)], rows.items(), strict=True):
+        for axes, lines in zip(line, columns.values(), strict=True):
+            handles |= _panel(axes, study, quantity, lines, styles, reference)
+        line[0].set_ylabel(title)
+        _spread_out(line[0])
+    if below:
+        for axes, lines in zip(every[-1], columns.values(), strict=True):
+            below(axes, study, lines, styles)
+            axes.grid(visible=True, axis="x")
+        every[-1][0].set_ylabel("until 95 % of\nthe final rsum")
+    for axes, heading in zip(every[0], columns, strict=True):
+        axes.set_title(heading, fontsize=11)
+    for axes in every[-1]:
+        axes.set_xlabel(along)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.align_ylabels()
+    legend_below(figure, handles.values(), handles, most=5)
+    return figure
+
+
+def _panel(
+    axes: Axes,
+    study: Study,
+    quantity: str,
+    lines: Mapping[str, str],
+    styles: Mapping[str, dict[str, Any]],
+    reference: PrintedCurve | None,
+) -> dict[str, Line2D]:
+    """Draw the curves of a quantity in a panel, with those that a paper printed; returns them by label."""
+    handles = dict[str, Line2D]()
+    for label, name in lines.items():
+        if study.trials(name):
+            handles[label] = curve(axes, study, name, quantity, styles[label])
+        if reference and reference.quantity == quantity and name in reference.lines:
+            look = {**styles[label], "linestyle": "none", "markersize": 3, "fillstyle": "none"}
+            (handles[f"{label}, {reference.source}"],) = axes.plot(reference.epochs, reference.lines[name], **look)
+    axes.grid(visible=True)
+    return handles
+
+
+WIDE = 30
+"""Positive values of a row that differ by a larger factor stand on a logarithmic axis.
+
+So do values of both signs of which the largest is by this factor larger than the median; near 0 their axis is linear.
+"""
+
+
+def _spread_out(axes: Axes) -> None:
+    """Make the vertical axis of a row logarithmic where its lines would lie on one another."""
+    heights = [value for other in axes.get_shared_y_axes().get_siblings(axes) for line in other.lines
+             for value in np.asarray(line.get_ydata(), dtype=float)]  # fmt: skip
+    sizes = np.abs(heights)
+    if heights and min(heights) > 0 and max(heights) > WIDE * min(heights):
+        axes.set_yscale("log")
+    elif heights and min(heights) <= 0 and sizes.max() > WIDE * (middle := float(np.median(sizes))) > 0:
+        axes.set_yscale("symlog", linthresh=10.0 ** np.ceil(np.log10(middle)), linscale=0.6)
+
+
+def curve(axes: Axes, study: Study, name: str, quantity: str, style: dict[str, Any]) -> Line2D:
+    epochs, values = study.curve(name, quantity)
+    look = {**style, "markersize": 3.2, "linewidth": 1.4, "markevery": max(1, len(epochs) // 8)}
+    mean = values.mean(axis=0)
+    if len(values) > 1:
+        std = values.std(axis=0, ddof=1)
+        axes.fill_between(epochs, mean - std, mean + std, color=style["color"], alpha=0.12, linewidth=0)
+    return axes.plot(epochs, mean, **look)[0]
+
+
+FIGURE_KINDS = {
+    "training": FigureKind(3, draw, "Training behaviour", EPOCHS),
+    "diagnostics": FigureKind(4, draw_diagnostics, "Similarities and active triplets", EPOCHS),
+    "steps": FigureKind(6, draw_steps, "Training step by step", "trials with train.trace_every"),
+}

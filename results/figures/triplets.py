@@ -17,14 +17,10 @@ from goalgrid.results.records import steps
 SHOWN = 4
 """Epochs of a cell that are drawn, the first and the last among them."""
 LINES = 15
-"""Cells of a picture, at most."""
 
 
 def draw(study: Study) -> Figure | None:
-    """A row for each cell, a column for each epoch; grey: the weight; red: triplets of the first seed's trial.
-
-    None where no trial kept its triplets (`train.trace_every`).
-    """
+    """A row a cell, a column an epoch; grey: the weight; red: triplets of the first seed; None without any."""
     densities = {name: steps.read_densities(study.home.trial(study.trials(name)[0]).triplets, study.scores.leave)
             for name in study.part.cells if study.trials(name)}  # fmt: skip
     densities = {name: density for name, density in list(densities.items())[:LINES] if density[0]}
@@ -50,7 +46,6 @@ def draw(study: Study) -> Figure | None:
 
 
 def mean_weight(counts: np.ndarray, weights: np.ndarray) -> float:
-    """Mean over the triplets of what the objective gives them; nan of none."""
     return float((counts * weights).sum() / counts.sum()) if counts.sum() else math.nan
 
 
@@ -63,9 +58,8 @@ def _panel(axes: Axes, counts: np.ndarray, weights: np.ndarray) -> None:
     levels = density.max() * np.array([0.1, 0.5])
     axes.contourf(middles, middles, density, levels=[*levels, density.max() + 1], colors=[VERMILION], alpha=0.85)
     axes.plot([-1, 1], [-1, 1], color=BLUE, linewidth=0.7, linestyle=":")
-    axes.text(0.97, -0.93, f"mean {mean_weight(counts, weights):.2g}", fontsize=7, ha="right", va="bottom")
+    axes.text(0.97, -0.47, f"mean {mean_weight(counts, weights):.2g}", fontsize=7, ha="right", va="bottom")
     axes.set(xlim=(-0.5, 1), ylim=(-0.5, 1), aspect="equal")
-    axes.texts[-1].set_position((0.97, -0.47))
 
 
-FIGURE_KIND = FigureKind(8, draw, "Where triplets lie", "trials with train.trace_every")
+FIGURE_KINDS = {"triplets": FigureKind(8, draw, "Where triplets lie", "trials with train.trace_every")}

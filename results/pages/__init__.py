@@ -10,11 +10,7 @@ from goalgrid.results.tables.table import Label, TableEntry
 
 
 def page(template: str, **content: Any) -> str:
-    """A template of this folder, filled in.
-
-    Args:
-        content: values of the names in the template; text in them is escaped in HTML.
-    """
+    """A template of this folder, filled in; text in the values is escaped in HTML."""
     return _environment().get_template(template).render(**content)
 
 

@@ -1,7 +1,6 @@
 """What the record of a finished trial says of the trial's other files: they are compared with it before they are used.
 
-A record carries a checksum. Settings and vocabulary do not, and a file that was changed, or that is of another
-training, may fit all the same: the model then loads, and its numbers are not those of the trial.
+A record carries a checksum. Settings and vocabulary do not, and a file of another training may fit all the same.
 """
 
 import json
@@ -32,21 +31,14 @@ class FinishedTrial:
 
     folder: TrialFolder
     row: Mapping[str, Any]
-    """The record's `COLUMNS`."""
 
     @classmethod
     def read(cls, folder: TrialFolder) -> "FinishedTrial":
-        """The record of a finished trial.
-
-        Raises:
-            UserError: it cannot be read.
-        """
         (row,) = record.collect([folder.record], list(COLUMNS)).to_pylist()
         return cls(folder, row)
 
     @cached_property
     def noted(self) -> dict[str, Any]:
-        """The record's environment."""
         return dict(json.loads(self.row["environment"]))
 
     @property
@@ -56,35 +48,24 @@ class FinishedTrial:
         return {name: value for name, value in values.items() if value is not None}
 
     def check_settings(self, settings: TrialSettings) -> None:
-        """Check that the settings in the trial's folder are those that it was trained with.
-
-        Raises:
-            UserError: they are others.
-        """
+        """Raise a UserError unless the settings in the trial's folder are those that it was trained with."""
         trained = TrialSettings.model_validate_json(self.row["settings"])
         if settings != trained:
             differ = ", ".join(_differing(settings.model_dump(mode="json"), trained.model_dump(mode="json")))
             raise self._other(f"the settings {self.folder.settings}", f"they differ in {differ}")
 
     def check_vocabulary(self, fingerprint: str) -> None:
-        """Check that the words of the trial's folder are those that it was trained with, where the record knows these.
-
-        Raises:
-            UserError: they are others.
-        """
+        """The same of the words of the trial's folder, where the record knows those of the training."""
         trained = self.noted.get("vocabulary", fingerprint)
         if fingerprint != trained:
             raise self._other(f"the vocabulary {self.folder.vocabulary}", f"its digest is {fingerprint}, not {trained}")
 
     def check_weights(self, content: Mapping[str, Any]) -> None:
-        """Check that the best checkpoint is of the training, and of the epoch, whose numbers the record has.
+        """The same of the best checkpoint's training and epoch.
 
         Args:
             content: with the "row" that the history has of this epoch, and the fingerprint of the "vocabulary"; a
                 checkpoint to go on from has no such row.
-
-        Raises:
-            UserError: it is of another.
         """
         row, path, epoch = content.get("row"), self.folder.best_checkpoint, self.row["selected_epoch"]
         if row is None:
@@ -107,15 +88,12 @@ class FinishedTrial:
         queries: int,
         others: Callable[[], Sequence[str]],
     ) -> None:
-        """Check that the trial's model gives its recorded numbers again.
+        """Raise a UserError unless the trial's model gives its recorded numbers again.
 
         Args:
             recorded, metrics: values of one split by one protocol.
             queries: of one direction.
             others: what was other in the training than here, as `provenance.elsewhere`: then a few queries may differ.
-
-        Raises:
-            UserError: it gives others.
         """
         differ = {name: value for name, value in recorded.items() if metrics.get(name, value) != value}
         if not differ:
@@ -140,7 +118,6 @@ class FinishedTrial:
 
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Dotted names of the settings that differ."""
     names = list[str]()
     for name in dict.fromkeys([*ours, *theirs]):
         value, other = ours.get(name), theirs.get(name)

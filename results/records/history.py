@@ -17,7 +17,6 @@ class Logged(NamedTuple):
 
 
 def unit_of(metric: str) -> str:
-    """Unit of a metric in METRICS."""
     return {"medr": "rank, from 1", "rsum": "percent, sum of the six recalls"}.get(metric.split("_")[-1], "percent")
 
 

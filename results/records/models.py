@@ -25,9 +25,6 @@ class Speed:
     Args:
         pairs: scored a second, images and captions already embedded; the best of several runs.
         queries: answered a second, images and captions embedded, scored and ranked.
-        parameters, learning: number of weights, and of those that training may change.
-        device: what it was measured on.
-        threads: of the processor.
     """
 
     pairs: float
@@ -38,7 +35,6 @@ class Speed:
     threads: int
 
     def lines(self) -> list[str]:
-        """In words."""
         return [
             f"{self.pairs / 1000:,.1f} thousand pairs scored a second; {self.queries:,.1f} queries a second end to end",
             f"{self.parameters:,} parameters, {self.learning:,} of which learn",
@@ -49,20 +45,11 @@ class Speed:
         return f"{self.device}, {counted(self.threads, 'thread')}"
 
     def write(self, path: Path) -> None:
-        """Keep it beside a record, in the place of an earlier measurement.
-
-        Raises:
-            UserError: the disk is full or read-only.
-        """
         sealed.write(path, pa.Table.from_pylist([asdict(self)]))
 
     @classmethod
     def read(cls, path: Path, leave: Leave = refuse) -> "Speed | None":
-        """None where nothing was measured.
-
-        Raises:
-            UserError: the file cannot be read, and is not left out.
-        """
+        """None where nothing was measured, or where the file cannot be read and is left out."""
         try:
             (row,) = sealed.read(path).to_pylist()
             return cls(**row)
@@ -76,10 +63,7 @@ class Speed:
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """The models of a grid, read only where a table or a figure asks for them.
-
-    Cells that differ in objective or training alone have the same model, so that one trial says it of all of them.
-    """
+    """The models of a grid, read only where a table or a figure asks: one trial speaks for its model."""
 
     cells: Sequence[Cell]
     home: Home
@@ -92,23 +76,23 @@ class Models:
 
         The parameters of an ensemble are those of its members together.
         """
-        values = (self._parameters if metric == "parameters" else self._kpps).get(_model(cell), {})
+        if metric == "parameters":
+            values = self._parameters.get(_model(cell), {})
+        else:
+            values = {trial: speed.pairs / 1000 for trial, speed in self._speeds.get(_model(cell), {}).items()}
         return (sum(values.values()) / len(values) if values else math.nan), tuple(values)
 
     def note(self) -> str:
         """On what speeds were measured; how to measure them where none was."""
-        devices = self.devices
         how = "kpps is measured by goalgrid evaluate --trial ID --speed"
-        if not devices:
+        if not (devices := self.devices):
             return f"{how}; one trial of each model is enough."
-        return (
-            f"{how}, here on {'; '.join(devices)}{': speeds of several devices do not compare' * (len(devices) > 1)}."
-        )
+        several = ": speeds of several devices do not compare" if len(devices) > 1 else ""
+        return f"{how}, here on {'; '.join(devices)}{several}."
 
     @property
     def devices(self) -> list[str]:
-        """Devices on which speeds were measured."""
-        return list(dict.fromkeys(speed.where for _, _, speed in self._speeds))
+        return list(dict.fromkeys(speed.where for speeds in self._speeds.values() for speed in speeds.values()))
 
     @cached_property
     def _parameters(self) -> dict[ModelKey, dict[str, float]]:
@@ -124,16 +108,11 @@ class Models:
         }
 
     @cached_property
-    def _speeds(self) -> list[tuple[ModelKey, str, Speed]]:
-        trials = ((key, trial.id) for key, trial in self._trials())
-        read = ((key, trial, Speed.read(self.home.trial(trial).speed, self.leave)) for key, trial in trials)
-        return [(key, trial, speed) for key, trial, speed in read if speed]
-
-    @cached_property
-    def _kpps(self) -> dict[ModelKey, dict[str, float]]:
-        speeds: dict[ModelKey, dict[str, float]] = {}
-        for key, trial, speed in self._speeds:
-            speeds.setdefault(key, {})[trial] = speed.pairs / 1000
+    def _speeds(self) -> dict[ModelKey, dict[str, Speed]]:
+        speeds: dict[ModelKey, dict[str, Speed]] = {}
+        for key, trial in self._trials():
+            if speed := Speed.read(self.home.trial(trial.id).speed, self.leave):
+                speeds.setdefault(key, {})[trial.id] = speed
         return speeds
 
     def _trials(self) -> Iterator[tuple[ModelKey, Trial]]:

@@ -1,7 +1,7 @@
 """Where a result comes from: versions, machine, code and data, beside a trial's identity; and what is stale by them.
 
 A finished trial is stale if the same training might give other numbers now. The program reports it and does nothing
-unasked. This room does not know which code a trial uses: the caller brings the fingerprints of today's code.
+unasked.
 """
 
 import hashlib
@@ -31,7 +31,6 @@ from goalgrid.grid.uses import PROGRAM
 from goalgrid.results.records.sources import texts_of
 
 PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyarrow")
-"""Packages whose versions a trial records."""
 
 DECIDING = ("python", "torch", "numpy", "pillow", "transformers")
 """Packages that compute a trial's numbers: another version makes the trial stale."""
@@ -50,12 +49,7 @@ UNTOLD_CODE = "recorded when code was compared in another way, so nobody can tel
 
 @dataclass(frozen=True)
 class Now:
-    """What would train a cell's trials now.
-
-    Args:
-        code: gives the fingerprint of the code.
-        data: gives the fingerprint of the data; empty where they are not on this machine.
-    """
+    """What would train a cell's trials now: fingerprints of code, and of data, empty where they are not here."""
 
     code: Callable[[Shared], str]
     data: Callable[[Shared], str] = lambda shared: ""
@@ -72,8 +66,6 @@ STATES_KEPT = 16
 
 
 class Cause(StrEnum):
-    """What changed since a trial was trained."""
-
     CODE = "code"
     ENVIRONMENT = "environment"
     DATA = "data"
@@ -93,8 +85,7 @@ def environment(device: str, name: str, threads: int) -> dict[str, Any]:
     """What a reader needs to judge whether another run should give the same numbers.
 
     Args:
-        device: the kind that trains, `cpu` or `cuda`.
-        name: what the device calls itself; empty: the processor's name.
+        device: the kind that trains, `cpu` or `cuda`; `name`: what it calls itself, empty: the processor's name.
     """
     return {
         "versions": {package: number for package in PACKAGES if (number := _version(package))},
@@ -120,7 +111,6 @@ def rooms() -> dict[str, Path]:
 
 
 def versioned(code: str) -> str:
-    """A fingerprint of code as a record holds it."""
     return f"{CODE_VERSION}{code[:16]}"
 
 
@@ -167,11 +157,7 @@ def known_or_found(sources: str, key: object, find: Callable[[], str]) -> str:
 
 
 def fingerprints_folder() -> Path:
-    """`goalgrid/fingerprints` in the user's cache folder: $XDG_CACHE_HOME, else ~/.cache.
-
-    Raises:
-        RuntimeError: this user has no home folder.
-    """
+    """`goalgrid/fingerprints` in the user's cache folder. A RuntimeError: this user has no home folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "goalgrid" / "fingerprints"
 
 
@@ -193,11 +179,12 @@ def stale(
 
     Args:
         rows: of records, with the columns of `COLUMNS`.
-        code: fingerprint of the code that would train each trial now, by its id.
-        data: fingerprint of the data that would; empty where they are not on this machine.
+        code, data: fingerprints of what would train each trial now, by its id; empty for data that are not here.
     """
     rows = list(rows)
-    latest = _latest_data(row for row in rows if not of_other_data(row, data[row["trial_id"]]))
+    of_now = [row for row in rows if not of_other_data(row, data[row["trial_id"]])]
+    ordered = sorted(of_now, key=lambda row: str(row["finished_at"]))
+    latest = {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in ordered}
     by_trial = {row["trial_id"]: _reasons(row, code[row["trial_id"]], data[row["trial_id"]], latest) for row in rows}
     return {trial_id: reasons for trial_id, reasons in by_trial.items() if reasons}
 
@@ -219,11 +206,7 @@ def code_differs(then: str, now: str) -> str:
 
 
 def of_other_data(row: Mapping[str, Any], now: str) -> bool:
-    """Whether a record's data differ from the data of this fingerprint; False where that cannot be told.
-
-    Args:
-        row: with the column "data_fingerprint": of the data, and after a "+" of pretrained weights.
-    """
+    """Whether a record's data differ from the data of this fingerprint; False where that cannot be told."""
     then = row["data_fingerprint"]
     return bool(now) and then.startswith(DATA_VERSION) and then.partition("+")[0] != now
 
@@ -232,8 +215,7 @@ def _reasons(row: Mapping[str, Any], code: str, data: str, latest: Mapping[tuple
     reasons = []
     if what := code_differs(row["code_fingerprint"], code):
         reasons.append(Stale(Cause.CODE, what))
-    changed = _changed(json.loads(row["environment"]))
-    if changed:
+    if changed := _changed(json.loads(row["environment"])):
         reasons.append(Stale(Cause.ENVIRONMENT, ", ".join(changed)))
     then, newest = row["data_fingerprint"], latest.get((row["dataset"], row["recipe"]))
     if of_other_data(row, data):
@@ -256,22 +238,12 @@ def elsewhere(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """How two environments differ in what may round numbers otherwise: versions, the machine, its device and threads.
 
     A host with a processor of the same name is another one, too: a virtual machine may hide some of its instructions.
-
-    Args:
-        then: of a record; what it lacks may have been other.
-        now: as `environment` gives it.
     """
     rounding = ("host", "platform", "device", "device_type", "threads")
     return [
         *_changed(then),
         *(f"{name} {then.get(name, 'unknown')} -> {now[name]}" for name in rounding if then.get(name) != now[name]),
     ]
-
-
-def _latest_data(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
-    """Fingerprint of the data that the most recently finished trial of each (data set, recipe) saw."""
-    ordered = sorted(rows, key=lambda row: str(row["finished_at"]))
-    return {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in ordered}
 
 
 @cache
@@ -294,7 +266,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 @cache
 def processor() -> str:
-    """What the processor calls itself."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

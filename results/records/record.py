@@ -1,7 +1,4 @@
-"""The record that a finished trial leaves: a Parquet file with one row. All records have the same schema.
-
-The records of a grid are collected by concatenation. The schema's metadata give every column a unit and a sentence.
-"""
+"""The record that a finished trial leaves: a Parquet file with one row, of the same schema for all trials."""
 
 import itertools
 import json
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PART = 500
-"""How many records are read at a time."""
 
 _HISTORY = pa.list_(pa.struct([("epoch", pa.int32()), ("name", pa.string()), ("value", pa.float64())]))
 
@@ -108,7 +104,6 @@ SHORT = [
     name for name in SCHEMA.names
     if name not in ("settings", "test_i2t_ranks", "test_t2i_ranks", "test_image_of_text", "history")
 ]  # fmt: skip
-"""Columns of one short value, which tables read."""
 
 _LONG = [
     "settings", "environment", "other_metrics.key_value.key", "other_metrics.key_value.value",
@@ -128,7 +123,6 @@ class Trained:
         metrics: on the test split, by protocol.
         ranks: of the test queries by the trial's own protocol, for `i2t` and `t2i`.
         image_of_text: row of each test caption's image.
-        replicas: the most processes that trained it together.
         parameters: number of weights of the model, all and learning; None: unknown, as of an ensemble.
     """
 
@@ -146,7 +140,6 @@ class Trained:
     parameters: tuple[int, int] | None = None
 
     def values(self) -> dict[str, Any]:
-        """The record's row, by column."""
         settings, selected, usual = self.settings, self.selected, self.settings.dataset.protocol
         by_others = {protocol: metrics for protocol, metrics in self.metrics.items() if protocol != usual}
         others = [(f"{protocol}/{name}", metrics[name]) for protocol, metrics in by_others.items() for name in metrics]
@@ -209,22 +202,14 @@ def ranks_of(stored: "NDArray[Any]") -> "NDArray[Any]":
 
 
 def write(path: Path, values: Mapping[str, Any]) -> None:
-    """Write one record, by column. It stands on the disk once the caller makes its folder durable.
-
-    Raises:
-        UserError: the disk is full or read-only.
-    """
+    """Write one record, by column. It stands on the disk once the caller makes its folder durable."""
     row = pa.RecordBatch.from_struct_array(pa.array([values], pa.struct(list(SCHEMA))))  # converts all columns at once
     options = {"compression": dict.fromkeys(_LONG, "zstd"), "use_dictionary": False, "write_statistics": False}
     sealed.write(path, pa.Table.from_batches([row], SCHEMA), durable=False, **options)
 
 
 def finish(folder: TrialFolder, trained: Trained) -> None:
-    """Write the record of a trial, and then that the trial is done.
-
-    Raises:
-        UserError: the disk is full or read-only.
-    """
+    """Write the record of a trial, and then that the trial is done."""
     write(folder.record, trained.values())
     make_durable(folder.path)  # before `done` says so
     write_text(folder.done, _now() + "\n", durable=False)
@@ -242,10 +227,7 @@ def collect(paths: Iterable[Path], columns: list[str] | None = None, unreadable:
     """The records at these paths as one table, with all columns or with `columns` alone.
 
     Args:
-        unreadable: takes the records that cannot be read, which are left out; None: they are an error.
-
-    Raises:
-        UserError: a record cannot be read.
+        unreadable: takes the records that cannot be read, which are left out; None: they are a UserError.
     """
     return pa.concat_tables([_empty(columns), *parts(paths, columns, unreadable)])
 
@@ -253,14 +235,7 @@ def collect(paths: Iterable[Path], columns: list[str] | None = None, unreadable:
 def parts(
     paths: Iterable[Path], columns: list[str] | None = None, unreadable: Unreadable | None = None
 ) -> Iterator[pa.Table]:
-    """The records as tables of `PART` records, so that reading 100,000 whole records needs the memory of a few hundred.
-
-    Args:
-        unreadable: takes the records that cannot be read, which are left out; None: they are an error.
-
-    Raises:
-        UserError: a record cannot be read.
-    """
+    """The same as tables of `PART` records, so that 100,000 whole records need the memory of a few hundred."""
     unread = iter(paths)
     while batch := list(itertools.islice(unread, PART)):
         records = [_read(path, columns, unreadable) for path in batch]
@@ -278,7 +253,8 @@ def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) 
         known = columns or SCHEMA.names  # an earlier version may have written columns that are gone
         table = sealed.read(path, [*known, *{"trial_id"}.difference(known)])
         (of,) = table["trial_id"].to_pylist()
-        if not _stands_with(of, path):
+        folder = path.parent.name  # in `replaced/` with a time behind the id
+        if path.name == TrialFolder(path.parent).record.name and of not in (folder, folder.rpartition("-")[0]):
             raise sealed.Damaged(f"it is the record of {of}")
         return table.select([name for name in known if name in table.schema.names])
     except (sealed.Damaged, OSError, ValueError, KeyError) as error:
@@ -286,15 +262,6 @@ def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) 
             raise cannot_be_read(path, error) from error
         unreadable[path] = str(cannot_be_read(path, error))
         return _empty(columns)
-
-
-def _stands_with(trial_id: str, path: Path) -> bool:
-    """Whether a record is of the trial in whose folder it stands, or stands in no trial's folder.
-
-    A folder that was moved to `replaced/` has the time behind the id.
-    """
-    folder, when = path.parent.name, path.parent.name.rpartition("-")[0]
-    return path.name != TrialFolder(path.parent).record.name or trial_id in (folder, when)
 
 
 def cannot_be_read(path: Path, error: Exception) -> UserError:
@@ -308,21 +275,14 @@ _SETTINGS = ["recipe", "seed", "starts_from", "schema_version"]
 
 
 def data_frame(home: Home, ids: Sequence[str], unreadable: Unreadable | None = None) -> "pd.DataFrame":
-    """The records of these trials, by their ids: columns of the record, then the settings by dotted name.
+    """The records of these trials as a row each: columns of the record, then the settings by dotted name.
 
-    A setting that a trial does not have, such as a parameter of another objective, is missing in its row. Metrics
-    by other protocols of the data set stand in columns `PROTOCOL/METRIC`. Ranks and history are left out.
-
-    Args:
-        unreadable: takes the records that cannot be read, which are left out; None: they are an error.
-
-    Raises:
-        UserError: a record cannot be read.
+    A setting that a trial does not have is missing in its row. Metrics by other protocols stand in columns
+    `PROTOCOL/METRIC`. Ranks and history are left out.
     """
-    paths = [home.trial(trial_id).record for trial_id in ids]
     import pandas as pd
 
-    table = collect(paths, [*SHORT, "settings"], unreadable)
+    table = collect([home.trial(trial_id).record for trial_id in ids], [*SHORT, "settings"], unreadable)
     frame = table.drop_columns(["settings", "other_metrics"]).to_pandas()
     settings = [json.loads(text) for text in table["settings"].to_pylist()]
     others: list[Mapping[str, float]] = [dict(pairs or ()) for pairs in table["other_metrics"].to_pylist()]
@@ -337,28 +297,17 @@ CIRCUMSTANCES = frozenset({"train_seconds", "environment", "finished_at"})
 
 def differences(cells: Sequence[Cell], one: Home, other: Home) -> list[str]:
     """A line for every difference between two homes: in the finished trials, and in columns of their records."""
-    first, second = _records(cells, one), _records(cells, other)
+    folders = [[home.trial(trial.id) for trial in trials_of(cells)] for home in (one, other)]
+    first, second = ({folder.trial_id: folder.record for folder in side if folder.is_done()} for side in folders)
     lines = [f"{trial_id}: done in one run only" for trial_id in sorted(first.keys() ^ second.keys())]
     for trial_id in sorted(first.keys() & second.keys()):
-        row, twin = first[trial_id], second[trial_id]
-        lines += [f"{trial_id}: {name} differs" for name in row if row[name] != twin[name]]
+        lines += [f"{trial_id}: {name} differs" for name in differing(first[trial_id], second[trial_id])]
     return lines or ([] if first else ["no trial is done"])
 
 
 def differing(one: Path, other: Path) -> list[str]:
     """The columns in which two records differ, apart from the circumstances."""
-    first, second = (_results(collect([path]))[0] for path in (one, other))
-    return [name for name in first if first[name] != second[name]]
-
-
-def _records(cells: Sequence[Cell], home: Home) -> dict[str, dict[str, Any]]:
-    """The finished trials' records by trial id, without the circumstances."""
-    done = [folder for folder in (home.trial(trial.id) for trial in trials_of(cells)) if folder.is_done()]
-    return {row["trial_id"]: row for row in _results(collect(folder.record for folder in done))}
-
-
-def _results(records: pa.Table) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = records.drop_columns(sorted(CIRCUMSTANCES)).to_pylist()
+    rows = [collect([path]).drop_columns(sorted(CIRCUMSTANCES)).to_pylist()[0] for path in (one, other)]
     for row in rows:
         row["history"] = [logged for logged in row["history"] if logged["name"] != "seconds"]
-    return rows
+    return [name for name in rows[0] if rows[0][name] != rows[1][name]]

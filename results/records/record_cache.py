@@ -1,10 +1,7 @@
 """A copy of what tables read of records, so that the table of a large grid opens only records that are new.
 
-The copy holds a summary of each record: its columns but the large ones. A mark ties the summary to the record as the
-file system knows it: trial, inode, size, and the times of its last writing and of its last change. A record that is
-replaced has a new inode, because records are written aside and renamed. A record that is edited in place has a new time
-of change, which no program can set back. The copy is never the truth: if it is removed, damaged or of another schema,
-it is made anew; if it cannot be written, the next reader only loses time.
+A mark ties a summary to its record: trial, inode, size, and the times of the last writing and of the last change, which
+no program can set back. The copy is never the truth: if it is damaged or of another schema, it is made anew.
 """
 
 from collections.abc import Sequence
@@ -20,7 +17,6 @@ from goalgrid.results.records import record, sealed
 FEW = 500
 """Records that are read in less than a second. Fewer are read without the copy; fewer new ones are not copied yet."""
 MARK = "mark"
-"""The column that ties a summary to its record."""
 
 _SCHEMA = pa.schema([pa.field(MARK, pa.string()), *(record.SCHEMA.field(name) for name in record.SHORT)])
 
@@ -28,15 +24,7 @@ _SCHEMA = pa.schema([pa.field(MARK, pa.string()), *(record.SCHEMA.field(name) fo
 def read(
     home: Home, paths: Sequence[Path], columns: list[str], unreadable: record.Unreadable | None = None
 ) -> pa.Table:
-    """The same table as `record.collect` of these paths and columns, sooner.
-
-    Args:
-        columns: some of `record.SHORT`.
-        unreadable: takes the records that cannot be read, which are left out; None: they are an error.
-
-    Raises:
-        UserError: a record cannot be read.
-    """
+    """The same table as `record.collect` of these paths and columns, some of `record.SHORT`, sooner."""
     if len(paths) < FEW:
         return record.collect(paths, columns, unreadable)
     marked = {_mark(path): path for path in paths}

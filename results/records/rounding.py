@@ -10,9 +10,7 @@ SURE_DIGITS = 9
 
 
 def rounded(value: float, digits: int = SHOWN_DIGITS) -> float:
-    """The value rounded half away from 0, as a reader does by hand; NaN and infinity stay.
-
-    The nearest decimal of `SURE_DIGITS` is rounded, so that equal means of different summands are shown alike.
+    """The nearest decimal of `SURE_DIGITS`, rounded half away from 0, as a reader does by hand; NaN and infinity stay.
 
     >>> rounded((10.1 + 10.2) / 2), rounded((10.0 + 10.3) / 2), rounded(-0.25)
     (10.2, 10.2, -0.3)

@@ -1,12 +1,9 @@
-"""The values that tables show: above all a score, the mean over the seeds of a cell.
-
-A score knows how many seeds it has and should have, the trials behind it, and why trials are missing.
-"""
+"""The values that tables show: above all a score, the mean over the seeds of a cell, with the trials behind it."""
 
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -49,8 +46,6 @@ class TableValue(ABC):
 
 @dataclass(frozen=True)
 class Words(TableValue):
-    """An entry without a number."""
-
     words: str
 
     @property
@@ -66,9 +61,7 @@ class Quantity(TableValue):
     """A number of a model, which is the same in every seed: its weights, its speed. It competes for nothing."""
 
     value: float
-    """NaN: not known."""
     trials: tuple[str, ...] = ()
-    """Ids of the trials that it is known from."""
 
     @property
     def text(self) -> str:
@@ -82,9 +75,7 @@ class Quantity(TableValue):
         return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:#.3g}"
 
     def tidy(self) -> dict[str, object]:
-        """The number, unrounded, and the trials that it is known from."""
-        value = None if math.isnan(self.value) else self.value
-        return {"mean": value, "text": self.text, "trials": list(self.trials)}
+        return {"mean": _known(self.value), "text": self.text, "trials": list(self.trials)}
 
 
 @dataclass(frozen=True)
@@ -93,7 +84,6 @@ class Score(TableValue):
 
     values: tuple[float, ...]
     expected: int
-    """How many seeds the grid has."""
     trials: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     """Ids and seeds of the trials behind the values, in the order of the values."""
@@ -119,9 +109,7 @@ class Score(TableValue):
     @property
     def spread(self) -> float:
         """The number after ±."""
-        if not self.interval:
-            return self.std
-        return self.bounds.half_width
+        return self.bounds.half_width if self.interval else self.std
 
     @property
     def bounds(self) -> "Interval":
@@ -149,21 +137,24 @@ class Score(TableValue):
         return f"{written(self.mean)}{spread}{lacking}"
 
     def tidy(self) -> dict[str, object]:
-        """Number of seeds, of how many, their mean and spread, the trials behind them, and why trials are missing."""
         return {
             "n": self.n,
             "expected": self.expected,
-            "mean": self.mean if self.n else None,
-            "std": self.std if self.n > 1 else None,
-            **(self._interval() if self.interval else {}),
+            "mean": _known(self.mean),
+            "std": _known(self.std),
+            **(
+                {"interval_low": _known(self.bounds.low), "interval_high": _known(self.bounds.high)}
+                if self.interval
+                else {}
+            ),
             "text": self.text,
             "trials": list(self.trials),
             "missing": "; ".join(f"{trial_id} {reason}" for trial_id, reason in self.missing) or None,
         }
 
-    def _interval(self) -> dict[str, object]:
-        low, high = (None if math.isnan(bound) else bound for bound in (self.bounds.low, self.bounds.high))
-        return {"interval_low": low, "interval_high": high}
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 @dataclass(frozen=True)
@@ -171,13 +162,11 @@ class Scores:
     """The columns that tables need of the records of a grid's finished trials."""
 
     rows: Mapping[str, Mapping[str, Any]]
-    """Columns of a record, by trial id."""
     protocol: str | None = None
     """The evaluation protocol that the user asks for, which is shown where a data set has it; None: `usual`."""
     usual: str | None = None
     """The protocol that is shown unless another is asked for; None: the protocol in the trial's settings."""
     metrics: tuple[str, ...] = record.METRICS
-    """Metrics that every record has."""
     interval: bool = False
     """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -187,7 +176,6 @@ class Scores:
     unreadable: tuple[str, ...] = ()
     """A message for each record that cannot be read: it is left out."""
     models: Models | None = None
-    """What is known of the models beside their metrics."""
     leave: Leave = refuse
 
     @classmethod
@@ -204,15 +192,12 @@ class Scores:
     ) -> "Scores":
         """Read the records of all finished trials, and the states of trials that were started and are not done.
 
-        Trials that were trained on other data than are here now are left out, with that reason.
+        Trials that were trained on other data than are here now are left out, with that reason. Trials of one data set
+        and recipe that saw different data are a UserError, and a protocol by which none was evaluated.
 
         Args:
             usual: shown unless the records are older than that protocol.
             leave: of files that tables and figures read later, beside the records.
-
-        Raises:
-            UserError: trials of one data set and recipe saw different data, or no trial was
-                evaluated by the given protocol.
         """
         cells = list(cells)
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
@@ -234,7 +219,11 @@ class Scores:
             absent |= dict.fromkeys(other, provenance.OTHER_DATA)
             rows = [row for row in rows if row["trial_id"] not in other]
         _refuse_mixed_data(rows)
-        _refuse_older_than(protocol, rows)
+        if protocol is not None and not _evaluated(protocol, rows):
+            raise UserError(
+                f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
+                f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
+            )
         by_trial, messages = {row["trial_id"]: row for row in rows}, tuple(unreadable.values())
         models = Models(cells, home, by_trial, leave)
         return cls(
@@ -282,7 +271,6 @@ class Scores:
         return remarks, len(now)
 
     def protocol_of(self, cell: Cell) -> str:
-        """The protocol by which this cell is shown."""
         known = [] if "dataset.protocol" in dict(cell.swept) else catalog.protocols(cell.dataset)
         chosen = next((name for name in (self.protocol, self.usual) if name in known), None)
         return chosen or cell.trials[0].settings.dataset.protocol
@@ -296,7 +284,6 @@ class Scores:
         return ", ".join([cell.recipe, cell.objective, *(f"{name} = {value}" for name, value in cell.swept)])
 
     def axes(self, cell: Cell) -> dict[str, str]:
-        """Names and values of the cell's axes, for tidy exports."""
         names = {"dataset": cell.dataset, "protocol": self.protocol_of(cell), "recipe": cell.recipe}
         return {**names, **{name: str(value) for name, value in cell.swept}, "objective": cell.objective}
 
@@ -304,7 +291,9 @@ class Scores:
         """Protocols that are not shown, by which trials of these cells were evaluated too."""
         cells = list(cells)
         shown = {self.protocol_of(cell) for cell in cells}
-        every = dict.fromkeys(name for row in self.rows.values() for name in _protocols(row))
+        every = dict[str, None]()
+        for row in self.rows.values():
+            every |= {row["protocol"]: None} | {key.rpartition("/")[0]: None for key, _ in row["other_metrics"] or ()}
         return [name for name in every if name not in shown]
 
 
@@ -314,13 +303,6 @@ def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | N
         value = row[f"test_{metric}"]
         return None if value is None else float(value)
     return dict(row["other_metrics"] or ()).get(f"{protocol}/{metric}")
-
-
-def _protocols(row: Mapping[str, Any]) -> Iterator[str]:
-    """The protocols by which a trial was evaluated, its own first."""
-    yield row["protocol"]
-    for key, _ in row["other_metrics"] or ():
-        yield key.rpartition("/")[0]
 
 
 def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
@@ -333,7 +315,6 @@ def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
 
 
 def _refuse_mixed_data(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Raise where trials of the same data set and recipe saw different data."""
     seen: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
         seen.setdefault((row["dataset"], row["recipe"]), {}).setdefault(row["data_fingerprint"], row["trial_id"])
@@ -347,15 +328,6 @@ def _refuse_mixed_data(rows: Iterable[Mapping[str, Any]]) -> None:
             )
 
 
-def _refuse_older_than(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Raise where no trial on a data set of this protocol was evaluated by it."""
-    if protocol is not None and not _evaluated(protocol, rows):
-        raise UserError(
-            f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
-            f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
-        )
-
-
 def _evaluated(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> bool:
     """Whether trials on the data sets of this protocol were evaluated by it, if there are any."""
     candidates = [row for row in rows if protocol in catalog.protocols(row["dataset"])]
@@ -363,10 +335,7 @@ def _evaluated(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def states(ids: Iterable[str], home: Home) -> dict[str, State]:
-    """State of the trials that were started, by id.
-
-    The folder of all trials is listed once, so that only started trials cost a look into their own folder.
-    """
+    """State of the trials that were started, by id; only these cost a look into their folder."""
     standing = home.standing()
     return {trial_id: home.trial(trial_id).state() for trial_id in ids if trial_id in standing}
 

@@ -25,11 +25,7 @@ class Damaged(Exception):
 
 
 def dumped(table: pa.Table, **options: Any) -> bytes:
-    """A table as a sealed Parquet file.
-
-    Args:
-        options: of `pq.ParquetWriter`.
-    """
+    """A table as a sealed Parquet file, by options of `pq.ParquetWriter`."""
     buffer = pa.BufferOutputStream()  # writing to the file directly takes a third longer: many small writes
     with pq.ParquetWriter(buffer, table.schema, **options) as writer:
         writer.write_table(table)
@@ -40,24 +36,13 @@ def dumped(table: pa.Table, **options: Any) -> bytes:
 
 
 def write(path: Path, table: pa.Table, *, durable: bool = True, **options: Any) -> None:
-    """Write a table as a sealed Parquet file.
-
-    Args:
-        durable: whether the file stands on the disk when this returns.
-        options: of `pq.ParquetWriter`.
-
-    Raises:
-        UserError: the disk is full or read-only.
-    """
+    """Write a table as a sealed Parquet file; `durable`: it stands on the disk when this returns."""
     with written_aside(path, durable=durable) as aside:
         aside.write_bytes(dumped(table, **options))
 
 
 def whole(path: Path, *, must: bool = False) -> bytes:
-    """The content of a sealed file. Files of earlier versions have no checksum, and none is verified.
-
-    Args:
-        must: whether a file without a checksum counts as damaged.
+    """The content of a sealed file; `must`: a file of an earlier version, without a checksum, counts as damaged.
 
     Raises:
         Damaged: the checksum is wrong, or missing.
@@ -79,12 +64,7 @@ def whole(path: Path, *, must: bool = False) -> bytes:
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """A sealed file's columns that it has, in the order of `columns`, or all.
-
-    Raises:
-        Damaged: it is no whole Parquet file.
-        OSError: the file cannot be read.
-    """
+    """A sealed file's columns that it has, in the order of `columns`, or all; errors as of `whole`."""
     content = whole(path)
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read(columns=columns, use_threads=False)

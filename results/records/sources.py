@@ -1,15 +1,10 @@
 """The code that a computation reaches, read from the sources: a graph of definitions, followed from its roots.
 
 A definition is a function, a class or an assignment at the top of a module. Edges go to every definition it names; an
-unresolved name pulls in its whole module. No module is imported, so torch is not needed.
-
-A table is a dict whose keys are all names that settings may hold: `{"con": constant, "nca": nca}`. Of a table, only
-the entries count that the settings name, or a string in the code that is used. What is declared under such names, by
-`@objective("triplet")`, counts in the same way. A string that spells a definition, "retrieval.features.Features", is a
-name of it.
-
-Comments, docstrings, messages of errors and annotations are no part of a definition. The fields of settings, and
-what checks them or fills them in, are no part either: a trial's identity has their values.
+unresolved name pulls in its whole module. Of a table, a dict whose keys are all names that settings may hold, only the
+entries count that the settings name, or a string in the code that is used; so with what decorators declare under such
+names. A string that spells a definition, "retrieval.features.Features", is a name of it. Comments, docstrings, messages
+of errors, annotations, and the fields of settings, whose values are in a trial's identity, are no part of a definition.
 """
 
 import ast
@@ -21,10 +16,8 @@ from functools import cache, cached_property
 from pathlib import Path
 
 SETTINGS = "pydantic.BaseModel"
-"""The class from which all settings derive."""
 
 VALIDATORS = frozenset({"field_validator", "model_validator"})
-"""Decorators of the methods of settings that check or fill in fields."""
 
 SPELT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 """The form of a string that spells a definition: dotted identifiers."""
@@ -45,7 +38,6 @@ class Definition:
 
     @cached_property
     def is_settings(self) -> bool:
-        """Whether it is a class that derives from `SETTINGS`."""
         bases = [base for node in self.nodes if isinstance(node, ast.ClassDef) for base in node.bases]
         names = self.module.meanings(bases).values()
         # pydantic is outside the project, so its class has no definition and is known by its name alone
@@ -53,7 +45,6 @@ class Definition:
 
     @cached_property
     def _counted(self) -> list[ast.AST]:
-        """Its syntax trees, without the fields of settings."""
         return list(map(_without_fields, self.nodes)) if self.is_settings else self.nodes
 
     @cached_property
@@ -75,7 +66,6 @@ class Definition:
 
     @cached_property
     def strings(self) -> frozenset[str]:
-        """Strings that may be keys of a table."""
         return frozenset(string for node in self._counted for string in _strings(node))
 
     @cached_property
@@ -97,8 +87,6 @@ class Definition:
 
 
 class Module:
-    """One source file."""
-
     def __init__(self, name: str, text: bytes, sources: "Sources") -> None:
         self.name, self.sources = name, sources
         self.bindings: dict[str, set[str]] = {}
@@ -163,7 +151,6 @@ class Module:
         return meanings
 
     def named_in(self, nodes: Iterable[ast.AST]) -> set[Definition]:
-        """The definitions that syntax trees name."""
         nodes = list(nodes)
         names = {name for targets in self.meanings(nodes).values() for name in targets}
         constants = (part.value for node in nodes for part in ast.walk(node) if isinstance(part, ast.Constant))
@@ -172,19 +159,13 @@ class Module:
 
 
 class Sources:
-    """A project's modules. Each is parsed once, when something leads there.
-
-    Args:
-        texts: the source of each module by its dotted name; other modules do not belong to the project.
-        names: the strings that settings may hold; a dict whose keys are all among them is a table.
-    """
+    """A project's modules by dotted name, each parsed once; a dict whose keys are all among `names` is a table."""
 
     def __init__(self, texts: Mapping[str, bytes], names: frozenset[str]) -> None:
         self._texts, self.names = texts, names
         self.module, self.resolve = cache(self._module), cache(self._resolve)
 
     def spelt(self, constant: object) -> Definition | None:
-        """The definition whose dotted name a constant is."""
         if not isinstance(constant, str) or not SPELT.fullmatch(constant):
             return None
         place, _, last = constant.rpartition(".")
@@ -198,12 +179,7 @@ class Sources:
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def reached(self, roots: Iterable[str], named: Iterable[str]) -> set[Definition]:
-        """The definitions that are used.
-
-        Args:
-            roots: where the computation begins, `runners.training.trainer.Trainer`.
-            named: the strings that settings hold.
-        """
+        """The definitions that are used from these roots, if settings hold the strings `named`."""
         strings, reached = set(named), set[Definition]()
         ahead = [self._root(root) for root in roots]
         waiting: dict[str, list[Definition]] = {}  # entries of tables that nothing has named yet
@@ -292,7 +268,6 @@ def _without_fields(node: ast.AST) -> ast.AST:
 
 
 def _checks(statement: ast.stmt) -> bool:
-    """Whether it is a method that checks or fills in fields."""
     names = {name for decorator in getattr(statement, "decorator_list", ()) for name in _names(decorator)}
     return not VALIDATORS.isdisjoint(names)
 
@@ -312,7 +287,6 @@ def _text(node: object, value_text: Callable[[object], str]) -> str:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """The names that code uses, dotted as they stand there."""
     if name := _dotted(node):
         yield name
     else:
@@ -385,7 +359,6 @@ def _given(statement: ast.stmt) -> set[str]:
 
 
 def _has_effect(statement: ast.stmt) -> bool:
-    """Whether a statement does more than define names."""
     if isinstance(statement, (*_NAMED, ast.Import, ast.ImportFrom)):
         return False
     parts = [node for target in _targets(statement) for node in ast.walk(target)]

@@ -14,20 +14,12 @@ Leave = Callable[[str], None]
 
 
 def refuse(message: str) -> None:
-    """Leave no file out.
-
-    Raises:
-        UserError: always.
-    """
+    """Leave no file out: raise a UserError."""
     raise UserError(message)
 
 
 def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
-    """Write a row for each step, with "epoch" and "step", or a row for each "rank"; no file where there is no row.
-
-    Raises:
-        UserError: the disk is full or read-only.
-    """
+    """Write a row for each step, with "epoch" and "step", or a row for each "rank"; no file where there is no row."""
     if not (steps := list(rows)):
         return
     names = dict.fromkeys(name for row in steps for name in row)
@@ -44,27 +36,17 @@ def write_densities(
     Args:
         densities: counts by epoch, s_pos by s_neg.
         weights: what the objective gives a triplet at the middle of each bin.
-
-    Raises:
-        UserError: the disk is full or read-only.
     """
-    bins = len(weights)
-    columns = {
-        "epoch": [epoch for epoch in densities for _ in range(bins * bins)],
-        "s_pos": [row for _ in densities for row in range(bins) for _ in range(bins)],
-        "s_neg": [column for _ in densities for _ in range(bins) for column in range(bins)],
-        "count": [count for counts in densities.values() for row in counts for count in row],
-        "weight": [weight for _ in densities for row in weights for weight in row],
-    }
-    sealed.write(path, pa.table(columns), durable=False, compression="zstd")
+    bins = range(len(weights))
+    rows = [
+        {"epoch": epoch, "s_pos": i, "s_neg": j, "count": counts[i][j], "weight": weights[i][j]}
+        for epoch, counts in densities.items() for i in bins for j in bins
+    ]  # fmt: skip
+    sealed.write(path, pa.Table.from_pylist(rows), durable=False, compression="zstd")
 
 
 def read_densities(path: Path, leave: Leave = refuse) -> tuple[dict[int, list[int]], list[float]]:
-    """Counts by epoch and weights, bin by bin, s_pos by s_neg; nothing where the trial kept none.
-
-    Raises:
-        UserError: the file cannot be read, and is not left out.
-    """
+    """Counts by epoch and weights, bin by bin, s_pos by s_neg; nothing where the trial kept none."""
     columns = _columns(path, leave)
     counts: dict[int, list[int]] = {}
     for epoch, count in zip(columns.get("epoch", []), columns.get("count", []), strict=True):
@@ -73,14 +55,7 @@ def read_densities(path: Path, leave: Leave = refuse) -> tuple[dict[int, list[in
 
 
 def read(path: Path, along: str = "step", leave: Leave = refuse) -> dict[str, dict[int, float]]:
-    """Values by name, then by step or by rank; nothing where the trial kept none.
-
-    Args:
-        along: what counts the rows, "step" or "rank".
-
-    Raises:
-        UserError: the file cannot be read, and is not left out.
-    """
+    """Values by name, then by step or by rank, as `along` says; nothing where the trial kept none."""
     columns = _columns(path, leave)
     steps = columns.pop(along, [])
     return {
@@ -90,7 +65,6 @@ def read(path: Path, along: str = "step", leave: Leave = refuse) -> dict[str, di
 
 
 def _columns(path: Path, leave: Leave) -> dict[str, list[Any]]:
-    """Nothing of a file that is not there or is left out."""
     try:
         return sealed.read(path).to_pydict()
     except FileNotFoundError:

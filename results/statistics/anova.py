@@ -1,14 +1,9 @@
-"""Analysis of variance in a randomised block design: which axis of a grid matters.
+"""Analysis of variance in a randomised block design, y = mean + all effects of the factors + seed_s + error.
 
-The model of a response y in cell (i, j, ...) and seed s is
-
-    y = mean + every main effect and interaction of the factors + seed_s + error.
-
-Seeds are blocks because all cells of a seed start from the same weights and see the same batches: what a seed adds to
-all cells is not error. The error is the interaction of cells with seeds, pooled over all effects, because with few
-seeds a separate error for every effect would have only a handful of degrees of freedom. Pooling assumes that the
-differences between cells vary alike. Only complete arrays are analysed; in them the sums of squares are orthogonal, so
-types I, II and III agree. Montgomery, Design and Analysis of Experiments, ch. 4 and 5.
+Seeds are blocks because all cells of a seed start from the same weights and see the same batches. The error is the
+interaction of cells with seeds, pooled over all effects, which assumes that the differences between cells vary alike.
+Only complete arrays are analysed; in them the sums of squares are orthogonal, so types I, II and III agree. Montgomery,
+Design and Analysis of Experiments, ch. 4 and 5.
 """
 
 import math
@@ -27,8 +22,6 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Effect:
-    """A main effect or an interaction."""
-
     name: str
     squares: float
     freedom: int
@@ -53,8 +46,6 @@ class Level:
 
 @dataclass(frozen=True)
 class Factor:
-    """An axis with its levels' marginal means."""
-
     name: str
     levels: tuple[Level, ...]
     honest: float
@@ -70,17 +61,13 @@ class Anova:
     seeds: float
     """Share of the variance that the seed explains; NaN if runs of different cells have no seed in common."""
     error: float
-    """Share of the variance that nothing explains."""
     freedom: int
-    """Degrees of freedom of the error."""
 
 
 def anova(y: Array, factors: Mapping[str, tuple[str, ...]], *, blocks_of_seeds: bool = True) -> Anova:
-    """The analysis of variance of a complete array.
+    """The analysis of variance of a complete array, with an axis for every factor and the seed as its last axis.
 
     Args:
-        y: an axis for every factor, in their order; the last axis is the seed.
-        factors: names of every factor's levels.
         blocks_of_seeds: False: runs of different cells have nothing in common, and the error is their spread in cells.
     """
     *sizes, n = y.shape
@@ -104,26 +91,19 @@ def anova(y: Array, factors: Mapping[str, tuple[str, ...]], *, blocks_of_seeds: 
 
 
 def anova_of_printed(means: Array, deviations: Array, n: int, factors: Mapping[str, tuple[str, ...]]) -> Anova:
-    """The analysis of variance of cells of which only means and sample standard deviations over n runs are known.
-
-    Any n numbers with these means and deviations have the same sums of squares, where the runs are no blocks.
-    """
+    """The same of cells of which only means and sample standard deviations over n runs are known."""
     runs = np.arange(n) - (n - 1) / 2
     y = means[..., None] + deviations[..., None] * runs / runs.std(ddof=1)
     return anova(y, factors, blocks_of_seeds=False)
 
 
 def _subsets(count: int) -> Iterator[tuple[int, ...]]:
-    """Main effects first, then interactions of two factors, of three, ..."""
     for size in range(1, count + 1):
         yield from combinations(range(count), size)
 
 
 def _squares(y: Array, which: tuple[int, ...]) -> float:
-    """Sum of squares of the effect of these axes: their means, less the effects of all smaller subsets of them.
-
-    The effect at one point is the sum over all subsets V of `which` of (-1)^(|which| - |V|) times the mean at V.
-    """
+    """Sum of squares of the effect of these axes, by inclusion and exclusion of the means over their subsets."""
     effect = np.zeros_like(y)
     for chosen in [(), *_subsets(len(which))]:
         axes = {which[place] for place in chosen}

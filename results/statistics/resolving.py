@@ -1,14 +1,9 @@
 """Seeds until resolved: which cells still compete for the best, and how many seeds each of them needs now.
 
-All cells get `FIRST` seeds. Then there are looks, at n = FIRST, ..., budget seeds. At a look, every two cells that
-compete get an interval of their difference over their n seeds (`half_widths`), and a cell is out once another one is
-better beyond their interval.
-
-All looks share LEVEL equally, and at a look all pairs of cells that still compete share the look's part. Cells that are
-out need no part, as in Holm's (1979) procedure: until the first cell is out that is as good as any, all such cells
-compete, so that their pairs never share too much. So for normal errors, no cell is ever out that is not worse, with a
-chance of at least 1 - LEVEL, however often one looks and whatever decides when to stop. `benchmarks/seeds.py` simulates
-it.
+At each look, at n = FIRST, ..., budget seeds, every two cells that compete get an interval of their difference, and a
+cell is out once another one is better beyond their interval. All looks share LEVEL equally; at a look all pairs that
+still compete share its part, as in Holm's (1979) procedure. So for normal errors no cell is ever out that is not worse,
+with a chance of at least 1 - LEVEL, whatever decides when to stop. `benchmarks/seeds.py` simulates it.
 """
 
 import math
@@ -23,7 +18,6 @@ from scipy import special
 from goalgrid.results.statistics.significance import LEVEL
 
 FIRST = 3
-"""Seeds of every cell before the first look."""
 
 
 @dataclass(frozen=True)
@@ -76,21 +70,13 @@ def resolve(values: Mapping[str, Sequence[float]], *, budget: int, difference: f
 
 
 def half_widths(values: NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """Half widths of the intervals of all differences between cells; all pairs share the level (Bonferroni).
+    """Half widths of the intervals of all differences between (cells, seeds); all pairs share the level (Bonferroni).
 
-    t(1 - level/pairs/2, f) s / sqrt(n). As in Games and Howell (1976), s^2 = v_i + v_j: each cell has a variance of its
-    own, so that a cell that spreads more widens its own intervals alone. What a seed adds to all cells is subtracted
-    first: v_i = k/(k - 1) times the variance of y_is - mean_s. For k cells with independent errors, f is
-
-        (n - 1) (v_i + v_j)^2 / (v_i^2 + v_j^2 + 2 v_i v_j / (k - 1)^2),
-
-    Satterthwaite's degrees of freedom with the correlation -1/(k - 1) that the subtraction brings; Box (1954). For two
-    cells this is the paired t interval. Where the differences of a pair spread more than s, as errors that go against
-    one another do, their own spread counts. Infinite where no spread is seen: a few seeds may agree by chance.
-
-    Args:
-        values: k cells by n seeds, (k, n).
-        level: of all pairs together.
+    t(1 - level/pairs/2, f) s / sqrt(n), s^2 = v_i + v_j, so that a cell that spreads more widens its own intervals
+    alone; Games and Howell (1976). What a seed adds to all cells is subtracted first: v_i = k/(k - 1) times the
+    variance of y_is - mean_s, and f is Satterthwaite's, (n - 1) (v_i + v_j)^2 / (v_i^2 + v_j^2 + 2 v_i v_j / (k -
+    1)^2), with the correlation -1/(k - 1) that the subtraction brings; Box (1954). Where the differences of a pair
+    spread more than s, their own spread counts. Infinite where no spread is seen.
     """
     k, n = values.shape
     i, j = np.triu_indices(k, 1)

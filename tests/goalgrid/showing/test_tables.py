@@ -74,14 +74,13 @@ def test_a_run_leaves_tables_that_check_themselves(ending: str, trained_pair: Ho
     assert "now: 4 numbers from 2 trials" in finished.stdout
 
 
-def test_a_table_that_the_records_left_behind_exits_5_and_names_the_cells(pair: Home, verb: Verb) -> None:
+def test_a_table_that_the_records_left_behind_exits_5_and_shows_the_lines(pair: Home, verb: Verb) -> None:
     path = pair.grid("demo").tables / "goal.md"
     folder = next(folder for folder in pair.trials() if "con_con" in folder.trial_id)
     change(folder, "i2t_r1", 99.0)
     finished = verb("table", "--check", str(path), "--trials", runs=pair)
     assert finished.exit_code == 5
-    assert re.search(r"^  line \d+, P\^con, Image → Text T\^con: ", finished.stdout, re.MULTILINE)
-    assert " -> **99.0**" in finished.stdout
+    assert re.search(r"^  @@ .*\n  -\| P\^con .*\n  \+\| P\^con \| \*\*99\.0\*\* ", finished.stdout, re.MULTILINE)
     assert f"con_con, i2t_r1: 99.0  from {folder.trial_id}\n" in finished.stdout
 
 

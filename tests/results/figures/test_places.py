@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from goalgrid.results.figures import FIGURES, Study
-from goalgrid.results.figures.geometry import pairs, rho
+from goalgrid.results.figures.points import pairs, rho
 
 
 def test_triplets_are_drawn_over_the_weight_that_they_get(study: Study) -> None:

@@ -1,6 +1,5 @@
 """Statistics equal scipy's, statsmodels', or slow literal versions."""
 
-import itertools
 import math
 
 import numpy as np
@@ -50,42 +49,6 @@ def test_the_paired_t_test_is_scipys(values: list[float]) -> None:
         assert own.paired_t(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue, rel=1e-6)
     else:
         assert math.isnan(own.paired_t(values))
-
-
-@settings(max_examples=25)
-@given(VALUES)
-def test_the_sign_flip_test_is_the_literal_share_of_all_flips(values: list[float]) -> None:
-    means = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in
-             itertools.product((1, -1), repeat=len(values))]  # fmt: skip
-    assert own.sign_flip(values) == pytest.approx(np.mean(np.array(means) >= abs(sum(values)) - 1e-9))
-
-
-def test_the_sign_flip_test_is_scipys() -> None:
-    values = RNG.normal(0.5, 1, 7)
-    theirs = stats.permutation_test((values,), np.mean, permutation_type="samples", n_resamples=np.inf)
-    assert own.sign_flip(values) == pytest.approx(theirs.pvalue)
-
-
-@pytest.mark.parametrize("shift", [0.05, 0.45])
-def test_with_many_seeds_the_sign_flip_test_draws_flips_and_is_near_the_share_of_all(shift: float) -> None:
-    """All 131,072 flips of 17 seeds, listed here; the draws of half as many err by 0.2 points (one standard error)."""
-    values = np.random.default_rng(3).normal(shift, 1, 17)
-    signs = 1.0 - 2.0 * (np.arange(2**17)[:, None] >> np.arange(17) & 1)
-    exact = (np.abs(signs @ values) >= abs(values.sum()) - 1e-9).mean()
-    assert own.sign_flip(values) == pytest.approx(exact, abs=0.008)
-    assert own.sign_flip(values) == own.sign_flip(-values) == own.sign_flip(1000 * values)
-
-
-def test_with_many_seeds_p_is_never_0_and_of_equals_1() -> None:
-    """The observed signs count among the draws."""
-    assert own.sign_flip([1.0 + place / 100 for place in range(40)]) == 2.0**-own.EXACT_UP_TO
-    assert own.sign_flip([1.0, -1.0] * 12) == 1.0
-
-
-@given(st.integers(2, 12))
-def test_the_smallest_p_is_reached_by_differences_of_one_sign_and_never_passed(n: int) -> None:
-    assert own.sign_flip([1.0] * n) == own.smallest_p(n)
-    assert own.seeds_to_reach(own.smallest_p(n)) == n
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=14))

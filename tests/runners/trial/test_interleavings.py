@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from goalgrid.grid.expansion import Cell, expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.home import Home
-from goalgrid.results.analysis.run_comparison import differences
+from goalgrid.results.records.record import differences
 from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
 from goalgrid.runners.launch.worker import work
 from goalgrid.runners.training.progress import Cadence

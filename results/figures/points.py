@@ -1,0 +1,182 @@
+"""A point for each cell or epoch: ours over the paper's, what goes with the rsum, and rsum against speed."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.palette import FAINT
+from goalgrid.results.figures.study import FigureKind, Study, by_dataset
+from goalgrid.results.figures.style import PLAIN, blank, legend_below, line_styles, point_legend, point_looks
+from goalgrid.results.layouts.captions import METRIC_NAMES
+from goalgrid.results.reference.matching import Difference, Match, reported
+
+NOTE = "bars: ± one standard deviation over seeds and runs; dashed: equal; paper:"
+
+
+QUANTITIES = {
+    "val_s_pos": "alignment: mean $s_{pos}$",
+    "val_uniform": "uniformity: log E[exp(s)]",
+    "val_gap": "modality gap",
+}
+
+
+def draw_paper(study: Study) -> Figure | None:
+    """Recall@1, a panel a direction; None where no paper reports what was trained."""
+    match = reported(
+        list(study.part.cells.values()), study.scores, [f"{direction}_r1" for direction in study.directions]
+    )
+    panels = {direction: _both(study, match, f"{direction}_r1") for direction in study.directions}
+    shown = {direction: pairs for direction, pairs in panels.items() if pairs}
+    if not shown:
+        return None
+    names = [name for name in study.part.cells if any(name in pairs for pairs in shown.values())]
+    looks = point_looks(names)
+    figure = blank(4.2, study, f"{NOTE} {', '.join(match.sources)}")
+    every = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, (direction, pairs) in zip(every, shown.items(), strict=True):
+        for name, pair in pairs.items():
+            _point(axes, pair, looks[name])
+        _square(axes)
+        axes.set_title(study.directions[direction])
+        axes.set_xlabel(f"paper's {METRIC_NAMES['r1']}")
+        axes.set_ylabel(f"our {METRIC_NAMES['r1']}")
+    point_legend(figure, names, looks)
+    return figure
+
+
+def _both(study: Study, match: Match, metric: str) -> dict[str, Difference]:
+    """Our value and the paper's, by the name of the cell, for the cells that have both, the paper's beyond doubt."""
+    pairs: dict[str, Difference] = {}
+    for name, cell in study.part.cells.items():
+        ours, theirs = study.scores.of(cell, metric), match.of(cell, metric)
+        if ours.n and theirs and not theirs.doubt:
+            pairs[name] = Difference(ours, theirs.value)
+    return pairs
+
+
+def _point(axes: Axes, pair: Difference, look: Mapping[str, Any]) -> None:
+    across, along = (value if math.isfinite(value) else None for value in (pair.theirs.std, pair.ours.std))
+    style = {**look, **PLAIN, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
+    axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **style)
+
+
+def _square(axes: Axes) -> None:
+    axes.set_box_aspect(1)
+    low = min(axes.get_xlim()[0], axes.get_ylim()[0])
+    high = max(axes.get_xlim()[1], axes.get_ylim()[1])
+    axes.plot([low, high], [low, high], color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(6))
+    axes.grid(visible=True)
+
+
+def draw_geometry(study: Study) -> Figure | None:
+    """A panel for each quantity, a point for each epoch of a trial; None where nothing was logged.
+
+    VSE+2AD §3.3 says that alignment and uniformity tell how mature a model is.
+    """
+    names = [name for name in study.part.cells if pairs(study, name, "val_gap")]
+    if not names:
+        return None
+    looks = point_looks(names)
+    figure = blank(2.9, study, "a point for each epoch of a trial; ρ: Spearman's rank correlation over all points")
+    for axes, (quantity, title) in zip(
+        figure.subplots(1, len(QUANTITIES), sharey=True), QUANTITIES.items(), strict=True
+    ):
+        every = [pair for name in names for pair in pairs(study, name, quantity)]
+        for name in names:
+            points = pairs(study, name, quantity)
+            axes.plot(*zip(*points, strict=True), **{**looks[name], **PLAIN, "markersize": 3}, alpha=0.7)
+        axes.set_title(f"ρ = {rho(every):.2f}", fontsize=9)
+        axes.set_xlabel(title)
+        axes.grid(visible=True)
+        if axes.get_subplotspec().is_first_col():
+            axes.set_ylabel("val. rsum (%)")
+    point_legend(figure, names, looks)
+    return figure
+
+
+def pairs(study: Study, name: str, quantity: str) -> list[tuple[float, float]]:
+    """The quantity and the validation rsum in every epoch of a cell's trials."""
+    points = []
+    for trial in study.trials(name):
+        values, rsums = study.histories[trial].get(quantity, {}), study.histories[trial].get("val_rsum", {})
+        points += [(value, rsums[epoch]) for epoch, value in values.items() if epoch in rsums]
+    return points
+
+
+def rho(points: list[tuple[float, float]]) -> float:
+    """Spearman's rank correlation; nan where one side does not vary."""
+    from scipy.stats import spearmanr
+
+    first, second = np.array(points).T
+    return float(spearmanr(first, second).statistic) if len({*first}) > 1 and len({*second}) > 1 else float("nan")
+
+
+def draw_speed(study: Study) -> Figure | None:
+    """Thousands of pairs scored a second to the right, rsum upwards; None where no speed was measured.
+
+    SelHN Fig. 8; VSE+2AD Table 2 prints the two side by side.
+    """
+    cells = measured(study)
+    if not cells:
+        return None
+    alone = len({cell.objective for cell in cells.values()}) == 1
+    names = {name: name.replace(f" {cell.objective}", "", 1) if alone else name for name, cell in cells.items()}
+    styles = line_styles(list(cells))
+    several = any(study.scores.of(cell, "rsum").n > 1 for cell in cells.values())
+    figure = blank(3.6, study, "bars: ± one sample standard deviation over seeds" if several else "one seed, no spread")
+    axes = figure.subplots()
+    for name, cell in cells.items():
+        kpps, weights = (study.scores.of_model(cell, metric) for metric in ("kpps", "parameters"))
+        rsum = study.scores.of(cell, "rsum")
+        look = {"color": styles[name]["color"], "marker": styles[name]["marker"], "linestyle": "none", "markersize": 6}
+        label = names[name] if math.isnan(weights.value) else f"{names[name]}, {weights.text} M weights"
+        axes.errorbar(kpps.value, rsum.mean, rsum.std if rsum.n > 1 else None, label=label, capsize=2.5, **look)
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    devices = "; ".join(study.scores.models.devices) if study.scores.models else ""
+    axes.set(xlabel=f"thousands of pairs scored a second, on {devices}", ylabel="rsum (%)")
+    axes.margins(0.12)
+    axes.grid(visible=True)
+    legend_below(figure, *axes.get_legend_handles_labels(), most=2 if len(cells) < 9 else 3)
+    return figure
+
+
+def measured(study: Study) -> dict[str, Cell]:
+    return {
+        name: cell
+        for name, cell in study.part.cells.items()
+        if study.scores.of(cell, "rsum").n and not math.isnan(study.scores.of_model(cell, "kpps").value)
+    }
+
+
+FIGURE_KINDS = {
+    "paper": FigureKind(
+        5, draw_paper, "The paper's numbers and ours", "cells whose Recall@1 a paper prints: goalgrid tables"
+    ),
+    "geometry": FigureKind(
+        9,
+        draw_geometry,
+        "Alignment, uniformity and modality gap",
+        "trials that were trained here for an epoch or more",
+    ),
+    "speed": FigureKind(
+        11,
+        draw_speed,
+        "rsum against speed",
+        "speeds, which goalgrid evaluate --trial ID --speed measures, of a trial of each model",
+        by_dataset,
+    ),
+}
