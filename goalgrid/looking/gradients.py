@@ -40,7 +40,7 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
 
 def for_programs(rows: Sequence[dict[str, Any]]) -> Any:
     """The rows for JSON; null for a mean over no anchor."""
-    from goalgrid.results.analysis.effects_text import finite
+    from goalgrid.results.analysis.documents import finite
 
     return finite(list(rows))
 

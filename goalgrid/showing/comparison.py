@@ -61,7 +61,7 @@ def section(beside: str | None, grid: str, home: Home, other: Home | None) -> "D
     """A report's section: the grid minus another grid, or minus itself in another runs folder; None without either."""
     if beside is None and other is None:
         return None
-    from goalgrid.results.analysis.comparison_text import document
+    from goalgrid.results.analysis.grid_comparison import document
 
     return document(compared(beside or grid, grid, other or home, other=home))
 

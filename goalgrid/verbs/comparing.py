@@ -46,20 +46,20 @@ def compare(
     B minus A, cell by cell, paired by seed where seeds pair; two versions of code or two runs folders, too.
     """
     from goalgrid.results import renderers
-    from goalgrid.results.analysis import comparison_text
+    from goalgrid.results.analysis import grid_comparison
 
     if output and format_ == "terminal":
         format_ = renderers.format_of(output) or format_
-    all_known(("format", format_, comparison_text.FORMATS))
+    all_known(("format", format_, grid_comparison.FORMATS))
     comparison = compared(
         a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol
     )
     if as_json:
-        show_json(comparison_text.for_programs(comparison))
+        show_json(grid_comparison.for_programs(comparison))
     elif output is None:
-        show(comparison_text.write_out(comparison, format_).rstrip("\n"))
+        show(grid_comparison.write_out(comparison, format_).rstrip("\n"))
     else:
-        write_text(output, comparison_text.write_out(comparison, format_))
+        write_text(output, grid_comparison.write_out(comparison, format_))
         say(f"written: {output}")
 
 

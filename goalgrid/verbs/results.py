@@ -178,17 +178,17 @@ def claims(
 
     By their own tables, and with GRID by your trials: holds, fails, or cannot be told.
     """
-    from goalgrid.results.analysis import claims_text
+    from goalgrid.results.analysis import claims as judged_claims
     from goalgrid.results.analysis.documents import TEXT
     from goalgrid.showing import claimed
 
     all_known(("format", format_, TEXT))
     with _incomplete_without_trials():
         judged = claimed.sources(paper, grid, home, set_)
-    document = claims_text.document(judged, comparisons=comparisons)
+    document = judged_claims.document(judged, comparisons=comparisons)
     page = claimed.PAGE + "\n" if format_ == "markdown" and (paper, grid) == (None, None) else ""
     text = page + TEXT[format_](document).rstrip("\n")
-    show_for(as_json, lambda: claims_text.for_programs(judged), text.splitlines)
+    show_for(as_json, lambda: judged_claims.for_programs(judged), text.splitlines)
 
 
 @verbs.command()

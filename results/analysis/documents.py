@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from goalgrid.results.records.rounding import SHOWN_DIGITS, written
 from goalgrid.results.renderers import latex, markdown
@@ -94,6 +95,15 @@ def interval_text(interval: Interval, sign: str = "") -> str:
 
 def number_text(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
     return NONE if math.isnan(value) else written(value, digits, sign)
+
+
+def finite(value: Any) -> Any:
+    """The value with None for NaN and infinity, which JSON lacks."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _wrapped(line: str, bullet: str = "") -> str:

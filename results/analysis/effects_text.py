@@ -16,6 +16,7 @@ from goalgrid.results.analysis.documents import (
     Document,
     DocumentSection,
     Sheet,
+    finite,
     interval_text,
     number_text,
     p_text,
@@ -204,15 +205,6 @@ def _footer(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Iterator[str
 
 def _percent(share: float) -> str:
     return "" if math.isnan(share) else f"{written(100 * share, 0)}{GLUE}%"
-
-
-def finite(value: Any) -> Any:
-    """The value with None for NaN and infinity, which JSON lacks."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _rows(analysis: Analysis) -> Iterator[tuple[str, str, str, object]]:

@@ -106,10 +106,10 @@ def _marks(contest: dict[Place, TableEntry]) -> tuple[dict[Place, bool], str]:
     if len(observations.seeds) < 2:
         return {}, "Fewer than two seeds are shared by the cells of a block, so nothing is marked there."
     lowest = next(iter(contest.values())).lowest
-    like_best = observations.like_best(lowest=lowest)
-    if not like_best:
+    alike = observations.like_best(lowest=lowest)
+    if not alike:
         return {}, "The cells of a block show no spread over seeds, so nothing is marked there."
-    alike = set(like_best) - {observations.names[observations.best(lowest=lowest)]}
+    daggers = set(alike) - {observations.names[observations.best(lowest=lowest)]}
     left_out = any("left out" in note for note in observations.notes)
     note = "Marks rest on the seeds that all cells of a block share." if left_out else ""
-    return {places[name]: name in alike for name in observations.names}, note
+    return {places[name]: name in daggers for name in observations.names}, note

@@ -146,19 +146,6 @@ class ReportPage:
     beside: Document | None = None
     examples: tuple[Picture, ...] = ()
 
-    @property
-    def title(self) -> str:
-        """The name of the grid, with its changes in words.
-
-        >>> ReportPage("demo@seeds=0+1,train.epochs=2", {}, "", {}, Measured(), Standing("", {}, {}), "").title
-        'demo with seeds = 0, 1; train.epochs = 2'
-        """
-        plain, _, changes = self.name.partition("@")
-        if changes and "=" not in changes:
-            return f"{plain} with changed settings ({changes})"
-        words = [change.replace("=", " = ", 1).replace("+", ", ") for change in changes.split(",")]
-        return f"{plain} with {'; '.join(words)}" if changes else plain
-
     def render(self) -> str:
         shown = dict(list(self.standing.trials.items())[:TRIALS_SHOWN])
         finished = {row["trial_id"]: row for row in self.measured.rows}

@@ -1,4 +1,4 @@
-"""Main effects and interaction: what each weight does on average, and whether that depends on the other."""
+"""The matrix as a heat map, and main effects and interaction: what each weight does, and whether the other matters."""
 
 from typing import Any
 
@@ -6,17 +6,59 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from goalgrid.grid.palette import BLUE, FAINT
+from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.palette import BLUE, FAINT, INK
 from goalgrid.results.analysis.block_analysis import crossed
+from goalgrid.results.analysis.factors import factors_of
 from goalgrid.results.figures.study import FigureKind, Study
 from goalgrid.results.figures.style import blank, legend_below, line_styles, symbol
 from goalgrid.results.layouts.captions import METRIC_NAMES
+from goalgrid.results.records.scores import Score, best
 from goalgrid.results.statistics.anova import Factor, anova
 
 NOTE = "bars: 95 % t interval over seeds; means closer than the grey bar cannot be told apart (Tukey)"
 
 
-def draw(study: Study) -> Figure | None:
+def draw_matrix(study: Study) -> Figure | None:
+    """Recall@1 as in GOAL Tables 3 to 5; None unless several pair weights cross with several triplet weights."""
+    factors, _ = factors_of(study.part.places)
+    if len(factors) != 2:
+        return None
+    pairs = [pair for pair in PAIR_WEIGHTS if any(name.startswith(f"{pair}_") for name in study.part.cells)]
+    triplets = [triplet for triplet in TRIPLET_WEIGHTS if any(n.endswith(f"_{triplet}") for n in study.part.cells)]
+    figure = blank(0.46 * len(pairs) + 1.15, study, "mean ± sample standard deviation over seeds; best in bold")
+    for axes, (direction, title) in zip(figure.subplots(1, 2), study.directions.items(), strict=True):
+        scores = [
+            [study.scores.of(study.part.cells[f"{pair}_{triplet}"], f"{direction}_r1") for triplet in triplets]
+            for pair in pairs
+        ]
+        image = _heat(axes, scores)
+        axes.set_title(title)
+        axes.set_xticks(range(len(triplets)), [symbol("triplet weight", name) for name in triplets], fontsize=10)
+        axes.set_yticks(range(len(pairs)), [symbol("pair weight", name) for name in pairs], fontsize=10)
+        figure.colorbar(image, ax=axes, label=METRIC_NAMES["r1"], pad=0.02).outline.set_visible(False)
+    return figure
+
+
+def _heat(axes: Axes, scores: list[list[Score]]) -> Any:
+    means = np.array([[score.mean for score in row] for row in scores])
+    image = axes.imshow(means, cmap="cividis", aspect="auto")
+    winners = best([score for row in scores for score in row])
+    for (row, column), mean in np.ndenumerate(means):
+        score = scores[row][column]
+        dark = bool(np.asarray(image.norm(mean)) < 0.55) if np.isfinite(mean) else False
+        first = row * means.shape[1] + column in winners
+        axes.text(column, row, score.text, ha="center", va="center", fontsize=8.5 if score.n == score.expected else 7,
+                  color="white" if dark else INK, weight="bold" if first else "normal")  # fmt: skip
+    axes.set_xticks(np.arange(1, means.shape[1]) - 0.5, minor=True)
+    axes.set_yticks(np.arange(1, means.shape[0]) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    return image
+
+
+def draw_effects(study: Study) -> Figure | None:
     """A row a direction: marginal means, then lines, parallel without interaction; None of fewer than two cells."""
     rows = {direction: _analysed(study, direction) for direction in study.directions}
     analysed = {direction: parts for direction, parts in rows.items() if parts}
@@ -77,5 +119,10 @@ def _name(axes: Axes, factor: Factor) -> None:
 
 
 FIGURE_KINDS = {
-    "effects": FigureKind(2, draw, "Main effects and interaction", "two cells with finished trials of the same seeds")
+    "matrix": FigureKind(
+        1, draw_matrix, "The matrix", "objectives of GOAL's matrix, of two pair and two triplet weights"
+    ),
+    "effects": FigureKind(
+        2, draw_effects, "Main effects and interaction", "two cells with finished trials of the same seeds"
+    ),
 }

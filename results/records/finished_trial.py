@@ -43,9 +43,8 @@ class FinishedTrial:
 
     @property
     def validation(self) -> dict[str, float]:
-        """Metrics of the validation split, as far as the record has them."""
-        values = {name: self.row[f"val_{name}"] for name in record.METRICS}
-        return {name: value for name, value in values.items() if value is not None}
+        """Metrics of the validation split."""
+        return {name: self.row[f"val_{name}"] for name in record.METRICS}
 
     def check_settings(self, settings: TrialSettings) -> None:
         """Raise a UserError unless the settings in the trial's folder are those that it was trained with."""
@@ -77,9 +76,8 @@ class FinishedTrial:
             raise self._other(f"the best checkpoint {path}", f"it holds {epochs}")
         words = content.get("vocabulary")
         if words is not None and words != self.noted.get("vocabulary", words):
-            raise self._other(
-                f"the best checkpoint {path}", f"it knows the words {words}, not {self.noted['vocabulary']}"
-            )
+            how = f"it knows the words {words}, not {self.noted['vocabulary']}"
+            raise self._other(f"the best checkpoint {path}", how)
 
     def check_numbers(
         self,
@@ -103,11 +101,9 @@ class FinishedTrial:
         if reasons and all(distance < room + 1e-9 for distance in recalls):
             return
         numbers = ", ".join(f"{name} {metrics[name]:.2f} for {value:.2f}" for name, value in differ.items())
-        why = (
-            f"only a few queries may differ on account of {', '.join(reasons)}"
-            if reasons
-            else "it was trained on this machine, by this code and these versions"
-        )
+        why = "it was trained on this machine, by this code and these versions"
+        if reasons:
+            why = f"only a few queries may differ on account of {', '.join(reasons)}"
         raise self._other(f"trial {self.folder.trial_id}", f"its files give {numbers}, and {why}")
 
     def _other(self, what: str, how: str) -> UserError:

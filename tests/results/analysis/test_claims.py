@@ -14,7 +14,6 @@ from scipy import stats
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
-from goalgrid.results.analysis import claims_text
 from goalgrid.results.analysis.claims import (
     ABSENT,
     FAILS,
@@ -22,8 +21,10 @@ from goalgrid.results.analysis.claims import (
     UNTOLD,
     Entry,
     JudgedClaim,
+    document,
     judge,
     judged_by_print,
+    line,
     measured,
     printed,
 )
@@ -148,12 +149,12 @@ def test_orders_are_compared_by_means_and_tested_together() -> None:
     assert [each.p for each in found.agreements] == pytest.approx([each.pvalue for each in expected])
     assert [each.holm for each in found.agreements] == pytest.approx(holm([each.pvalue for each in expected]))
     assert found.verdicts == [HOLDS, UNTOLD, UNTOLD]
-    (said,) = claims_text.document([("mine", [found])], comparisons=True).sections[0].parts[1:2]
+    (said,) = document([("mine", [found])], comparisons=True).sections[0].parts[1:2]
     assert "1 hold and none is reversed of 3 pairs of blocks; least tau" in said
 
 
 def test_the_page_is_what_the_tables_say(by_print: list[JudgedClaim]) -> None:
-    now = claimed.PAGE + "\n" + as_markdown(claims_text.document([("printed", by_print)]))
+    now = claimed.PAGE + "\n" + as_markdown(document([("printed", by_print)]))
     assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == now, f"docs/claims.md is old; write it: {WRITE}"
     assert all(each.comparisons or each.agreements for each in by_print)
 
@@ -183,5 +184,5 @@ def test_cells_with_two_values_of_what_the_paper_holds_equal_are_no_comparison()
         return judge("", claim, measured(claim, cells, Scores(rows)))
 
     assert judged().verdict == ABSENT
-    assert claims_text.line("mine", judged()) == "mine: no such cells with the same gamma."
+    assert line("mine", judged()) == "mine: no such cells with the same gamma."
     assert [each.difference for each in judged("objective.gamma=60").comparisons] == [10]

@@ -1,6 +1,6 @@
 """What `goalgrid compare` says of two grids."""
 
-from goalgrid.results.analysis import comparison_text
+from goalgrid.results.analysis import grid_comparison
 from goalgrid.results.analysis.grid_comparison import Side, SideCell, compare
 from goalgrid.results.records.scores import Score
 
@@ -23,5 +23,5 @@ def side(name: str, **means: float) -> Side:
 def test_it_says_how_many_cells_are_higher_and_how_many_lower() -> None:
     a = side("a", one=40, two=40, three=40, four=40, same=40)
     b = side("b", one=45, two=40.5, three=35, four=40, same=40)
-    text = comparison_text.write_out(compare(a, b, ["i2t_r1"]), "markdown")
+    text = grid_comparison.write_out(compare(a, b, ["i2t_r1"]), "markdown")
     assert "in 3 of 4 cells tested at 5 % (Holm): higher in 2, lower in 1. 1 cell without a test." in text
