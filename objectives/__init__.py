@@ -27,7 +27,6 @@ from goalgrid.objectives import assisted, contrastive, hinge, pairwise, polynomi
 from goalgrid.objectives.assisted import row_margins
 from goalgrid.objectives.objective import GradientSurrogate, Loss, Objective, ScoresObjective
 from goalgrid.objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
-from goalgrid.objectives.relative import Relative
 from goalgrid.objectives.triplet_weights import TRIPLET_WEIGHTS
 from goalgrid.objectives.triplets import Triplets
 
@@ -64,9 +63,14 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
     user_loss = (name, entry.equation) if entry.equation else None
     if user_loss and entry.on == "scores":
         return ScoresObjective(_with(user_loss[1], values), user_loss)
-    loss, relative = _loss(name, values)
+    loss: Loss
+    if equation := LOSSES.get(name) or entry.equation:
+        loss, relative = _with(equation, values), None
+    else:
+        pair, triplet = name.split("_")
+        loss = GradientSurrogate(_with(TRIPLET_WEIGHTS[triplet], values), _with(PAIR_WEIGHTS[pair], values))
+        relative = _with(RELATIVE[pair], values)() if pair in RELATIVE else None
     mining = entry.mining
-    by_row = values.get("margins") == "row"
     return Objective(
         loss,
         k=None if values.get("mining", mining.negatives) == "all" else values.get("k", 1),
@@ -74,17 +78,9 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         relative=relative,
         reduction=values["reduction"],
         ignore_same_image=values["ignore_same_image"],
-        row_margin=_with(row_margins, values) if by_row else None,
+        row_margin=_with(row_margins, values) if values.get("margins") == "row" else None,
         user_loss=user_loss,
     )
-
-
-def _loss(name: str, values: dict[str, Any]) -> tuple[Loss, Relative | None]:
-    if equation := LOSSES.get(name) or CATALOGUE[name].equation:
-        return _with(equation, values), None
-    pair, triplet = name.split("_")
-    relative = _with(RELATIVE[pair], values)() if pair in RELATIVE else None
-    return GradientSurrogate(_with(TRIPLET_WEIGHTS[triplet], values), _with(PAIR_WEIGHTS[pair], values)), relative
 
 
 def _with(equation: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:

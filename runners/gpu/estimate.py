@@ -30,26 +30,20 @@ Mode = AbstractContextManager[Any]
 
 @dataclass(frozen=True)
 class Footprint:
-    """Memory and work of a trial on a GPU.
-
-    Args:
-        reserved: bytes that the allocator holds at the peak, gaps included.
-        step: work of a training step; empty without training.
-        warming: work of a step of the warm-up epochs.
-        frozen: work of a step with a frozen image backbone.
-        image, text: work of embedding an image or a caption in evaluation.
-        score: work of scoring an image with a caption.
-        anew: work of scoring a pair in the second stage; None without one.
-    """
+    """Memory and work of a trial on a GPU."""
 
     reserved: int
+    """Bytes that the allocator holds at the peak, gaps included."""
     step: Work
+    """A training step; empty without training. So of a warm-up epoch, and with a frozen image backbone."""
     warming: Work
     frozen: Work
     image: Work
+    """Embedding an image in evaluation; so a caption, and scoring both."""
     text: Work
     score: Work
     anew: Work | None
+    """Scoring a pair in the second stage; None without one."""
 
 
 def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footprint:

@@ -78,8 +78,7 @@ class ProcessGroup:
             return
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         self.sum(flat)
-        pieces = flat.split([gradient.numel() for gradient in gradients])
-        for gradient, piece in zip(gradients, pieces, strict=True):
+        for gradient, piece in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
             gradient.copy_(piece.view_as(gradient))
 
 

@@ -28,24 +28,22 @@ class StepTrace:
         self.every = every
         self._blocks: list[dict[str, Any]] = []
         """Steps of one epoch with the same names: "epoch", "steps", "names", and "values" (steps, names)."""
-        self._open: list[tuple[int, tuple[str, ...], int, Tensor]] = []
-        """Epoch, names, step and values (names,) of steps outside the blocks."""
+        self._open = dict[tuple[int, tuple[str, ...]], list[tuple[int, Tensor]]]()
+        """By epoch and names, steps outside the blocks with their values (names,)."""
         self.densities: dict[int, Tensor] = {}
         """Counts of triplets by epoch, s_pos by s_neg."""
 
     def keep(self, epoch: int, step: int, names: tuple[str, ...], values: Float[Tensor, " names"]) -> None:
         """Keep the scalars that a step of this epoch measured, if it is an N-th step; both are counted from 1."""
         if self.every and step % self.every == 0:
-            self._open.append((epoch, names, step, values))
+            self._open.setdefault((epoch, names), []).append((step, values))
 
     def blocks(self) -> list[dict[str, Any]]:
         """All kept steps, as plain values and a tensor for each epoch."""
-        while self._open:
-            epoch, names, *_ = self._open[0]
-            same = [entry for entry in self._open if entry[:2] == (epoch, names)]
-            steps, values = [entry[2] for entry in same], torch.stack([entry[3] for entry in same])
+        for (epoch, names), entries in self._open.items():
+            steps, values = [step for step, _ in entries], torch.stack([values for _, values in entries])
             self._blocks.append({"epoch": epoch, "steps": steps, "names": list(names), "values": values})
-            self._open = [entry for entry in self._open if entry[:2] != (epoch, names)]
+        self._open.clear()
         return self._blocks
 
     def keep_density(self, epoch: int, counts: Tensor) -> None:
@@ -59,7 +57,8 @@ class StepTrace:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned."""
-        self._blocks, self._open, self.densities = list(state["blocks"]), [], dict(state["densities"])
+        self._blocks, self.densities = list(state["blocks"]), dict(state["densities"])
+        self._open.clear()
 
     def rows(self) -> Iterator[dict[str, float]]:
         """A row a step, in order, with its "epoch" and "step"; unknown values (nan) are left out."""
