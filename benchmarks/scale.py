@@ -49,7 +49,7 @@ def populate(home: Home, grid: Path, count: int) -> None:
     save_grid(content, trials, home)
     (home.path / "trials").mkdir(parents=True, exist_ok=True)
     lease = {"launch": "one", "machine": processes.machine(), "host": "here", "step": 7, "heartbeat": 0.0}
-    alive = json.dumps(lease | {"pid": os.getpid(), "started": processes.own_start()})
+    alive = json.dumps(lease | {"pid": os.getpid(), "started": processes.started(os.getpid())})
     dead = json.dumps(lease | {"pid": os.getpid(), "started": "before"})
     rows = "".join(json.dumps({"epoch": n, "step": 20 * n, "val_spread": 0.2}) + "\n" for n in range(1, 31))
     for number, trial in enumerate(trials):

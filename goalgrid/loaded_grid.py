@@ -9,13 +9,14 @@ from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.trusted_code import trust_everything
-from goalgrid.launching.training import LaunchOptions, train
+from goalgrid.launching.training import train
 from goalgrid.outputs import EffectsOutput, FigureOutput, TableOutput, TextOutput
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.reading import status
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview
+from goalgrid.runners.launch import LaunchOptions
 from goalgrid.showing.effects import analysed
 from goalgrid.showing.tables import cells_and_scores, draw, keep_table
 from goalgrid.terminal.options import all_known

@@ -1,7 +1,6 @@
 """Training what is not done of grids: decides which trials, launches them, and shows how each launch ended."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +15,7 @@ from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_replace, t
 from goalgrid.reading import status
 from goalgrid.reading.named_grids import of_filter
 from goalgrid.reading.overview import Overview
+from goalgrid.runners.launch import LaunchOptions
 from goalgrid.runners.watching.notify import Notify
 from goalgrid.showing.tables import keep_table
 from goalgrid.terminal import exit_state
@@ -24,25 +24,6 @@ from goalgrid.terminal.views import err, out, say, show_table
 
 if TYPE_CHECKING:
     from goalgrid.runners.watching.mirror import Tracker
-
-
-@dataclass(frozen=True)
-class LaunchOptions:
-    """Where and how trials are trained; never part of a trial's identity.
-
-    Args:
-        here: train in this process, without Ray.
-        address: of a Ray cluster; None: a Ray for this launch.
-        mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
-        notify: a shell command to run at the first failure and at the end; empty: none.
-        allow_leak: train even if test images stand in the training split.
-    """
-
-    here: bool = False
-    address: str | None = None
-    mlflow_uri: str | None = None
-    notify: str = ""
-    allow_leak: bool = False
 
 
 class LaunchResult(NamedTuple):
@@ -137,16 +118,7 @@ def _round(
     say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
     from goalgrid.runners.launch.launch import Launch  # takes seconds
 
-    launch = Launch(
-        overview.home,
-        err,
-        here=options.here,
-        address=options.address,
-        allow_leak=options.allow_leak,
-        trackers=trackers,
-        live=out.is_terminal and err.is_terminal,
-        notify=notify,
-    )
+    launch = Launch(overview.home, err, options, trackers, live=out.is_terminal and err.is_terminal, notify=notify)
     return LaunchResult(decisions, launch.run(overview.grid, overview.cells, todo, anew, checked=save))
 
 

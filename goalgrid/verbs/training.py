@@ -16,7 +16,7 @@ from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import prune as pruning
 from goalgrid.launching.slurm import BatchJob, command_words
-from goalgrid.launching.training import LaunchOptions, measure, train_all
+from goalgrid.launching.training import measure, train_all
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.reading import named_grids
@@ -24,6 +24,7 @@ from goalgrid.reading import status as standing
 from goalgrid.reading.named_grids import grid_to_train, named_tables_exist, start
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
+from goalgrid.runners.launch import LaunchOptions
 from goalgrid.terminal import EXIT, exit_state, options
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.streams import outlive_disks

@@ -1,8 +1,6 @@
 """Attempts at a trial: numbered files beside its checkpoints with its process, its progress and its end.
 
-`attempts/003.json` is the lease of the third attempt: created by one process alone, renewed while that lives.
-`attempts/003.end.json` says how it ended, written once, by itself or by whoever saw it die; `attempts/003.log` is its
-log.
+The lease `attempts/003.json` is created by one process, and renewed while that lives; `003.end.json` is written once.
 """
 
 import os
@@ -105,13 +103,8 @@ class Attempt:
 
     def step(self) -> int:
         """Steps trained: at its end, or by its lease while it runs."""
-        step = self.content().get("step")
-        return self.ended_after() or (step if isinstance(step, int) else 0)
-
-    def ended_after(self) -> int | None:
-        """The step after which it ended; None if unknown."""
-        step = self.ending().get("step")
-        return step if isinstance(step, int) else None
+        step = self.ending().get("step") or self.content().get("step")
+        return step if isinstance(step, int) else 0
 
     def live(self) -> bool:
         """Whether a process holds it."""

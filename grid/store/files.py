@@ -1,7 +1,6 @@
 """Writing files so that a reader sees the old or the new content, never a half: aside, fsync, rename.
 
-Against a power cut, a file is flushed to the disk before it gets its name. Where many files of a folder only count
-together, they are written without that (`durable=False`) and flushed at once, by `make_durable`.
+Files that only count together are written without the flush (`durable=False`), and flushed at once by `make_durable`.
 """
 
 import ctypes

@@ -1,8 +1,5 @@
 """Cells of a grid from published checkpoints, which `goalgrid evaluate --into` imported."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import ValidationError
 
 from goalgrid.grid.errors.regular_files import regular_bytes
@@ -10,7 +7,7 @@ from goalgrid.grid.expansion import Cell, Shared, Trial
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.store.files import read_json, write_json, write_text
+from goalgrid.grid.store.files import read_json, write_text
 from goalgrid.grid.store.home import Home, TrialFolder
 
 
@@ -48,11 +45,6 @@ def id_of(file: str, settings: TrialSettings) -> str:
     """
     names = [settings.dataset.name, settings.recipe, settings.objective.name]
     return f"{'_'.join(names)}-{digest([file, *names])[:8]}"
-
-
-def note(folder: TrialFolder, origin: Mapping[str, Any]) -> None:
-    """Write the origin of an imported record, its checkpoint, to its folder."""
-    write_json(folder.imported, dict(origin), durable=False)
 
 
 def add(grid: Grid, home: Home, trial_id: str) -> None:

@@ -40,11 +40,6 @@ def started(pid: int) -> float | None:
         return None
 
 
-def own_start() -> float:
-    """When this process began, as `started` tells it."""
-    return started(os.getpid()) or 0.0
-
-
 def kill(pid: int, began: float) -> None:
     """End a process that hangs, if it began then: first by a signal that writes its traceback, then by a kill."""
     for number, patience in ((signal.SIGABRT, 2.0), (signal.SIGKILL, 5.0)):

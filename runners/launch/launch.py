@@ -16,7 +16,7 @@ from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State
 from goalgrid.runners.gpu import memory_probe
-from goalgrid.runners.launch import shared_folder, worker
+from goalgrid.runners.launch import LaunchOptions, shared_folder, worker
 from goalgrid.runners.launch.driver import Driver, check_room
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
 from goalgrid.runners.launch.jobs import Job, Launched, jobs_for, samples, with_shares
@@ -34,9 +34,6 @@ class Launch:
     """How to run trials.
 
     Args:
-        here: train in this process, without Ray.
-        address: of a Ray cluster; None: a Ray for this launch.
-        allow_leak: train even if test images stand in the training split.
         trackers: programs that the trials are copied into.
         live: redraw the matrix in place instead of printing lines.
         notify: receives the first trial that fails.
@@ -44,9 +41,7 @@ class Launch:
 
     home: Home
     console: Console
-    here: bool = False
-    address: str | None = None
-    allow_leak: bool = False
+    options: LaunchOptions
     trackers: Sequence[Tracker] = ()
     live: bool = False
     notify: Notify | None = None
@@ -77,7 +72,9 @@ class Launch:
         states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials}
         board = Board(cells, states | planned, {trial.id for trial in trials})
         with Interrupts(stop, self._warn) as interrupts, Display(board, self.console, live=self.live) as display:
-            display.phase("reading the data" if self.address is None else f"connecting to Ray at {self.address}")
+            display.phase(
+                "reading the data" if self.options.address is None else f"connecting to Ray at {self.options.address}"
+            )
             jobs = self._checked_jobs(driver, grid, trials, name)
             checked()
             jobs = self._sized_jobs(driver, grid, jobs, display)
@@ -93,11 +90,11 @@ class Launch:
         patience = grid.reliability.folder_seconds
         launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM)
         jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
-        check_room(jobs, capacity, custom=not self.here)
+        check_room(jobs, capacity, custom=not self.options.here)
         if capacity.gpus and grid.resources.idle:
             self._warn(grid.resources.idle)
         self._check_nodes(driver, launched, jobs)
-        data = check_inputs(jobs, allow_leak=self.allow_leak, warn=self._warn)
+        data = check_inputs(jobs, allow_leak=self.options.allow_leak, warn=self._warn)
         return [replace(job, launched=replace(launched, data=data)) for job in jobs]
 
     def _sized_jobs(self, driver: Driver, grid: Grid, jobs: Sequence[Job], display: Display) -> list[Job]:
@@ -120,7 +117,7 @@ class Launch:
             for mirror in mirrors:  # trials that an earlier launch did not copy
                 for trial_id in display.board.trials:
                     mirror.sync(self.home.trial(trial_id))
-            display.phase("" if self.here else "starting Ray")
+            display.phase("" if self.options.here else "starting Ray")
             with driver, holding.watched(suspects):
                 interrupts.soften()
                 display.phase("starting the first worker")
@@ -132,15 +129,15 @@ class Launch:
                 mirror.close()
 
     def _driver(self, stop: Stop, grace: float) -> Driver:
-        if self.here:
+        if self.options.here:
             return Driver(stop)
         from goalgrid.runners.launch.ray_tune import RayTune
 
-        return RayTune(stop, address=self.address, grace=grace, warn=self._warn_last)
+        return RayTune(stop, address=self.options.address, grace=grace, warn=self._warn_last)
 
     def _check_nodes(self, driver: Driver, launched: Launched, jobs: Sequence[Job]) -> None:
         """On a cluster, check that all nodes see the runs folder, data and weights."""
-        if self.address is not None:
+        if self.options.address is not None:
             machines = {job.machine for job in jobs}
             paths = {Path(folder) for machine in machines for _, folder in (*machine.roots, *machine.weights)}
             uses = jobs[0].machine.uses if jobs else ()

@@ -50,10 +50,6 @@ class Nodes:
         """Nodes that get no job now."""
         return self.refusing | {node for node, until in self._until.items() if self._clock() < until}
 
-    def suspects(self) -> set[str]:
-        """Nodes on which an attempt died since they last finished a trial."""
-        return set(self._deaths) | set(self.pauses)
-
     def refuse(self, node: str) -> bool:
         """Give a node with other code or data no job of this launch; returns whether that is new."""
         new = node not in self.refusing
@@ -128,7 +124,7 @@ class Deaths:
         self._vain = 0
         if event.kind in ("done", "failed"):
             self._over.add(event.trial_id)
-        if event.kind == "done" and self._nodes.suspects() and (attempt := self._home.trial(event.trial_id).latest()):
+        if event.kind == "done" and (attempt := self._home.trial(event.trial_id).latest()):
             self._nodes.finished(attempt.content().get("node", ""))
         self._pass_on(event)
 

@@ -1,8 +1,6 @@
-"""The Ray Tune driver, and the only file that imports Ray.
+"""The Ray Tune driver, and the only file that imports Ray. Each job is a Tune trial, named by the job's id.
 
-Each job is a Tune trial, named by the job's id, with the job's own resources; Ray reuses a process for the next job of
-the same resources. Every launch is a fresh `Tuner` under a new name. Its return value is not used: the disk tells which
-trials are done.
+Every launch is a fresh `Tuner` under a new name. Its return value is not used: the disk tells which trials are done.
 """
 
 import os

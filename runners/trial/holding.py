@@ -1,8 +1,6 @@
-"""Holding a trial: one process at a time makes an attempt at it, keeps its log, and renews its lease.
+"""Holding a trial: only one process can create an attempt's number, which is the lock; it needs no clock or file lock.
 
-Attempts are numbered, and only one process can create a number: that is the lock. It needs no clock, file lock or wait,
-works on shared folders, and fences: a process that finds its attempt ended, or a later attempt, stops, and writes no
-file of the trial any more (`grid.store.files.fenced`).
+A process that finds its attempt ended, or a later one, stops and writes no file of the trial (`store.files.fenced`).
 """
 
 import errno
@@ -250,7 +248,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         "machine": processes.machine(),
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "started": processes.own_start(),
+        "started": processes.started(os.getpid()) or 0.0,
         "began": datetime.now(UTC).isoformat(timespec="seconds"),
         "heartbeat": time.time(),
         "beats": 0,

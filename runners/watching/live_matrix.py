@@ -235,7 +235,8 @@ class Board:
             room -= len(table.rows) + 5
             if blocks and room < 0:
                 break
-            blocks += [Text(_title(block)), table]
+            swept = "".join(f", {name} = {value}" for name, value in block[2])
+            blocks += [Text(f"{block[1]} on {block[0]}{swept}: best validation R@1 (i2t / t2i)"), table]
         others = len(self.blocks) - len(blocks) // 2
         more = [Text(f"and {others} more", style="dim")] if others else []
         trials = [self._running(running)] if running else []
@@ -305,11 +306,6 @@ class Board:
         """The remaining time by the pace of epochs since the launch; empty before the first epoch."""
         done = self._behind - self._before
         return f", {clock(elapsed / done * self._ahead)} to go" if done > 1e-6 and self._ahead > 1e-6 else ""
-
-
-def _title(block: MatrixKey) -> str:
-    swept = "".join(f", {name} = {value}" for name, value in block[2])
-    return f"{block[1]} on {block[0]}{swept}: best validation R@1 (i2t / t2i)"
 
 
 class Display:

@@ -1,15 +1,15 @@
 """The mirror, which copies trials into a tracker in a background thread; and the interface of a tracker.
 
-The driver alone writes to trackers. The folders are the truth: the mirror catches up later, and a tracker that is down
-costs a warning and never a trial.
+The folders are the truth: the mirror catches up later, and a tracker that is down costs a warning and never a trial.
 """
 
 import queue
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from goalgrid.grid.store.files import readable_text
 from goalgrid.grid.store.home import TrialFolder
@@ -22,33 +22,38 @@ GATHER_SECONDS = 5.0
 """How long the mirror collects trials before it copies them: a trial that reports twice is copied once."""
 
 
-class Store(Protocol):
+class Store(ABC):
     """An open tracker. It holds at most one run of each trial."""
 
+    @abstractmethod
     def sync(self, folder: TrialFolder) -> None:
         """Copy the epochs and results that the trial's run lacks."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027
+        """Close what is open."""
 
 
-class Tracker(Protocol):
+class Tracker(ABC):
     """A program that shows trainings."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
 
     @property
+    @abstractmethod
     def place(self) -> str:
         """The folder or address of the copies."""
 
+    @abstractmethod
     def open(self) -> Store: ...
 
+    @abstractmethod
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
         """The finished trials that are not noted as copied."""
 
-    def note(self, copied: Iterable[TrialFolder]) -> None:
-        """Note the copied trials for `lacking`."""
+    def note(self, copied: Iterable[TrialFolder]) -> None:  # noqa: B027
+        """Note the copied trials for `lacking`, if their copies do not tell."""
 
+    @abstractmethod
     def remedy(self) -> str:
         """The remedy for damaged copies, as the end of a sentence, or an empty string."""
 

@@ -11,7 +11,7 @@ from typing import Any
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import create, read_json, write_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
-from goalgrid.runners.watching.mirror import dotted, final_metrics, start_time, when_done
+from goalgrid.runners.watching.mirror import Store, Tracker, dotted, final_metrics, start_time, when_done
 
 TAG = "goalgrid.trial"
 """Tag of a run: the id of the trial that it mirrors."""
@@ -21,6 +21,9 @@ DONE = "goalgrid.done"
 
 REPLACED = "goalgrid.replaced"
 """Takes the place of TAG once the trial was trained anew and has another run."""
+
+MOST_RUNS = 50_000
+"""Runs that MLflow gives in one call."""
 
 ROWS = 20
 """Epochs that are copied in one call: MLflow takes at most 1,000 metrics."""
@@ -49,7 +52,7 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class Mlflow:
+class Mlflow(Tracker):
     """An experiment of MLflow.
 
     Args:
@@ -120,7 +123,7 @@ def _make_database(file: Path) -> None:
     create(file, lambda aside: MlflowClient(tracking_uri=f"sqlite:///{aside}").search_experiments(max_results=1))
 
 
-class _Experiment:
+class _Experiment(Store):
     """An experiment of MLflow, with at most one run of each trial."""
 
     def __init__(self, uri: str, name: str, artifacts: Path | None) -> None:
@@ -140,7 +143,9 @@ class _Experiment:
         self.id = self._experiment(name, artifacts.as_uri() if artifacts else None)
         self.runs: dict[str, _Run] = {}
         """By the ids of their trials."""
-        for run in self._existing():
+        for run in self.client.search_runs([self.id], max_results=MOST_RUNS):
+            if TAG not in run.data.tags:
+                continue
             epochs, tags = int(run.data.metrics.get("epoch", 0)), run.data.tags
             complete = run.info.status == "FINISHED"  # the status is written last
             done = tags.get(DONE, "") if complete else ""
@@ -150,14 +155,9 @@ class _Experiment:
         """The id of the experiment, which another launch may make at the same time."""
         from mlflow.exceptions import MlflowException
 
-        if experiment := self.client.get_experiment_by_name(name):
-            return str(experiment.experiment_id)
-        try:
+        with suppress(MlflowException):  # it exists, or MLflow is out of reach, as the next call says
             return str(self.client.create_experiment(name, place))
-        except MlflowException:
-            if experiment := self.client.get_experiment_by_name(name):
-                return str(experiment.experiment_id)
-            raise
+        return str(self.client.get_experiment_by_name(name).experiment_id)
 
     def sync(self, folder: TrialFolder) -> None:
         """Copy the epochs and results that the trial's run lacks."""
@@ -176,7 +176,8 @@ class _Experiment:
             created = self.client.create_run(self.id, start, run_name=folder.trial_id, tags=tags)
             run = _Run(created.info.run_id, start)
         for first in range(run.epochs, max(len(rows), 1), ROWS):
-            params = [] if first else self._params(folder)
+            settings = {} if first else dotted(read_json(folder.settings))
+            params = [self.param(name, str(value)) for name, value in settings.items()]
             self.client.log_batch(run.id, self._metrics(rows[first : first + ROWS]), params)
         state = folder.state()
         end = run.begun + round(1000 * sum(row["seconds"] for row in rows))  # what training took, pauses left out
@@ -189,20 +190,6 @@ class _Experiment:
             self.client.update_run(run.id, status="RUNNING")
         done = when_done(folder) if state is State.DONE else ""
         self.runs[folder.trial_id] = _Run(run.id, run.begun, len(rows), done)
-
-    def close(self) -> None: ...
-
-    def _existing(self) -> Iterable[Any]:
-        token = None
-        while True:
-            page = self.client.search_runs([self.id], max_results=1000, page_token=token)
-            yield from (run for run in page if TAG in run.data.tags)
-            token = page.token
-            if not token:
-                return
-
-    def _params(self, folder: TrialFolder) -> list[Any]:
-        return [self.param(name, str(value)) for name, value in dotted(read_json(folder.settings)).items()]
 
     def _metrics(self, rows: list[dict[str, Any]]) -> list[Any]:
         """The numbers of these epochs."""

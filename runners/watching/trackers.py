@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.files import read_json, readable_text, write_text
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.runners.watching.mirror import Tracker, dotted, final_metrics, start_time, when_done
+from goalgrid.runners.watching.mirror import Store, Tracker, dotted, final_metrics, start_time, when_done
 from goalgrid.runners.watching.mlflow_mirror import Mlflow
 
 COPIED = "goalgrid.done"
@@ -41,7 +41,7 @@ class OpenRun(Protocol):
 
 
 @dataclass(frozen=True)
-class RunFiles(ABC):
+class RunFiles(Tracker):
     """A tracker of files.
 
     Args:
@@ -51,10 +51,6 @@ class RunFiles(ABC):
 
     path: Path
     experiment: str
-
-    @property
-    @abstractmethod
-    def name(self) -> str: ...
 
     @abstractmethod
     def begin(self, path: Path, trial_id: str, settings: Mapping[str, Any]) -> OpenRun:
@@ -75,9 +71,6 @@ class RunFiles(ABC):
         note = self.path / folder.trial_id / COPIED
         return note.exists() and readable_text(note).strip() == when_done(folder)
 
-    def note(self, copied: Iterable[TrialFolder]) -> None:  # noqa: B027
-        """Nothing: a run that is whole says so in its own folder."""
-
     def remedy(self) -> str:
         return f"; if {self.path} is damaged, remove it: that run makes it anew from the records"
 
@@ -92,7 +85,7 @@ class _Copy:
 
 
 @dataclass
-class _Runs:
+class _Runs(Store):
     """The runs that this launch has open."""
 
     tracker: RunFiles

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import stat
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from goalgrid.grid.store.speed_probes import Probe
 from goalgrid.results.records.models import Speed
 
 from ..conftest import Goalgrid
+from .processes import forked
 
 GRID = """
 name = "damaged"
@@ -60,23 +60,7 @@ class Runs:
 
 def interrupted(train: Callable[[], object], name: str, n: int, event: Callable[[], None]) -> None:
     """Train in a process of its own in which this happens right before a file of that name is opened the n-th time."""
-    pid = os.fork()
-    if pid:
-        os.waitpid(pid, 0)
-        return
-    left = [n]
-
-    def hook(what: str, arguments: tuple[object, ...]) -> None:
-        if what == "open" and name in str(arguments[0]):
-            left[0] -= 1
-            if left[0] == 0:
-                event()
-
-    sys.addaudithook(hook)
-    try:
-        train()
-    finally:
-        os._exit(0)
+    os.waitpid(forked(train, lambda what, arguments: what == "open" and name in str(arguments[0]), n, event), 0)
 
 
 def fail() -> None:

@@ -1,8 +1,9 @@
-"""Running the command line beside a test: started, watched and killed like a user's."""
+"""Processes beside a test: the command line, started and watched like a user's; and forks that die at a moment."""
 
 import fcntl
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -47,6 +48,35 @@ def _read_on(terminal: int) -> None:
     with suppress(OSError):
         while os.read(terminal, 4096):
             pass
+
+
+def forked(
+    work: Callable[[], object],
+    moment: Callable[[str, tuple[object, ...]], bool] = lambda event, arguments: False,
+    n: int = 1,
+    act: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGKILL),
+) -> int:
+    """The id of a fork of this process that does some work and then ends.
+
+    Args:
+        moment: says of an event of Python's audit hooks, which come before what they name, whether it counts.
+        n: the n-th event that counts has the fork do `act`.
+    """
+    if pid := os.fork():
+        return pid
+    left = [n]
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if moment(event, arguments):
+            left[0] -= 1
+            if left[0] == 0:
+                act()
+
+    sys.addaudithook(hook)
+    try:
+        work()
+    finally:
+        os._exit(0)
 
 
 def running(home: Home) -> list[TrialFolder]:

@@ -18,6 +18,7 @@ from goalgrid.runners.training import checkpoints
 from ...conftest import swapped
 from ...states import attempt, interrupt
 from ..conftest import Verb
+from ..processes import forked
 
 
 @pytest.fixture
@@ -142,9 +143,7 @@ def test_a_killed_merge_leaves_whole_trials_and_goes_on(pair: Home, here: Home, 
         if len(seen) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    child = os.fork()
-    if not child:
-        merge.merge(grid, pair, here, on=die)
+    child = forked(lambda: merge.merge(grid, pair, here, on=die))
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert [folder.state() for folder in here.trials()] == [State.DONE]
     assert len(list(here.trials_folder.glob(".merged-*"))) == 1

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from goalgrid.grid.store.home import Home
 from ...conftest import ROOT, SMALL, Goalgrid, swapped
 from ...states import attempt
 from ..conftest import PAIR
+from ..processes import wait_until
 
 FAKES = {
     "sbatch": """
@@ -107,14 +107,6 @@ def slurm(tmp_path: Path) -> FakeSlurm:
         (folder / name).chmod(0o755)
     path = f"{folder}:{os.environ['PATH']}"
     return FakeSlurm(queue, {**os.environ, "PATH": path, "QUEUE": str(queue), "PYTHONPATH": str(ROOT)})
-
-
-def wait_until(reached: Callable[[], bool], job: "subprocess.Popen[str]") -> None:
-    until = time.monotonic() + 600
-    while not reached():
-        assert job.poll() is None, "the job has ended"
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_the_script_asks_for_what_the_grid_needs(tmp_path: Path, goalgrid: Goalgrid) -> None:
@@ -222,7 +214,7 @@ def test_two_nodes_end_a_grid_after_a_signal_during_their_start(
     home = Home(tmp_path / "runs")
     told = two_node_job(slurm, home, goalgrid)
     job = slurm.start(**told)
-    wait_until((slurm.queue / "joining").exists, job)
+    wait_until((slurm.queue / "joining").exists, job, seconds=600)
     job.send_signal(signal.SIGTERM)
     code, said = slurm.ended(job)
     assert (code, slurm.queued()) == (3, True), said
@@ -262,7 +254,7 @@ def test_a_job_that_meets_its_time_limit_queues_again_and_ends_the_grid(
     assert f"sbatch {script}" in written.stderr, written.stderr
     slurm.submit(script)
     job = slurm.start()
-    wait_until(lambda: any(sum(1 for _ in trial.rows()) > 2 for trial in home.trials()), job)
+    wait_until(lambda: any(sum(1 for _ in trial.rows()) > 2 for trial in home.trials()), job, seconds=600)
     job.send_signal(signal.SIGTERM)  # the time limit: to the script alone, as --signal=B: says
     code, said = slurm.ended(job)
     assert (code, slurm.queued()) == (3, True), said

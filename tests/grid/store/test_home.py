@@ -28,7 +28,7 @@ def attempt(folder: TrialFolder, number: int = 1, **different: Any) -> Attempt:
         "machine": processes.machine(),
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "started": processes.own_start(),
+        "started": processes.started(os.getpid()),
         "heartbeat": time.time(),
     }
     made = Attempt(folder.attempts_folder, number)

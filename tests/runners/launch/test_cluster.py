@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import torch
 from goalgrid.grid.store.home import Home
 
 from ...conftest import ROOT, SMALL, Goalgrid
+from ...goalgrid.processes import start
 
 pytestmark = pytest.mark.slow
 
@@ -218,10 +218,7 @@ def test_a_lost_node_costs_no_trial_and_changes_no_number(
 ) -> None:
     with node(cluster.address, "doomed") as doomed:
         (lost,) = cluster.nodes_with("doomed")
-        run = subprocess.Popen(
-            [sys.executable, "-m", "goalgrid", "run", "demo", *THREE, "--runs", str(tmp_path)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-        )  # fmt: skip
+        run = start("run", "demo", *THREE, runs=tmp_path)
         checkpoint = wait_for(lambda: checkpoint_on(lost, tmp_path))
         kill(doomed)
         _, talk = run.communicate(timeout=120)
@@ -289,10 +286,7 @@ def test_a_node_without_the_runs_folder_is_named_and_a_late_one_waited_for(
         assert f"this node does not see the runs folder {runs} that the launch writes to" in refused.stderr
         assert not (runs / "trials").exists()
 
-        run = subprocess.Popen(
-            [sys.executable, "-m", "goalgrid", "run", "demo", *asks, "--runs", str(runs)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-        )  # fmt: skip
+        run = start("run", "demo", *asks, runs=runs)
         time.sleep(6)
         assert run.poll() is None
         assert not (runs / "trials").exists()
@@ -305,11 +299,10 @@ def test_a_driver_that_is_killed_on_a_cluster_is_followed_by_the_next(
     cluster: Cluster, undisturbed: Home, tmp_path: Path, goalgrid: Goalgrid
 ) -> None:
     first = ("run", "demo", *THREE, "--only", "seed=0")
-    command = [sys.executable, "-m", "goalgrid", *first, "--runs", str(tmp_path)]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    run = start(*first, runs=tmp_path)
     checkpoint = wait_for(lambda: next(tmp_path.glob("trials/*/last.ckpt"), None))
-    run.send_signal(signal.SIGKILL)
-    run.wait()
+    run.kill()
+    run.communicate()
     (lease,) = leases(tmp_path)
     psutil.wait_procs([psutil.Process(int(str(lease["pid"])))] if psutil.pid_exists(int(str(lease["pid"]))) else [], 30)
     again = goalgrid(*first, runs=tmp_path)

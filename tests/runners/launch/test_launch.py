@@ -12,6 +12,7 @@ from rich.console import Console
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home, State
+from goalgrid.runners.launch import LaunchOptions
 from goalgrid.runners.launch.launch import Launch
 from goalgrid.runners.trial import holding
 
@@ -32,7 +33,7 @@ def test_trials_of_silent_machines_come_last_and_are_watched_all_at_once(
         lease = {"machine": "elsewhere", "pid": 1, "started": 1.0, "heartbeat": time.time() - 3600}
         (folder.attempts_folder / "001.json").write_text(json.dumps(lease))
         os.utime(folder.attempts_folder / "001.json", (0, 0))
-    Launch(home, console, here=True).run(grid, cells, trials)
+    Launch(home, console, LaunchOptions(here=True)).run(grid, cells, trials)
     folders = [home.trial(trial.id) for trial in trials]
     assert [folder.state() for folder in folders] == [State.DONE] * 3
     assert [folder.attempts()[0].outcome() for folder in folders] == ["killed", "killed", "done"]

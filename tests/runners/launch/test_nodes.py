@@ -75,11 +75,9 @@ def test_a_node_that_finishes_a_trial_is_sound_again(clock: Clock) -> None:
     nodes = Nodes(clock)
     died(nodes, "abc")
     assert nodes.changed()
-    assert nodes.suspects() == {"sick"}
     nodes.finished("sick")
     assert nodes.changed()
     assert not nodes.avoided()
-    assert not nodes.suspects()
     assert died(nodes, "de") == []
 
 

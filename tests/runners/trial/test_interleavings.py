@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.stopping import Stop
 
 from ...conftest import SMALL
-from ...goalgrid.processes import done_at, trained_after_done
+from ...goalgrid.processes import done_at, forked, trained_after_done
 
 WRITING = ("open", "os.rename", "os.link", "os.remove", "os.mkdir")
 """What Python tells its audit hooks of, before it does it, when files change."""
@@ -105,24 +104,17 @@ def run(all_jobs: list[Job], stop: Stop) -> None:
 
 def driver(all_jobs: list[Job], home: Home, *, at: Moment, number: int) -> int:
     """Start a process that runs these jobs and sends itself this signal at that moment; its id."""
-    pid = os.fork()
-    if pid:
-        return pid
-    stop, left = Stop(), [at.n]
-    signal.signal(signal.SIGTERM, lambda *_: stop.ask())
 
-    def hook(event: str, arguments: tuple[object, ...]) -> None:
-        path = str(arguments[0]) if event in WRITING else ""
-        if path.startswith(str(home.path)) and at.name in path:
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), number)
-
-    sys.addaudithook(hook)
-    try:
+    def work_on() -> None:
+        stop = Stop()
+        signal.signal(signal.SIGTERM, lambda *_: stop.ask())
         run(all_jobs, stop)
-    finally:
-        os._exit(0)
+
+    def moment(event: str, arguments: tuple[object, ...]) -> bool:
+        path = str(arguments[0]) if event in WRITING else ""
+        return path.startswith(str(home.path)) and at.name in path
+
+    return forked(work_on, moment, at.n, lambda: os.kill(os.getpid(), number))
 
 
 def happen(event: Crash | Ask | Damage, launch: str, grid: Grid, home: Home) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from goalgrid.runners.trial.move_aside import replace
 from goalgrid.runners.trial.run import run_trial
 
 from ...conftest import SMALL
+from ...goalgrid.processes import forked
 
 
 @pytest.fixture(scope="module")
@@ -65,31 +65,24 @@ def zombie(event: str, name: str, n: int, act: Callable[[], None]) -> int:
         event: as Python tells its audit hooks: "open" is before the file is written aside, the others before it gets
             its name.
     """
-    pid = os.fork()
-    if pid:
-        _, status = os.waitpid(pid, os.WUNTRACED)
-        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 77:
-            pytest.skip("giving a process a host name of its own needs root")
-        assert os.WIFSTOPPED(status), "the moment never came"
-        return pid
-    renamed_host()
-    holding.HEARTBEAT_SECONDS = holding.LOOK_SECONDS = 0.1
-    left = [n]
 
-    def hook(what: str, arguments: tuple[object, ...]) -> None:
-        if what != event:
-            return
-        target = Path(str(arguments[0 if what == "open" else 1])).name
-        if target == name or (what == "open" and target.startswith(f".{name}.")):
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGSTOP)
-
-    sys.addaudithook(hook)
-    try:
+    def work() -> None:
+        renamed_host()
+        holding.HEARTBEAT_SECONDS = holding.LOOK_SECONDS = 0.1
         act()
-    finally:
-        os._exit(0)
+
+    def moment(what: str, arguments: tuple[object, ...]) -> bool:
+        if what != event:
+            return False
+        target = Path(str(arguments[0 if what == "open" else 1])).name
+        return target == name or (what == "open" and target.startswith(f".{name}."))
+
+    pid = forked(work, moment, n, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 77:
+        pytest.skip("giving a process a host name of its own needs root")
+    assert os.WIFSTOPPED(status), "the moment never came"
+    return pid
 
 
 def go_on(pid: int) -> None:

@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -22,6 +21,7 @@ from goalgrid.runners.watching.mirror import Mirror
 from goalgrid.runners.watching.mlflow_mirror import REPLACED, TAG, Mlflow
 
 from ...conftest import Goalgrid
+from ...goalgrid.processes import forked
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn of themselves
 
@@ -99,16 +99,6 @@ def stored(value: float) -> float:
     return 1.7976931348623157e308 if math.isinf(value) else float(value)
 
 
-def apart(work: Callable[[], object]) -> int:
-    """The process, a fork of this one, that does this work."""
-    if pid := os.fork():
-        return pid
-    try:
-        work()
-    finally:
-        os._exit(0)
-
-
 def mirrored(home: Home, to: Home, experiment: str) -> list[str]:
     """The warnings of a mirror of all trials to the database of a runs folder."""
     warned: list[str] = []
@@ -133,7 +123,7 @@ def test_a_database_whose_making_was_killed_is_made_by_the_next_launch(trained: 
         event.listen(Engine, "before_cursor_execute", kill)
         Mlflow.of(home, "demo").open()
 
-    assert os.waitstatus_to_exitcode(os.waitpid(apart(killed), 0)[1]) == -signal.SIGKILL
+    assert os.waitstatus_to_exitcode(os.waitpid(forked(killed), 0)[1]) == -signal.SIGKILL
     assert mirrored(trained, home, "demo") == []
     assert len(runs_of(f"sqlite:///{home.mlflow}", "demo")) == 4
 
@@ -145,7 +135,7 @@ def test_first_launches_at_once_all_mirror(trained: Home, tmp_path: Path) -> Non
     def work(number: int) -> None:
         (tmp_path / f"warned-{number}").write_text("".join(mirrored(trained, home, names[number])))
 
-    for pid in [apart(partial(work, number)) for number in range(3)]:
+    for pid in [forked(partial(work, number)) for number in range(3)]:
         assert os.waitpid(pid, 0)[1] == 0
     assert [(tmp_path / f"warned-{number}").read_text() for number in range(3)] == [""] * 3
     for name in names:
