@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.objectives.goal_matrix import Weight
-from goalgrid.grid.objectives.parameters import REDUCTIONS, Mining, Need, ObjectiveEntry, On, Parameter, Value
+from goalgrid.grid.objectives.parameters import REDUCTIONS, Mining, ObjectiveEntry, On, Parameter, Value
 from goalgrid.grid.settings.base import check_name
 from goalgrid.grid.settings.own_parts import OwnKind, OwnPart, ReadsImages
 
@@ -108,7 +108,7 @@ def objective(
     known_as: str = "",
     reductions: tuple[Value, Value] = ("sum", "sum"),
     remines: bool | None = None,
-    needs: tuple[Need, ...] = (),
+    needs: tuple[str, ...] = (),
     **parameters: Parameter,
 ) -> Declaration:
     """Offer a function or class as an objective: `@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))`.
@@ -164,7 +164,6 @@ def _problems(entry: ObjectiveEntry) -> list[str]:
     """Problems of an objective's declaration by itself."""
     words: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
         "on": ([entry.on], get_args(On)),
-        "needs": (entry.needs, get_args(Need)),
         "reductions": (entry.reductions, REDUCTIONS),
     }
     problems = [

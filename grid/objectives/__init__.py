@@ -12,7 +12,7 @@ from typing import Any
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.objectives.declared import Declared, declarations
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from goalgrid.grid.objectives.parameters import VARIANTS, Need, ObjectiveEntry, Value
+from goalgrid.grid.objectives.parameters import VARIANTS, ObjectiveEntry, Value
 
 FAMILIES = {
     "hinge": "hinge",
@@ -109,7 +109,7 @@ def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
     return not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
 
 
-def needs(name: str) -> tuple[Need, ...]:
+def needs(name: str) -> tuple[str, ...]:
     """What training adds for the objective; nothing for an unknown name."""
     return CATALOGUE[name].needs if name in CATALOGUE else ()
 

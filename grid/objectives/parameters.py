@@ -18,10 +18,6 @@ On = Literal["hardest", "all", "scores"]
 REDUCTIONS = ("sum", "mean", "average", "negatives")
 """How the values of pairs and directions become a single number."""
 
-Need = Literal["clean-probabilities", "offline-negatives", "learnt-weights"]
-"""What training adds for an objective: an estimate, epoch by epoch, of each pair's probability to be clean; negatives
-that a trained model ranked in the whole training split; weights of pairs that learn on half of the validation split."""
-
 
 @dataclass(frozen=True)
 class Parameter:
@@ -106,7 +102,8 @@ class ObjectiveEntry:
     """A name that it had before."""
     reductions: tuple[Value, Value] = ("sum", "sum")
     """How pairs and directions become a single number, under each variant."""
-    needs: tuple[Need, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Names of the parts that training adds for it."""
     on: On = "hardest"
     equation: Callable[..., Any] | None = None
     """The function or class; in the catalogue of a user's own objective alone, since ours import torch."""
