@@ -5,10 +5,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.own_parts import check_gradient, check_shape, own_parts
 from goalgrid.grid.settings.scorers import OwnScorerSettings, ScorerSettings
@@ -32,11 +31,7 @@ class OwnScorer(SetScorer):
         return list(self.parameters())
 
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
-        """The scores, in float32 where the vectors are in half precision.
-
-        Raises:
-            WrongReturn: the user's scorer returns something else, or what cannot learn.
-        """
+        """The scores, in float32; WrongReturn: the user's scorer returns something else, or what cannot learn."""
         images, texts = images.full(), texts.full()
         parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes_beside)]
         scores = self.score(*parts)
@@ -45,14 +40,6 @@ class OwnScorer(SetScorer):
         if parts[0].requires_grad and torch.is_grad_enabled():
             check_gradient(part, self.defined, of, scores)
         return scores
-
-    def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
-        raise UserError(f"{self.name!r} is a scorer of your own; it gives scores, and no attention to draw.")
-
-    def pairs(
-        self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
-    ) -> Float[Tensor, " p"]:
-        return self(images, texts)[rows, columns]
 
 
 SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {
@@ -66,7 +53,6 @@ SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {
 
 
 def scorer(settings: ScorerSettings, regions: int, dim: int) -> SetScorer:
-    """The scorer of these settings, for so many regions of `dim` values."""
     if settings.network:
         return parts.loaded(settings.network)(settings, regions, dim)
     given: Any = settings

@@ -1,9 +1,7 @@
 """Cross attention of all images with all captions at once, without the attended vectors. SCAN, BFAN.
 
-The loops of the published code form, for every caption, what each of its words attends to in every image: 1,024 values
-for each word and image. Two identities make that unnecessary. With the products A of regions and words, the product of
-a query with what it attends to is the sum of a_j A_j, and the squared norm of what it attends to is a' G a with the
-products G of the context with itself. Captions are scored in groups of one length, so that nothing is padded.
+With the products A of regions and words, a query's product with what it attends to is the sum of a_j A_j, and the
+squared norm of the latter is a' G a, G the products of the context with itself. Captions of one length are a group.
 """
 
 from abc import abstractmethod
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 from torch.utils.checkpoint import checkpoint
 
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.scorers import BfanSettings, ScanSettings
 from goalgrid.retrieval.scorers.sets import Sets, by_size
 
@@ -54,25 +53,19 @@ class SetScorer(nn.Module):
         """The weights that score pairs; the others make vectors of whole sets, an image or a caption at a time."""
         return []
 
-    @abstractmethod
     def looks(self, regions: Float[Tensor, "n d"], words: Float[Tensor, "l d"]) -> dict[str, Float[Tensor, "l n"]]:
-        """The attention between the words of a caption and the regions of an image, by direction.
-
-        In t2i the row of a word sums to 1, in i2t the column of a region.
-        """
+        """Attention of words and regions, by direction: in t2i a word's row sums to 1, in i2t a region's column."""
+        raise UserError(f"the scorer {type(self).__name__} gives scores, and no attention to draw.")
 
     @abstractmethod
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         """The scores of all images by all captions."""
 
-    @abstractmethod
     def pairs(
         self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
     ) -> Float[Tensor, " p"]:
-        """The scores of the images of these rows by the captions of these columns.
-
-        Captions are put in groups by length, so the host waits for the device to know the columns.
-        """
+        """Where scores are `by_pair`, those of the images of these rows by the captions of these columns."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +103,6 @@ class ScoreBlock:
 
 
 def norms(products: Float[Tensor, "b n n"]) -> Float[Tensor, "b n"]:
-    """Lengths of vectors, from their products with one another."""
     return products.diagonal(dim1=1, dim2=2).clamp(min=SMALLEST).sqrt()
 
 
@@ -124,11 +116,7 @@ def cosines(
 ) -> Float[Tensor, "b q k"]:
     """cos(q, sum of a_j c_j) = sum of a_j A_j / (|q| sqrt(a' G a)), for k queries of each of q sets and b contexts.
 
-    Args:
-        dots: A, of which `attention` makes a.
-        of_context: G.
-        norms: |q|.
-        present: which members of the context there are; None: all.
+    `dots` is A, `of_context` G, `norms` |q|; of the context, all members are present or those that are said.
     """
     count = dots.shape[1] if present is None else present.sum(1)[:, None, None, None]
     weights = focus(attention(dots, sharpness, present), count)
@@ -208,12 +196,10 @@ def log_sum_exp(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"]
 
 
 def maximum(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
-    """The largest of the queries."""
     return _hidden(scores, present).amax(-1)
 
 
 def total(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
-    """Sum over the queries."""
     return scores.sum(-1) if present is None else (scores * present).sum(-1)
 
 
@@ -310,7 +296,6 @@ class CrossAttention(SetScorer):
     def pooled(
         self, cosines: Float[Tensor, "b q k"], block: ScoreBlock, direction: str, pool: str, sharpness: float
     ) -> Tensor:
-        """Scores of a block from the cosines of one direction."""
         if direction == "t2i":
             return POOLS[pool](cosines, None, sharpness)
         present = None if block.present is None else block.beside(block.present)

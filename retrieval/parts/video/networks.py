@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from goalgrid.grid.errors import UserError
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.encoders.text import features_of, present_of, text_network
 from goalgrid.retrieval.parts.video.settings import CeSettings, ExpertTextSettings, MixtureSettings, MmtSettings
@@ -77,7 +76,6 @@ class Relate(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(2))
 
     def forward(self, one: Float[Tensor, "b d"], others: Float[Tensor, "m b d"]) -> Float[Tensor, "m b d"]:
-        """g of one expert with each of the others, in their order."""
         first, second = self.both.weight.chunk(2, dim=1)
         values = nn.functional.linear(others, second, self.both.bias) + nn.functional.linear(one, first)
         for norm, layer in zip(self.norms, self.layers, strict=True):
@@ -101,7 +99,6 @@ class PairNorm(nn.BatchNorm1d):
 
     @torch.no_grad()
     def _follow(self, means: Float[Tensor, "m d"], variances: Float[Tensor, "m d"]) -> None:
-        """The running statistics after every batch in turn."""
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.momentum is not None
@@ -290,15 +287,6 @@ class Mixture(SetScorer):
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         (videos, there), (captions, weights) = _parts(images), _parts(texts)
         return (videos @ captions.T) / (there @ weights.T).clamp(min=LEAST)
-
-    def pairs(
-        self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
-    ) -> Float[Tensor, " p"]:
-        (videos, there), (captions, weights) = _parts(images[rows]), _parts(texts[columns])
-        return (videos * captions).sum(1) / (there * weights).sum(1).clamp(min=LEAST)
-
-    def looks(self, regions: Float[Tensor, "n d"], words: Float[Tensor, "l d"]) -> dict[str, Float[Tensor, "l n"]]:
-        raise UserError("scorer mixture weighs experts; it has no attention between words and regions to draw.")
 
 
 def _parts(sets: Sets) -> tuple[Float[Tensor, "b md"], Float[Tensor, "b m"]]:
