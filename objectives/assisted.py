@@ -55,9 +55,8 @@ def noisy_correspondence(
 ) -> Float[Tensor, "*a k"]:
     """[max s_neg - s_pos + m_i]+ with m_i = margin (base^y - 1) / (base - 1), y the pair's clean probability.
 
-    NCR's code adds a column of margins to the matrix of
-    scores in both directions. A text's negative thus brings the margin of its own image's pair, by which the hardest is
-    chosen, too: max over i of [s_ij + m_i - s_jj]+.
+    NCR's code adds a column of margins to the matrix of scores in both directions, so a text's negative brings the
+    margin of its own image's pair, and the hardest is chosen by it: max over i of [s_ij + m_i - s_jj]+.
     """
     added = t.row_margin if margins == "row" and t.row_margin is not None else own_margin(t, margin, base)
     loss = torch.relu(t.s_neg - t.s_pos + added)

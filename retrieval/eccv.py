@@ -41,7 +41,6 @@ def metrics(
     over the places up to R of the precision there, 0 at wrong answers. CxC R@K: any right answer among the first K.
 
     Args:
-        image_of_text: row of each text's image.
         score: of images and texts that are no single vectors.
         part: texts that are scored at a time; None: all.
 

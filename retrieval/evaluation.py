@@ -85,8 +85,8 @@ def _means(folds: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def chance_rsum(images: int, texts: int) -> float:
     """The largest rsum, in percent, that random rankings of so many images and texts plausibly reach.
 
-    Mean plus `CHANCE_DEVIATIONS` standard deviations. An image has texts / images captions, which count as one query:
-    a model that knows nothing may well treat them alike.
+    Mean plus `CHANCE_DEVIATIONS` standard deviations. An image's captions count as one query: a model that knows
+    nothing may well treat them alike.
     """
     right = texts / images
     i2t = [1 - math.prod(max(0.0, 1 - right / (texts - above)) for above in range(min(k, texts))) for k in RECALLS]
@@ -209,9 +209,7 @@ def rank_in_folds(
 ) -> Ranks:
     """Rank within contiguous folds of `fold` images and their texts; the ranks of all queries in the split's order.
 
-    Args:
-        fold: images of one fold; None: the split is ranked as a whole.
-        mean_places: as `rank`.
+    Without a fold, the split is ranked as a whole.
     """
     if fold is None:
         return rank(image, text, image_of_text, score, chunk=chunk, mean_places=mean_places)
@@ -286,7 +284,6 @@ def _grained(size: int) -> int:
 
 
 def _slices(sizes: list[int]) -> list[slice]:
-    """Parts of these sizes, one after another."""
     ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
     return [slice(start, stop) for start, stop in pairwise(ends)]
 

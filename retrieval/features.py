@@ -71,14 +71,11 @@ class Bank:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CaptionBank(Tokens):
-    """Captions of one split as features: a vector for each, or a state for each of their tokens.
-
-    Args:
-        starts: row of each caption's first state in the array; None: a caption is one vector.
-    """
+    """Captions of one split as features: a vector for each, or a state for each of their tokens."""
 
     array: np.ndarray
     starts: Int[np.ndarray, " t"] | None
+    """Row of each caption's first state in the array; None: a caption is one vector."""
 
     @classmethod
     def open(cls, path: Path, tokens: Tokens, *, states: bool) -> "CaptionBank":
@@ -107,11 +104,7 @@ class CaptionBank(Tokens):
 
 @dataclass(frozen=True)
 class FeatureSource(ABC):
-    """Images or captions and the frozen network that reads them: together they determine a folder of features.
-
-    Args:
-        name: of the data set, for the folder's name.
-    """
+    """Images or captions of a data set, and the frozen network that reads them: they determine a folder of features."""
 
     name: str
     network: Pretrained
@@ -146,7 +139,6 @@ class FeatureSource(ABC):
         return cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key[:12]}"
 
     def views(self) -> int:
-        """How many rows of features there are."""
         return sum(map(self._rows, SPLITS))
 
     def wanting(self, cache: Path) -> list[Path]:
@@ -308,7 +300,6 @@ class CaptionSource(FeatureSource):
 
 
 def _runs(count: int) -> list[Int[np.ndarray, " b"]]:
-    """Rows from 0 up to a count, a block at a time."""
     return [np.arange(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
 
 

@@ -13,14 +13,10 @@ from goalgrid.retrieval.splits.pairs import DataError
 def check_fit(
     dataset: DatasetSettings, model: ModelSettings, root: Path | None, content: Content, *, allow_leak: bool
 ) -> None:
-    """Check that a copy of a data set has what the model reads, and what the protocol and the settings demand.
+    """Raise a UserError if the copy of a data set has not what model, protocol and settings demand.
 
     Args:
-        content: what the copy under this root holds.
         allow_leak: whether test images may stand in the training split.
-
-    Raises:
-        UserError: it has not.
     """
     check_form(dataset.name, root, model.image.view, model.image.reads)
     if content.leaks and not allow_leak:

@@ -34,9 +34,6 @@ class Vse(nn.Module):
         words: number of indices that captions are made of, or width of their features.
         seed: determines the first weights; the global random state is left as it was.
         places: folder by name of pretrained weights.
-
-    Raises:
-        UserError: the scorer reads sets, and an image is a single vector.
     """
 
     scorer: SetScorer | None
@@ -69,7 +66,7 @@ class Vse(nn.Module):
 
     @property
     def networks(self) -> "list[Vse]":
-        """The networks that each learn by a loss of their own: itself, but of twins both."""
+        """The networks that each learn by a loss of their own: itself, where there are no two."""
         return [self]
 
     def build_further(self, settings: ModelSettings) -> None:
@@ -187,11 +184,7 @@ class Vse(nn.Module):
         self.load_state_dict({**self.state_dict(), **weights})
 
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
-        """Take a parent's weights; a backbone that the parent had frozen keeps its pretrained ones.
-
-        Raises:
-            UserError: the two models do not fit.
-        """
+        """Take a parent's weights, which fit or a UserError says; a backbone that was frozen there keeps its own."""
         state = self.state_dict()
         lacking = [name for name in state if name not in weights and not name.startswith(tuple(BACKBONES.values()))]
         wrong = [name for name, value in weights.items() if name not in state or state[name].shape != value.shape]
@@ -220,7 +213,6 @@ def check_sets(settings: ModelSettings, image_shape: tuple[int, ...]) -> None:
 
 @torch.no_grad()
 def _regions(encoder: nn.Module, image_shape: tuple[int, ...]) -> int:
-    """How many vectors the encoder makes of an image of this shape."""
     pixels = len(image_shape) == 3
     values, _ = encoder.eval()(torch.zeros(1, *image_shape, dtype=torch.uint8 if pixels else torch.float32))
     encoder.train()

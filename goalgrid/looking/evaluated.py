@@ -241,7 +241,7 @@ def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, reques
             save_grid(grid, trials_of(expand(grid)), home)
         add(grid, home, imported.trial_id)
         say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
-    facts = {"checkpoint of": model.map.description, **model.facts}
+    facts = {"checkpoint of": model.map.description, **model.file.facts}
     return _evaluated(loaded, str(path), request, protocol, facts, folder=imported)
 
 

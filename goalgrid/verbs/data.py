@@ -165,7 +165,7 @@ def negatives(
     root: Root = [],
     weights: WeightPlaces = [],
 ) -> None:
-    """Rank a training split for an objective that reads a ranking, e.g. aoq.
+    """Rank a training split for an objective that reads a ranking.
 
     Without it, the run of a grid with train.ranker does so.
     """

@@ -27,7 +27,7 @@ MARGIN = 256 / 224
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 """Share of the picture's area and aspect ratio that a resized crop is drawn from, as torchvision does."""
 LARGE_AREA = (0.5, 1.0)
-"""The share of the area that X-VLM's crop is drawn from."""
+"""The share of the area that the crop of `rand-augment` is drawn from."""
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 """Pillow's modes of grey pictures with 16 bits a pixel."""
 SIDES = (0.6, 1.0)

@@ -15,11 +15,7 @@ DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
 
 
 def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int) -> nn.Module:
-    """The user's encoder of images (b, *shape) into (b, dim).
-
-    Raises:
-        UserError: the data hold other features than it reads; or, when it is called, it gives another shape.
-    """
+    """The user's encoder of images (b, *shape) into (b, dim); UserError: the data hold other features than it reads."""
     chosen = own_parts[settings.of][settings.name]
     if len(shape) != DIMENSIONS[chosen.on]:
         known = {1: "a vector an image", 2: "several vectors an image", 3: "pixels"}

@@ -31,11 +31,7 @@ _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 
 
 def locate(settings: Pretrained, places: Places) -> Path | None:
-    """The folder of these weights, or their file; None for random ones.
-
-    Raises:
-        UserError: they are neither where the user says, nor in the hub's cache, nor on the hub.
-    """
+    """The folder of these weights, or their file; None for random ones. UserError: they are found nowhere."""
     name = settings.weights
     if name == RANDOM:
         return None
@@ -94,11 +90,7 @@ def network(settings: Pretrained, places: Places, *, part: str, projected: bool 
 
 
 def head(kind: str, width: int, dim: int) -> nn.Module:
-    """A linear map; for kind "none" nothing: the vectors are the embeddings.
-
-    Raises:
-        UserError: embeddings have another width.
-    """
+    """A linear map; of kind "none" nothing, and a UserError where embeddings have another width."""
     if kind != "none":
         return nn.Linear(width, dim)
     if width != dim:
@@ -109,11 +101,6 @@ def head(kind: str, width: int, dim: int) -> nn.Module:
 
 
 def tokenizer(settings: Pretrained, places: Places) -> Any:
-    """The tokenizer that stands beside the weights.
-
-    Raises:
-        UserError: there is none.
-    """
     import transformers
 
     folder = locate(settings, places)

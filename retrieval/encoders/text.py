@@ -105,11 +105,7 @@ class Transformer(TextHead):
 
 
 def text_network(settings: Pretrained, words: int, places: pretrained.Places) -> nn.Module:
-    """The network whose features `features_of` gives; with random weights it reads indices below `words`.
-
-    Raises:
-        UserError: it cannot be loaded, or its `output` is one that only a network with two towers has.
-    """
+    """The network whose features `features_of` gives; with random weights it reads indices below `words`."""
     sizes = {"vocab_size": words} if settings.weights == RANDOM else {}
     projected = isinstance(settings, TransformerSettings) and settings.output == "projected"
     network = pretrained.network(settings, places, part="text_model", projected=projected, **sizes)

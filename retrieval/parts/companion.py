@@ -41,10 +41,7 @@ class Around:
 class Companion:
     """Accompanies the training of a trial. Each method does nothing unless a companion says otherwise.
 
-    Args:
-        pairs: the data set.
-        device: that trains.
-        prepared: what `prepare` returned.
+    `prepared` is what `prepare` returned.
     """
 
     name: ClassVar[str]

@@ -28,11 +28,7 @@ _BUTD = re.compile(r"(base|top)\.(\d+)\.(?:(\d+)\.)?(?:(conv|bn|downsample\.)(\d
 
 
 def clip(weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The settings of the model: the CLIP that has its tokenizer and sizes, `clip` where none of OpenAI's has them.
-
-    Args:
-        weights: by the names of transformers, or by OpenAI's.
-    """
+    """The settings of the model of weights by transformers' or OpenAI's names; `clip`: none of OpenAI's fits."""
     theirs = "visual.conv1.weight" in weights
     patches = weights["visual.conv1.weight" if theirs else "vision_model.embeddings.patch_embedding.weight"]
     table = "visual.positional_embedding" if theirs else "vision_model.embeddings.position_embedding.weight"
@@ -66,11 +62,7 @@ def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def convert(source: Path, folder: Path) -> int:
-    """Write BUTD's backbone to a folder, and return how many tensors it has.
-
-    Raises:
-        UserError: the file cannot be read, or is another network; or the folder cannot be written.
-    """
+    """Write BUTD's backbone to a folder, and return how many tensors it has; UserError: it is another network."""
     from safetensors.torch import save_file
 
     weights, config = butd(CheckpointFile.read(source))
@@ -85,9 +77,6 @@ def butd(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     Its convolutions read blue, green and red; the first is turned around. A block strides in its first convolution, and
     the first pooling has no margin: VSE-infinity's lib/modules/resnet.py, from which `original_updown_backbone.pth` is.
-
-    Args:
-        file: with the state dicts `base` (first layers and three stages) and `top` (the fourth).
 
     Raises:
         UserError: it is another network.

@@ -54,11 +54,7 @@ class CheckpointFile:
 
     @classmethod
     def read(cls, path: Path) -> "CheckpointFile":
-        """Read a file that `torch.save` wrote, of any version.
-
-        Raises:
-            UserError: there is no such file, it is damaged or cut short, its pickle names code, or it has no weights.
-        """
+        """Read a file that `torch.save` wrote; UserError: it is damaged, names code, or has no weights."""
         try:
             check_regular(path)
             with path.open("rb") as file:
@@ -97,14 +93,7 @@ class CheckpointFile:
 
     @classmethod
     def known(cls, digest: str, places: Mapping[str, str]) -> "CheckpointFile":
-        """The file of this hash, `sha256:...`.
-
-        Args:
-            places: its path on this machine, by hash.
-
-        Raises:
-            UserError: no path is known, or another file stands there.
-        """
+        """The file of this hash, `sha256:...`, at its place on this machine; UserError: it is not there."""
         if digest not in places:
             raise UserError(f"train.starts_from = {digest!r}: no file is known for it. Name it: file:PATH.")
         file = cls.read(Path(places[digest]))
@@ -131,7 +120,6 @@ def _flat(model: Any) -> dict[str, Tensor]:
 
 
 def _refused(error: pickle.UnpicklingError) -> str:
-    """What a pickle names that is not run."""
     if named := re.search(r"GLOBAL (\S+)", str(error)):
         return f"its pickle names {named[1].rstrip('.')}, which is no part of a checkpoint and is not run."
     return "it is damaged, or no file that torch.save wrote."

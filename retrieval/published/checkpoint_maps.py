@@ -1,7 +1,4 @@
-"""From a checkpoint of others to our model: a TOML file says which name of ours each of theirs is, and which sizes.
-
-A family may have several maps, e.g. one for each text encoder; the names in a file tell which map is meant.
-"""
+"""From a checkpoint of others to our model: a TOML file says which name of ours each of theirs is, and which sizes."""
 
 import re
 from collections.abc import Mapping
@@ -24,11 +21,7 @@ NAMED = 5
 
 
 class OptionSetting(Settings):
-    """A setting that an option of theirs decides.
-
-    Args:
-        values: ours by theirs; empty: the value itself.
-    """
+    """A setting that an option of theirs decides: by its values, ours; empty: the value itself."""
 
     option: str
     values: dict[str, str] = {}
@@ -76,7 +69,7 @@ class CheckpointMap(Settings):
     """Options of theirs that have to have this value, where they stand there."""
 
     def ours(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors by our names; without those that are dropped, and those that the map does not know."""
+        """The tensors that the map knows, by our names; without those that are dropped."""
         tensors = dict[str, Tensor]()
         for theirs, value in weights.items():
             if name := self._name(theirs):
@@ -84,7 +77,6 @@ class CheckpointMap(Settings):
         return tensors
 
     def _parts(self, name: str, value: Tensor) -> dict[str, Tensor]:
-        """The tensors that a tensor of theirs holds, by our names."""
         for ending, ours in self.parted.items():
             if name.endswith(f".{ending}"):
                 before = name.removesuffix(ending)
@@ -109,7 +101,6 @@ class CheckpointMap(Settings):
         return [name for name in weights if self._name(name) is None]
 
     def lacking(self, weights: Mapping[str, Tensor]) -> list[str]:
-        """Modules of theirs that have no tensor."""
         return [
             theirs for theirs in self.keys.values() if not any(re.match(_pattern(theirs), name) for name in weights)
         ]
@@ -125,7 +116,6 @@ class CheckpointMap(Settings):
         ]
 
     def theirs(self, name: str) -> str:
-        """Their name of a tensor of ours."""
         for ours, theirs in self._longest:
             if match := re.match(_pattern(ours), name):
                 rest = name[match.end() :]
@@ -136,11 +126,7 @@ class CheckpointMap(Settings):
         return name
 
     def misfits(self, weights: Mapping[str, Tensor], target: Mapping[str, Tensor], where: str) -> list[str]:
-        """What is missing, extra or of another shape among weights by our names, beside a target model's.
-
-        Args:
-            where: what gives the model its shapes.
-        """
+        """What is missing, extra or of another shape among weights by our names, beside a target model's."""
         missing = [
             f"missing: {self.theirs(name)}"
             for name in target
@@ -185,7 +171,6 @@ class CheckpointMap(Settings):
 
     @property
     def _longest(self) -> list[tuple[str, str]]:
-        """Ours and theirs, the longest names first."""
         return sorted(self.keys.items(), key=lambda pair: -len(pair[1]))
 
 
@@ -203,16 +188,11 @@ def maps() -> dict[str, CheckpointMap]:
 
 
 def families() -> list[str]:
-    """The families that have a map: names that `--as` takes."""
     return list(dict.fromkeys(mapping.family for mapping in maps().values()))
 
 
 def fitting_map(file: CheckpointFile) -> CheckpointMap:
-    """The map that a file fits.
-
-    Raises:
-        UserError: it fits no map.
-    """
+    """The map that a file fits; UserError: it fits no map."""
     for mapping in maps().values():
         if mapping.fits(file):
             return mapping
@@ -257,5 +237,4 @@ def size_at(weights: Mapping[str, Tensor], place: tuple[str, int]) -> int:
 
 
 def first_few(problems: list[str]) -> list[str]:
-    """The first problems, and how many more there are."""
     return problems if len(problems) <= NAMED else [*problems[:NAMED], f"and {len(problems) - NAMED:,} more"]

@@ -31,19 +31,15 @@ from goalgrid.retrieval.published.checkpoint_maps import (
 
 @dataclass(frozen=True, eq=False)
 class PublishedModel:
-    """A published checkpoint as our model.
-
-    Args:
-        kind: the name of its map.
-        weights: by our names.
-        words: in the order of their indices; empty: it reads the pieces of a tokenizer.
-    """
+    """A published checkpoint as our model, with weights by our names."""
 
     file: CheckpointFile
     kind: str
+    """The name of its map."""
     settings: ModelSettings
     weights: Mapping[str, Tensor]
     words: tuple[str, ...]
+    """In the order of their indices; empty: it reads the pieces of a tokenizer."""
 
     @property
     def map(self) -> CheckpointMap:
@@ -55,17 +51,8 @@ class PublishedModel:
         name = str(self.file.options.get("data_name", "")).removesuffix("_precomp")
         return {short: name for name, short in SHORT.items()}.get(name, name)
 
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """What the file says of its training, by name."""
-        return self.file.facts
-
     def trial(self, dataset: str, objective: str = "triplet-hn") -> TrialSettings:
-        """The settings with which a trial of ours would have this model, to read data and to evaluate.
-
-        Args:
-            objective: under which a table shows it.
-        """
+        """The settings of a trial that would have this model; a table shows it under the objective."""
         words = {"words": "nltk"} if self.map.rows else {}
         data = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "max_words": self.map.max_words, **words}
         train = catalog.recipe(self.map.recipe).train
@@ -82,12 +69,8 @@ class PublishedModel:
     def of(cls, file: CheckpointFile, family: str, words: Sequence[str], places: Places) -> "PublishedModel":
         """The model of a file of this family, which all of its tensors fit.
 
-        Args:
-            words: of its vocabulary; empty: none is given.
-
         Raises:
-            UserError: it is of another family, tensors are missing, extra or of another shape, it was trained with an
-                option that we do not have, or the vocabulary has another number of words.
+            UserError: tensors, options or words do not fit; or it is of another family.
         """
         kind, mapping = map_of_family(file, family)
         wrong = [
@@ -119,14 +102,7 @@ class PublishedModel:
 
 
 def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[str, Tensor]:
-    """The weights with which a model of ours begins to fine-tune a published checkpoint.
-
-    Args:
-        family: that the file has to be of; empty: any.
-
-    Raises:
-        UserError: the file is of no known family, or does not fit the model.
-    """
+    """The weights with which a model begins to fine-tune a file of any or a family; UserError: they do not fit."""
     mapping, state = map_of_family(file, family)[1] if family else fitting_map(file), model.state_dict()
     weights = mapping.fitted(file.weights, state)
     if problems := mapping.misfits(weights, state, "in the recipe"):
@@ -137,14 +113,7 @@ def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[st
 
 
 def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[str] | None, places: Places) -> None:
-    """Check that a model of these settings can fine-tune a file, before data are read.
-
-    Args:
-        words: of the trial's vocabulary file; None: its words are those of the training captions.
-
-    Raises:
-        UserError: they do not fit.
-    """
+    """Raise a UserError if a model cannot fine-tune a file; words are of the vocabulary file, None: there is none."""
     mapping = fitting_map(file)
     count = mapping.words(file.weights)
     if mapping.rows:
@@ -159,11 +128,7 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
 
 
 def check_whole(path: Path, settings: ModelSettings) -> None:
-    """Check that a file of weights fits the whole model of these settings, before anything is trained.
-
-    Raises:
-        UserError: it cannot be read, or does not fit.
-    """
+    """Raise a UserError if a file of weights does not fit the whole model of these settings."""
     file = CheckpointFile.read(path)
     _, mapping = map_of_family(file, settings.family)
     view = settings.image.view
@@ -174,7 +139,6 @@ def check_whole(path: Path, settings: ModelSettings) -> None:
 
 
 def _model(mapping: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelSettings:
-    """The settings of the model that a file is of."""
     try:
         changes = _settings(mapping, file) | ({"text.word_drop": 0.0} if mapping.rows and not masked else {})
         return ModelSettings.model_validate(_changed(catalog.recipe(mapping.recipe).model, changes))
@@ -191,7 +155,6 @@ def _model(mapping: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelS
 
 
 def _settings(mapping: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
-    """The settings of the model that differ from the recipe's, by dotted name."""
     changes = {**mapping.set, **{name: size_at(file.weights, place) for name, place in mapping.sizes.items()}}
     if mapping.settings_from:
         changes |= parts.loaded(mapping.settings_from)(file.weights)

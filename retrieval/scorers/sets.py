@@ -42,7 +42,6 @@ class Sets:
 
     @classmethod
     def joined(cls, parts: Sequence["Sets"]) -> "Sets":
-        """The sets of all parts, of one width."""
         whole = [part.whole for part in parts if part.whole is not None]
         sizes = torch.cat([part.sizes for part in parts])
         return cls(torch.cat([part.vectors for part in parts]), sizes, torch.cat(whole) if whole else None)
@@ -53,7 +52,6 @@ class Sets:
 
     @cached_property
     def sizes_beside(self) -> Int[Tensor, " b"]:
-        """The sizes on the device of the vectors."""
         return sent(self.sizes, self.device)
 
     @cached_property
@@ -83,21 +81,17 @@ class SameSize(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Sets in groups of one size.
-
-    Args:
-        places: where each set is found in what the groups give, one after the other; on the device of the vectors.
-    """
+    """Sets in groups of one size."""
 
     groups: list[SameSize]
     places: Int[Tensor, " b"]
+    """Where each set stands in what the groups give, one after the other; on the device of the vectors."""
 
 
 def by_size(sizes: Int[Tensor, " b"], most: int, device: torch.device) -> Groups:
     """All rows, the smaller sets first, in groups of one size with at most so many vectors, one set at least.
 
-    Args:
-        sizes: in host memory; the device gets the order in a single copy, for which nobody waits.
+    Sizes are in host memory; the device gets the order in a single copy, for which nobody waits.
 
     >>> groups, places = by_size(torch.tensor([2, 1, 2, 2]), 4, torch.device("cpu"))
     >>> [(group.rows.tolist(), group.size) for group in groups], places.tolist()

@@ -1,7 +1,6 @@
 """Vectors of similarity in place of cosines: of words with what they attend to, and of the whole sets. SGRAF.
 
-A pair has 1 + l nodes, the whole sets' first. SGR lets them reason over their graph, SAF weighs them. Here the attended
-vectors are needed; what is saved is the graph: all pairs are scored in blocks that fit the cache.
+A pair has 1 + l nodes, the whole sets' first; SGR lets them reason over their graph, SAF weighs them.
 """
 
 from abc import abstractmethod
@@ -33,7 +32,6 @@ def unit(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
 
 
 def wholes(sets: Sets) -> Float[Tensor, "b d"]:
-    """The vectors of the whole sets."""
     assert sets.whole is not None
     return sets.whole
 
@@ -50,7 +48,7 @@ class Whole(nn.Module):
     """A unit vector of a whole set: its members, weighted by how they agree with their mean. SGRAF §3.1.
 
     Args:
-        members: how many members every set has, where batch norms are used (images); None: sets of any size.
+        members: of every set, where batch norms are used (images); None: sets of any size.
     """
 
     def __init__(self, dim: int, dropout: float, members: int | None) -> None:
@@ -158,7 +156,7 @@ class Sgraf(SetScorer):
         return torch.cat(columns, 1).index_select(1, places)
 
     def end(self, places: Int[Tensor, " t"]) -> None:
-        """Called when all captions are scored, with the place of each caption among the scored ones."""
+        """Called when all captions are scored, with the place of each among the scored ones."""
 
     def pairs(
         self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]

@@ -101,7 +101,6 @@ class Vocabulary:
         boundaries: read every caption between `<start>` and `<end>`.
         masked: know a word for words that are masked.
         known: words of a peer's vocabulary in the order of their indices, in place of the captions'.
-        split: gives the words of a caption.
     """
 
     def __init__(
@@ -127,7 +126,6 @@ class Vocabulary:
         return [*SPECIAL, *self.boundaries, *sorted(frequent, key=lambda word: (-counts[word], word))]
 
     def __len__(self) -> int:
-        """How many indices there are."""
         return len(self.words)
 
     def encode(self, captions: Sequence[str], *, max_words: int, drop: float = 0.0) -> Tokens:
@@ -145,7 +143,6 @@ class Vocabulary:
         return Tokens(ids, lengths, WordDropping(drop, places, self.index[MASK], self.first, last))
 
     def spelled(self, ids: Sequence[int]) -> list[str]:
-        """The words of these indices."""
         return [self.words[index] for index in ids]
 
     def save(self, path: Path) -> None:
@@ -163,12 +160,7 @@ class Vocabulary:
 
 
 class WordPieces:
-    """A tokenizer of `transformers`, with the methods of `Vocabulary`; padding is 0, whatever the tokenizer's is.
-
-    Args:
-        name: of the weights that it belongs to.
-        prepare: what is done to a caption before.
-    """
+    """A tokenizer of `transformers`, with the methods of `Vocabulary`; padding is 0, whatever the tokenizer's is."""
 
     def __init__(self, tokenizer: Any, name: str, prepare: Callable[[str], str] = str) -> None:
         self.tokenizer, self.name, self.prepare = tokenizer, name, prepare
@@ -188,11 +180,9 @@ class WordPieces:
         return Tokens(ids, lengths, WordDropping(drop, padded(of_word, fill=-1)[0].numpy(), mask, 1, len(self)))
 
     def spelled(self, ids: Sequence[int]) -> list[str]:
-        """The pieces of these indices."""
         return list(self.tokenizer.convert_ids_to_tokens(list(ids)))
 
     def save(self, path: Path) -> None:
-        """Write whose tokenizer it is: its own files say the rest."""
         write_json(path, self.content)
 
     @property

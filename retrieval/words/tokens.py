@@ -69,7 +69,6 @@ class Tokens:
         return 0
 
     def of(self, rows: Int[np.ndarray, " b"]) -> "Tokens":
-        """These captions, without dropped words."""
         return Tokens(self.ids[rows], self.lengths[rows])
 
     def gather(self, rows: Int[Tensor, " b"], draw: int | None = None) -> tuple[Tensor, Int[Tensor, " b"]]:
@@ -86,7 +85,6 @@ class Tokens:
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int = 0) -> tuple[Int[Tensor, "t n"], Int[Tensor, " t"]]:
-    """Rows of any length as one array, and their lengths."""
     lengths = np.array([len(row) for row in rows])
     ids = np.full((len(rows), int(lengths.max(initial=1))), fill, dtype=np.int64)
     for target, row in zip(ids, rows, strict=True):

@@ -36,11 +36,7 @@ def _reconstructed(kind: type, base: type, state: object) -> object:
 
 
 def read(path: Path) -> list[str]:
-    """The words of a vocabulary in the order of their indices.
-
-    Raises:
-        UserError: there is no such file, it is no vocabulary, or it lacks indices or special words.
-    """
+    """The words of a vocabulary in the order of their indices; UserError: it is no vocabulary, or lacks words."""
     try:
         if path.suffix == ".json":
             index = json.loads(regular_bytes(path))["word2idx"]
@@ -53,16 +49,7 @@ def read(path: Path) -> list[str]:
             "vocab/f30k_precomp_vocab.pkl, or SCAN's vocab/f30k_precomp_vocab.json. dataset.vocabulary names it in the "
             "folder of the data set."
         ) from None
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        IndexError,
-        pickle.UnpicklingError,
-    ) as error:
+    except Exception as error:  # of bytes that are no pickle, its reader raises whatever it meets
         raise UserError(f"the vocabulary {path} cannot be read: {type(error).__name__}: {error}.") from error
     if not isinstance(index, dict) or not all(isinstance(word, str) for word in index):
         raise UserError(f"the vocabulary {path} has no word2idx that gives each word an index.")

@@ -16,11 +16,7 @@ from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.scorers.sets import sent
 
 UNDECAYED = {"none": (), "biases-and-norms": ("bias", "LayerNorm.", "norm.", "norm1.", "norm2.")}
-"""By `train.undecayed`: parts of the names of weights without weight decay.
-
-As X-VLM has them: the tables of position biases are among them, and the norm within the head of the fusion encoder is
-not.
-"""
+"""By `train.undecayed`: parts of the names of weights without weight decay; tables of position biases are some."""
 EVERY, SHARE = 6, 0.5
 """Lookahead's k and alpha: steps between two updates of the slow weights, and how far these go to the fast ones."""
 

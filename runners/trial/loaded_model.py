@@ -331,6 +331,6 @@ def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine
     write_json(folder.settings, settings.model_dump(mode="json"), durable=False)
     write_json(folder.environment, environment, durable=False)
     origin = {"file": model.file.path.name, "sha256": model.file.digest, "description": model.map.description}
-    write_json(folder.imported, {**origin, **model.facts}, durable=False)
+    write_json(folder.imported, {**origin, **model.file.facts}, durable=False)
     record.finish(folder, written)
     return folder

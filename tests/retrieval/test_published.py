@@ -226,7 +226,7 @@ def test_a_program_is_refused_with_the_line_that_saves_its_weights(tmp_path: Pat
 def test_the_file_says_what_it_is(tmp_path: Path) -> None:
     number = np.float64(0.5)  # older versions of the peers' code save numbers of NumPy among their options
     found = read(Peer("vsepp", "precomp", len(WORDS)).save(tmp_path / "v.tar", margin=number), "vsepp")
-    assert (found.dataset, found.facts) == ("flickr8k", {"epoch": 3, "its validation rsum": 412.34})
+    assert (found.dataset, found.file.facts) == ("flickr8k", {"epoch": 3, "its validation rsum": 412.34})
 
 
 def test_a_file_of_another_family_is_recognised(tmp_path: Path) -> None:

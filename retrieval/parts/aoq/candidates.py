@@ -41,13 +41,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The candidates of a training split, memory-mapped.
-
-    Args:
-        captions: for each image.
-        images: for each caption.
-        fingerprint: of what decides their content.
-    """
+    """The candidates of a training split: captions for each image, images for each caption; memory-mapped."""
 
     captions: Int[np.ndarray, "i k"]
     images: Int[np.ndarray, "t m"]
@@ -56,10 +50,7 @@ class Candidates:
 
     @classmethod
     def open(cls, folder: Path, split: Split, fingerprint: str = "") -> "Candidates":
-        """The candidates in a folder, ours or AOQ's.
-
-        Args:
-            fingerprint: of what decides their content; empty: the checksum of the files is taken.
+        """The candidates in a folder, ours or AOQ's; without a fingerprint the checksum of the files is taken.
 
         Raises:
             DataError: a file is missing, or is of another split.
@@ -70,11 +61,7 @@ class Candidates:
         return cls(captions, images, split.image_of_text, fingerprint or _checksum(paths))
 
     def draw(self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], seed: int) -> Drawn:
-        """Negatives of these pairs: the same n for both directions of a pair, as AOQ draws.
-
-        Args:
-            owners, texts: rows of the pairs' images and captions.
-        """
+        """Negatives of these pairs: the same n for both directions of a pair, as AOQ draws."""
         random = np.random.default_rng(seed)
         depth = min(DEPTH, self.captions.shape[1], PER_IMAGE * self.images.shape[1])
         n = random.integers(depth, size=len(texts))
@@ -99,10 +86,6 @@ def rank(
     beat: Callable[[], None] = lambda: None,
 ) -> None:
     """Write the candidates of a split that are not there yet; an interrupted ranking resumes after its last block.
-
-    Args:
-        image, text: unit vectors.
-        beat: called after each block.
 
     Raises:
         DataError: there is no other image.
@@ -142,15 +125,13 @@ def most_similar(
 ) -> Int[Tensor, "a {width}"]:
     """Places of the candidates of each anchor that belong to another image, the most similar first.
 
-    Args:
-        of, owners: the images that anchors and candidates belong to.
+    `of` and `owners` are the images that anchors and candidates belong to.
     """
     sim = (anchors.float() @ others.float().T).masked_fill_(of[:, None] == owners, -torch.inf)
     return sim.topk(width).indices.int()
 
 
 def _only(folder: Path, name: str) -> Path:
-    """The single file of this kind in the folder."""
     files = sorted(folder.glob(f"{name}*.npy"))
     if len(files) != 1:
         there = ", ".join(path.name for path in files) or "none"

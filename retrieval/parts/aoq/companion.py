@@ -104,12 +104,7 @@ def folder_of(dataset: DatasetSettings, root: Path | None) -> Path:
 
 
 def ranked_by(trial: str, pairs: Pairs, around: Around) -> Candidates:
-    """The candidates that a finished trial's model ranks, kept in the feature cache.
-
-    Raises:
-        DataError: the ranker read another training split.
-        UserError: it is not done, or its model gives no single vectors.
-    """
+    """The candidates that a finished trial's model ranks, kept in the feature cache; UserError: it cannot rank."""
     mark, embed = around.ranker(trial)
     folder = around.cache / f"negatives-{trial}-{mark[:12]}"
     if not all((folder / name).exists() for name in ("i2t.npy", "t2i.npy")):

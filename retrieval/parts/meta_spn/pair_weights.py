@@ -77,7 +77,6 @@ class LearntWeights(Companion):
         objective.loss = partial(loss, weigh=self.weigh)
 
     def second(self, count: int, draw: int) -> Int[np.ndarray, " m"]:
-        """As many captions as the batch has, or all if there are fewer."""
         generator = torch.Generator().manual_seed(draw)
         return self._meta[torch.randperm(len(self._meta), generator=generator)[:count]].numpy()
 
@@ -106,10 +105,7 @@ class LearntWeights(Companion):
         meta_loss(theta') by V is -lr d/dV [loss(theta + eps v, V) - loss(theta - eps v, V)] / (2 eps).
 
         Args:
-            model: whose weights are theta.
-            lr: of the look-ahead.
             loss: of the training batch, as a mean; it asks `weigh`.
-            meta_loss: of the meta batch.
         """
         parameters = [weight for weight in model.parameters() if weight.requires_grad]
         buffers = list(model.buffers())
@@ -155,6 +151,5 @@ def _gradients(loss: Tensor, of: Sequence[Tensor]) -> list[Tensor]:
 def _set(
     tensors: Sequence[Tensor], to: Sequence[Tensor], towards: Sequence[Tensor] | None = None, by: float | Tensor = 0.0
 ) -> None:
-    """Set each tensor to a value, plus a multiple of a direction."""
     for place, (tensor, value) in enumerate(zip(tensors, to, strict=True)):
         tensor.copy_(value if towards is None else value + by * towards[place])

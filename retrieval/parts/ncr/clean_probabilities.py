@@ -46,7 +46,6 @@ class CleanProbabilities(Companion):
         """What the batches of this epoch read; None while the training warms up: all pairs are taken for clean."""
 
     def begin(self, epoch: int, order: Callable[[int], Int[Tensor, " n"]]) -> None:
-        """Estimate the probabilities from the losses of the epoch before."""
         if epoch != self.epoch and self._losses[0]:
             before = order(self.epoch)
             losses = [torch.cat(parts).double().cpu() for parts in self._losses]
@@ -63,7 +62,6 @@ class CleanProbabilities(Companion):
         return None if self._read is None else self._read[:, texts]
 
     def scored(self, place: int, sim: Float[Tensor, "b b"]) -> None:
-        """Keep the losses of a batch, on its device."""
         self._losses[place].append(pair_losses(sim, margin=self.margin))
 
     def rehearse(self) -> None:

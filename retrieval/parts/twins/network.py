@@ -16,9 +16,7 @@ class Twins(Vse):
 
     What it embeds holds the vectors of both side by side, so that a product of them is the mean of both products.
 
-    Args:
-        seed: of the first network, and of the second with 1 added.
-        options: as `Vse` has them.
+    The seed of the second network is one more.
     """
 
     def __init__(self, *options: Any, seed: int, **named: Any) -> None:

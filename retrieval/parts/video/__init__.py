@@ -20,7 +20,6 @@ SETTINGS = (VideoSettings, ExpertTextSettings, MixtureSettings)
 
 
 def _fits(model: "ModelSettings") -> str:
-    """Which of a model's encoders and scorer do not go together."""
     if not all(isinstance(chosen, SETTINGS) for chosen in (model.image, model.text, model.scorer)):
         return "image.encoder = ce or mmt, text.encoder = gated and scorer.kind = mixture go together"
     count = getattr(model.text, "experts", 0)

@@ -68,7 +68,6 @@ def convert(sources: Sequence[str], root: Path, progress: Callable[[str], None] 
 
     Args:
         sources: EXPERT=PATH of a pickle or of a folder with a .npy or .npz a video; or a folder with MMT's h5 files.
-        progress: called with the source that is being read.
 
     Returns:
         by expert: videos with vectors.
@@ -133,7 +132,6 @@ class _Writer:
         self.times.append(np.full(len(vectors), -1.0) if seen.times is None else seen.times)
 
     def finish(self) -> int:
-        """Write the files; returns the number of videos with vectors."""
         self.file.close()
         shape = sum(self.videos.values()), max(1, self.width)
         vectors = np.memmap(self.raw, self.kind, "r", shape=shape) if shape[0] else np.zeros(shape, self.kind)

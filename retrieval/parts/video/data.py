@@ -50,7 +50,6 @@ def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
 
 
 def _values(expert: expert_files.Expert, problems: list[Problem], progress: CheckProgress) -> None:
-    """NaN and infinity, anywhere in the file."""
     path, bad, array = expert.folder / expert_files.FEATURES, 0, expert.array
     for start in range(0, len(array), STEP):
         bad += int((~np.isfinite(array[start : start + STEP]).all(1)).sum())

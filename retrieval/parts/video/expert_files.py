@@ -38,13 +38,11 @@ class Expert:
 
 
 def find(root: Path) -> Path | None:
-    """The folder of the experts under a root."""
     folder = root / "experts"
     return folder if next(folder.glob(f"*/{FEATURES}"), None) else None
 
 
 def names(folder: Path) -> list[str]:
-    """The experts that have features, sorted."""
     return sorted(path.parent.name for path in folder.glob(f"*/{FEATURES}"))
 
 

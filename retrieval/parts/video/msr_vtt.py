@@ -1,8 +1,4 @@
-"""Captions and splits of MSR-VTT: MSRVTT_data.json, split lists as CE has them, and the 1k-A test of JSFusion.
-
-Two splits are published. "Full" is that of the JSON: 6,513, 497 and 2,990 videos with 20 captions each. "1k-A" tests on
-1,000 videos with a caption each, and trains on the other 9,000.
-"""
+"""Captions and splits of MSR-VTT: MSRVTT_data.json, split lists as CE has them, and the 1k-A test of JSFusion."""
 
 import csv
 from collections.abc import Sequence
@@ -36,12 +32,10 @@ class VideoListing:
 
     @property
     def video_of_text(self) -> list[int]:
-        """The video that each caption describes."""
         return [row for row, texts in enumerate(self.captions) for _ in texts]
 
 
 def find(root: Path) -> Path | None:
-    """The file of captions, in the root or in `annotations/`."""
     return next((path for path in (root / JSON, root / "annotations" / JSON) if path.exists()), None)
 
 
@@ -67,8 +61,7 @@ def files(path: Path) -> list[Path]:
 def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> dict[str, VideoListing]:
     """Train, val and test; videos without a caption are reported.
 
-    In 1k-A, all videos that do not test train. The validation videos of the full split validate; they train, too, as in
-    MMT.
+    In 1k-A, all videos that do not test train; so do the validation videos of the full split, as in MMT.
     """
     captions, by_json = _captions(path, problems)
     lists, tested = _lists(path, by_json, problems), dict[str, list[str]]()
@@ -113,7 +106,6 @@ def _lists(path: Path, by_json: dict[str, list[str]], problems: list[Problem]) -
 
 
 def _tested(path: Path, problems: list[Problem]) -> dict[str, list[str]]:
-    """The videos of the 1k-A test with their caption."""
     if not path.exists():
         what = "is missing: the test of 1k-A, a row for each video with its caption"
         problems.append(Problem(str(path), what, "Where to get it: goalgrid data where msr-vtt-1k-a."))

@@ -34,7 +34,6 @@ class ExpertRead(PartRead):
 
     @property
     def rows(self) -> int:
-        """Vectors of a video."""
         return self.tokens + (self.whole != "none")
 
     @property

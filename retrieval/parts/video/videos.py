@@ -37,9 +37,6 @@ class Videos:
 
         Args:
             draw: seed of the random vectors of a training batch; None: a video gives the same vectors each time.
-
-        Raises:
-            DataError: a value is NaN or infinite.
         """
         places = range(len(rows))[part]
         batch = np.zeros((len(places), *self.shape), np.float32)
@@ -57,7 +54,6 @@ class Videos:
 
 
 def _fill(target: np.ndarray, read: ExpertRead, expert: Expert, span: slice, seed: tuple[int, ...]) -> None:
-    """Write what is read of an expert's vectors of a video."""
     vectors = expert.array[span]
     if not len(vectors):
         target[-1] = -1
@@ -92,18 +88,13 @@ class Unpacked(NamedTuple):
 
 
 def unpacked(reads: Sequence[ExpertRead], videos: Float[Tensor, "b values"]) -> Iterator[Unpacked]:
-    """Split what `Videos.gather` returned by expert."""
     for read, part in zip(reads, videos.split([read.values for read in reads], dim=1), strict=True):
         vectors, times, count = part.split([read.rows * read.width, read.rows, 1], dim=1)
         yield Unpacked(vectors.unflatten(1, (read.rows, read.width)), times, count[:, 0])
 
 
 def load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) -> Pairs:
-    """Open the videos under a root with the captions of MSR-VTT.
-
-    Raises:
-        DataError: there are none, or files cannot be read or do not fit together.
-    """
+    """Open the videos under a root with the captions of MSR-VTT; DataError: they cannot be read, or do not fit."""
     problems: list[Problem] = []
     places = msr_vtt.places(root, problems)
     refuse(problems, str(root))

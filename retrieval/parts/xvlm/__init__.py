@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 
 def _fits(model: "ModelSettings") -> str:
-    """Which of a model's encoders its fusion cannot go on from."""
     for name, needed in (("image", "swin"), ("text", "bert-layers")):
         encoder = getattr(model, name).encoder
         if encoder != needed:

@@ -41,7 +41,6 @@ class Attention(nn.Module):
     def forward(
         self, states: Float[Tensor, "b n d"], keys: Keys, mask: Bool[Tensor, "b 1 1 m"] | None = None
     ) -> Float[Tensor, "b n d"]:
-        """Attend from every state, to the tokens that count."""
         drop = self.dropout.p if self.training else 0.0
         attended = scaled_dot_product_attention(self._by_head("query", states), *keys, attn_mask=mask, dropout_p=drop)
         return self.after(states, attended.transpose(1, 2).flatten(2))

@@ -15,12 +15,7 @@ TEMPERATURE = 0.07
 
 
 class FusionEncoder(nn.Module):
-    """Layers of BERT that also attend to an image, and a head on the first token: do the two belong together?
-
-    Args:
-        text: settings of the text encoder, whose widths it has.
-        context: width of an image's tokens.
-    """
+    """Layers of BERT, as wide as the text encoder's, that also attend to an image; and a head on the first token."""
 
     temperature: Float[Tensor, ""]
     """By which X-VLM divides similarities before it draws negatives from their softmax."""

@@ -26,13 +26,7 @@ TOKENS = 2**15
 
 @dataclass(frozen=True, eq=False)
 class ShortLists:
-    """The candidates of every query of a fold, the best by the first stage, as rows of the whole split.
-
-    Args:
-        images, captions: the queries.
-        i2t: captions, for each image.
-        t2i: images, for each caption.
-    """
+    """The queries of a fold, and for each its candidates, the best by the first stage: rows of the whole split."""
 
     images: Int[np.ndarray, " i"]
     captions: Int[np.ndarray, " t"]
@@ -82,7 +76,6 @@ class PackedStates:
         return cls(torch.cat(parts), lengths[order].numpy(), place.numpy())
 
     def gathered(self, places: Int[np.ndarray, " p"]) -> Float[Tensor, "n d"]:
-        """The states of the captions at these places, one after another."""
         lengths = self.lengths[places]
         starts = (np.cumsum(self.lengths) - self.lengths)[places]
         tokens = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
@@ -96,12 +89,10 @@ def pair_scores(
     pairs: Int[np.ndarray, " p"],
     beat: Callable[[], None] = lambda: None,
 ) -> Float[np.ndarray, " p"]:
-    """Scores of these pairs; a higher score means a better match.
+    """Scores of pairs image * texts + caption, which are in order; a higher score means a better match.
 
     Args:
         images: tokens of all images in their order, some at a time.
-        pairs: in order, as image * texts + caption.
-        beat: called after each image.
     """
     all_scores, texts, row = np.empty(len(pairs), dtype=np.float32), len(captions.lengths), 0
     for part in images:
@@ -152,11 +143,7 @@ def folds_of(
     k: int,
     fold: int | None,
 ) -> list[ShortLists]:
-    """The short lists of each fold: the k best of every query by the product, or all where there are fewer.
-
-    Args:
-        fold: images in a fold; None: the whole split is one fold.
-    """
+    """The short lists of each fold, or of the split: the k best of every query by the product."""
     folds, size = [], fold or len(image)
     for start in range(0, len(image), size):
         images = np.arange(start, min(start + size, len(image)))
@@ -213,7 +200,6 @@ def _within(
     groups: Sequence[tuple[int, int]],
     only: Int[Tensor, " p"] | None,
 ) -> Float[Tensor, "m d"]:
-    """Attention within captions that stand one after another, those of one length together."""
     asking = states if only is None else states[only]
     named = {"query": asking, "key": states, "value": states}
     query, key, value = (attention.self[name](tokens) for name, tokens in named.items())

@@ -47,12 +47,10 @@ class SwinSettings(ImageEncoderSettings):
 
     @property
     def last_width(self) -> int:
-        """Width of the last stage."""
         return int(self.width * 2 ** (len(self.depths) - 1))
 
     @model_validator(mode="after")
     def _stages_fit(self) -> "SwinSettings":
-        """Every stage has whole windows and whole heads."""
         if len(self.heads) != len(self.depths):
             raise ValueError(f"heads has {len(self.heads)} stages, and depths {len(self.depths)}")
         for stage, heads in enumerate(self.heads):

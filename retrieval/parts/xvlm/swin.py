@@ -66,11 +66,7 @@ class DropPath(nn.Module):
 
 
 class SwinBlock(nn.Module):
-    """Attention within windows, then an MLP, each on a normalised input and added to it.
-
-    Args:
-        grid, side, shift: in tokens, of the picture, of a window, and by which the windows are shifted.
-    """
+    """Attention within windows, then an MLP, each on a normalised input and added to it; all sizes are in tokens."""
 
     apart: Bool[Tensor, "w n n"] | None
 
