@@ -66,13 +66,10 @@ def grids_of(
     roots: Sequence[str] = (),
     leave: Callable[[str], None] = lambda reason: None,
 ) -> list[Grid]:
-    """The grids of the other runs folder, or the grid of this name; data lie where the grid here says.
+    """The grids of the other runs folder, or of this name, with the data where the grid here has them; or UserError.
 
     Args:
         leave: called with the reason why a grid is left out: it runs code that this user never named.
-
-    Raises:
-        UserError: there is no such folder or grid, or a grid there cannot be read.
     """
     names = [folder.path.name for folder in other.grids()]
     if not names:
@@ -112,9 +109,6 @@ def merge(
         stale: take trials of other code than here, too; tables say so, as of any stale trial.
         take: copy; else only say what would become of each.
         on: called with the id of each trial right before it gets its place.
-
-    Raises:
-        UserError: the runs folder cannot be written.
     """
     from goalgrid.results.records import provenance
 

@@ -88,13 +88,10 @@ class Rubbish:
 
 
 def rubbish(home: Home, *, done: bool = False) -> Rubbish:
-    """Find everything that may be removed.
+    """Everything that may be removed; UserError: there is no grid, or a grid whose list of trials is missing.
 
     Args:
         done: finished trials, too.
-
-    Raises:
-        UserError: there is no grid, or a grid whose list of trials is missing.
     """
     named = _named(home)
     items: list[Removable] = []
@@ -171,13 +168,10 @@ def _named(home: Home) -> set[str]:
 
 
 def _ids(path: Path, anew: str) -> list[str]:
-    """The ids in a grid's list of trials. It is read once: a second reading may fail where the first did not.
+    """The ids in a grid's list of trials, read once since a second reading may differ; UserError: it is damaged.
 
     Args:
         anew: the command that writes the list.
-
-    Raises:
-        UserError: the list lacks an id or complete lines, is no text, or cannot be read.
     """
     with suppress(OSError, UnicodeDecodeError):
         text = regular_bytes(path).decode()

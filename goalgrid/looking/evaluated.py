@@ -178,11 +178,7 @@ class Evaluated:
 
 
 def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated:
-    """The best checkpoint of a finished trial on a split of its own data, or of other data of the same kind.
-
-    Raises:
-        UserError: there is no such trial, it is not done or an ensemble, or the data do not fit it.
-    """
+    """The best checkpoint of a finished trial on a split of its own data, or other data of its kind; or UserError."""
     folder, machine, trained = _trained(trial_id, home, request)
     from goalgrid.runners.trial.loaded_model import LoadedModel
 
@@ -205,13 +201,10 @@ def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
 
 
 def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, request: EvaluationRequest) -> Evaluated:
-    """A published checkpoint on a split of these data.
+    """A published checkpoint on a split of these data; UserError: file, family, vocabulary and data do not fit.
 
     Args:
         vocabulary: the words that it was trained with; None: it reads the pieces of a tokenizer.
-
-    Raises:
-        UserError: the file, its family, its vocabulary and the data do not fit together.
     """
     from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
     from goalgrid.retrieval.published.published_model import PublishedModel

@@ -20,11 +20,7 @@ COLUMNS = {
 
 
 def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
-    """What `runners.trial.sphere_gradients` measures of each trial, with its objective, seed and kept epoch.
-
-    Raises:
-        UserError: a trial is not done, has no weights here, or its objective or scorer has no gradient on the sphere.
-    """
+    """What `sphere_gradients` measures of each trial, with its objective, seed and kept epoch; or UserError."""
     rows = []
     for trial in trials:
         loaded, epoch = evaluated.loaded(trial, home)

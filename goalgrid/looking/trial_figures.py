@@ -20,14 +20,11 @@ EXAMPLES = 3
 
 
 def attention_of(overview: Overview, trial_id: str, image: str, caption: str) -> "AttentionMap":
-    """The attention of a trial between an image and a caption.
+    """The attention of a trial between an image and a caption; UserError: no such trial, or it cannot be drawn.
 
     Args:
         image: a name of a test image.
         caption: the number of a caption of the image, from 1; or a text.
-
-    Raises:
-        UserError: no such trial, image or caption; or the trial is not done, or does not attend.
     """
     attention = _attention(overview, _chosen(overview, trial_id, "attention", _unattending))
     return attention.draw(attention.photographs.find(image) if image else 0, caption)
@@ -60,13 +57,10 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
 
 
 def _chosen(overview: Overview, trial_id: str, figure: str, lacks: Callable[[Trial], str]) -> Trial:
-    """The finished trial of this id.
+    """The finished trial of this id; UserError: there is none, or it is not done or has no such figure.
 
     Args:
         lacks: why a trial has no such figure; empty if it has.
-
-    Raises:
-        UserError: no such trial, or it is not done or has no such figure.
     """
     known = {trial.id: trial for trial in overview.trials}
     able = [trial.id for trial in overview.having(State.DONE) if not lacks(trial)]

@@ -66,15 +66,12 @@ class DataAtHand:
             self._found[key] = self._read(key)
 
     def check_fit(self, trials: Iterable[Trial], *, allow_leak: bool) -> None:
-        """Check that these trials can be trained on the data here, by the functions that a launch asks, too.
+        """Check that these trials can be trained on the data here, as a launch does; else UserError.
 
         What a launch asks of its machine is left to it: data without a root here, weights, CPUs and GPUs.
 
         Args:
             allow_leak: whether test images may stand in the training split.
-
-        Raises:
-            UserError: they cannot; says why.
         """
         from goalgrid.retrieval.fit import check_fit
 

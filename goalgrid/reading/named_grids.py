@@ -78,14 +78,11 @@ def named_tables_exist(grid: Grid) -> None:
 def grids_to_train(
     sources: Sequence[str], home: Home, overrides: Sequence[str], *, roots: Sequence[str], weights: Sequence[str]
 ) -> list[Grid]:
-    """The grids to plan or train, each once.
+    """The grids to plan or train, each once; UserError: no such grid, two of one name, or a grid is wrong.
 
     Args:
         sources: names of shipped grids or of grids that ran, paths of grid files, or patterns of shipped names.
         roots: DATASET=DIR; in several grids, each takes the folders of its own data sets.
-
-    Raises:
-        UserError: no grid has this name, two grids have one name, or a grid is wrong.
     """
     names = _spelled_out(sources, catalog.names("presets"), "shipped grid")
     read = partial(grid_to_train, home=home, overrides=overrides, weights=weights)
@@ -111,13 +108,10 @@ def grids_to_train(
 
 
 def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *, ran: bool = False) -> list[Grid]:
-    """The grids as they were last run, each once.
+    """The grids as they were last run, each once; UserError: no such grid, or two of one name.
 
     Args:
         ran: whether a pattern is of the names of grids that ran, rather than of shipped grids.
-
-    Raises:
-        UserError: no grid has this name, or two grids have one name.
     """
     known = [folder.path.name for folder in home.grids()] if ran else catalog.names("presets")
     names = _spelled_out(sources, known, "grid that ran" if ran else "shipped grid")

@@ -153,13 +153,10 @@ def all_known(*choices: tuple[str, str, Collection[str]]) -> None:
 
 
 def objective_settings(words: list[str], names: Collection[str]) -> dict[str, Any]:
-    """Parameters of objectives, and the variant, from KEY=VALUE; the values as in a grid file.
+    """Parameters of objectives, and the variant, from KEY=VALUE, as in a grid file; UserError: no such parameter.
 
     Args:
         names: the objectives; none: all.
-
-    Raises:
-        UserError: a word without "=", a name that none of the objectives has, or a number that is not finite.
     """
     settings = dict(map(key_and_value, words))
     if strange := [name for name in names if name not in CATALOGUE]:

@@ -63,14 +63,11 @@ class Content:
 def content(
     name: str, root: Path | None, *, features: bool, vocabulary: str | None = None, kept: Path | None = None
 ) -> Content:
-    """The content of the data set under this root, as precomputed features or as images.
+    """The content of the data set under this root, as features or as images; DataError: it cannot be used.
 
     Args:
         vocabulary: a peer's words, by their path below the root, which count as data.
         kept: a folder that keeps the result with its stamp; None: everything is read.
-
-    Raises:
-        DataError: the data cannot be used; says why.
     """
     known = catalog.described(name)
     if known.embedded:

@@ -23,7 +23,7 @@ def load(
     workers: int = 2,
     keep: bool = True,
 ) -> Pairs:
-    """Open a data set as images under this view, as features of images, or in the form of a part's.
+    """Open a data set as images under this view, as features of images, or in the form of a part's; or UserError.
 
     Args:
         root: the folder of precomputed features or of the annotations; features may stand in `precomp/` below it.
@@ -31,9 +31,6 @@ def load(
         reads: what is read of data in the form of a part's; empty: the data are images.
         workers: threads that decode raw images.
         keep: hold decoded images in memory where they are few, for all epochs.
-
-    Raises:
-        UserError: there is no root, nothing readable there, or captions and images do not match.
     """
     test_splits = catalog.described(name).test_splits
     check_form(name, root, view, reads)

@@ -95,13 +95,10 @@ class Pairs:
 
 
 def check_sizes(name: str, sizes: Mapping[str, tuple[int, int]]) -> None:
-    """Check that there is something to train, to select and to test on.
+    """Check that there is something to train, to select and to test on; else DataError.
 
     Args:
         sizes: number of images and captions, by split.
-
-    Raises:
-        DataError: a split is empty, or there is one pair to train on.
     """
     for split_name, (images, captions) in sizes.items():
         if not images or not captions:
