@@ -103,8 +103,13 @@ class Attempt:
 
     def step(self) -> int:
         """Steps trained: at its end, or by its lease while it runs."""
-        step = self.ending().get("step") or self.content().get("step")
-        return step if isinstance(step, int) else 0
+        step = self.content().get("step")
+        return self.ended_after() or (step if isinstance(step, int) else 0)
+
+    def ended_after(self) -> int | None:
+        """The step after which it ended; None if unknown."""
+        step = self.ending().get("step")
+        return step if isinstance(step, int) else None
 
     def live(self) -> bool:
         """Whether a process holds it."""
