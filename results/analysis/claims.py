@@ -22,7 +22,9 @@ HOLDS, FAILS, UNTOLD, ABSENT = "holds", "fails", "cannot be told", "no such cell
 MOST = 3
 """Contradicting comparisons that a line names."""
 ROUNDING = 0.05
-"""The least standard deviation behind a printed ±0.0."""
+"""The least standard deviation behind a printed ±0.0, and half a printed digit."""
+RECALLS = [f"{direction}_r{cut}" for direction in ("i2t", "t2i") for cut in (1, 5, 10)]
+"""The metrics of which rsum is the sum."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Comparison:
     block: str
     metric: str
     difference: float
+    lead: float
+    """By how much more than the claim says; of cells that it calls alike, by how much less."""
     p: float
     """Two-sided: paired t by seed where seeds pair, Welch's test elsewhere; NaN: there is no spread to test by."""
     holm: float = math.nan
@@ -63,7 +67,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        return _verdict(self.difference, self.holm)
+        return _verdict(self.lead, self.holm)
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ class JudgedClaim:
     @property
     def in_means(self) -> str:
         """By the means alone, without a test."""
-        signs = [test.difference > 0 for test in self.comparisons] + [test.tau > 0 for test in self.agreements]
+        signs = [test.lead > 0 for test in self.comparisons] + [test.tau > 0 for test in self.agreements]
         if not signs:
             return ABSENT
         enough = 2 * sum(signs) > len(signs) if self.claim.quantifier == "most" else all(signs)
@@ -127,9 +131,9 @@ class JudgedClaim:
 
     @property
     def against(self) -> list[Comparison]:
-        """The comparisons that contradict the claim in the means, the largest difference first."""
-        contradicting = [comparison for comparison in self.comparisons if comparison.difference < 0]
-        return sorted(contradicting, key=lambda comparison: comparison.difference)
+        """The comparisons that contradict the claim in the means, the strongest first."""
+        contradicting = [comparison for comparison in self.comparisons if comparison.lead < 0]
+        return sorted(contradicting, key=lambda comparison: comparison.lead)
 
 
 def as_entry(result: Result) -> Entry:
@@ -142,21 +146,39 @@ def as_entry(result: Result) -> Entry:
 
 
 def printed(claim: Claim) -> list[Entry]:
-    results = [result for table in claim.tables for result in results_of(table) if result.metric in claim.metrics]
-    return [as_entry(result) for result in results if not math.isnan(result.value.mean)]
+    """The tables' numbers; the sum of six recalls where a row has no rsum."""
+    entries = dict[tuple[str, str, str], dict[str, Entry]]()
+    for result in (result for table in claim.tables for result in results_of(table)):
+        if not math.isnan(result.value.mean) and _is_about(claim, result.dataset):
+            entry = as_entry(result)
+            entries.setdefault((entry.name, entry.block, result.label), {})[entry.metric] = entry
+    for row in entries.values() if "rsum" in claim.metrics else ():
+        if "rsum" not in row and row.keys() >= set(RECALLS):
+            total = sum(row[name].sample.mean for name in RECALLS)
+            row["rsum"] = replace(row[RECALLS[0]], metric="rsum", sample=Sample(total, math.nan, None))
+    return [entry for row in entries.values() for metric, entry in row.items() if metric in claim.metrics]
 
 
 def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]:
     entries = []
     for cell in cells:
-        block = block_title((f"{cell.dataset} ({scores.protocol_of(cell)})", "", cell.swept)).removeprefix(" on ")
-        for metric in claim.metrics:
+        swept = dict(cell.swept)
+        if not _is_about(claim, cell.dataset) or (claim.across and claim.across not in swept):
+            continue
+        objective = f"{cell.objective}@{swept.pop(claim.across)}" if claim.across else cell.objective
+        key = (f"{cell.dataset} ({scores.protocol_of(cell)})", "", tuple(swept.items()))
+        block = block_title(key).removeprefix(" on ")
+        for metric in [name for name in claim.metrics if name in scores.metrics]:
             score = scores.of(cell, metric)
             if score.n:
                 sample = Sample.of(score.values)
                 parameters = cell.trials[0].shared.objective.parameters
-                entries.append(Entry(cell.recipe, cell.objective, block, metric, sample, score.seeds, parameters))
+                entries.append(Entry(cell.recipe, objective, block, metric, sample, score.seeds, parameters))
     return entries
+
+
+def _is_about(claim: Claim, dataset: str) -> bool:
+    return any(fnmatchcase(dataset, pattern) for pattern in claim.datasets)
 
 
 def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> JudgedClaim:
@@ -192,23 +214,42 @@ def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]
         [entry for entry in entries if any(fnmatchcase(entry.name, pattern) for pattern in patterns)]
         for patterns in (claim.better, claim.than)
     )
+    seen = set[frozenset[int]]()
     for one in better:
         for other in worse:
+            if claim.kind == "alike" and frozenset((id(one), id(other))) in seen:
+                continue
             shared = (one.block, one.metric) == (other.block, other.metric)
             shared &= all(one.parameters.get(name) == other.parameters.get(name) for name in claim.equal)
             if shared and one.name != other.name and all(one.axis(name) == other.axis(name) for name in claim.same):
+                seen.add(frozenset((id(one), id(other))))
                 difference, p = _difference(one, other)
-                yield Comparison(one.name, other.name, one.block, one.metric, difference, p)
+                lead = difference - claim.by
+                if claim.kind == "alike":
+                    lead, p = claim.by - abs(difference), _alike(one, other, claim.by)
+                elif claim.by:
+                    lead, p = lead + ROUNDING, _difference(one, other, claim.by - ROUNDING)[1]
+                yield Comparison(one.name, other.name, one.block, one.metric, difference, lead, p)
 
 
-def _difference(one: Entry, other: Entry) -> tuple[float, float]:
-    """Seed by seed where the cells share start weights and batches: one recipe, and two or more seeds in common."""
+def _alike(one: Entry, other: Entry, within: float) -> float:
+    """p of two one-sided tests that cells differ by as much; of cells that do, of the test that they differ by more."""
+    (above, p_above), (below, p_below) = _difference(one, other, -within), _difference(one, other, within)
+    return max(p_above, p_below) / 2 if above > 0 > below else min(p_above, p_below)
+
+
+def _difference(one: Entry, other: Entry, less: float = 0.0) -> tuple[float, float]:
+    """The difference, less a number, and its p.
+
+    Seed by seed where the cells share start weights and batches: one recipe, and two or more seeds in common.
+    """
     mine, theirs = (dict(zip(entry.seeds, entry.sample.values, strict=True)) for entry in (one, other))
     both = [seed for seed in mine if seed in theirs]
     if one.recipe == other.recipe and len(both) > 1:
-        differences = [mine[seed] - theirs[seed] for seed in both]
+        differences = [mine[seed] - theirs[seed] - less for seed in both]
         return sum(differences) / len(differences), paired_t(differences)
-    return one.sample.mean - other.sample.mean, welch(one.sample, other.sample)[1]
+    moved = replace(one.sample, mean=one.sample.mean - less, values=())
+    return moved.mean - other.sample.mean, welch(moved, other.sample)[1]
 
 
 def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:
@@ -248,7 +289,7 @@ def line(source: str, judged: JudgedClaim) -> str:
         counts = f"{_verdicts(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)}"
         p = f" (p{GLUE}{p_text(low.holm)} after Holm)"
         return f"{source}: {judged.verdict}; {counts}{p}, {' and '.join(low.blocks)}, {low.metric}."
-    many, right = len(judged.comparisons), sum(comparison.difference > 0 for comparison in judged.comparisons)
+    many, right = len(judged.comparisons), sum(comparison.lead > 0 for comparison in judged.comparisons)
     runs = f", n = {judged.n}" if judged.n else ""
     tests = f"{_verdicts(judged)} of {counted(many, 'comparison')}{runs}"
     if all(math.isnan(comparison.p) for comparison in judged.comparisons):
