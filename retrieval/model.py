@@ -1,7 +1,7 @@
 """VSE: two encoders into one space of unit vectors, scored by their product or by what a scorer makes of sets."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -38,6 +38,8 @@ class Vse(nn.Module):
 
     scorer: SetScorer | None
     """What scores sets; None: the product of unit vectors."""
+    beside: ClassVar[Literal["sum", "mean"]] = "mean"
+    """Of the objective's losses of the pairs, to which `further_losses` are added."""
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Vse(nn.Module):
         places: pretrained.Places = {},  # noqa: B006
     ) -> None:
         super().__init__()
+        check_sets(settings, image_shape)
         image, text = settings.image, settings.text
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # of the processor alone: it is there that a model is built
@@ -56,7 +59,6 @@ class Vse(nn.Module):
             self.text = text_encoder(text, words, settings.dim, places)
             self.scorer = None
             if settings.of_sets:
-                check_sets(settings, image_shape)
                 regions = 0 if image.reads else _regions(self.image, image_shape)
                 self.scorer = scorer(settings.scorer, regions, settings.dim)
             self.build_further(settings)
@@ -110,7 +112,7 @@ class Vse(nn.Module):
         lengths: Int[Tensor, " n"],
         owners: Int[Tensor, " b"],
     ) -> dict[str, Float[Tensor, ""]]:
-        """Losses of the model's own, means over pairs, which are added to the objective's; most models have none.
+        """Losses of the model's own, means over pairs, which are added as `beside` says; most models have none.
 
         Args:
             image, text, seen: as `embed_batch` gave them.
@@ -203,11 +205,13 @@ def class_of(settings: ModelSettings) -> type[Vse]:
 
 
 def check_sets(settings: ModelSettings, image_shape: tuple[int, ...]) -> None:
-    """Raise a UserError if the scorer reads sets of vectors, and an image is a single vector."""
-    if settings.of_sets and len(image_shape) == 1 and not settings.image.reads:
+    """Raise a UserError if the scorer or the image encoder reads sets of vectors, and an image is a single vector."""
+    image: Any = settings.image
+    if (settings.of_sets or image.of_regions) and len(image_shape) == 1 and not image.reads:
+        reader = f"scorer {settings.scorer.kind!r}" if settings.of_sets else f"image encoder {image.encoder!r}"
         raise UserError(
-            f"scorer {settings.scorer.kind!r} reads several vectors an image, e.g. (36, 2048) of BUTD regions; these "
-            f"features have one of {image_shape[0]:,} values. Take features of regions, or a recipe without a scorer."
+            f"{reader} reads several vectors an image, e.g. (36, 2048) of BUTD regions; these features have one of "
+            f"{image_shape[0]:,} values. Take features of regions, or another recipe."
         )
 
 

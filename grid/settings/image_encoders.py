@@ -57,6 +57,8 @@ class ImageEncoderSettings(Settings):
     """Dotted name of a part's encoder, made as those in `retrieval/encoders/image.py`; empty: it is there."""
     noun: ClassVar[str] = "image"
     """What it reads, for a user."""
+    of_regions: ClassVar[bool] = False
+    """Whether it reads several vectors an image, and never a single one."""
 
     @property
     @abstractmethod

@@ -99,6 +99,7 @@ def shapes_of(
 
 
 def reads_regions(model: ModelSettings) -> bool:
-    """Whether a recipe expects several vectors an image: it pools or drops them, or its scorer reads sets."""
+    """Whether a recipe expects several vectors an image: it pools or drops them, or only reads several."""
     image = model.image
-    return model.of_sets or getattr(image, "pooling", "mean") != "mean" or getattr(image, "drop", 0.0) > 0
+    pooled = getattr(image, "pooling", "mean") != "mean"
+    return model.of_sets or image.of_regions or pooled or getattr(image, "drop", 0.0) > 0

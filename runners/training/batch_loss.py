@@ -40,10 +40,11 @@ class BatchLoss:
             of_network = {name: values[place][:, None] for name, values in extra.items()}
             value = self._value(objective, place, image, text, owners, of_network)
             reports.append(objective.report)
-            if objective.reduction == "sum" and (further or self.settings.train.mean_loss):
+            mean = objective.reduction != "sum" or self.settings.train.mean_loss
+            if objective.reduction == "sum" and (mean or (further and network.beside == "mean")):
                 value = value / len(owners)
             for name, loss in further.items():
-                value = value + loss
+                value = value + (loss / len(owners) if mean and network.beside == "sum" else loss)
                 reports[-1][name] = loss.detach()
             values.append(value)
         return values[0] if len(values) == 1 else torch.stack(values).sum(), reports

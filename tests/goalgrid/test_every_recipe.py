@@ -50,6 +50,7 @@ STANDS_FOR = {
     "scan-avg": ["scan-avg-coco"],
     "bfan": ["bfan-coco"],
     "sgraf": ["sgraf-coco"],
+    "vsrn-ensemble": ["vsrn-ensemble-coco"],
 }
 """The recipes that no test trains, by the recipe that is trained in their place; with their members."""
 

@@ -15,7 +15,7 @@ from goalgrid.grid.settings.image_encoders import BackboneSettings, FeatureSetti
 PUBLISHED = [
     "vsepp-r152", "vsepp-r152-ft", "vsepp-vit-b16", "vsepp-vit-b16-ft", "vse-inf-butd", "vse-inf-butd-bigru",
     "vse-inf-wsl", "vsepp-butd", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad", "vse-2ad-bigru", "vse-2ad-fc",
-    "scan-t2i", "scan-i2t", "bfan-equal", "bfan-prob", "sgr", "saf",
+    "scan-t2i", "scan-i2t", "bfan-equal", "bfan-prob", "sgr", "saf", "vsrn", "vsrn-coco",
 ]  # fmt: skip
 TINY = 'recipes=["vsepp-r152-tiny-ft"]'
 
@@ -70,6 +70,12 @@ def test_all_published_recipes_are_shipped() -> None:
         ("vse-2ad-fc-manual", "model.image.pool_k", 5),
         ("vse-2ad-fc-manual", "model.text.pooling", "mean"),
         ("vse-inf-wsl", "model.image.augmentation", "scale-crop"),
+        ("vsrn", "model.dim", 2048),
+        ("vsrn", "train.epochs", 30),
+        ("vsrn", "train.decay_every", 10),
+        ("vsrn", "model.image.norm", "batch"),
+        ("vsrn-coco", "train.decay_every", 15),
+        ("vsrn-coco", "model.image.norm", "regions"),
         ("scan-t2i", "model.scorer.sharpness", 9.0),
         ("scan-i2t", "model.scorer.sharpness", 4.0),
         ("scan-i2t", "model.scorer.lse_sharpness", 5.0),
@@ -166,7 +172,8 @@ def test_the_mlp_is_half_as_wide_as_the_space_unless_it_is_set(recipe: str) -> N
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_all_published_settings_share_batch_clip_and_space(name: str) -> None:
     recipe = catalog.recipe(name)
-    assert (recipe.train.batch_size, recipe.train.clip_norm, recipe.model.dim) == (128, 2.0, 1024)
+    dim = 2048 if name.startswith("vsrn") else 1024
+    assert (recipe.train.batch_size, recipe.train.clip_norm, recipe.model.dim) == (128, 2.0, dim)
 
 
 def test_the_vse_infinity_heads_differ_as_published() -> None:

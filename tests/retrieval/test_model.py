@@ -73,7 +73,8 @@ def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, T
     features = image.view is None or image.feature_network is not None
     side = image.view.size if image.view else 0
     width = settings.dim if getattr(image, "head", "") == "none" else 24
-    shape = (9, 24) if isinstance(image, FeatureSettings) else (width,) if features else (3, side, side)
+    regions = image.of_regions or isinstance(image, FeatureSettings)
+    shape = (9, 24) if regions else (width,) if features else (3, side, side)
     shape = (sum(read.values for read in image.reads),) if image.reads else shape
     images = torch.randint(0, 255, (4, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     reader = text_readers.build(settings.text, CAPTIONS, min_count=1, places=places)

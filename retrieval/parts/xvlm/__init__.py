@@ -27,7 +27,7 @@ register(
         without="choose a recipe without fusion",
         excludes=frozenset({"twins", "replicas"}),
         settings=(SwinSettings, BertLayersSettings, XvlmFusionSettings),
-        of=lambda model: "" if model.fusion.kind == "none" else f"fusion {model.fusion.kind}",
+        of=lambda model: f"fusion {model.fusion.kind}" if isinstance(model.fusion, XvlmFusionSettings) else "",
         fits=_fits,
         network=f"{__name__}.network.Xvlm",
     )

@@ -26,6 +26,7 @@ def told(name, *words):
 
 said = {name: told(name) for name in catalog.names("presets")}
 said["twins"] = told("demo", "model.networks=twins")
+said["vsrn"] = told("demo", "recipes=vsrn-tiny")
 print(json.dumps(said))
 """
 QUOTED = {"selhn-table4", "unified-table3", "unified-table7"}
@@ -36,6 +37,7 @@ NEEDED_BY = {
     "meta_spn": ({"meta-spn"}, "'learnt-weights' is not here"),
     "twins": ({"twins"}, "'twins' is not here"),
     "video": ({"unified-table4"}, "unknown recipe 'ce'"),
+    "vsrn": ({"vsrn"}, "unknown recipe 'vsrn-tiny'"),
     "xvlm": ({"goal-table6"}, "unknown recipe 'xvlm"),
 }
 """Grids that need each system, and what they say without it."""

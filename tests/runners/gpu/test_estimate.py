@@ -133,6 +133,7 @@ MORE = {
     "vse-inf-wsl-tiny": (PIXELS, 1.2),
     "bfan-prob": (REGIONS, 1.2),
     "sgr": (REGIONS, 1.2),
+    "vsrn-tiny": (REGIONS, 1.05),
     "xvlm-tiny": (Shapes((3, 32, 32), 500, 8, 16, 0), 1.2),
 }
 OBJECTIVES = {

@@ -61,8 +61,9 @@ class Late(torch.nn.Module):
         ("scan-t2i", ()),
         ("saf", ("model.scorer.width=8",)),
         ("scan-i2t", ("uses=late.py", "model.scorer.kind=own", "model.scorer.name=late")),
+        ("vsrn-tiny", ()),
     ],
-    ids=["scan-t2i", "saf", "own"],
+    ids=["scan-t2i", "saf", "own", "vsrn"],
 )
 def test_a_resumed_trial_of_sets_equals_an_uninterrupted_one_to_the_bit(
     tmp_path: Path, few_pictures: Path, recipe: str, overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
