@@ -5,9 +5,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from goalgrid.retrieval.encoders.recurrent import PaddedGru
+from goalgrid.retrieval.encoders.reasoning import PaddedGru
 from goalgrid.retrieval.parts.vsrn.settings import CaptioningSettings
-from goalgrid.retrieval.pinned import sent
+from goalgrid.retrieval.scorers.sets import sent
 
 UNCOUNTED = -100
 """Stands in the place of a word that no loss counts."""

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.objectives.objective import Objective
 from goalgrid.retrieval.encoders import pretrained
-from goalgrid.retrieval.encoders.reasoning import Gcn
-from goalgrid.retrieval.encoders.recurrent import PaddedGru
+from goalgrid.retrieval.encoders.reasoning import Gcn, PaddedGru
 from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.parts.vsrn.captioner import Captioner
 from goalgrid.retrieval.parts.vsrn.settings import RegionGraphSettings

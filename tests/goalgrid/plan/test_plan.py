@@ -297,7 +297,7 @@ class TestTables:
         told = verb("plan", "goal-table3-coco", *self.NAMED, runs=Home(tmp_path)).stdout
         assert "  tables     goal-table3-coco: the grid fills 8 of 60 numbers\n" in told
         assert "  52 not: the grid has no objective con_nca, con_cir, lin_con, lin_nca and 9 more\n" in told
-        assert "not: no recipe here is this model (VSRN [19]), (VinVL [41])" in told
+        assert "not: no recipe here is this model (VinVL [41]), (ALBEF [18])" in told
 
     def test_json_has_every_number(self, tmp_path: Path, verb: Verb) -> None:
         plan = json.loads(verb("plan", "goal-table3-coco", *self.NAMED, "--json", runs=Home(tmp_path)).stdout)

@@ -14,7 +14,7 @@ from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.parts.vsrn.captioner import Captioner
 from goalgrid.retrieval.parts.vsrn.network import RegionGraph
 from goalgrid.retrieval.parts.vsrn.settings import CaptioningSettings, RegionGraphSettings
-from goalgrid.runners.training.exchange.batch_sizes import check_alone
+from goalgrid.runners.training.batch_sizes import check_alone
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.learner import Learner
 from tests.retrieval.parts.vsrn import literal
