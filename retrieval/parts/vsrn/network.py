@@ -48,7 +48,7 @@ class RegionGraph(nn.Module):
 
 
 def _unit_over_regions(values: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-    """Each dimension divided by its length over the regions: VSRN's code, where a length of each region was meant."""
+    """Each dimension divided by its length over the regions of the image, as VSRN's code has it."""
     return nn.functional.normalize(values, dim=1)
 
 

@@ -142,6 +142,16 @@ def test_the_captioning_loss_has_the_same_weight_beside_any_objective(
     torch.testing.assert_close(measured["loss"], (alone + measured["captioning"] / divisor).detach())
 
 
+def test_captions_embedded_beside_the_pairs_are_not_written() -> None:
+    """Offline negatives stand behind the pairs, and a caption is not always that of the image in its row."""
+    model: Any = class_of(ModelSettings.model_validate(MODEL))
+    model = model(ModelSettings.model_validate(MODEL), (REGIONS, WIDTH), WORDS, seed=0)
+    ids, lengths = padded(CAPTIONS)
+    image, text, seen = model.embed_batch(random(IMAGES, REGIONS, WIDTH), ids, lengths)
+    pairs = model.further_losses(None, image, text, seen, lengths, torch.arange(2))
+    torch.testing.assert_close(pairs["captioning"], model.captioner(seen[0][:2], ids[:2], lengths[:2]))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
