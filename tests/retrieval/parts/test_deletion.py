@@ -37,7 +37,7 @@ NEEDED_BY = {
     "meta_spn": ({"meta-spn"}, "'learnt-weights' is not here"),
     "twins": ({"twins"}, "'twins' is not here"),
     "video": ({"unified-table4"}, "unknown recipe 'ce'"),
-    "vsrn": ({"vsrn"}, "unknown recipe 'vsrn-tiny'"),
+    "vsrn": ({"vsrn", "goal-table6", "selhn-table5", *QUOTED}, "unknown recipe 'vsrn"),
     "xvlm": ({"goal-table6"}, "unknown recipe 'xvlm"),
 }
 """Grids that need each system, and what they say without it."""
