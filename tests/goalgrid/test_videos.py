@@ -18,7 +18,14 @@ from tests.retrieval.parts.video import made
 
 
 def overrides(recipes: str, root: Path, *settings: str) -> list[str]:
-    whole = [f"recipes={recipes}", 'datasets=["mine"]', "seeds=[0]", "dataset.min_count=1", "exclude=[]", *settings]
+    whole = [
+        f"recipes={recipes}",
+        'datasets=["mine"]',
+        "seeds=[0]",
+        "objectives=unified",
+        "dataset.min_count=1",
+        *settings,
+    ]
     return [*(word for setting in whole for word in ("--set", setting)), "--root", f"mine={root}", "--mlflow-uri", ""]
 
 

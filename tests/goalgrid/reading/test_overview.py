@@ -93,7 +93,7 @@ def test_a_grid_that_never_ran_cannot_be_resumed(tmp_path: Path, verb: Verb) -> 
     ("overrides", "name"),
     [
         (["train.epochs=1"], "demo@train.epochs=1"),
-        (["set.train.epochs=1", "resources.cpu=2", 'data.mine.root="/x"'], "demo@train.epochs=1"),
+        (["set.train.epochs=1", "resources.cpu=2", "reliability.folder_seconds=9"], "demo@train.epochs=1"),
         (['objectives=["con_con","sig_con"]', "seeds=0"], "demo@objectives=con_con+sig_con,seeds=0"),
         (["seeds=[0]", "objectives=con_con"], "demo@objectives=con_con,seeds=0"),
         (["sweep.train.lr=[1e-3,2e-3]"], "demo@sweep.train.lr=0.001+0.002"),
