@@ -6,7 +6,8 @@ from goalgrid.grid import catalog, protocols
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import DatasetSettings
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.retrieval.data.content import Content, check_form
+from goalgrid.retrieval.data import precomp
+from goalgrid.retrieval.data.content import Content, check_form, package
 from goalgrid.retrieval.splits.pairs import DataError
 
 
@@ -19,6 +20,8 @@ def check_fit(
         allow_leak: whether test images may stand in the training split.
     """
     check_form(dataset.name, root, model.image.view, model.image.reads)
+    if root and model.image.view is None and not model.image.reads:
+        model.check_image(precomp.shape(package(dataset.name, root)))
     if content.leaks and not allow_leak:
         raise DataError(f"{content.leaks[0]} If it must be: --allow-leak; then records say it.")
     check_sizes(dataset, content)

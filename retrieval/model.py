@@ -51,7 +51,7 @@ class Vse(nn.Module):
         places: pretrained.Places = {},  # noqa: B006
     ) -> None:
         super().__init__()
-        check_sets(settings, image_shape)
+        settings.check_image(image_shape)
         image, text = settings.image, settings.text
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # of the processor alone: it is there that a model is built
@@ -202,17 +202,6 @@ def class_of(settings: ModelSettings) -> type[Vse]:
     """The class of a model: that of a part which it has, else the plain one."""
     classes = [part.network for part in parts.of_model(settings).values() if part.network]
     return parts.loaded(classes[0]) if classes else Vse
-
-
-def check_sets(settings: ModelSettings, image_shape: tuple[int, ...]) -> None:
-    """Raise a UserError if the scorer or the image encoder reads sets of vectors, and an image is a single vector."""
-    image: Any = settings.image
-    if (settings.of_sets or image.of_regions) and len(image_shape) == 1 and not image.reads:
-        reader = f"scorer {settings.scorer.kind!r}" if settings.of_sets else f"image encoder {image.encoder!r}"
-        raise UserError(
-            f"{reader} reads several vectors an image, e.g. (36, 2048) of BUTD regions; these features have one of "
-            f"{image_shape[0]:,} values. Take features of regions, or another recipe."
-        )
 
 
 @torch.no_grad()

@@ -64,7 +64,7 @@ def recipes(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_RECIPES)] = False,
 ) -> None:
-    """List the recipes and what they read; or show all settings of one.
+    """List the recipes and what they read; or explain one.
 
     A recipe is a backbone with its training settings. It reads pictures, features (a vector an image, or regions),
     sets of regions, or videos. --parameters says how many weights its model has, and how many of these learn.

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import IdentityDefault, Settings, Unit
 from goalgrid.grid.settings.fusion import AnyFusion, FusionSettings, NoFusionSettings
@@ -43,6 +44,16 @@ class ModelSettings(Settings):
     def of_sets(self) -> bool:
         """Whether the scorer reads a set of vectors for each image and caption."""
         return not isinstance(self.scorer, ProductSettings)
+
+    def check_image(self, shape: tuple[int, ...]) -> None:
+        """Raise a UserError if the scorer or the image encoder reads sets, and an image of this shape is one vector."""
+        image: Any = self.image
+        if (self.of_sets or image.of_regions) and len(shape) == 1 and not image.reads:
+            reader = f"scorer {self.scorer.kind!r}" if self.of_sets else f"image encoder {image.encoder!r}"
+            raise UserError(
+                f"{reader} reads several vectors an image, e.g. (36, 2048) of BUTD regions; these features have one of "
+                f"{shape[0]:,} values. Take features of regions, or another recipe."
+            )
 
     @property
     def ranked_anew(self) -> int:

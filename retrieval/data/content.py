@@ -204,6 +204,11 @@ class Stamp:
 def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
     if source := annotations.find(name, root):
         stamp.note(annotations.files(source[1], root))
+    elif package := precomp.find(name, root):
+        raise DataError(
+            f"{package} has features, and this recipe reads pictures: take a recipe for features, e.g. fc-bow, or lay "
+            "pictures with their annotations under the root. goalgrid recipes says what a recipe reads."
+        )
     annotated = annotations.Annotated.of(name, root)
     sums = iter(stamp.digests([file for _, file in annotated.files], file_sum))
     listings = {split: annotated.listing(split) for split in annotated.by_split}

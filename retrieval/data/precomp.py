@@ -71,6 +71,11 @@ def find(name: str, root: Path) -> Path | None:
     return next((file.parent for file in files if file.exists()), None)
 
 
+def shape(root: Path) -> tuple[int, ...]:
+    """The shape of an image's features, by the header of the training split's file."""
+    return tuple(np.load(root / "train_ims.npy", mmap_mode="r").shape[1:])
+
+
 def splits(root: Path, test_splits: Sequence[str]) -> dict[str, str]:
     """What the files of each split begin with: of several names, the first that has features here."""
     names = {"train": ["train"], "val": ["dev", "val"], "test": list(test_splits)}

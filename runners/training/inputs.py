@@ -24,7 +24,6 @@ from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.features import CaptionSource, ImageSource
 from goalgrid.retrieval.fit import check_sizes
-from goalgrid.retrieval.model import check_sets
 from goalgrid.retrieval.parts.companion import Companion
 from goalgrid.retrieval.prefetch import ahead
 from goalgrid.retrieval.splits.pairs import Pairs, Split
@@ -168,7 +167,7 @@ def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = 
     held = content_of(settings, machine)
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held, known)
     check_sizes(settings.dataset, held)
-    check_sets(settings.model, inputs.pairs.train.images.shape)
+    settings.model.check_image(inputs.pairs.train.images.shape)
     if settings.model.of_sets and not known:
         inputs.check_words(settings.dataset)
     return inputs

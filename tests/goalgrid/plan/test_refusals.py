@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from goalgrid.grid.errors import UserError
@@ -30,8 +31,17 @@ def nothing(root: Path) -> None:
     root.mkdir()
 
 
+def vectors(root: Path) -> None:
+    features(root)
+    for path in (root / "precomp").glob("*_ims.npy"):
+        array = np.load(path)
+        np.save(path, array.reshape(len(array), -1)[:, :5])
+
+
 REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "features-of-pictures": (nothing, 'datasets=["shapes"] recipes=["vse-inf-butd-tiny"]', "has images only"),
+    "pictures-of-features": (features, 'recipes=["cnn-bow"]', "precomp has features, and this recipe reads pictures"),
+    "sets-of-single-vectors": (vectors, 'recipes=["scan-t2i"]', "scorer 'scan' reads several vectors an image"),
     "images-of-videos": (videos, 'recipes=["fc-bow"]', "has features of videos by experts"),
     "an-expert-that-is-not-there": (videos, 'recipes=["ce"]', "has no expert 'i3d', which the recipe reads"),
     "test-images-that-train": (leaking, 'recipes=["fc-bow"]', "train and test share 6 image ids.* --allow-leak"),
