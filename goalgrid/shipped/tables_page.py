@@ -3,13 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from functools import cache
 from typing import Any
 
-from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
-from goalgrid.grid.expansion import Cell, expand
-from goalgrid.grid.gridfile import Grid, load
+from goalgrid.reading.papers import shipped
 from goalgrid.results.reference.paper_rows import ORIGINS, TRAINED, PaperRow, paper_rows
 from goalgrid.results.reference.reading import PAPERS, paper_table, table_names
 
@@ -27,12 +24,7 @@ def rows(name: str | None = None) -> list[PaperRow]:
     chosen = [table for table in known if name in (None, table, table.partition("-")[0])]
     if not chosen:
         raise UserError(unknown("table of a paper", name, [*known, *PAPERS], hint="All: goalgrid tables."))
-    return [row for table in chosen for row in paper_rows(table, _shipped())]
-
-
-@cache
-def _shipped() -> list[tuple[Grid, list[Cell]]]:
-    return [(grid, expand(grid)) for grid in map(load, catalog.names("presets"))]
+    return [row for table in chosen for row in paper_rows(table, shipped())]
 
 
 def lines(rows: Sequence[PaperRow]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from goalgrid.reading import status
 from goalgrid.reading.overview import ORDER, Overview, ranges
 from goalgrid.results.analysis.documents import Document
 from goalgrid.results.export.report_page import Measured, ReportPage, Standing, attention_pictures, examples_picture
+from goalgrid.showing.tables import table_of_paper
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say_left_out
 
@@ -25,6 +26,7 @@ def render(
     refresh: int = 0,
     beside: Document | None = None,
     examples_of: str = "",
+    paper: str | None = None,
 ) -> str:
     """The page as HTML.
 
@@ -33,6 +35,7 @@ def render(
         refresh: seconds after which the page loads itself again while trials are left.
         beside: the comparison with another grid.
         examples_of: id of the trial whose queries and answers are shown; empty: none.
+        paper: the table of a paper that is shown, filled by the trials of all grids.
 
     Raises:
         UserError: records cannot be read, or the trial has no weights.
@@ -61,6 +64,7 @@ def render(
         refresh if _unfinished(overview) else 0,
         beside,
         (examples_picture(retrieved(overview, examples_of)),) if examples_of else (),
+        table_of_paper(paper, overview.home),
     ).render()
 
 
@@ -80,14 +84,18 @@ def read(overview: Overview) -> Measured:
 
 
 def watch(
-    overview: Overview, path: Path, seconds: int, beside: Callable[[], Document | None] = lambda: None
+    overview: Overview,
+    path: Path,
+    seconds: int,
+    beside: Callable[[], Document | None] = lambda: None,
+    paper: str | None = None,
 ) -> Iterator[Overview]:
     """Write the page every so many seconds until every trial is done or failed; yield the state that it shows."""
     done, measured = None, Measured()
     while True:
         if done != overview.having(State.DONE):
             done, measured = overview.having(State.DONE), read(overview)
-        write_text(path, render(overview, measured=measured, refresh=seconds, beside=beside()))
+        write_text(path, render(overview, measured=measured, refresh=seconds, beside=beside(), paper=paper))
         yield overview
         if not _unfinished(overview):
             return

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +48,8 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
         *(("metric", name, COLUMN_NAMES) for name in request.metric.split(",")),
         ("comparison", request.against or "paper", ["paper"]),
     )
+    if request.paper is not None:
+        return _filled(request, home)
     if request.reference:
         return _printed(request)
     grid = grid or recall(request.grid, home, request.set_)
@@ -133,6 +136,15 @@ def keep_table(overview: Overview) -> "Table | None":
     return table
 
 
+def table_of_paper(name: str | None, home: Home) -> "Table | None":
+    """A paper's own table with our numbers; None without a name, or where no trial for it is done."""
+    from goalgrid.results.export.table_request import TableRequest
+
+    with suppress(NothingDone):
+        return draw(TableRequest("", paper=name), home) if name else None
+    return None
+
+
 def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None) -> None:
     """Print the requested table, or write it; a Parquet table without `output` goes into the grid's folder.
 
@@ -145,8 +157,8 @@ def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None)
     """
     from goalgrid.results import renderers
 
-    grid = None if request.reference else recall(request.grid, home, request.set_)
-    folder = home.grid(grid.name).tables if grid else home.path / "reference"
+    grid = None if request.reference or request.paper else recall(request.grid, home, request.set_)
+    folder = home.grid(grid.name).tables if grid else home.path / "papers" / (request.paper or request.grid)
     table = draw(request, home, grid)
     if output and kind == "terminal":
         kind = renderers.format_of(output) or kind
@@ -188,7 +200,7 @@ def check(
 
     command = table_check.command_of(path)
     request_of_file = parse(command) if command else None
-    if not request.grid:
+    if not request.grid and not request.paper:
         if request_of_file is None:
             raise UserError(
                 f"{path} does not say by which command it was made. Say it: goalgrid table GRID --check "
@@ -215,6 +227,22 @@ def check(
     sizes = f"{counted(len(numbers), 'number')} from {counted(len(behind), 'trial')}"
     show(f"{path} {same} as `{command}` now{f' ({note})' if note else ''}: {sizes}")
     return True
+
+
+def _filled(request: "TableRequest", home: Home) -> "Table":
+    """A paper's table, filled by the trials of all grids."""
+    from goalgrid.reading.papers import filled
+
+    named = {"GRID": request.grid, "--reference": request.reference, "--protocol": request.protocol}
+    named |= {"--rows, --columns and --blocks": request.axes, "--set": request.set_}
+    if others := [name for name, value in named.items() if value]:
+        raise UserError(f"--paper fills a paper's own table by its own protocols; leave {', '.join(others)} out.")
+    source = filled(str(request.paper), home, interval=request.interval)
+    if not source.used:
+        start = f"goalgrid run --paper {source.name}{runs_option(home)}"
+        raise NothingDone(f"{source.name} under {home.path}: no trial is done. Start it: {start}")
+    table = replace(request, layout=request.layout or source.content.layout).draw(source.cells, source)
+    return replace(table, command=request.command)
 
 
 def _printed(request: "TableRequest") -> "Table":

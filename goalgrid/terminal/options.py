@@ -18,20 +18,28 @@ from goalgrid.grid.overrides import key_and_value
 from goalgrid.grid.store.home import Home
 from goalgrid.terminal import completion
 
-GridName = Annotated[
-    str,
-    typer.Argument(
-        metavar="GRID",
-        help="The name of a shipped grid or of a grid that ran, or the path of a grid file.",
-        autocompletion=completion.grids,
-    ),
-]
+_GRID: Any = typer.Argument(
+    metavar="GRID",
+    help="The name of a shipped grid or of a grid that ran, or the path of a grid file.",
+    autocompletion=completion.grids,
+)
+GridName = Annotated[str, _GRID]
+OptionalGrid = Annotated[str | None, _GRID]
 GridNames = Annotated[
     list[str],
     typer.Argument(
         metavar="GRID",
         help="Shipped grids or grids that ran, by name or a pattern in quotes ('unified-*'); or paths of grid files.",
         autocompletion=completion.grids,
+    ),
+]
+PaperName = Annotated[
+    str | None,
+    typer.Option(
+        "--paper",
+        metavar="NAME",
+        help="Instead of GRID: the grids that fill this table of a paper, e.g. selhn-table5.",
+        autocompletion=completion.paper_tables,
     ),
 ]
 

@@ -12,16 +12,28 @@ import typer
 from typer.main import get_command
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.store.files import write_text
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
+from goalgrid.reading.papers import source
 from goalgrid.results.export.table_request import PROGRAM, TableRequest
 from goalgrid.showing.effects import analysed
-from goalgrid.showing.tables import NothingDone, deliver
+from goalgrid.showing.tables import NothingDone, deliver, table_of_paper
 from goalgrid.showing.tables import check as hold_against
 from goalgrid.terminal import DIFFERENT, INCOMPLETE, completion
-from goalgrid.terminal.options import RUNS, GridName, Json, OtherRuns, Override, Runs, all_known, options_of
+from goalgrid.terminal.options import (
+    RUNS,
+    GridName,
+    Json,
+    OptionalGrid,
+    OtherRuns,
+    Override,
+    PaperName,
+    Runs,
+    all_known,
+    options_of,
+)
 from goalgrid.terminal.views import say, show_for, show_list
 
 verbs = typer.Typer()
@@ -67,7 +79,8 @@ def table(
 ) -> None:
     """Print the paper's table of what is done so far.
 
-    --against paper sets the paper's numbers beside it; --reference prints the paper's own table.
+    --paper NAME fills a paper's own table by the trials of all grids; --against paper sets the paper's numbers beside
+    ours; --reference prints the paper's own table as it was printed.
     """
     from goalgrid.results import renderers
     from goalgrid.results.reference.paper_source import listing
@@ -83,7 +96,7 @@ def table(
         raise UserError("--trials says what is behind the numbers of a file; give --check FILE.")
     if request.reference and (grid is None or grid in PAPERS):
         show_list(listing(grid))
-    elif grid is None:
+    elif grid is None and request.paper is None:
         raise UserError(f"which grid? Known: {', '.join(catalog.names('presets'))}; or the path of a grid file.")
     else:
         with _incomplete_without_trials():
@@ -104,7 +117,7 @@ def table_request(command: str) -> tuple[TableRequest, str]:
         raise UserError(f"the command {command!r} cannot be read: {error}.") from error
     names = {field.name for field in fields(TableRequest)}
     request = TableRequest(**{name: options[name] for name in names} | {"set_": tuple(options["set_"])})
-    if not request.grid or (kind := options["format_"]) == "terminal":
+    if not (request.grid or request.paper) or (kind := options["format_"]) == "terminal":
         raise UserError(f"the command {command!r} cannot be read: it names no grid or no format of a file.")
     return request, kind
 
@@ -239,7 +252,8 @@ def figures(
 
 @verbs.command()
 def report(
-    grid: GridName,
+    grid: OptionalGrid = None,
+    paper: PaperName = None,
     home: Runs = RUNS,
     set_: Override = [],
     output: Annotated[
@@ -260,22 +274,23 @@ def report(
 ) -> None:
     """Write the whole grid as one HTML page.
 
-    Tables, effects, figures, failures and provenance; the page needs no network.
+    Tables, effects, figures, failures and provenance; with --paper also the paper's own table. It needs no network.
     """
     from goalgrid.showing import report as page
     from goalgrid.showing.comparison import section
 
+    grid = source(grid, paper)
     overview = Overview.of(recall(grid, home, set_), home)
     if watch and examples_of:
         raise UserError("--examples loads a model and its data each time; leave it out with --watch.")
     compared = partial(section, beside, grid, home, other)
     path = output or home.grid(overview.grid.name).report
     if not watch:
-        write_text(path, page.render(overview, beside=compared(), examples_of=examples_of))
+        write_text(path, page.render(overview, beside=compared(), examples_of=examples_of, paper=paper))
         say(f"written: {path}")
         return
     try:
-        for seen in page.watch(overview, path, every, compared):
+        for seen in page.watch(overview, path, every, compared, paper):
             say(f"written: {path} ({seen.headline()})")
     except KeyboardInterrupt:
         raise typer.Exit(INCOMPLETE) from None
@@ -283,22 +298,28 @@ def report(
 
 @verbs.command()
 def export(
-    grid: GridName,
-    target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+    grid: OptionalGrid = None,
+    target: Annotated[Path | None, typer.Argument(metavar="DIR", help="A new or empty folder.")] = None,
+    paper: PaperName = None,
     home: Runs = RUNS,
     set_: Override = [],
 ) -> None:
     """Write everything that a paper needs into one folder.
 
-    Report, tables, figures, effects, records, settings and checksums.
+    Report, tables, figures, effects, records, settings and checksums; with --paper also the paper's own table.
     """
     from goalgrid.results.export.export_folder import begun
     from goalgrid.results.export.export_folder import export as write
     from goalgrid.showing import report as page
 
-    overview = Overview.of(recall(grid, home, set_), home)
+    if paper and target is None:
+        grid, target = None, user_path(grid) if grid else None
+    if target is None:
+        raise UserError("into which folder? Give DIR, a new or empty folder.")
+    overview = Overview.of(recall(source(grid, paper), home, set_), home)
     with begun(target):
-        write(overview.grid, overview.cells, home, target, report=page.render(overview), now=overview.now)
+        html, filled = page.render(overview, paper=paper), table_of_paper(paper, home)
+        write(overview.grid, overview.cells, home, target, report=html, now=overview.now, paper=filled)
     say(f"written: {target}")
 
 

@@ -23,6 +23,7 @@ from goalgrid.reading import named_grids
 from goalgrid.reading import status as standing
 from goalgrid.reading.named_grids import grid_to_train, named_tables_exist, start
 from goalgrid.reading.overview import Overview
+from goalgrid.reading.papers import filled_line, source, sources
 from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.terminal import EXIT, exit_state, options
@@ -38,7 +39,8 @@ Content = tuple[Callable[[], Any], Callable[[], Iterable[str]]]
 
 @verbs.command()
 def plan(
-    grids: options.GridNames,
+    grids: options.GridNames = [],
+    paper: options.PaperName = None,
     home: options.Runs = options.RUNS,
     set_: options.Override = [],
     root: options.Root = [],
@@ -80,18 +82,21 @@ def plan(
     if hourly is not None and not device:
         raise UserError("--hourly is the price of an hour on a GPU: say which, e.g. --device h100.")
     asked = card(device) if device else None
-    chosen = named_grids.grids_to_train(grids, home, set_, roots=root, weights=weights)
+    chosen = named_grids.grids_to_train(sources(grids, paper), home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     for grid in chosen if probe else ():
         measure(Overview.of(grid, home), choice)
     of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, allow_leak=allow_leak)
     chosen = named_grids.of_filter(chosen, home, only)
     _show_plans(chosen, home, of, per_trial=trials, as_json=as_json)
+    if paper and not as_json:
+        show(filled_line(paper, home))
 
 
 @verbs.command()
 def run(
-    grids: options.GridNames,
+    grids: options.GridNames = [],
+    paper: options.PaperName = None,
     home: options.Runs = options.RUNS,
     set_: options.Override = [],
     root: options.Root = [],
@@ -112,7 +117,7 @@ def run(
     The same command again goes on where it was cut off. Several grids are trained one after the other.
     """
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
-    chosen = named_grids.grids_to_train(grids, home, overrides, roots=root, weights=weights)
+    chosen = named_grids.grids_to_train(sources(grids, paper), home, overrides, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
         chosen = named_grids.of_filter(chosen, home, only)
@@ -150,7 +155,8 @@ def resume(
 
 @verbs.command()
 def slurm(
-    grid: options.GridName,
+    grid: options.OptionalGrid = None,
+    paper: options.PaperName = None,
     home: options.Runs = options.RUNS,
     set_: options.Override = [],
     root: options.Root = [],
@@ -172,6 +178,7 @@ def slurm(
 
     The job queues itself again until the grid is done.
     """
+    grid = source(grid, paper)
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     named_tables_exist(loaded)
     words = command_words(grid, loaded, home, only, {"--set": set_, "--root": root, "--weights": weights})
@@ -185,7 +192,8 @@ def slurm(
 
 @verbs.command()
 def status(
-    grids: options.GridNames,
+    grids: options.GridNames = [],
+    paper: options.PaperName = None,
     home: options.Runs = options.RUNS,
     set_: options.Override = [],
     as_json: options.Json = False,
@@ -200,6 +208,7 @@ def status(
         states.extend(map(overview.reached, overview.trials))
         return partial(standing.to_dict, overview), partial(standing.lines, overview)
 
+    grids = sources(grids, paper)
     try:
         chosen = named_grids.as_last_run(grids, home, set_)
     except Untrusted:

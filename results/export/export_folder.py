@@ -64,17 +64,27 @@ def begun(target: Path) -> Iterator[None]:
         raise cannot_write(target, error) from error
 
 
-def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, report: str, now: Now | None = None) -> None:
+def export(
+    grid: Grid,
+    cells: Sequence[Cell],
+    home: Home,
+    target: Path,
+    *,
+    report: str,
+    now: Now | None = None,
+    paper: Table | None = None,
+) -> None:
     """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
 
     Args:
         report: the report of the grid, as HTML.
         now: the code and data that the records are compared with.
+        paper: a paper's own table with our numbers.
     """
     usual = usual_protocol(grid)  # the report says what is left out
     scores = Scores.read(cells, home, usual=usual, now=now, leave=lambda message: None)
     write_records(scores.rows, home, target / "records.parquet")
-    tables = dict(_tables(grid, cells, scores))
+    tables = dict(_tables(grid, cells, scores)) | ({Path("tables", "paper", paper.name): paper} if paper else {})
     for path, table in tables.items():
         write_all(table, (target / path).parent)
     if scores.rows:

@@ -132,7 +132,7 @@ class ReportPage:
         commands: commands for the grid, by what they do.
         written: date and time of writing, as the page shows them.
         refresh: seconds after which the page loads itself again; 0: never.
-        beside, examples: if the user asked for them.
+        beside, examples, paper: if the user asked for them; `paper`: a paper's own table with our numbers.
     """
 
     name: str
@@ -145,6 +145,7 @@ class ReportPage:
     refresh: int = 0
     beside: Document | None = None
     examples: tuple[Picture, ...] = ()
+    paper: Table | None = None
 
     def render(self) -> str:
         shown = dict(list(self.standing.trials.items())[:TRIALS_SHOWN])

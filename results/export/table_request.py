@@ -25,7 +25,7 @@ class TableRequest:
     """What decides what a table shows: the options of `goalgrid table`, each with its default and meaning."""
 
     grid: str
-    """A grid's name or file; with `reference`, the name of a paper's table."""
+    """A grid's name or file; with `reference`, the name of a paper's table; empty with `paper`."""
     layout: str | None = _option(
         None, "E.g. goal, listing or methods, a wrong name lists all; default: what suits the grid."
     )
@@ -39,6 +39,9 @@ class TableRequest:
     )
     protocol: str | None = _option(
         None, "A protocol of the data set, e.g. coco-5x1k; else that of the first table that the grid names."
+    )
+    paper: str | None = _option(
+        None, "Instead of GRID: a paper's table, filled by the trials of all grids in the runs folder.", "NAME"
     )
     reference: bool = _option(False, "Print a paper's own table; without GRID, list these tables.")
     against: str | None = _option(None, "paper: show our number, the paper's, and the difference.")
@@ -63,8 +66,8 @@ class TableRequest:
         >>> TableRequest("goal-table3-coco", metric="r5", marks=True).command
         'goalgrid table goal-table3-coco --metric r5 --marks'
         """
-        words = [PROGRAM, shlex.quote(self.grid)]
-        for option in sorted(fields(self)[1:], key=lambda option: option.name != "reference"):
+        words = [PROGRAM, *([shlex.quote(self.grid)] if self.grid or not self.paper else [])]
+        for option in sorted(fields(self)[1:], key=lambda option: option.name not in ("paper", "reference")):
             name, value = f"--{option.name.strip('_').replace('_', '-')}", getattr(self, option.name)
             values = value if isinstance(value, tuple) else (value,) if value != option.default else ()
             words += [word for item in values for word in ([name] if item is True else [name, shlex.quote(item)])]

@@ -2,17 +2,21 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.listed import members
 from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.layouts import against as beside
-from goalgrid.results.layouts import pivot
+from goalgrid.results.layouts import of_paper, pivot
 from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource
 from goalgrid.results.layouts.columns import by_direction, named, noun_of
 from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.scores import Scores
+from goalgrid.results.reference.filled import Filled
+from goalgrid.results.reference.paper_source import Paper
 from goalgrid.results.tables.table import Table
 
 LAYOUTS = members(__name__, "LAYOUT", Layout)
@@ -47,7 +51,7 @@ def arrange(
     Args:
         layout: a name of `LAYOUTS`; None: the natural one.
         metric: names of `COLUMN_NAMES`, joined by commas; a layout of all recalls shows them beside these.
-        against: "paper": ours beside what papers report, in a layout of its own.
+        against: "paper": ours beside what papers report, in a layout of its own; of a paper's table, in its columns.
         axes: what stands in rows, columns and blocks, instead of a layout.
 
     Raises:
@@ -65,7 +69,12 @@ def arrange(
         _check_metrics(f"--against {against}", asked, 1)
         table = beside.layout(cells, scores, metric)
     else:
-        table = _laid_out(cells, scores, layout or natural(cells), asked)
+        draw = partial(_laid_out, cells, chosen=layout or natural(cells), asked=asked)
+        source = replace(scores, quoting=not against) if isinstance(scores, Filled) else scores
+        table = draw(source)
+        if isinstance(source, Filled):
+            table = of_paper.noted(table, source)
+            table = of_paper.interleaved(table, draw(Paper(source.name, source.rows)), source) if against else table
     return named(table, noun_of(cells))
 
 

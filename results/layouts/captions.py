@@ -85,10 +85,10 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     views = views or [scores]
     protocols = ", ".join(dict.fromkeys(shown(view.protocol_of(cell)) for cell in cells for view in views))
     variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in cells))
-    spread = _spread(cells, interval=scores.interval)
     differing, done = scores.of_other_code(cells)
     sentences = [
-        f"{what} on {protocols}: {spread}; {selections(cells)}; {variants} variant of the objectives; best in bold.",
+        f"{what} on {protocols}: {spread(cells, interval=scores.interval)}; {selections(cells)}; "
+        f"{variants} variant of the objectives; best in bold.",
         _missing(cells, views),
         _imported(cells),
         *(f"{count} of {done} trials were {what}." for what, count in differing.items()),
@@ -102,7 +102,7 @@ def selections(cells: Sequence[Cell]) -> str:
     return ", ".join(dict.fromkeys(_SELECTION[cell.trials[0].shared.train.selection] for cell in cells))
 
 
-def _spread(cells: Sequence[Cell], *, interval: bool) -> str:
+def spread(cells: Sequence[Cell], *, interval: bool) -> str:
     """What a value is over seeds."""
     cells = [cell for cell in cells if not cell.published]
     if not cells:

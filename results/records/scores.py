@@ -189,6 +189,7 @@ class Scores:
         interval: bool = False,
         now: Now | None = None,
         leave: Leave = refuse,
+        mixed: bool = False,
     ) -> "Scores":
         """Read the records of all finished trials, and the states of trials that were started and are not done.
 
@@ -198,6 +199,7 @@ class Scores:
         Args:
             usual: shown unless the records are older than that protocol.
             leave: of files that tables and figures read later, beside the records.
+            mixed: whether to take trials of different data, of which the caller chooses.
         """
         cells = list(cells)
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
@@ -218,7 +220,8 @@ class Scores:
             other = {row["trial_id"] for row in rows if provenance.of_other_data(row, data[row["trial_id"]])}
             absent |= dict.fromkeys(other, provenance.OTHER_DATA)
             rows = [row for row in rows if row["trial_id"] not in other]
-        _refuse_mixed_data(rows)
+        if not mixed:
+            refuse_mixed_data(rows)
         if protocol is not None and not _evaluated(protocol, rows):
             raise UserError(
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
@@ -238,9 +241,9 @@ class Scores:
             leave=leave,
         )
 
-    def of(self, cell: Cell, metric: str) -> Score:
-        """A test metric of a cell over its seeds, by the protocol that is shown."""
-        shown = self.protocol_of(cell)
+    def of(self, cell: Cell, metric: str, protocol: str | None = None) -> Score:
+        """A test metric of a cell over its seeds, by this protocol or by the one that is shown."""
+        shown = protocol or self.protocol_of(cell)
         evaluated = {t.id: by_protocol(self.rows[t.id], shown, metric) for t in cell.trials if t.id in self.rows}
         values = {trial_id: value for trial_id, value in evaluated.items() if value is not None}
         return Score(
@@ -314,7 +317,8 @@ def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
     return {place for place, value in enumerate(values) if value.shown == top}
 
 
-def _refuse_mixed_data(rows: Iterable[Mapping[str, Any]]) -> None:
+def refuse_mixed_data(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Raise where trials of the same data set and recipe saw different data."""
     seen: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
         seen.setdefault((row["dataset"], row["recipe"]), {}).setdefault(row["data_fingerprint"], row["trial_id"])

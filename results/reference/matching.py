@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.expansion import Cell
@@ -107,14 +108,29 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
 
 def changes(cells: Sequence[Cell]) -> list[str]:
     """Settings, by dotted name, in which a cell differs from its recipe or its objective's defaults."""
-    differing: dict[str, None] = {}
-    for cell in (cell for cell in cells if not cell.published):
-        ours, recipe = cell.trials[0].shared, catalog.recipe(cell.recipe)
-        objective = resolve(cell.objective, variant=ours.objective.variant)
-        differing |= _differing("train", ours.train.model_dump(), recipe.train.model_dump())
-        differing |= _differing("model", ours.model.model_dump(), recipe.model.model_dump())
-        differing |= _differing("objective", ours.objective.parameters, objective)
-    return list(differing)
+    return list(dict.fromkeys(name for cell in cells if not cell.published for name in differing(cell)))
+
+
+def differing(cell: Cell, other: Cell | None = None) -> dict[str, str]:
+    """In what a cell differs from another one, else from its recipe and its objective's defaults.
+
+    By dotted name: `2 for 30`, the cell's value first.
+    """
+    ours, recipe = _sections(cell), catalog.recipe(cell.recipe)
+    if other:
+        return _differing(ours, _sections(other))
+    objective = resolve(cell.objective, variant=cell.trials[0].shared.objective.variant)
+    del ours["dataset"]
+    theirs = {"train": recipe.train.model_dump(), "model": recipe.model.model_dump(), "objective": objective}
+    return _differing(ours, theirs)
+
+
+def _sections(cell: Cell) -> dict[str, Any]:
+    shared = cell.trials[0].shared
+    sections = {"dataset": shared.dataset, "train": shared.train, "model": shared.model}
+    return {name: section.model_dump() for name, section in sections.items()} | {
+        "objective": shared.objective.parameters
+    }
 
 
 def _names(cell: Cell, scores: Scores) -> tuple[str, str, str, str]:
@@ -127,14 +143,14 @@ def _key(result: Result) -> ResultKey | None:
     return result.dataset, result.protocol, result.recipe, result.objective, result.metric
 
 
-def _differing(prefix: str, ours: Mapping[str, object], theirs: Mapping[str, object]) -> dict[str, None]:
-    differing: dict[str, None] = {}
+def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    differing: dict[str, str] = {}
     for key, value in ours.items():
-        other, name = theirs.get(key), f"{prefix}.{key}"
+        other, name = theirs.get(key), prefix + key
         if isinstance(value, dict) and isinstance(other, dict):
-            differing |= _differing(name, value, other)
+            differing |= _differing(value, other, f"{name}.")
         elif value != other:
-            differing[name] = None
+            differing[name] = f"{value} for {other}"
     return differing
 
 

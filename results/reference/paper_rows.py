@@ -69,7 +69,7 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
             objectives=tuple(dict.fromkeys(result.objective for result in results if result.objective)),
             quoted=line.quoted,
             why="" if filling else line.not_possible,
-            differs=tuple(_differences(line, results, [cell for _, cells in filling for cell in cells]))
+            differs=tuple(differences(line, results, [cell for _, cells in filling for cell in cells]))
             if filling
             else (),
         )
@@ -91,7 +91,7 @@ def _filling(
     return []
 
 
-def _differences(line: Line, results: Sequence[Result], cells: Sequence[Cell]) -> Iterator[str]:
+def differences(line: Line, results: Sequence[Result], cells: Sequence[Cell]) -> Iterator[str]:
     """How cells that fill a row differ from its source: what the table's file says, the schedule, and our readings.
 
     The source of a quoted row has the recipe's schedule, the model's own, unless the table's file says more. The source

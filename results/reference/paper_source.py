@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell
-from goalgrid.results.reference.reading import PaperTable, Printed, Result, paper_table, results_of, table_names
+from goalgrid.results.records.scores import TableValue
+from goalgrid.results.reference.reading import PaperTable, Result, paper_table, results_of, table_names
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,8 @@ class Paper:
     rows: dict[Cell, dict[str, Result]]
     """Numbers by cell, then by metric."""
 
-    @classmethod
-    def read(cls, name: str) -> "Paper":
+    @staticmethod
+    def read(name: str) -> "Paper":
         """A table by name.
 
         Raises:
@@ -27,10 +28,8 @@ class Paper:
             raise UserError(unknown("table of a paper", name, table_names(), hint=hint))
         rows: dict[Cell, dict[str, Result]] = {}
         for result in results_of(name):
-            marks = tuple(mark for mark in (("block", result.block), ("note", result.note)) if mark[1])
-            cell = Cell(result.dataset, result.model, result.loss, marks, trials=())
-            rows.setdefault(cell, {})[result.metric] = result
-        return cls(name, rows)
+            rows.setdefault(cell_of(result), {})[result.metric] = result
+        return Paper(name, rows)
 
     @property
     def cells(self) -> list[Cell]:
@@ -59,7 +58,7 @@ class Paper:
         ]
         return f"{content.heading}; {'; '.join(filter(None, parts))}."
 
-    def of(self, cell: Cell, metric: str) -> Printed:
+    def of(self, cell: Cell, metric: str) -> TableValue:
         """A number as printed."""
         return self.rows[cell][metric].value
 
@@ -83,6 +82,12 @@ class Paper:
 
     def _any(self, cell: Cell) -> Result:
         return next(iter(self.rows[cell].values()))
+
+
+def cell_of(result: Result) -> Cell:
+    """The cell without trials that stands for the row of a number on its data set."""
+    marks = tuple(mark for mark in (("block", result.block), ("note", result.note)) if mark[1])
+    return Cell(result.dataset, result.model, result.loss, marks, trials=())
 
 
 def listing(paper: str | None = None) -> dict[str, str]:

@@ -31,6 +31,7 @@ WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.star
         *[st.none() | WORDS] * 4,
         WORDS,
         st.none() | WORDS,
+        st.none() | WORDS,
         st.booleans(),
         st.none() | WORDS,
         *[st.booleans()] * 4,
@@ -53,7 +54,7 @@ def test_a_command_that_is_not_understood_is_named(command: str) -> None:
 def test_python_has_the_options_of_the_command_line_with_their_defaults() -> None:
     command = {field.name: field.default for field in fields(TableRequest) if field.metadata}
     python = {name: parameter.default for name, parameter in signature(LoadedGrid.table).parameters.items()}
-    assert python.keys() - {"self"} == command.keys() - {"reference"}
+    assert python.keys() - {"self"} == command.keys() - {"paper", "reference"}
     assert all(python[name] == command[name] for name in python.keys() - {"self"})
 
 

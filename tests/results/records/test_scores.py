@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goalgrid.grid.errors import UserError
-from goalgrid.results.records.scores import Score, _refuse_mixed_data, best
+from goalgrid.results.records.scores import Score, best, refuse_mixed_data
 
 PERCENT = st.floats(0, 100)
 
@@ -49,7 +49,7 @@ def test_different_data_never_share_a_table() -> None:
     common = {"dataset": "coco", "recipe": "vsepp-r152"}
     rows = [{**common, "data_fingerprint": mark, "trial_id": f"t{mark}"} for mark in "aab"]
     with pytest.raises(UserError, match=r"saw different data.*ta \(a\), tb \(b\)"):
-        _refuse_mixed_data(rows)
+        refuse_mixed_data(rows)
 
 
 def test_a_tidy_row_has_the_interval_where_the_text_shows_it() -> None:

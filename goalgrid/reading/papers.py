@@ -1,0 +1,113 @@
+"""The papers' tables by name: the grids that fill them, and what the trials of a runs folder have filled."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, Shared, expand
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.saved_grid import read_grid
+from goalgrid.grid.trusted_code import Untrusted
+from goalgrid.reading.data_at_hand import DataAtHand
+from goalgrid.reading.overview import cells_of
+from goalgrid.terminal.views import say_left_out
+
+if TYPE_CHECKING:
+    from goalgrid.results.reference.filled import Filled
+
+
+@cache
+def shipped() -> list[tuple[Grid, list[Cell]]]:
+    """All shipped grids with their cells."""
+    return [(grid, expand(grid)) for grid in map(load, catalog.names("presets"))]
+
+
+def grids_of_paper(name: str) -> list[str]:
+    """The shipped grids that together fill the rows of a paper's table.
+
+    Raises:
+        UserError: no table has this name, or no row of it can be trained.
+    """
+    from goalgrid.results.reference.paper_rows import paper_rows
+    from goalgrid.results.reference.paper_source import Paper
+
+    Paper.read(name)
+    grids = list(dict.fromkeys(grid for row in paper_rows(name, shipped()) for grid in row.grids))
+    if not grids:
+        raise UserError(f"no row of {name} can be trained here. As printed: goalgrid table {name} --reference")
+    return grids
+
+
+def sources(grids: Sequence[str], paper: str | None) -> list[str]:
+    """The grids that a command names, by themselves or by a paper's table.
+
+    Raises:
+        UserError: neither or both, or as `grids_of_paper`.
+    """
+    if paper is None:
+        if not grids:
+            known = ", ".join(catalog.names("presets"))
+            raise UserError(f"which grid? Known: {known}; or the path of a grid file; or --paper NAME.")
+        return list(grids)
+    if grids:
+        raise UserError(f"--paper {paper} names the grids itself; leave {' '.join(grids)} out.")
+    return grids_of_paper(paper)
+
+
+def source(grid: str | None, paper: str | None) -> str:
+    """The same for a command that takes a single grid.
+
+    Raises:
+        UserError: as `sources`, or several grids fill the table.
+    """
+    names = sources([grid] if grid else [], paper)
+    if len(names) > 1:
+        raise UserError(f"{', '.join(names)} fill {paper} together: name one of these grids in place of --paper.")
+    return names[0]
+
+
+def filled_line(name: str, home: Home) -> str:
+    """How many numbers of a paper's table finished trials fill."""
+    table = filled(name, home)
+    scores = table.measured
+    return (
+        f"{name}: finished trials fill {sum(bool(score.n) for score in scores):,} of the {len(scores):,} numbers that "
+        f"train here; {len(table.values) - len(scores):,} are quoted"
+    )
+
+
+def filled(name: str, home: Home, *, interval: bool = False) -> "Filled":
+    """A paper's table with the scores of the finished trials of shipped grids and of all grids of the runs folder.
+
+    Raises:
+        UserError: as `fill`.
+    """
+    from goalgrid.results.records.provenance import Now
+    from goalgrid.results.reference.filled import fill
+    from goalgrid.runners.training.fingerprint import code_fingerprint
+
+    saved = list(_saved(home))
+    every = [DataAtHand(grid, home) for grid, _ in [*saved, *shipped()]]
+
+    def data(shared: Shared) -> str:
+        """By the first grid that says where the data set lies."""
+        return next(filter(None, (at_hand.fingerprint(shared) for at_hand in every)), "")
+
+    source = fill(name, shipped(), saved, home, Now(code_fingerprint, data), leave=say_left_out, interval=interval)
+    for message in source.scores.unreadable:
+        say_left_out(message)
+    return source
+
+
+def _saved(home: Home) -> Iterator[tuple[Grid, Sequence[Cell]]]:
+    """The grids of a runs folder with their cells; a grid that cannot be read here is left out."""
+    for folder in home.grids():
+        try:
+            grid = read_grid(folder.path.name, home)
+            yield grid, cells_of(grid, home)
+        except UserError as error:
+            why = "it uses code that this user never named" if isinstance(error, Untrusted) else str(error)
+            say_left_out(f"grid {folder.path.name!r}: {why}".partition("\n")[0])

@@ -1,0 +1,235 @@
+"""A paper's table, filled with the scores of finished trials, of whichever grids these are."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import provenance, record
+from goalgrid.results.records.provenance import Now
+from goalgrid.results.records.scores import Score, Scores, TableValue, refuse_mixed_data
+from goalgrid.results.reference.matching import changes, differing
+from goalgrid.results.reference.paper_rows import PaperRow, differences, paper_rows
+from goalgrid.results.reference.paper_source import Paper, cell_of
+from goalgrid.results.reference.reading import Line, Printed, Result, paper_table
+
+QUOTED = "‡"
+LISTED = 6
+"""Trials that a message names."""
+
+GridCells = tuple[Grid, Sequence[Cell]]
+
+
+class Quoted(Printed):
+    """A number of the paper where no trial here can have one."""
+
+    @property
+    def text(self) -> str:
+        """As printed, with a mark."""
+        return super().text + (QUOTED if self.printed != "-" else "")
+
+    def tidy(self) -> dict[str, object]:
+        """That of a printed number, and that it is quoted."""
+        return {**super().tidy(), "quoted": True}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A cell that may fill a row.
+
+    Args:
+        cells: all cells of its grid.
+        settings: the id that its trial has with seed 0: equal for cells that differ in their seeds alone.
+    """
+
+    grid: str
+    cell: Cell
+    cells: Sequence[Cell]
+    settings: str
+
+    def done(self, scores: Scores) -> list[str]:
+        """Ids of its finished trials."""
+        return [trial.id for trial in self.cell.trials if trial.id in scores.rows]
+
+
+@dataclass(frozen=True)
+class Filled(Paper):
+    """The rows of the paper with our scores. The cell of a row has no trials; `ours` has them."""
+
+    scores: Scores
+    ours: Mapping[Cell, Cell]
+    trained: frozenset[Cell]
+    """Rows that shipped grids train: where their trials are missing, no number stands."""
+    differs: Mapping[Cell, tuple[str, ...]]
+    """How the training of a row with scores differs from the source of the paper's numbers."""
+    quoting: bool = True
+    """Whether the paper's numbers stand where no trial here can have one."""
+
+    def of(self, cell: Cell, metric: str) -> TableValue:
+        """Our score by the protocol of the printed number; else the printed number, marked as quoted."""
+        result, ours = self.rows[cell][metric], self.ours.get(cell)
+        if ours and metric in record.METRICS:
+            score = self.scores.of(ours, metric, result.protocol)
+            if score.n or cell in self.trained:
+                return score
+        return Quoted(result.value.printed, result.value.n) if self.quoting else Score((), expected=0)
+
+    def axes(self, cell: Cell) -> dict[str, str]:
+        """Those of the paper, and what differs."""
+        texts = self.differs.get(cell)
+        return super().axes(cell) | ({"differs": "; ".join(texts)} if texts else {})
+
+    @property
+    def values(self) -> list[TableValue]:
+        """What stands in the places of the paper's numbers."""
+        numbers = ((cell, result) for cell, row in self.rows.items() for result in row.values())
+        return [self.of(cell, result.metric) for cell, result in numbers if result.value.text != "--"]
+
+    @property
+    def measured(self) -> list[Score]:
+        """Our values among them, also those whose trials are missing."""
+        return [value for value in self.values if isinstance(value, Score)]
+
+    @property
+    def used(self) -> list[Cell]:
+        """Our cells with finished trials."""
+        return [cell for cell in self.ours.values() if any(trial.id in self.scores.rows for trial in cell.trials)]
+
+
+def fill(
+    name: str,
+    shipped: Sequence[GridCells],
+    saved: Sequence[GridCells],
+    home: Home,
+    now: Now,
+    *,
+    leave: Callable[[str], None],
+    interval: bool = False,
+) -> Filled:
+    """The table with our scores: of the cells that have a row's data set, recipe and objective.
+
+    Cells that differ in their seeds alone are one. Of cells with other differences that of the shipped grid counts that
+    trains the row, else that with the recipe's settings. Trials of other code count only where all of a cell are.
+
+    Args:
+        shipped: all shipped grids.
+        saved: the grids of the runs folder.
+        leave: takes a message about trials that are left out.
+
+    Raises:
+        UserError: no table has this name, no row of it is trained by a shipped grid, or trials with different settings
+            or of different data would stand in one row.
+    """
+    paper = Paper.read(name)
+    rows = [(row, *line) for row, line in zip(paper_rows(name, shipped), paper_table(name).rows(name), strict=True)]
+    if not any(row.grids for row, _, _ in rows):
+        raise UserError(f"no row of {name} can be trained here. As printed: goalgrid table {name} --reference")
+    used = {grid for row, _, _ in rows for grid in row.grids}
+    places = {_place(result) for _, _, results in rows for result in results if not result.not_possible}
+    own = {grid.name: _candidates(grid, cells, places) for grid, cells in shipped if grid.name in used}
+    others = [candidate for grid, cells in saved for candidate in _candidates(grid, cells, places)]
+    every = [*(candidate for group in own.values() for candidate in group), *others]
+    scores = Scores.read([c.cell for c in every], home, interval=interval, now=now, leave=leave, mixed=True)
+    scores = _of_one_code(scores, every)
+    ours, trained, differs = dict[Cell, Cell](), set[Cell](), dict[Cell, tuple[str, ...]]()
+    for row, line, results in rows:
+        for cell, result in {cell_of(result): result for result in results}.items():
+            theirs = [c for grid in row.grids for c in own[grid] if _place(c.cell) == _place(result)]
+            chosen = _chosen(theirs, [c for c in others if _place(c.cell) == _place(result)], scores)
+            if theirs:
+                trained.add(cell)
+            if chosen:
+                ours[cell] = chosen.cell
+            if chosen and chosen.done(scores):
+                differs[cell] = tuple(_notes(row, line, results, chosen, theirs))
+    filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs)
+    refuse_mixed_data(scores.rows[t.id] for cell in filled.used for t in cell.trials if t.id in scores.rows)
+    for reason, ids in _left_out(filled, every).items():
+        more = f" and {len(ids) - LISTED:,} more" if len(ids) > LISTED else ""
+        leave(f"{counted(len(ids), 'trial')} {reason}: {', '.join(list(ids)[:LISTED])}{more}")
+    return filled
+
+
+def _place(where: Cell | Result) -> tuple[str, str | None, str | None]:
+    return where.dataset, where.recipe, where.objective
+
+
+def _candidates(grid: Grid, cells: Sequence[Cell], places: set[tuple[str, str | None, str | None]]) -> list[Candidate]:
+    """The cells of a grid that stand in some row; not its published checkpoints, which stand last."""
+    if places.isdisjoint(map(_place, cells)):
+        return []
+    first = expand(grid.model_copy(update={"seeds": [0], "budget": None}))
+    pairs = zip(cells, first, strict=False)
+    return [Candidate(grid.name, cell, cells, of.trials[0].id) for cell, of in pairs if _place(cell) in places]
+
+
+def _of_one_code(scores: Scores, candidates: Iterable[Candidate]) -> Scores:
+    """Without the trials of other code that share a cell with trials of the code of now."""
+    groups: dict[str, dict[str, None]] = {}
+    for candidate in candidates:
+        groups.setdefault(candidate.settings, {}).update(dict.fromkeys(candidate.done(scores)))
+    code = scores.now.code if scores.now else lambda shared: ""
+    now = provenance.of_trials([candidate.cell for candidate in candidates], scores.rows, code)
+    then = {trial_id: row["code_fingerprint"] for trial_id, row in scores.rows.items()}
+    other = {trial_id for trial_id in now if provenance.code_differs(then[trial_id], now[trial_id])}
+    out = {trial_id for group in groups.values() if not other.issuperset(group) for trial_id in group} & other
+    rows = {trial_id: row for trial_id, row in scores.rows.items() if trial_id not in out}
+    return replace(scores, rows=rows, absent={**scores.absent, **dict.fromkeys(out, provenance.OTHER_CODE)})
+
+
+def _chosen(own: Sequence[Candidate], others: Sequence[Candidate], scores: Scores) -> Candidate | None:
+    """The candidate whose trials fill a row, with the finished trials of all that have its settings.
+
+    Args:
+        own: of the shipped grids that train the row.
+
+    Raises:
+        UserError: of several with finished trials, none comes first.
+    """
+    by_settings: dict[str, Candidate] = {}
+    for candidate in (*own, *others):
+        first = by_settings.setdefault(candidate.settings, candidate)
+        trials = {trial.id: trial for trial in (*candidate.cell.trials, *first.cell.trials)}
+        more = [trials[name] for name in candidate.done(scores) if trials[name] not in first.cell.trials]
+        by_settings[candidate.settings] = replace(first, cell=replace(first.cell, trials=(*first.cell.trials, *more)))
+    done = [candidate for candidate in by_settings.values() if candidate.done(scores)]
+    published = [candidate for candidate in done if not changes([candidate.cell])]
+    preferred = [candidate for candidate in done if own and candidate.settings == own[0].settings]
+    if len(done) > 1 and not preferred and len(published) != 1:
+        first, second = done[:2]
+        raise UserError(
+            f"trials with different settings would stand in one row: {first.done(scores)[0]} of grid {first.grid!r} "
+            f"and {second.done(scores)[0]} of grid {second.grid!r}; they differ in {_changed(first, second)}. "
+            "A grid no longer counts once its folder is moved out of grids/ in the runs folder."
+        )
+    return next(iter([*preferred, *(published if len(done) > 1 else done)]), own[0] if own else None)
+
+
+def _changed(candidate: Candidate, other: Candidate | None) -> str:
+    """`train.epochs 2 for 30`: in what it differs from another candidate, or from its recipe."""
+    texts = [f"{name} {values}" for name, values in differing(candidate.cell, other.cell if other else None).items()]
+    return ", ".join(texts) or ("settings of the trials that it starts from" if other else "")
+
+
+def _notes(
+    row: PaperRow, line: Line, results: Sequence[Result], chosen: Candidate, own: Sequence[Candidate]
+) -> Iterator[str]:
+    yield from row.differs if own else differences(line, results, chosen.cells)
+    first = own[0] if own else None
+    if (not first or first.settings != chosen.settings) and (text := _changed(chosen, first)):
+        yield f"trained with {text}"
+
+
+def _left_out(filled: Filled, candidates: Iterable[Candidate]) -> dict[str, dict[str, None]]:
+    """Ids of trials that are done and not shown, by reason."""
+    left: dict[str, dict[str, None]] = {}
+    ids = dict.fromkeys(trial.id for candidate in candidates for trial in candidate.cell.trials)
+    absent = [(trial_id, filled.scores.absent.get(trial_id, "")) for trial_id in ids]
+    values = [pair for score in filled.measured for pair in score.missing if pair[0] in filled.scores.rows]
+    for trial_id, reason in [*absent, *values]:
+        if reason in (provenance.OTHER_DATA, provenance.OTHER_CODE) or (trial_id in filled.scores.rows and reason):
+            left.setdefault(reason, {})[trial_id] = None
+    return left

@@ -1,0 +1,233 @@
+"""The papers' tables filled by trials: on records made of the printed numbers, they are the paper's digit for digit."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.saved_grid import save_grid
+from goalgrid.reading.papers import grids_of_paper, shipped
+from goalgrid.results.export.table_request import TableRequest
+from goalgrid.results.layouts import arrange
+from goalgrid.results.records import record
+from goalgrid.results.records.scores import Score
+from goalgrid.results.reference.filled import QUOTED
+from goalgrid.results.reference.paper_rows import paper_rows
+from goalgrid.results.reference.paper_source import Paper
+from goalgrid.results.reference.reading import Printed, table_names
+from goalgrid.results.tables.table import Table, TableEntry
+from goalgrid.showing.tables import draw
+
+from ...paper_records import write_table, write_trial
+from ..conftest import Verb
+
+TABLES = [name for name in table_names() if any(row.grids for row in paper_rows(name, shipped()))]
+
+
+def printed(name: str) -> Table:
+    paper = Paper.read(name)
+    return arrange(paper.cells, paper, layout=paper.content.layout)
+
+
+def filled(name: str, home: Home, **options: object) -> Table:
+    return draw(TableRequest("", paper=name, **options), home)  # type: ignore[arg-type]
+
+
+def expected(theirs: Printed, ours: TableEntry) -> str:
+    """The printed digits; of several seeds also their spread, where the paper has none."""
+    if not isinstance(ours.score, Score):
+        return theirs.text + (QUOTED if theirs.text != "--" else "")
+    number = "0.0" if theirs.text == "--" else theirs.text  # the records hold 0 where the paper has no number
+    return number if "±" in number or ours.score.n < 2 else f"{number} ± 0.0"
+
+
+def test_there_are_28_tables_with_rows_to_train() -> None:
+    assert len(TABLES) == 28
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_the_papers_digit_for_digit(name: str, tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path)
+    written = write_table(home, name)
+    ours, theirs = filled(name, home), printed(name)
+    assert ours.heads == theirs.heads
+    assert [block.title for block in ours.blocks] == [block.title for block in theirs.blocks]
+    quoted = {row.label for row in paper_rows(name, shipped()) if not row.grids}
+    for block, other in zip(ours.blocks, theirs.blocks, strict=True):
+        for row, printed_row in zip(block.rows, other.rows, strict=True):
+            label = re.sub(r" \[[a-z, ]+\]$", "", row.label.text)
+            assert label == printed_row.label.text
+            pairs = [(a, b.score) for a, b in zip(row.entries, printed_row.entries, strict=True) if a and b]
+            assert [a.text for a, _ in pairs] == [expected(b, a) for a, b in pairs if isinstance(b, Printed)]
+            measured = [a for a, _ in pairs if dict(a.keys)["metric"] in record.METRICS]
+            assert {isinstance(a.score, Score) for a in measured} == {label not in quoted}
+            assert label in {*written, *quoted} or label.startswith("P^")
+    assert "missing" not in ours.caption
+    assert (QUOTED in ours.caption) == any(QUOTED in entry.text for entry in ours.entries())
+    shown = verb("table", "--paper", name, runs=home).stdout
+    assert all(entry.text in shown for entry in ours.entries())
+
+
+ROW = "VSE (FC), L_T-SelHN"
+"""A row of SelHN Table 1, of recipe vse-fc with objective selhn."""
+PRINTED = {("f30k-1k", metric): 50.0 for metric in record.METRICS}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """The trials of SelHN Table 1, but for one row."""
+    write_table(Home(tmp_path), "selhn-table1", but=ROW)
+    return Home(tmp_path)
+
+
+def saved(home: Home, name: str, *overrides: str) -> Cell:
+    """The cell of that row of a grid that ran with these changes."""
+    grid = load("selhn-table1", [f"name={name}", 'recipes=["vse-fc"]', 'objectives=["selhn"]', *overrides])
+    (cell,) = expand(grid)
+    save_grid(grid, trials_of([cell]), home)
+    return cell
+
+
+def texts(table: Table, label: str = ROW) -> list[str]:
+    (row,) = (row for block in table.blocks for row in block.rows if row.label.text.startswith(label))
+    return [entry.text for entry in row.entries if entry]
+
+
+def test_missing_trials_are_no_quotation_and_the_caption_says_what_trains_them(home: Home) -> None:
+    table = filled("selhn-table1", home)
+    assert set(texts(table)) == {"--"}
+    assert (
+        "7 of 63 numbers are missing (--): 3 trials never run. To train them: goalgrid run --paper selhn-table1."
+        in (table.caption)
+    )
+    assert QUOTED not in table.caption
+
+
+def test_trials_of_any_grid_with_the_same_settings_count(home: Home) -> None:
+    own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
+    more = saved(home, "more", "seeds=[7, 8]")
+    write_trial(home, own.trials[1], PRINTED)
+    write_trial(home, more.trials[1], {key: value + 1 for key, value in PRINTED.items()})
+    table = filled("selhn-table1", home)
+    assert texts(table)[0] == "50.5 ± 0.7 (2/4)", "a seed that was never asked for the paper counts once it is done"
+    assert ": trained with" not in table.caption
+
+
+def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(home: Home) -> None:
+    write_trial(home, saved(home, "short", "train.epochs=2").trials[0], PRINTED)
+    table = filled("selhn-table1", home)
+    assert texts(table)[0] == "50.0 (1/3)"
+    (label,) = (row.label.text for row in table.blocks[0].rows if row.label.text.startswith(ROW))
+    assert label == f"{ROW} [a, b]"
+    assert "[b]: trained with train.epochs 2 for 20." in table.caption
+    write_trial(home, saved(home, "long", "train.epochs=40").trials[0], PRINTED)
+    with pytest.raises(UserError, match=r"of grid 'long' and .* of grid 'short'; they differ in train.epochs 40 for 2"):
+        filled("selhn-table1", home)
+    own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
+    write_trial(home, own.trials[0], dict.fromkeys(PRINTED, 60.0))
+    assert texts(filled("selhn-table1", home))[0] == "60.0 (1/3)"
+
+
+def test_trials_of_other_code_count_only_where_no_others_are(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
+    write_trial(home, own.trials[0], PRINTED, code_fingerprint="6:other")
+    table = filled("selhn-table1", home)
+    assert texts(table)[0] == "50.0 (1/3)"
+    assert "1 of 25 trials were trained by other code than now." in table.caption
+    write_trial(home, own.trials[1], dict.fromkeys(PRINTED, 60.0))
+    table = filled("selhn-table1", home)
+    assert texts(table)[0] == "60.0 (1/3)"
+    assert "1 trial trained by other code than now" in table.caption
+    assert f"left out: 1 trial trained by other code than now: {own.trials[0].id}" in capsys.readouterr().err
+
+
+def test_trials_of_other_data_or_another_protocol_are_not_mixed(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
+    write_trial(home, own.trials[0], PRINTED, protocol="another")
+    assert set(texts(filled("selhn-table1", home))) == {"--"}
+    assert f"1 trial not evaluated by f30k-1k: {own.trials[0].id}" in capsys.readouterr().err
+    write_trial(home, own.trials[1], PRINTED, data_fingerprint="2:other")
+    with pytest.raises(UserError, match="trials on 'flickr30k' saw different data"):
+        filled("selhn-table1", home)
+
+
+def test_a_grid_of_strange_code_is_left_out_with_a_line(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    saved(home, "strange")
+    file = home.grid("strange").grid
+    uses = '[[uses]]\npath = "/nowhere/mine.py"\ntext = "import os"\nmodule = "mine"\nsha256 = ""\n'
+    file.write_text(f"{file.read_text()}\n{uses}")
+    filled("selhn-table1", home)
+    assert "left out: grid 'strange': " in capsys.readouterr().err
+
+
+def test_the_papers_numbers_stand_beside_ours(home: Home) -> None:
+    table = filled("selhn-table1", home, against="paper")
+    assert table.heads[:2] == ["Image → Text R@1 ours", "Image → Text R@1 paper"]
+    assert texts(table)[0] == "--" != texts(table)[1]
+    assert texts(table, "VSE (MLP), L_Triplet")[:2] == ["59.1 ± 0.0", "59.1"]
+    assert table.caption.endswith("Paper: as printed.")
+    six = filled("selhn-table1", home, against="paper", metric="r1", layout="losses")
+    assert [entry.text for entry in six.entries()] == [entry.text for entry in table.entries()]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--paper", "selhn-tabel1"), "unknown table of a paper 'selhn-tabel1'. Did you mean 'selhn-table1'?"),
+        (("--paper", "selhn-table10"), "no row of selhn-table10 can be trained here. As printed: goalgrid table selhn"),
+        (("--paper", "goal-table1"), "no row of goal-table1 can be trained here"),
+        (("demo", "--paper", "selhn-table1"), "--paper fills a paper's own table by its own protocols; leave GRID out"),
+        (("--paper", "selhn-table1", "--protocol", "f30k-1k", "--rows", "seed"), "leave --protocol, --rows, --columns"),
+        (("--paper", "selhn-table1", "--metric", "medr"), "median rank is not reported here"),
+        (("--paper", "selhn-table1", "--layout", "goal"), "has no place for"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(words: tuple[str, ...], message: str, home: Home, verb: Verb) -> None:
+    with pytest.raises(UserError) as caught:
+        verb("table", *words, runs=home)
+    assert message in str(caught.value)
+
+
+def test_a_table_without_any_trial_says_what_trains_it(tmp_path: Path, verb: Verb) -> None:
+    finished = verb("table", "--paper", "selhn-table1", runs=Home(tmp_path / "none"))
+    assert finished.exit_code == 3
+    assert "no trial is done. Start it: goalgrid run --paper selhn-table1 --runs" in finished.stderr
+
+
+def test_plan_and_status_take_the_grids_of_a_table(home: Home, verb: Verb) -> None:
+    shown = verb("plan", "--paper", "selhn-table1", runs=home).stdout
+    assert shown.startswith("selhn-table1: ")
+    assert "finished trials fill 56 of the 63 numbers that train here; 0 are quoted" in shown.splitlines()[-1]
+    several = verb("status", "--paper", "unified-table7", runs=home).stdout
+    assert all(f"{grid}: " in several for grid in grids_of_paper("unified-table7"))
+
+
+def test_a_report_and_an_export_hold_the_papers_table(home: Home, verb: Verb, tmp_path: Path) -> None:
+    verb("report", "--paper", "selhn-table1", "-o", str(tmp_path / "r.html"), runs=home)
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "The paper's table" in page
+    assert "SelHN Table 1: Three models" in page
+    verb("export", "--paper", "selhn-table1", str(tmp_path / "out"), runs=home)
+    text = (tmp_path / "out" / "tables" / "paper" / "losses.tex").read_text(encoding="utf-8")
+    assert text.startswith("% goalgrid table --paper selhn-table1 --format latex\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("plan",), "which grid? Known: "),
+        (("plan", "demo", "--paper", "selhn-table1"), "--paper selhn-table1 names the grids itself; leave demo out"),
+        (("run", "--paper", "selhn-table10"), "no row of selhn-table10 can be trained here"),
+        (("export", "demo"), "into which folder? Give DIR"),
+    ],
+)
+def test_a_command_without_a_single_meaning_says_what_to_give(
+    words: tuple[str, ...], message: str, home: Home, verb: Verb
+) -> None:
+    with pytest.raises(UserError) as caught:
+        verb(*words, runs=home)
+    assert message in str(caught.value)
