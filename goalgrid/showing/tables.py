@@ -162,13 +162,15 @@ def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None)
     table = draw(request, home, grid)
     if output and kind == "terminal":
         kind = renderers.format_of(output) or kind
+    if kind != "latex" and (request.label or request.caption):
+        raise UserError("--label and --caption are for LaTeX; give --format latex, or an --output that ends in .tex.")
     if kind == "terminal" and output is None:
         show_table(table)
     elif kind == "terminal":
         endings = ", ".join(f".{ending}" for ending in renderers.ENDINGS.values())
         raise UserError(f"--output {output}: its ending says no format. Known: {endings}; or give --format.")
-    elif output or kind == "parquet":
-        path = output or folder / f"{table.name}.parquet"
+    elif output or kind in renderers.DATA:
+        path = output or folder / f"{table.name}.{renderers.ENDINGS[kind]}"
         renderers.write(table, kind, path)
         say(f"written: {path}")
     else:

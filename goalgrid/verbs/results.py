@@ -75,6 +75,7 @@ def table(
         ),
     ] = None,
     trials: Annotated[bool, typer.Option("--trials", help="With --check: name the trials behind each number.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     **options: Any,
 ) -> None:
     """Print the paper's table of what is done so far.
@@ -86,6 +87,7 @@ def table(
     from goalgrid.results.reference.paper_source import listing
     from goalgrid.results.reference.reading import PAPERS
 
+    format_ = "json" if as_json else format_
     all_known(("format", format_, renderers.FORMATS))
     request = TableRequest(grid or "", set_=tuple(set_), **options)
     if check:

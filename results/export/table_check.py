@@ -1,6 +1,7 @@
 """A written table against the same table rendered anew: whether the file is the same, and in which lines it differs."""
 
 import io
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
@@ -28,6 +29,8 @@ def command_of(path: Path) -> str:
     content = _read(path)
     if content.startswith(b"PAR1"):
         return (_parquet(content, path).schema.metadata or {}).get(b"command", b"").decode()
+    if content.startswith(b"{"):
+        return str(_json(content).get("command", ""))
     first = content.decode("utf-8", errors="replace").partition("\n")[0].rstrip()
     comments = {text.comment.rstrip() for text in renderers.TEXT.values() if text.comment}
     patterns = [re.escape(comment).replace(r"\{\}", rf"({PROGRAM} .*)") for comment in comments]
@@ -41,7 +44,7 @@ def compare(table: Table, kind: str, path: Path) -> CheckOutcome:
     before, now = (_lines(content, kind, path) for content in (file, rendered))
     if differences := list(unified_diff(before, now, n=0, lineterm=""))[2:]:
         return CheckOutcome(differences)
-    if kind == "parquet":
+    if kind in renderers.DATA:
         return CheckOutcome((), "the same content in other bytes: another version of the Parquet library wrote it")
     return CheckOutcome(["the same, otherwise written"])
 
@@ -65,7 +68,7 @@ def _telling(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _lines(content: bytes, kind: str, path: Path) -> list[str]:
-    if kind != "parquet":
+    if kind not in renderers.DATA:
         text = content.decode("utf-8", errors="replace")
         return (re.sub(r"<[^>]*>", " ", text) if kind == "html" else text).splitlines()
     table = _parquet(content, path)
@@ -83,6 +86,15 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}.") from error
+
+
+def _json(content: bytes) -> dict[str, Any]:
+    """The table of a JSON file; empty if it is none."""
+    try:
+        table = json.loads(content)
+    except ValueError:
+        return {}
+    return table if isinstance(table, dict) else {}
 
 
 def _parquet(content: bytes, path: Path) -> pa.Table:

@@ -49,6 +49,8 @@ class TableRequest:
     interval: bool = _option(False, "Print half the 95 % t interval of the mean after ±, not the standard deviation.")
     averages: bool = _option(False, "Add a row and a column with means over cells, as the caption says.")
     allow_partial: bool = _option(False, "With --averages: over cells that lack seeds, too.")
+    label: str | None = _option(None, "Of LaTeX: the name for \\ref.")
+    caption: str | None = _option(None, "Of LaTeX: your text in place of ours.", "TEXT")
     set_: tuple[str, ...] = ()
     """What `--set` changes of the grid, KEY=VALUE each."""
 
@@ -87,4 +89,4 @@ class TableRequest:
             raise UserError("--allow-partial says which --averages are shown; give that too.")
         if self.averages:
             table = averaged(table, partial=self.allow_partial)
-        return replace(table, command=self.command)
+        return replace(table, command=self.command, label=self.label or "", caption=self.caption or table.caption)

@@ -9,13 +9,16 @@ from goalgrid.results.tables.table import Table, TextFormat
 
 TEXT = members(__name__, "TEXT_FORMAT", TextFormat)
 
-ENDINGS = {**{kind: text.ending for kind, text in TEXT.items()}, "parquet": "parquet"}
+DATA = {"parquet": parquet.printed, "parquet-long": parquet.tidy}
+"""Formats that are a Parquet file, and what it holds."""
+
+ENDINGS = {**{kind: text.ending for kind, text in TEXT.items()}, "parquet-long": "long.parquet", "parquet": "parquet"}
 FORMATS = ("terminal", *ENDINGS)
 
 
 def format_of(path: Path) -> str | None:
     """The format that belongs to a file's ending; None if no format does."""
-    return next((kind for kind, ending in ENDINGS.items() if path.suffix == f".{ending}"), None)
+    return next((kind for kind, ending in ENDINGS.items() if path.name.endswith(f".{ending}")), None)
 
 
 def text(table: Table, kind: str) -> str:
@@ -26,7 +29,7 @@ def text(table: Table, kind: str) -> str:
 
 def encoded(table: Table, kind: str) -> bytes:
     """The content of a file in this format."""
-    return parquet.encoded(table) if kind == "parquet" else text(table, kind).encode()
+    return parquet.encoded(DATA[kind](table)) if kind in DATA else text(table, kind).encode()
 
 
 def write(table: Table, kind: str, path: Path) -> None:

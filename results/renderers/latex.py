@@ -22,7 +22,9 @@ _SPECIAL = {
     "−": "$-$",
     "×": r"$\times$",
     "\u00a0": "~",
+    "\u200b": "{}",
     "†": r"$^{\dagger}$",
+    "‡": r"$^{\ddagger}$",
     "²": r"$^2$",
     "η": r"$\eta$",
     "ω": r"$\omega$",
@@ -42,7 +44,7 @@ def escape(text: str) -> str:
     >>> print(escape("fc_bow: 50% ± 1"))
     fc\\_bow: 50\\% $\\pm$ 1
     """
-    return "".join(_SPECIAL.get(character, character) for character in text)
+    return "".join(_SPECIAL.get(character, character) for character in re.sub(r"--(?=\w)", "-\u200b-", text))
 
 
 def render(table: Table) -> str:
@@ -71,7 +73,9 @@ def render(table: Table) -> str:
         for label, entries in table.lines(block):
             texts = [_text(_set(text, tight), bold) for text, bold in entries]
             lines.append(" & ".join([_label(label), *texts]) + " \\\\")
-    lines += ["\\bottomrule", "\\end{tabular}" + "}" * wide, f"\\caption{{{_prose(table.caption)}}}", "\\end{table*}"]
+    lines += ["\\bottomrule", "\\end{tabular}" + "}" * wide]
+    lines += [f"\\caption{{{_prose(table.caption)}}}", *([f"\\label{{{table.label}}}"] * bool(table.label))]
+    lines.append("\\end{table*}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,11 +1,13 @@
-"""A table as data: one row a cell and metric, unrounded, with the trials behind each number."""
+"""A table as data, unrounded: as printed, with numbers for each column; or long, a row a number with its trials."""
 
 import io
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goalgrid.results.tables.table import Table
+from goalgrid.results.records.history import unit_of
+from goalgrid.results.tables.table import Table, TableEntry
 
 VALUES = {
     "n": pa.int32(),
@@ -18,6 +20,7 @@ VALUES = {
     "difference": pa.float64(),
     "standard_error": pa.float64(),
     "like_best": pa.bool_(),
+    "quoted": pa.bool_(),
     "text": pa.string(),
     "trials": pa.list_(pa.string()),
     "missing": pa.string(),
@@ -25,20 +28,86 @@ VALUES = {
 """Columns that say what a value is; all others say what it is of."""
 
 
+UNITS = {"parameters": "millions of weights", "kpps": "thousands of pairs a second", "oips": "operating items a second"}
+NUMBERS = ("mean", "std", "n", "difference", "standard_error", "interval_low", "interval_high", "like_best", "quoted")
+"""What the printed form says of a value, in columns of their own."""
+TELLING = ("metric", "triplet_weight", "protocol", "column")
+"""Keys after whose values a column is called, the first ones first."""
+
+
 def tidy(table: Table) -> pa.Table:
     """One row an entry: its axes, its metric, and what its value knows, as n, mean, std and the trials' ids."""
     rows = [entry.tidy() for entry in table.entries()]
-    command = {"command": f"{table.command} --format parquet"} if table.command else {}
     names = dict.fromkeys(name for row in rows for name in row)
-    schema = pa.schema(
-        [(name, VALUES.get(name, pa.string())) for name in names],
-        metadata={"layout": table.name, "caption": table.caption, **command},
-    )
+    schema = pa.schema([(name, VALUES.get(name, pa.string())) for name in names], _metadata(table, "parquet-long"))
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def encoded(table: Table) -> bytes:
-    """The tidy rows as a Parquet file; caption and command stand in the schema's metadata."""
+def printed(table: Table) -> pa.Table:
+    """One row a printed row, under its block, its name and in GOAL's matrix its pair weight; columns as printed.
+
+    A printed column is several: `i2t_r1_con_mean`, `_std`, `_n`, and what else of `NUMBERS` its values know; `_text` if
+    they are words. The metadata of each say what is printed above, metric, unit, direction and protocol.
+    """
+    rows = [(block.title, row) for block in table.blocks for row in block.rows]
+    columns = [[row.entries[place] for _, row in rows] for place in range(len(table.heads))]
+    shared = [_shared(column) for column in columns]
+    pairs = [_shared(row.entries).get("pair_weight") for _, row in rows]
+    fields = [pa.field("block", pa.string()), pa.field("row", pa.string())]
+    data: list[Sequence[object]] = [[title for title, _ in rows], [row.label.text for _, row in rows]]
+    if any(pairs):
+        fields, data = [*fields, pa.field("pair", pa.string())], [*data, pairs]
+    for name, head, column, keys in zip(_names(shared, table.heads), table.heads, columns, shared, strict=True):
+        values = [entry.tidy() if entry else {} for entry in column]
+        known = [key for key in NUMBERS if any(value.get(key) is not None for value in values)]
+        words = not known and any(value.get("text", "--") != "--" for value in values)
+        differences = any("difference" in value for value in values)
+        always = ["text"] if words else ["difference", "standard_error"] if differences else ["mean", "std", "n"]
+        for key in dict.fromkeys([*always, *known]):
+            fields.append(pa.field(f"{name}_{key}", VALUES[key], metadata=_about(head, keys, key)))
+            data.append([value.get(key) for value in values])
+    schema = pa.schema(fields, _metadata(table, "parquet"))
+    return pa.Table.from_arrays([pa.array(v, f.type) for v, f in zip(data, fields, strict=True)], schema=schema)
+
+
+def encoded(table: pa.Table) -> bytes:
+    """As a Parquet file; caption and command stand in the schema's metadata."""
     target = io.BytesIO()
-    pq.write_table(tidy(table), target)
+    pq.write_table(table, target)
     return target.getvalue()
+
+
+def _metadata(table: Table, kind: str) -> dict[str, str]:
+    command = {"command": f"{table.command} --format {kind}"} if table.command else {}
+    return {"layout": table.name, "caption": table.caption, **command}
+
+
+def _shared(entries: Sequence[TableEntry | None]) -> dict[str, str]:
+    """Keys with the values on which all entries agree."""
+    first, *others = [dict(entry.keys) for entry in entries if entry] or [{}]
+    return {name: value for name, value in first.items() if all(keys.get(name) == value for keys in others)}
+
+
+def _names(columns: Sequence[Mapping[str, str]], heads: Sequence[str]) -> list[str]:
+    """Names that tell the columns apart: `i2t_r1_con`; where keys do not, or a column has no entry, what is printed."""
+    chosen = list[str]()
+    for key in dict.fromkeys([*TELLING, *(key for keys in columns for key in keys)]):
+        before, now = (len({tuple(map(keys.get, names)) for keys in columns}) for names in (chosen, [*chosen, key]))
+        chosen += [key] * (now > before or key == "metric")
+    names = ["_".join(filter(None, map(keys.get, chosen))) or head for keys, head in zip(columns, heads, strict=True)]
+    return names if len(set(names)) == len(names) else list(heads)
+
+
+def _about(head: str, keys: Mapping[str, str], what: str) -> dict[str, str]:
+    metric = keys.get("metric", "")
+    unit = {"n": "seeds", "quoted": "", "like_best": "", "text": ""}.get(what, UNITS.get(metric) or unit_of(metric))
+    direction = {"i2t": "image to text", "t2i": "text to image"}.get(metric[:3], "")
+    known = {
+        "column": head,
+        "metric": metric,
+        "unit": unit,
+        "direction": direction,
+        "protocol": keys.get("protocol", ""),
+        "value": what,
+    }
+    return {name: text for name, text in known.items() if text}

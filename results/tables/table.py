@@ -97,6 +97,8 @@ class Table:
     caption: str
     command: str = ""
     """The command that prints the table, without the format; empty: no command prints it."""
+    label: str = ""
+    """The name by which LaTeX refers to it."""
 
     @property
     def heads(self) -> list[str]:

@@ -1,5 +1,6 @@
 """The verb table: any axes, averages, and a written file held against the records."""
 
+import json
 import re
 from dataclasses import fields
 from inspect import signature
@@ -35,6 +36,7 @@ WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.star
         st.booleans(),
         st.none() | WORDS,
         *[st.booleans()] * 4,
+        *[st.none() | WORDS] * 2,
         st.lists(WORDS).map(tuple),
     )
 )
@@ -54,7 +56,7 @@ def test_a_command_that_is_not_understood_is_named(command: str) -> None:
 def test_python_has_the_options_of_the_command_line_with_their_defaults() -> None:
     command = {field.name: field.default for field in fields(TableRequest) if field.metadata}
     python = {name: parameter.default for name, parameter in signature(LoadedGrid.table).parameters.items()}
-    assert python.keys() - {"self"} == command.keys() - {"paper", "reference"}
+    assert python.keys() - {"self"} == command.keys() - {"paper", "reference", "label", "caption"}
     assert all(python[name] == command[name] for name in python.keys() - {"self"})
 
 
@@ -117,7 +119,11 @@ def test_a_papers_table_can_be_checked_too(tmp_path: Path, verb: Verb) -> None:
         (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
         (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows, --columns and --blocks out"),
         (("demo", "--averages", "--against", "paper"), "no paper reports"),
-        (("demo", "-o", "table.doc"), "its ending says no format. Known: .csv, .html, .tex, .md, .parquet; or give"),
+        (("demo", "--label", "tab:demo"), "--label and --caption are for LaTeX; give --format latex"),
+        (
+            ("demo", "-o", "table.doc"),
+            "its ending says no format. Known: .csv, .html, .json, .tex, .md, .long.parquet, .parquet; or",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_named(
@@ -136,3 +142,21 @@ def test_averages_stand_in_the_table(trained_pair: Home, verb: Verb) -> None:
     text = verb("table", "demo", *options, "--format", "markdown", runs=trained_pair).stdout
     assert text.startswith("<!-- goalgrid table demo --averages --allow-partial --format markdown -->\n")
     assert "| mean | " in text
+
+
+def test_latex_takes_a_label_and_a_caption_and_keeps_the_command(
+    trained_pair: Home, tmp_path: Path, verb: Verb
+) -> None:
+    path = tmp_path / "t.tex"
+    words = ("--label", "tab:demo", "--caption", "50 % of --set", "-o", str(path))
+    verb("table", "demo", *words, runs=trained_pair)
+    text = path.read_text(encoding="utf-8")
+    assert text.endswith("\\caption{50 \\% of -{}-set}\n\\label{tab:demo}\n\\end{table*}\n")
+    assert verb("table", "--check", str(path), runs=trained_pair).exit_code == 0
+
+
+def test_json_is_for_programs(trained_pair: Home, verb: Verb) -> None:
+    table = json.loads(verb("table", "demo", "--json", runs=trained_pair).stdout)
+    assert (table["layout"], table["command"]) == ("goal", "goalgrid table demo --format json")
+    assert [row["n"] for row in table["records"]] == [1] * 4
+    assert "Recall@1 (%)" in table["caption"]

@@ -193,7 +193,7 @@ def test_ties_as_shown_are_all_bold() -> None:
 
 def test_parquet_reads_back_with_the_numbers_of_the_table(cells: list[Cell], scores: Scores, tmp_path: Path) -> None:
     table = arrange(cells, scores)
-    renderers.write(table, "parquet", tmp_path / "table.parquet")
+    renderers.write(table, "parquet-long", tmp_path / "table.parquet")
     frame = pd.read_parquet(tmp_path / "table.parquet")
     assert list(frame["objective"].unique()) == list(GOAL)
     for entry, row in zip(table.entries(), frame.itertuples(), strict=True):

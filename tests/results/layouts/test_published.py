@@ -102,7 +102,7 @@ def test_every_format_shows_every_printed_value(name: str) -> None:
 
 
 def test_a_tidy_row_says_what_a_printed_number_is(tmp_path: Path) -> None:
-    renderers.write(drawn("goal-table3-coco"), "parquet", tmp_path / "t.parquet")
+    renderers.write(drawn("goal-table3-coco"), "parquet-long", tmp_path / "t.parquet")
     row = pd.read_parquet(tmp_path / "t.parquet").iloc[-1]
     assert (row["paper"], row["table"], row["model"]) == ("GOAL", "3", "VSE++ (ResNet152, fine-tuned)")
     assert (row["recipe"], row["objective"], row["metric"]) == ("vsepp-r152-ft", "sig-ms_cir", "t2i_r1")

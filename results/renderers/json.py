@@ -1,0 +1,16 @@
+"""A table as JSON: its caption, its layout, the command that prints it, and the tidy rows."""
+
+import json
+
+from goalgrid.results.renderers.parquet import tidy
+from goalgrid.results.tables.table import Table, TextFormat
+
+
+def render(table: Table) -> str:
+    """One object; `records` has a row a number."""
+    about = {"layout": table.name, "caption": table.caption}
+    command = {"command": f"{table.command} --format json"} if table.command else {}
+    return json.dumps({**about, **command, "records": tidy(table).to_pylist()}, indent=1, ensure_ascii=False) + "\n"
+
+
+TEXT_FORMAT = TextFormat("json", render)
