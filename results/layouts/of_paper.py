@@ -28,8 +28,7 @@ def noted(table: Table, source: Filled) -> Table:
     def marked(row: Row) -> Row:
         texts = [dict(entry.keys).get("differs", "") for entry in row.entries if entry]
         letters = sorted({marks[note] for text in texts for note in of_text.get(text, ()) if note in marks})
-        mark = f" [{', '.join(letters)}]" if letters else ""
-        return replace(row, label=Label(row.label.text + mark, row.label.latex and row.label.latex + mark))
+        return replace(row, mark=f"[{', '.join(letters)}]" if letters else "")
 
     blocks = tuple(replace(block, rows=tuple(map(marked, block.rows))) for block in table.blocks)
     remarks = [f"All rows trained here: {note}." for note in notes if note in shared]

@@ -33,7 +33,7 @@ class Quoted(Printed):
 
     def tidy(self) -> dict[str, object]:
         """That of a printed number, and that it is quoted."""
-        return {**super().tidy(), "quoted": True}
+        return {**super().tidy(), "quoted": self.printed != "-"}
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,10 @@ PAGE = 90
 """Characters that fit in the width of a two-column page, with two between columns."""
 LINES = 46
 """Lines that fit on a page with the caption, in \\small."""
+SMALL_LINES = 56
+"""Lines that fit on a page in \\scriptsize, those of the caption included."""
+PROSE = 110
+"""Characters of a caption that fit in the width of the page."""
 
 
 def escape(text: str) -> str:
@@ -51,17 +55,19 @@ def render(table: Table) -> str:
     r"""A `table*` environment; needs \usepackage{booktabs,graphicx}.
 
     A table that is too wide for the page has no spaces around ±; if it is still too wide, it is scaled to the page. A
-    table that is too long is set smaller.
+    table that is too long is set smaller, and if it is still too long, its lines closer.
     """
     width = sum(len(group.columns) for group in table.groups)
     tight = _characters(table, tight=False) > PAGE
     wide = _characters(table, tight=tight) > PAGE
-    long = sum(len(block.rows) + 2 for block in table.blocks) + 2 > LINES
+    height = sum(len(block.rows) + 2 for block in table.blocks) + 2
+    dense = height + len(table.caption) // PROSE > SMALL_LINES
     lines = [
         "% needs \\usepackage{booktabs,graphicx}",
         "\\begin{table*}",
         "\\centering",
-        "\\scriptsize" if long else "\\small",
+        "\\scriptsize" if height > LINES else "\\small",
+        *(["\\renewcommand{\\arraystretch}{0.9}"] if dense else []),
         *(["\\setlength{\\tabcolsep}{3pt}"] if width > 6 else []),
         *(["\\resizebox{\\textwidth}{!}{%"] if wide else []),
         f"\\begin{{tabular}}{{l{'c' * width}}}",

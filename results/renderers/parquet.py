@@ -1,13 +1,13 @@
 """A table as data, unrounded: as printed, with numbers for each column; or long, a row a number with its trials."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from goalgrid.results.records.history import unit_of
-from goalgrid.results.tables.table import Table, TableEntry
+from goalgrid.results.tables.table import Row, Table, TableEntry
 
 VALUES = {
     "n": pa.int32(),
@@ -44,7 +44,7 @@ def tidy(table: Table) -> pa.Table:
 
 
 def printed(table: Table) -> pa.Table:
-    """One row a printed row, under its block, its name and in GOAL's matrix its pair weight; columns as printed.
+    """One row a printed row, under its block and its name, in GOAL's matrix also its pair weight; columns as printed.
 
     A printed column is several: `i2t_r1_con_mean`, `_std`, `_n`, and what else of `NUMBERS` its values know; `_text` if
     they are words. The metadata of each say what is printed above, metric, unit, direction and protocol.
@@ -52,11 +52,13 @@ def printed(table: Table) -> pa.Table:
     rows = [(block.title, row) for block in table.blocks for row in block.rows]
     columns = [[row.entries[place] for _, row in rows] for place in range(len(table.heads))]
     shared = [_shared(column) for column in columns]
+    differs = ["; ".join(dict.fromkeys(_texts("differs", row))) or None for _, row in rows]
     pairs = [_shared(row.entries).get("pair_weight") for _, row in rows]
     fields = [pa.field("block", pa.string()), pa.field("row", pa.string())]
     data: list[Sequence[object]] = [[title for title, _ in rows], [row.label.text for _, row in rows]]
-    if any(pairs):
-        fields, data = [*fields, pa.field("pair", pa.string())], [*data, pairs]
+    for title, texts in (("pair", pairs), ("differs", differs)):
+        if any(texts):
+            fields, data = [*fields, pa.field(title, pa.string())], [*data, texts]
     for name, head, column, keys in zip(_names(shared, table.heads), table.heads, columns, shared, strict=True):
         values = [entry.tidy() if entry else {} for entry in column]
         known = [key for key in NUMBERS if any(value.get(key) is not None for value in values)]
@@ -65,7 +67,7 @@ def printed(table: Table) -> pa.Table:
         always = ["text"] if words else ["difference", "standard_error"] if differences else ["mean", "std", "n"]
         for key in dict.fromkeys([*always, *known]):
             fields.append(pa.field(f"{name}_{key}", VALUES[key], metadata=_about(head, keys, key)))
-            data.append([value.get(key) for value in values])
+            data.append([value.get(key, False if value and key == "quoted" else None) for value in values])
     schema = pa.schema(fields, _metadata(table, "parquet"))
     return pa.Table.from_arrays([pa.array(v, f.type) for v, f in zip(data, fields, strict=True)], schema=schema)
 
@@ -80,6 +82,10 @@ def encoded(table: pa.Table) -> bytes:
 def _metadata(table: Table, kind: str) -> dict[str, str]:
     command = {"command": f"{table.command} --format {kind}"} if table.command else {}
     return {"layout": table.name, "caption": table.caption, **command}
+
+
+def _texts(key: str, row: Row) -> Iterator[str]:
+    yield from filter(None, (dict(entry.keys).get(key) for entry in row.entries if entry))
 
 
 def _shared(entries: Sequence[TableEntry | None]) -> dict[str, str]:

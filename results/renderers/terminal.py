@@ -30,7 +30,7 @@ def as_list(table: Table) -> Table:
     columns = table.groups[0].columns
     rows = [
         [
-            Row(Label(f"{row.label.text} {column.text}"), row.entries[place :: len(columns)])
+            Row(Label(f"{row.label.text} {column.text}"), row.entries[place :: len(columns)], row.mark)
             for row in block.rows
             for place, column in enumerate(columns)
             if any(row.entries[place :: len(columns)])
@@ -78,7 +78,7 @@ class _FittedBlock:
         return parts
 
     def _drawn(self, columns: Sequence[int], padding: int) -> RichTable:
-        title = self.block.title if 0 in columns else None
+        title = Text(self.block.title) if 0 in columns else None  # in a str, [a] would be markup
         sheet = RichTable(title=title, title_justify="left", title_style="bold", box=HORIZONTALS, pad_edge=False)
         sheet.padding = (0, padding)
         sheet.add_column(self.table.corner.text, overflow="fold")
@@ -91,5 +91,5 @@ class _FittedBlock:
             sheet.add_column(f"{above}\n{head}".rstrip("\n") if titled else head, justify="right", overflow="fold")
         for label, entries in self.table.lines(self.block):
             shown = [entries[column] for column in columns]
-            sheet.add_row(label.text, *(Text(text, style="bold" if bold else "") for text, bold in shown))
+            sheet.add_row(Text(label.text), *(Text(text, style="bold" if bold else "") for text, bold in shown))
         return sheet

@@ -115,7 +115,7 @@ def _widened(block: Block, spans: Sequence[slice], across: Sequence[slice], *, p
             entries += row.entries[span]
             if span in across:
                 entries.append(_mean(list(compress(row.entries[span], used[span])), partial=partial))
-        rows.append(Row(row.label, tuple(entries)))
+        rows.append(replace(row, entries=tuple(entries)))
     return tuple(rows)
 
 

@@ -68,6 +68,14 @@ class Row:
 
     label: Label
     entries: tuple[TableEntry | None, ...]
+    mark: str = ""
+    """Of the notes in the caption that are about the row, `[a, b]`; empty: there is none."""
+
+    @property
+    def title(self) -> Label:
+        """The name with the mark."""
+        mark = f" {self.mark}" * bool(self.mark)
+        return Label(self.label.text + mark, self.label.latex and self.label.latex + mark)
 
 
 @dataclass(frozen=True)
@@ -116,7 +124,7 @@ class Table:
         best = self.best_of(block)
         for number, row in enumerate(block.rows):
             texts = [entry.text if entry else "--" for entry in row.entries]
-            yield row.label, [(text, (number, column) in best) for column, text in enumerate(texts)]
+            yield row.title, [(text, (number, column) in best) for column, text in enumerate(texts)]
 
     def best_of(self, block: Block) -> set[Place]:
         """Places of the entries to be shown bold."""

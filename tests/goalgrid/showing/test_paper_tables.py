@@ -1,8 +1,13 @@
 """The papers' tables filled by trials: on records made of the printed numbers, they are the paper's digit for digit."""
 
+import csv
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from goalgrid.grid.errors import UserError
@@ -11,18 +16,21 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import save_grid
 from goalgrid.reading.papers import grids_of_paper, shipped
+from goalgrid.results import renderers
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.layouts import arrange
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Score
-from goalgrid.results.reference.filled import QUOTED
+from goalgrid.results.reference.filled import QUOTED, Quoted
 from goalgrid.results.reference.paper_rows import paper_rows
 from goalgrid.results.reference.paper_source import Paper
 from goalgrid.results.reference.reading import Printed, table_names
+from goalgrid.results.renderers import latex
 from goalgrid.results.tables.table import Table, TableEntry
 from goalgrid.showing.tables import draw
 
 from ...paper_records import write_table, write_trial
+from ...results.layouts.test_published import malformed
 from ..conftest import Verb
 
 TABLES = [name for name in table_names() if any(row.grids for row in paper_rows(name, shipped()))]
@@ -59,7 +67,7 @@ def test_a_table_is_the_papers_digit_for_digit(name: str, tmp_path: Path, verb: 
     quoted = {row.label for row in paper_rows(name, shipped()) if not row.grids}
     for block, other in zip(ours.blocks, theirs.blocks, strict=True):
         for row, printed_row in zip(block.rows, other.rows, strict=True):
-            label = re.sub(r" \[[a-z, ]+\]$", "", row.label.text)
+            label = row.label.text
             assert label == printed_row.label.text
             pairs = [(a, b.score) for a, b in zip(row.entries, printed_row.entries, strict=True) if a and b]
             assert [a.text for a, _ in pairs] == [expected(b, a) for a, b in pairs if isinstance(b, Printed)]
@@ -67,9 +75,11 @@ def test_a_table_is_the_papers_digit_for_digit(name: str, tmp_path: Path, verb: 
             assert {isinstance(a.score, Score) for a in measured} == {label not in quoted}
             assert label in {*written, *quoted} or label.startswith("P^")
     assert "missing" not in ours.caption
+    assert malformed(latex.render(ours)) == []
     assert (QUOTED in ours.caption) == any(QUOTED in entry.text for entry in ours.entries())
     shown = verb("table", "--paper", name, runs=home).stdout
     assert all(entry.text in shown for entry in ours.entries())
+    assert all(row.title.text in shown for block in ours.blocks for row in block.rows)
 
 
 ROW = "VSE (FC), L_T-SelHN"
@@ -93,7 +103,7 @@ def saved(home: Home, name: str, *overrides: str) -> Cell:
 
 
 def texts(table: Table, label: str = ROW) -> list[str]:
-    (row,) = (row for block in table.blocks for row in block.rows if row.label.text.startswith(label))
+    (row,) = (row for block in table.blocks for row in block.rows if row.label.text == label)
     return [entry.text for entry in row.entries if entry]
 
 
@@ -121,8 +131,7 @@ def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(home: H
     write_trial(home, saved(home, "short", "train.epochs=2").trials[0], PRINTED)
     table = filled("selhn-table1", home)
     assert texts(table)[0] == "50.0 (1/3)"
-    (label,) = (row.label.text for row in table.blocks[0].rows if row.label.text.startswith(ROW))
-    assert label == f"{ROW} [a, b]"
+    assert [row.title.text for row in table.blocks[0].rows if row.label.text == ROW] == [f"{ROW} [a, b]"]
     assert "[b]: trained with train.epochs 2 for 20." in table.caption
     write_trial(home, saved(home, "long", "train.epochs=40").trials[0], PRINTED)
     with pytest.raises(UserError, match=r"of grid 'long' and .* of grid 'short'; they differ in train.epochs 40 for 2"):
@@ -231,3 +240,43 @@ def test_a_command_without_a_single_meaning_says_what_to_give(
     with pytest.raises(UserError) as caught:
         verb(*words, runs=home)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["goal-table3-coco", "goal-table6", "selhn-table4", "2ad-table4"])
+def test_all_formats_hold_the_same_numbers(name: str, tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path / "runs")
+    write_table(home, name)
+    table = filled(name, home)
+    texts = [entry.text for entry in table.entries()]
+    for kind, ending in renderers.ENDINGS.items():
+        path = tmp_path / f"t.{ending}"
+        assert verb("table", "--paper", name, "--format", kind, "-o", str(path), runs=home).exit_code == 0
+        options = ("--paper", name) if kind == "csv" else ()  # it carries no command
+        assert verb("table", *options, "--check", str(path), runs=home).exit_code == 0
+    assert [row["text"] for row in json.loads((tmp_path / "t.json").read_text())["records"]] == texts
+    assert pq.read_table(tmp_path / "t.long.parquet")["text"].to_pylist() == texts
+    assert [line["text"] for line in csv.DictReader((tmp_path / "t.csv").read_text().splitlines())] == texts
+    source, markdown, page = ((tmp_path / f"t.{ending}").read_text() for ending in ("tex", "md", "html"))
+    for text in texts:
+        assert latex.escape(text).replace(" ", "") in source.replace(" ", "")
+        assert text in markdown
+        assert text in re.sub(r"<[^>]*>", "", page)
+    frame = pq.read_table(tmp_path / "t.parquet")
+    assert frame.num_rows == sum(len(block.rows) for block in table.blocks)
+    quoted = sum(frame[name].to_pylist().count(True) for name in frame.column_names if name.endswith("_quoted"))
+    assert quoted == sum(isinstance(entry.score, Quoted) and entry.text != "--" for entry in table.entries())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_latex_of_all_tables_fits_a_page(tmp_path: Path) -> None:
+    tables = []
+    for name in TABLES:
+        write_table(Home(tmp_path / name), name)
+        tables += [filled(name, Home(tmp_path / name), against=against) for against in (None, "paper")]
+    head = "\\documentclass[twocolumn]{article}\\usepackage{booktabs,graphicx}\\begin{document}\n"
+    (tmp_path / "t.tex").write_text(head + "\\clearpage\n".join(map(latex.render, tables)) + "\\end{document}\n")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stdout[-2000:]
+    assert [line for line in finished.stdout.splitlines() if "Overfull" in line or "Warning" in line] == []
