@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from goalgrid.grid.offers import text_encoder as text_encoder
     from goalgrid.loaded_grid import LoadedGrid as LoadedGrid
     from goalgrid.loaded_grid import load as load
+    from goalgrid.loaded_grid import paper_table as paper_table
     from goalgrid.objectives.triplets import Triplets as Triplets
 
 PUBLIC = {
     "load": ("goalgrid.loaded_grid", "load"),
+    "paper_table": ("goalgrid.loaded_grid", "paper_table"),
     "LoadedGrid": ("goalgrid.loaded_grid", "LoadedGrid"),
     "objective": ("goalgrid.grid.offers", "objective"),
     "pooling": ("goalgrid.grid.offers", "pooling"),

@@ -62,6 +62,33 @@ def load(
     return LoadedGrid(str(grid), overrides, recalled, home)
 
 
+def paper_table(
+    name: str,
+    runs: str | Path = "runs",
+    *,
+    layout: str | None = None,
+    metric: str = "r1",
+    against: str | None = None,
+    marks: bool = False,
+    interval: bool = False,
+) -> TableOutput:
+    """A paper's own table with the numbers of all finished trials of a runs folder. The options are `goalgrid table`'s.
+
+    Args:
+        name: "selhn-table5"; `goalgrid table --reference` lists all.
+        runs: the runs folder.
+
+    Raises:
+        UserError: an unknown name, options that do not fit together, or no trial is done.
+    """
+    from goalgrid.results.export.table_request import TableRequest
+
+    request = TableRequest(
+        "", layout=layout, metric=metric, paper=name, against=against, marks=marks, interval=interval
+    )
+    return TableOutput(draw(request, Home(user_path(runs))))
+
+
 class LoadedGrid:
     """A grid and its runs folder, from `load`. States and records are read from the disk at each call."""
 

@@ -84,7 +84,10 @@ def parse(given: list[str]) -> tuple[str, dict[str, Any]]:
         assert name in command.commands, f"no verb {name!r}"
         command = command.commands[name]
         if not hasattr(command, "commands"):
-            return name, command.make_context(name, rest).params
+            read = command.make_context(name, rest).params
+            named = [value for key in ("paper", "grid", "grids") if (value := read.get(key))]
+            assert named or "paper" not in read or name in ("table", "claims"), "Missing parameter: GRID or --paper"
+            return name, read
         name, *rest = rest
 
 

@@ -120,11 +120,11 @@ def _by_table(rows: Iterable[PaperRow]) -> list[tuple[str, list[PaperRow]]]:
     return list(tables.items())
 
 
-PAGE = """# The papers' tables
+PAGE = """# The rows of the papers' tables
 
 After reading this page you know which rows of the four papers' tables you can train with goalgrid, and by which grid.
 The program wrote it: `goalgrid tables --format markdown`. `goalgrid tables selhn-table5` shows a single table,
-`goalgrid tables selhn` the tables of a paper.
+`goalgrid tables selhn` the tables of a paper. [The tables with your numbers](paper-tables.md) are another page.
 
 **Trained here**: a shipped grid fills all numbers of the row that are measured here. The line names the grid, the
 recipe and the objective. **Quoted**: the paper took the numbers from elsewhere and did not train them; a number in

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import goalgrid
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand, trials_of
 from goalgrid.grid.gridfile import load
@@ -248,6 +249,7 @@ def test_all_formats_hold_the_same_numbers(name: str, tmp_path: Path, verb: Verb
     write_table(home, name)
     table = filled(name, home)
     texts = [entry.text for entry in table.entries()]
+    assert goalgrid.paper_table(name, home.path).table == table
     for kind, ending in renderers.ENDINGS.items():
         path = tmp_path / f"t.{ending}"
         assert verb("table", "--paper", name, "--format", kind, "-o", str(path), runs=home).exit_code == 0
