@@ -83,12 +83,13 @@ def filled(name: str, home: Home, *, interval: bool = False) -> "Filled":
     """A paper's table with the scores of the finished trials of shipped grids and of all grids of the runs folder.
 
     Raises:
-        UserError: as `fill`.
+        UserError: as `grids_of_paper` and `fill`.
     """
     from goalgrid.results.records.provenance import Now
     from goalgrid.results.reference.filled import fill
     from goalgrid.runners.training.fingerprint import code_fingerprint
 
+    grids_of_paper(name)
     saved = list(_saved(home))
     every = [DataAtHand(grid, home) for grid, _ in [*saved, *shipped()]]
 

@@ -158,7 +158,8 @@ def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None)
     from goalgrid.results import renderers
 
     grid = None if request.reference or request.paper else recall(request.grid, home, request.set_)
-    folder = home.grid(grid.name).tables if grid else home.path / "papers" / (request.paper or request.grid)
+    folder = home.path / ("papers" if request.paper else "reference") / (request.paper or request.grid)
+    folder = home.grid(grid.name).tables if grid else folder
     table = draw(request, home, grid)
     if output and kind == "terminal":
         kind = renderers.format_of(output) or kind

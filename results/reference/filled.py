@@ -120,13 +120,10 @@ def fill(
         leave: takes a message about trials that are left out.
 
     Raises:
-        UserError: no table has this name, no row of it is trained by a shipped grid, or trials with different settings
-            or of different data would stand in one row.
+        UserError: no table has this name, or trials with different settings or data would stand in one row.
     """
     paper = Paper.read(name)
     rows = [(row, *line) for row, line in zip(paper_rows(name, shipped), paper_table(name).rows(name), strict=True)]
-    if not any(row.grids for row, _, _ in rows):
-        raise UserError(f"no row of {name} can be trained here. As printed: goalgrid table {name} --reference")
     used = {grid for row, _, _ in rows for grid in row.grids}
     places = {_place(result) for _, _, results in rows for result in results if not result.not_possible}
     own = {grid.name: _candidates(grid, cells, places) for grid, cells in shipped if grid.name in used}

@@ -16,6 +16,7 @@ from goalgrid.grid.expansion import Cell, expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import save_grid
+from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.papers import grids_of_paper, shipped
 from goalgrid.results import renderers
 from goalgrid.results.export.table_request import TableRequest
@@ -28,7 +29,7 @@ from goalgrid.results.reference.paper_source import Paper
 from goalgrid.results.reference.reading import Printed, table_names
 from goalgrid.results.renderers import latex
 from goalgrid.results.tables.table import Table, TableEntry
-from goalgrid.showing.tables import draw
+from goalgrid.showing.tables import NothingDone, draw
 
 from ...paper_records import write_table, write_trial
 from ...results.layouts.test_published import malformed
@@ -163,6 +164,18 @@ def test_trials_of_other_data_or_another_protocol_are_not_mixed(home: Home, caps
     write_trial(home, own.trials[1], PRINTED, data_fingerprint="2:other")
     with pytest.raises(UserError, match="trials on 'flickr30k' saw different data"):
         filled("selhn-table1", home)
+
+
+def test_trials_of_other_data_than_are_here_now_are_named_and_count_nowhere(
+    home: Home, few_pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell = saved(home, "rooted", f'data.flickr30k.root="{few_pictures}"')
+    with pytest.raises(NothingDone, match="no trial is done"):
+        filled("selhn-table1", home)
+    assert "left out: 24 trials trained on other data than are here now: flickr30k_" in capsys.readouterr().err
+    content = DataAtHand(load(str(home.grid("rooted").grid)), home).fingerprint(cell.trials[0].shared)
+    write_trial(home, cell.trials[0], PRINTED, data_fingerprint=content)
+    assert texts(filled("selhn-table1", home))[0] == "50.0 (1/3)"
 
 
 def test_a_grid_of_strange_code_is_left_out_with_a_line(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
