@@ -143,6 +143,26 @@ def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(home: H
     assert texts(filled("selhn-table1", home))[0] == "60.0 (1/3)"
 
 
+def test_the_settings_of_the_shipped_grid_come_before_those_of_the_recipe(tmp_path: Path) -> None:
+    home, label = Home(tmp_path), "SCAN T2I AVG + Triplet-HN"
+    plain = saved(home, "plain", 'recipes=["scan-t2i"]', 'objectives=["triplet-hn"]')
+    write_trial(home, plain.trials[0], PRINTED)
+    [row] = [row for row in paper_rows("unified-table7", shipped()) if row.label.startswith(label)]
+    table = filled("unified-table7", home)
+    assert texts(table, row.label)[0] == "50.0 (1/3)"
+    assert "trained with train.lr 0.0002 for 0.0005" in table.caption
+    own = next(
+        cell
+        for grid, cells in shipped()
+        for cell in cells
+        if grid.name == row.grids[0] and (cell.recipe, cell.objective) == ("scan-t2i", "triplet-hn")
+    )
+    write_trial(home, own.trials[0], dict.fromkeys(PRINTED, 60.0))
+    table = filled("unified-table7", home)
+    assert texts(table, row.label)[0] == "60.0 (1/3)"
+    assert "trained with" not in table.caption
+
+
 def test_trials_of_other_code_count_only_where_no_others_are(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
     write_trial(home, own.trials[0], PRINTED, code_fingerprint="6:other")
@@ -276,6 +296,7 @@ def test_all_formats_hold_the_same_numbers(name: str, tmp_path: Path, verb: Verb
         assert latex.escape(text).replace(" ", "") in source.replace(" ", "")
         assert text in markdown
         assert text in re.sub(r"<[^>]*>", "", page)
+    assert (r"$^{\ddagger}$" in source) == (QUOTED in "".join(texts))
     frame = pq.read_table(tmp_path / "t.parquet")
     assert frame.num_rows == sum(len(block.rows) for block in table.blocks)
     quoted = sum(frame[name].to_pylist().count(True) for name in frame.column_names if name.endswith("_quoted"))
