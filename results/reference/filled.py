@@ -133,7 +133,7 @@ def fill(
     scores = _of_one_code(scores, every)
     ours, trained, differs = dict[Cell, Cell](), set[Cell](), dict[Cell, tuple[str, ...]]()
     for row, line, results in rows:
-        for cell, result in {cell_of(result): result for result in results}.items():
+        for cell, result in {cell_of(result): result for result in results if not result.not_possible}.items():
             theirs = [c for grid in row.grids for c in own[grid] if _place(c.cell) == _place(result)]
             chosen = _chosen(theirs, [c for c in others if _place(c.cell) == _place(result)], scores)
             if theirs:
@@ -151,6 +151,7 @@ def fill(
 
 
 def _place(where: Cell | Result) -> tuple[str, str | None, str | None]:
+    """Data set, recipe and objective."""
     return where.dataset, where.recipe, where.objective
 
 
@@ -217,7 +218,7 @@ def _notes(
     yield from row.differs if own else differences(line, results, chosen.cells)
     first = own[0] if own else None
     if (not first or first.settings != chosen.settings) and (text := _changed(chosen, first)):
-        yield f"trained with {text}"
+        yield f"trained otherwise: {text}"
 
 
 def _left_out(filled: Filled, candidates: Iterable[Candidate]) -> dict[str, dict[str, None]]:

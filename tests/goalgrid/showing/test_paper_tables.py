@@ -126,7 +126,7 @@ def test_trials_of_any_grid_with_the_same_settings_count(home: Home) -> None:
     write_trial(home, more.trials[1], {key: value + 1 for key, value in PRINTED.items()})
     table = filled("selhn-table1", home)
     assert texts(table)[0] == "50.5 ± 0.7 (2/4)", "a seed that was never asked for the paper counts once it is done"
-    assert ": trained with" not in table.caption
+    assert ": trained otherwise" not in table.caption
 
 
 def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(home: Home) -> None:
@@ -134,7 +134,7 @@ def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(home: H
     table = filled("selhn-table1", home)
     assert texts(table)[0] == "50.0 (1/3)"
     assert [row.title.text for row in table.blocks[0].rows if row.label.text == ROW] == [f"{ROW} [a, b]"]
-    assert "[b]: trained with train.epochs 2 for 20." in table.caption
+    assert "[b]: trained otherwise: train.epochs 2 for 20." in table.caption
     write_trial(home, saved(home, "long", "train.epochs=40").trials[0], PRINTED)
     with pytest.raises(UserError, match=r"of grid 'long' and .* of grid 'short'; they differ in train.epochs 40 for 2"):
         filled("selhn-table1", home)
@@ -150,7 +150,7 @@ def test_the_settings_of_the_shipped_grid_come_before_those_of_the_recipe(tmp_pa
     [row] = [row for row in paper_rows("unified-table7", shipped()) if row.label.startswith(label)]
     table = filled("unified-table7", home)
     assert texts(table, row.label)[0] == "50.0 (1/3)"
-    assert "trained with train.lr 0.0002 for 0.0005" in table.caption
+    assert "trained otherwise: train.lr 0.0002 for 0.0005" in table.caption
     own = next(
         cell
         for grid, cells in shipped()
@@ -160,7 +160,7 @@ def test_the_settings_of_the_shipped_grid_come_before_those_of_the_recipe(tmp_pa
     write_trial(home, own.trials[0], dict.fromkeys(PRINTED, 60.0))
     table = filled("unified-table7", home)
     assert texts(table, row.label)[0] == "60.0 (1/3)"
-    assert "trained with" not in table.caption
+    assert "trained otherwise" not in table.caption
 
 
 def test_trials_of_other_code_count_only_where_no_others_are(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
