@@ -25,27 +25,22 @@ def shipped() -> list[tuple[Grid, list[Cell]]]:
     return [(grid, expand(grid)) for grid in map(load, catalog.names("presets"))]
 
 
-def grids_of_paper(name: str) -> list[str]:
-    """The shipped grids that together fill the rows of a paper's table.
-
-    Raises:
-        UserError: no table has this name, or no row of it can be trained.
-    """
-    from goalgrid.results.reference.paper_rows import paper_rows
+def grid_of_paper(name: str) -> str:
+    """The shipped grid of a paper's table; a UserError: no table has this name, or no row of it can be trained."""
     from goalgrid.results.reference.paper_source import Paper
 
     Paper.read(name)
-    grids = list(dict.fromkeys(grid for row in paper_rows(name, shipped()) for grid in row.grids))
-    if not grids:
-        raise UserError(f"no row of {name} can be trained here. As printed: goalgrid table {name} --reference")
-    return grids
+    for grid, _ in shipped():
+        if name in grid.tables:
+            return grid.name
+    raise UserError(f"no row of {name} can be trained here. As printed: goalgrid table {name} --reference")
 
 
 def sources(grids: Sequence[str], paper: str | None) -> list[str]:
     """The grids that a command names, by themselves or by a paper's table.
 
     Raises:
-        UserError: neither or both, or as `grids_of_paper`.
+        UserError: neither or both, or as `grid_of_paper`.
     """
     if paper is None:
         if not grids:
@@ -54,19 +49,12 @@ def sources(grids: Sequence[str], paper: str | None) -> list[str]:
         return list(grids)
     if grids:
         raise UserError(f"--paper {paper} names the grids itself; leave {' '.join(grids)} out.")
-    return grids_of_paper(paper)
+    return [grid_of_paper(paper)]
 
 
 def source(grid: str | None, paper: str | None) -> str:
-    """The same for a command that takes a single grid.
-
-    Raises:
-        UserError: as `sources`, or several grids fill the table.
-    """
-    names = sources([grid] if grid else [], paper)
-    if len(names) > 1:
-        raise UserError(f"{', '.join(names)} fill {paper} together: name one of these grids in place of --paper.")
-    return names[0]
+    """The same for a command that takes a single grid."""
+    return sources([grid] if grid else [], paper)[0]
 
 
 def filled_line(name: str, home: Home) -> str:
@@ -83,13 +71,13 @@ def filled(name: str, home: Home, *, interval: bool = False) -> "Filled":
     """A paper's table with the scores of the finished trials of shipped grids and of all grids of the runs folder.
 
     Raises:
-        UserError: as `grids_of_paper` and `fill`.
+        UserError: as `grid_of_paper` and `fill`.
     """
     from goalgrid.results.records.provenance import Now
     from goalgrid.results.reference.filled import fill
     from goalgrid.runners.training.fingerprint import code_fingerprint
 
-    grids_of_paper(name)
+    grid_of_paper(name)
     saved = list(_saved(home))
     every = [DataAtHand(grid, home) for grid, _ in [*saved, *shipped()]]
 

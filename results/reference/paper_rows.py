@@ -20,7 +20,7 @@ class PaperRow:
 
     Args:
         block: the title above the row; empty without a title.
-        grids: the grids whose cells together fill all numbers of the row; none if a number stays empty.
+        grids: the grid of the table, if its cells fill all numbers of the row that are measured here.
         recipes: ours, if the table's file names it, or ours of each data set; so are the objectives.
         quoted: where the paper has the numbers from; empty: it trained them itself.
         why: why no grid fills the row.
@@ -44,51 +44,28 @@ class PaperRow:
 
 
 def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Iterator[PaperRow]:
-    """The rows of a table in its order, held against the cells of these grids.
-
-    A grid counts if it names the table; the papers' settings for this table are its own. Any other grid counts if it
-    leaves the recipes and objectives as they are: first a grid of the table's paper, last a grid of no paper.
-    """
-    paper = name.partition("-")[0]
-    naming = [(grid, cells) for grid, cells in grids if name in grid.tables]
-    plain = [
-        (grid, cells)
-        for grid, cells in grids
-        if name not in grid.tables and not grid.sweep and all(key.startswith("dataset.") for key in grid.settings)
-    ]
-    plain.sort(key=lambda pair: (not pair[0].name.startswith(f"{paper}-"), not pair[0].tables))
+    """The rows of a table in its order, held against the grid of these that names the table: the paper's settings."""
+    naming = [(grid.name, cells) for grid, cells in grids if name in grid.tables]
     for line, results in paper_table(name).rows(name):
         first, recipes = results[0], dict.fromkeys(result.recipe for result in results if result.recipe)
-        filling = _filling(results, naming + plain)
+        filling = {grid: cells for grid, cells in naming if _fills(cells, results)}
         yield PaperRow(
             table=name,
             block=first.block,
             label=_label(line, first),
-            grids=tuple(grid.name for grid, _ in filling),
+            grids=tuple(filling),
             recipes=tuple(recipes),
             objectives=tuple(dict.fromkeys(result.objective for result in results if result.objective)),
             quoted=line.quoted,
             why="" if filling else line.not_possible,
-            differs=tuple(differences(line, results, [cell for _, cells in filling for cell in cells]))
-            if filling
-            else (),
+            differs=tuple(text for cells in filling.values() for text in differences(line, results, cells)),
         )
 
 
-def _filling(
-    results: Sequence[Result], grids: Sequence[tuple[Grid, Sequence[Cell]]]
-) -> list[tuple[Grid, Sequence[Cell]]]:
-    """The first grids that together fill all numbers of a row which are measured here."""
-    missing = [result for result in results if not math.isnan(result.value.mean) and result.metric in record.METRICS]
-    filling = list[tuple[Grid, Sequence[Cell]]]()
-    for grid, cells in grids if missing else ():
-        rest = [result for result in missing if gap(result, cells)]
-        if len(rest) < len(missing):
-            filling.append((grid, cells))
-        missing = rest
-        if not missing:
-            return filling
-    return []
+def _fills(cells: Sequence[Cell], results: Sequence[Result]) -> bool:
+    """Whether there are cells for all numbers of a row that are measured here."""
+    measured = [result for result in results if not math.isnan(result.value.mean) and result.metric in record.METRICS]
+    return bool(measured) and not any(gap(result, cells) for result in measured)
 
 
 def differences(line: Line, results: Sequence[Result], cells: Sequence[Cell]) -> Iterator[str]:

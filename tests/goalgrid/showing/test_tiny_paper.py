@@ -1,4 +1,4 @@
-"""A paper's table, from one command through Ray to the Parquet matrix: a program that ships a table of two tiny models."""
+"""A paper's table, from one command through Ray to the Parquet matrix: a program with a table of tiny models."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ layout = "methods"
 
 [[parts]]
 dataset = "shapes"
-protocol = "shapes-test"
+protocol = "shapes-500"
 columns = "i2t_r1 i2t_r5 t2i_r1"
 
 [[blocks]]
