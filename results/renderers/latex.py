@@ -34,8 +34,8 @@ _SPECIAL = {
 
 PAGE = 90
 """Characters that fit in the width of a two-column page, with two between columns."""
-LINES = 46
-"""Lines that fit on a page with the caption, in \\small."""
+LINES = 45
+"""Lines that fit on a page in \\small, those of the caption included."""
 SMALL_LINES = 56
 """Lines that fit on a page in \\scriptsize, those of the caption included."""
 PROSE = 110
@@ -60,14 +60,13 @@ def render(table: Table) -> str:
     width = sum(len(group.columns) for group in table.groups)
     tight = _characters(table, tight=False) > PAGE
     wide = _characters(table, tight=tight) > PAGE
-    height = sum(len(block.rows) + 2 for block in table.blocks) + 2
-    dense = height + len(table.caption) // PROSE > SMALL_LINES
+    height = sum(len(block.rows) + 2 for block in table.blocks) + 2 + len(table.caption) // PROSE
     lines = [
         "% needs \\usepackage{booktabs,graphicx}",
         "\\begin{table*}",
         "\\centering",
         "\\scriptsize" if height > LINES else "\\small",
-        *(["\\renewcommand{\\arraystretch}{0.9}"] if dense else []),
+        *(["\\renewcommand{\\arraystretch}{0.9}"] if height > SMALL_LINES else []),
         *(["\\setlength{\\tabcolsep}{3pt}"] if width > 6 else []),
         *(["\\resizebox{\\textwidth}{!}{%"] if wide else []),
         f"\\begin{{tabular}}{{l{'c' * width}}}",

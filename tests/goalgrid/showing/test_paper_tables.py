@@ -275,7 +275,11 @@ def test_a_command_without_a_single_meaning_says_what_to_give(
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["goal-table3-coco", "goal-table6", "selhn-table4", "2ad-table4"])
+FEW = ("goal-table3-coco", "goal-table6", "selhn-table4", "2ad-table4")
+"""A table of each layout, for every day."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FEW)) for name in TABLES])
 def test_all_formats_hold_the_same_numbers(name: str, tmp_path: Path, verb: Verb) -> None:
     home = Home(tmp_path / "runs")
     write_table(home, name)
