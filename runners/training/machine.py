@@ -15,9 +15,19 @@ _NO_MEMORY = (
     "not enough memory",
     "out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUBLAS_STATUS_NOT_INITIALIZED",  # its handle needs memory
-    "CUDNN_STATUS_ALLOC_FAILED",
+    "STATUS_ALLOC_FAILED",  # of cuBLAS, cuDNN, cuSOLVER
+    "STATUS_NOT_INITIALIZED",  # their handles need memory
+    "was unable to find an engine",  # cuDNN's workspaces do not fit
 )
+_OF_DEVICE = (
+    "CUDA error",
+    "cuDNN error",
+    "cusolver error",
+    "NCCL error",
+    "Triton Error [CUDA]",
+    "unhandled cuda error",
+)
+"""Beginnings of what the libraries of CUDA say; the state of the GPU in this process is not known after it."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -29,7 +39,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def is_device_error(error: BaseException) -> bool:
     """Whether the GPU failed for good: every later call of this process to it fails too."""
-    return isinstance(error, RuntimeError) and "CUDA error" in str(error) and not is_out_of_memory(error)
+    of_device = isinstance(error, RuntimeError) and any(words in str(error) for words in _OF_DEVICE)
+    return of_device and not is_out_of_memory(error)
 
 
 def _keep_freed_memory() -> None:
