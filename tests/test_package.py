@@ -47,12 +47,13 @@ def instructions() -> list[tuple[str, str]]:
     return [(line.split()[0], line.partition(" ")[2].strip()) for line in lines if line.strip()]
 
 
-def test_the_image_has_a_user_of_its_own_and_copies_what_is_here() -> None:
-    said = instructions()
-    last = said[max(place for place, (name, _) in enumerate(said) if name == "FROM") :]
-    assert [user for name, user in last if name == "USER"] == ["1000"]
-    assert ("ARG", "TORCH=cpu") in said
-    copied = [source for name, text in said if name == "COPY" and "--from" not in text for source in text.split()[:-1]]
+def test_the_image_copies_what_is_here() -> None:
+    copied = [
+        source
+        for name, text in instructions()
+        if name == "COPY" and "--from" not in text
+        for source in text.split()[:-1]
+    ]
     assert all((ROOT / source).exists() for source in copied)
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     packed = {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "goalgrid", "grid", "runners"}
