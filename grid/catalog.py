@@ -107,16 +107,11 @@ def names(shelf: Shelf) -> tuple[str, ...]:
 
 
 def file_of(shelf: Shelf, name: str) -> Traversable:
-    """A shipped file."""
     return files(_shelved(shelf)[name]).joinpath(f"{name}.toml")
 
 
 def read(shelf: Shelf, name: str) -> dict[str, Any]:
-    """The content of a shipped file.
-
-    Raises:
-        UserError: no file of the shelf has this name.
-    """
+    """The content of a shipped file."""
     if name not in names(shelf):
         raise UserError(unknown(shelf.removesuffix("s"), name, names(shelf)))
     return toml(_shelved(shelf)[name], name)
@@ -133,11 +128,7 @@ def recipe_names() -> tuple[str, ...]:
 
 
 def register(recipes: Mapping[str, dict[str, Any]]) -> None:
-    """Register a grid's own recipes, in place of another grid's.
-
-    Args:
-        recipes: whole contents, by name.
-    """
+    """Register a grid's own recipes, whole, by name, in place of another grid's."""
     if recipes != _own:
         _own.clear()
         _own.update(recipes)
@@ -188,11 +179,7 @@ def content(name: str) -> dict[str, Any]:
 def whole_recipe(
     table: dict[str, Any], place: str, read: Callable[[str], tuple[str, dict[str, Any]]]
 ) -> dict[str, Any]:
-    """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others by what it says.
-
-    Raises:
-        UserError: it extends an ensemble, or is a wrong ensemble.
-    """
+    """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others by what it says."""
     if "ensemble" in table:
         members = [read(member) for member in _members(table, place)]
         ensemble = [name for name, _ in members]
@@ -202,11 +189,7 @@ def whole_recipe(
 
 
 def _extended(name: str, base: dict[str, Any], content: dict[str, Any], place: str) -> dict[str, Any]:
-    """A recipe's own content over the content that it extends, which hands down no parent and no reading.
-
-    Raises:
-        UserError: what it extends is an ensemble.
-    """
+    """A recipe's own content over the content that it extends, which hands down no parent and no reading."""
     if members := base.get("ensemble"):
         one = f"extend one of its members: {', '.join(members)}"
         raise UserError(f"recipe {place}: {name!r} is an ensemble, which trains nothing; {one}.")
@@ -216,11 +199,7 @@ def _extended(name: str, base: dict[str, Any], content: dict[str, Any], place: s
 
 
 def _members(table: Mapping[str, Any], place: str) -> list[str]:
-    """The names in a recipe's `ensemble`.
-
-    Raises:
-        UserError: it does not list two recipes or more, each once.
-    """
+    """The names in a recipe's `ensemble`."""
     members = table["ensemble"]
     names = isinstance(members, list) and all(isinstance(member, str) for member in members)
     if not names or len(members) < 2 or len(set(members)) < len(members):
@@ -229,11 +208,7 @@ def _members(table: Mapping[str, Any], place: str) -> list[str]:
 
 
 def _combined(content: dict[str, Any], members: Sequence[dict[str, Any]], place: str) -> dict[str, Any]:
-    """An ensemble's content: data are read as its first member reads them, on a GPU share that every member fits in.
-
-    Raises:
-        UserError: the ensemble has settings of a training, or a member is an ensemble itself.
-    """
+    """An ensemble's content: data are read as its first member reads them, on a GPU share that every member fits in."""
     first = members[0]
     other = {"extends": None, "starts_from": None, **first}
     trains = [
@@ -279,11 +254,7 @@ def described(name: str) -> Dataset:
 
 
 def has_folder(name: str, given: str) -> None:
-    """Check that a data set lies in a folder, because the user gave one: `--root shapes=/data`.
-
-    Raises:
-        UserError: it is made on the spot.
-    """
+    """Check that a data set lies in a folder, because the user gave one: `--root shapes=/data`."""
     if described(name).embedded:
         raise UserError(
             f"{given}: data set {name!r} is made on the spot and has no folder. Leave this out, or name the data set "

@@ -87,24 +87,12 @@ class Content(NamedTuple):
 
 
 def parse(path: Path) -> dict[str, Any]:
-    """The TOML of a grid file.
-
-    Raises:
-        UserError: there is no such file, or it is no TOML.
-    """
+    """The TOML of a grid file."""
     return toml_of(path, f"grid {str(path)!r}", "`goalgrid grids` lists the shipped grids.")
 
 
 def read_text(source: str, folder: Path = Path(), before: tuple[str, ...] = ()) -> Text:
-    """The text of a preset, or of a grid file by its path.
-
-    Args:
-        folder: where the path begins.
-        before: the grids that extend this grid, the first one first.
-
-    Raises:
-        UserError: there is no such grid, it is no TOML, or it extends itself.
-    """
+    """The text of a preset, or of a grid file by its path in this folder; `before` are the grids that extend it."""
     where, path = f"grid {source!r}", folder / user_path(source)
     place = os.path.realpath(path) if path.suffix == ".toml" else source
     if place in before:
@@ -124,11 +112,7 @@ def read_text(source: str, folder: Path = Path(), before: tuple[str, ...] = ()) 
 
 
 def content_of(text: Text) -> Content:
-    """The content of a text over that of the grid that it extends. Registers its plug-ins and recipes.
-
-    Raises:
-        UserError: a form is wrong; or a file that it names cannot be read, or is wrong.
-    """
+    """The content of a text over that of the grid that it extends. Registers its plug-ins and recipes."""
     content = _normal(text.table, text.where)
     if text.extends is not None:
         try:
@@ -191,11 +175,7 @@ def _extended(base: Content, content: Content) -> Content:
 
 
 def _with_own_parts(content: Content, folder: Path) -> Content:
-    """The content with the text of each file that it uses, and all recipes of the user's own, in place of paths.
-
-    Raises:
-        UserError: with every file that cannot be read.
-    """
+    """The content with the text of each file that it uses, and all recipes of the user's own, in place of paths."""
     problems = list[str]()
     tables = content.table("recipe")
     own_recipes = OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
@@ -233,11 +213,7 @@ def _with_own_parts(content: Content, folder: Path) -> Content:
 
 
 def _with_checkpoints(content: Content, folder: Path) -> Content:
-    """The content with the hash of each published checkpoint in place of its path, and with the path beside.
-
-    Raises:
-        UserError: a file cannot be read.
-    """
+    """The content with the hash of each published checkpoint in place of its path, and with the path beside."""
     places = dict[str, str]()
 
     def hashed(value: Any) -> Any:

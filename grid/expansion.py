@@ -33,17 +33,13 @@ class Shared(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A cell with a seed. It is small, since a grid may have a million: the settings of a cell are kept once.
-
-    Args:
-        parents: ids of the trials that come first: the members of an ensemble, or the trial that this one starts from,
-            and its ranker.
-    """
+    """A cell with a seed. It is small, since a grid may have a million: the settings of a cell are kept once."""
 
     id: str
     shared: Shared
     seed: int
     parents: tuple[str, ...] = ()
+    """Ids of the trials that come first: an ensemble's members; or the trial that it starts from, and its ranker."""
     ranker: str = ""
     """The parent, if there is one, that ranks the training split for this one."""
 
@@ -93,10 +89,7 @@ def expand(grid: Grid) -> list[Cell]:
     """All cells of the grid, in the order of its axes; before a recipe come its members, or the recipe it starts from.
 
     Two cells share a trial if they differ in a setting that their training does not read: `con_con` has no tau, and
-    GPO reads no `pool_k`.
-
-    Raises:
-        UserError: settings that do not fit together, all of them at once.
+    GPO reads no `pool_k`. Settings that do not fit together are one UserError, all of them.
     """
     register(grid)
     cells: list[Cell] = []
@@ -154,11 +147,7 @@ def _needed(cells: Sequence[Cell], recipes: Sequence[str]) -> list[Cell]:
 
 
 class _Rankers:
-    """The trials whose models rank the training split for others.
-
-    Args:
-        cells: of the grid so far; a ranker that is no cell of the grid's axes is added to them.
-    """
+    """The trials whose models rank the training split for others; rankers beside the grid's axes join its cells."""
 
     def __init__(self, grid: Grid, resolver: Resolver, overrides: Overrides, cells: list[Cell]) -> None:
         self.grid, self.resolver, self.overrides, self.cells = grid, resolver, overrides, cells
@@ -173,11 +162,7 @@ class _Rankers:
     def of(
         self, dataset: str, recipe: str, point: Point, common: Common, objective: ObjectiveSettings
     ) -> tuple[Trial, ...]:
-        """The rankers of a cell, seed by seed; none where its objective reads no ranking, or reads files.
-
-        Raises:
-            UserError: the recipe or the objective of the ranker is unknown.
-        """
+        """The rankers of a cell, seed by seed; none where its objective reads no ranking, or reads files."""
         ranker, goal = common.train.settings.ranker, common.train.settings.ranker_objective
         if RANKED not in needs(objective.name) or (common.dataset.settings.candidates and not ranker):
             return ()
@@ -275,13 +260,9 @@ def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 
 def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str]] = {}) -> list[Trial]:
-    """The trials that a filter like `objective=*_cir seed=0` names.
+    """The trials that a filter like `objective=*_cir seed=0` names, one or more.
 
-    Args:
-        also: further axes, each with its values by trial id; no pattern names a trial that has no value.
-
-    Raises:
-        UserError: an unknown axis, a condition without "=", or a filter that nothing meets.
+    `also` are further axes, each with its values by trial id; no pattern names a trial that has no value.
     """
     swept = [name for name, _ in cells[0].swept]
     axes = ["dataset", "recipe", "objective", "seed", *swept, *also]
@@ -321,12 +302,7 @@ def _trials(
     before: Sequence[Sequence[Trial]],
     ranking: Sequence[Trial] = (),
 ) -> tuple[Trial, ...]:
-    """A cell's trials, each after the parents of its seed.
-
-    Args:
-        before: the trials of each parent.
-        ranking: the rankers, seed by seed.
-    """
+    """A cell's trials; `before` are those of each parent, `ranking` the rankers, seed by seed."""
     ensemble = len(before) > 1
     members = tuple(trials[0].shared.model for trials in before) if ensemble else ()
     data, model, train = common.dataset.settings, common.model.settings, common.train.settings

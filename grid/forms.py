@@ -12,14 +12,7 @@ RANGES = {"log": 2, "linear": 3}
 
 
 def dotted(table: Mapping[str, Any], where: str, *, swept: bool) -> dict[str, Any]:
-    """The values of [set] or [sweep] by dotted names; of [sweep], a list for a range and for a single value.
-
-    Args:
-        where: the grid, for messages.
-
-    Raises:
-        UserError: a setting stands there twice, with a dotted name and in a table; or a range is wrong.
-    """
+    """The values of [set] or [sweep] by dotted names; of [sweep], a list for a range and for a single value."""
     pairs = list(_pairs(table, where, swept=swept))
     if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
         raise UserError(f"{where}: {twice[0]} stands in [{'sweep' if swept else 'set'}] more than once")
@@ -38,11 +31,7 @@ def _pairs(table: Mapping[str, Any], where: str, prefix: str = "", *, swept: boo
 
 
 def _range(table: Mapping[str, Any], where: str) -> list[int] | list[float]:
-    """The values of `{log = [first, last, count]}` or `{linear = [first, last, count]}`.
-
-    Raises:
-        UserError: it is no such table.
-    """
+    """The values of `{log = [first, last, count]}` or `{linear = [first, last, count]}`."""
     form = "a range is { log = [first, last, count] } or { linear = [first, last, count] }"
     (kind, ends), *others = table.items()
     numbers = isinstance(ends, list) and all(type(end) in (int, float) for end in ends)

@@ -149,11 +149,7 @@ def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (
 
 
 def check(content: Content) -> Grid:
-    """Validate a grid's content.
-
-    Raises:
-        UserError: with every problem of form and every unknown name.
-    """
+    """Validate a grid's content; all its problems are one error."""
     problems = mistakes(content)
     try:
         grid = Grid.model_validate(content.fields | _within_budget(content) | content.misfits)

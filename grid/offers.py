@@ -57,11 +57,7 @@ class Declaration:
     """Problems of the declaration by itself."""
 
     def __call__(self, equation: Equation) -> Equation:
-        """Offer the function or class under the name.
-
-        Raises:
-            UserError: its signature has other parameters than are declared, or the declaration is wrong.
-        """
+        """Offer the function or class under the name."""
         if problems := [*self.problems, *_call(equation), *self._differences(equation)]:
             raise several(f"{self.kind} {self.name!r}", problems)
         entry = self.described(inspect.getdoc(equation))

@@ -23,11 +23,7 @@ READABLE = 60
 def changed(
     content: Content, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Content:
-    """The content with the changes of the command line, as in `load`. A grid with other trials has another name.
-
-    Raises:
-        UserError: an override has a wrong form; or a data set or weights are unknown.
-    """
+    """The content with the changes of the command line, as in `load`. A grid with other trials has another name."""
     if any(KINDS[field] is dict for field in content.misfits):
         return content  # the model of the grid names them
     if overrides:
@@ -57,9 +53,6 @@ def key_and_value(override: str) -> tuple[str, Any]:
 
     >>> key_and_value("seeds=[0, 1]"), key_and_value("variant=released")
     (('seeds', [0, 1]), ('variant', 'released'))
-
-    Raises:
-        UserError: it has no "=".
     """
     key, separator, text = override.partition("=")
     if not separator or not key:
@@ -71,11 +64,7 @@ def key_and_value(override: str) -> tuple[str, Any]:
 
 
 def _apply(table: dict[str, Any], override: str) -> tuple[str, Any]:
-    """Change a grid file's table as KEY=VALUE says, and return the two.
-
-    Raises:
-        UserError: it has no "=", or it sets a setting to a list.
-    """
+    """Change a grid file's table as KEY=VALUE says, and return the two."""
     key, value = key_and_value(override)
     first, _, rest = key.partition(".")
     if rest and first in ("set", "sweep"):
@@ -115,11 +104,7 @@ def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
 
 
 def _with_data(content: Content, root: str) -> Content:
-    """The content with the place of a data set: DATASET=DIR, or DIR alone for a grid with one data set.
-
-    Raises:
-        UserError: the grid has no such data set, or several and none is named, or the data set has no folder.
-    """
+    """The content with the place of a data set: DATASET=DIR, or DIR alone for a grid with one data set."""
     dataset, separator, folder = root.partition("=")
     datasets = content.names("datasets")
     if separator and dataset not in datasets:
@@ -133,11 +118,7 @@ def _with_data(content: Content, root: str) -> Content:
 
 
 def _with_weights(content: Content, place: str) -> Content:
-    """The content with the place of pretrained weights: NAME=DIR.
-
-    Raises:
-        UserError: it has no "=", or neither a recipe nor a setting of the grid names these weights.
-    """
+    """The content with the place of pretrained weights: NAME=DIR."""
     name, separator, folder = place.partition("=")
     if not separator:
         raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")

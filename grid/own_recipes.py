@@ -13,12 +13,7 @@ from goalgrid.grid.settings.base import check_name
 
 
 class OwnRecipes:
-    """A grid file's own recipes: its tables, and the files that it names, each whole.
-
-    Args:
-        tables: contents of [recipe.NAME], by name.
-        folder: where the paths in the grid file begin.
-    """
+    """A grid file's own recipes: its tables [recipe.NAME], and the files that it names by a path in its folder."""
 
     def __init__(self, tables: Mapping[str, Any], folder: Path) -> None:
         self._tables, self._folder = tables, folder
@@ -27,14 +22,7 @@ class OwnRecipes:
         self._from: dict[str, str] = {}
 
     def add(self, text: str) -> str:
-        """Read a recipe, with all recipes that it extends and starts from, and return its name.
-
-        Args:
-            text: the path of a file, which ends in .toml, or a name.
-
-        Raises:
-            UserError: no such recipe, a cycle, a wrong content, or a name that another recipe has.
-        """
+        """Read a recipe by a path ending in .toml or by name, with all that it needs, and return its name."""
         return self._read(text, self._folder, ())[0]
 
     def _read(self, text: str, folder: Path, before: tuple[str, ...]) -> tuple[str, dict[str, Any]]:

@@ -16,10 +16,7 @@ Pattern = Scalar | list[Scalar]
 class CellPatterns:
     """Entries that each name values or patterns of one axis or several; a cell fits an entry if all of them do.
 
-    Args:
-        field: of the grid file.
-        axes: the values of each axis, for messages.
-        idle: whether an entry may fit no cell.
+    Where they are not `idle`, an entry that fits no cell is a problem.
     """
 
     def __init__(

@@ -53,11 +53,7 @@ class Resolver:
     def common(
         self, dataset: str, recipe: str, given: Mapping[str, Scalar], objective: ObjectiveSettings
     ) -> Common | None:
-        """All sections but the objective; None where settings do not fit together, which `problems` says then.
-
-        Args:
-            given: the values that the grid sets for the cell, by dotted name.
-        """
+        """All sections but the objective; None where settings do not fit together, which `problems` says then."""
         model = self._section("model", dataset, recipe, given)
         if model is None:
             return None
@@ -75,11 +71,7 @@ class Resolver:
         ]
 
     def objective(self, name: str, given: Mapping[str, Scalar]) -> Section[ObjectiveSettings]:
-        """An objective with the values that the grid sets for its parameters.
-
-        Raises:
-            UserError: a value does not fit its parameter.
-        """
+        """An objective with the values that the grid sets for its parameters."""
         overrides = _of_section("objective", given)
         key = "objective", name, *overrides.items()
         if key not in self._known:
@@ -140,11 +132,7 @@ def _of_section(section: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 def _made(section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings:
-    """A section with these values, where the choice of an encoder or a scorer comes first.
-
-    Raises:
-        ValidationError: values do not fit together.
-    """
+    """A section with these values, the choice of an encoder or scorer first; or pydantic's error."""
     content = _content(section, dataset, recipe)
     for name, value in sorted(overrides.items(), key=lambda item: item[0].rpartition(".")[2] not in CHOICES):
         _put(content, name.split("."), value)
@@ -152,12 +140,7 @@ def _made(section: str, dataset: str, recipe: str, overrides: Mapping[str, Scala
 
 
 def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, ...]:
-    """The conditions of reading this setting that are not met; empty: a training reads it.
-
-    Args:
-        name: dotted, within the section: `image.pool_k`.
-        reader: of the sections beside the model.
-    """
+    """The conditions of reading this setting, `image.pool_k`, that are not met; empty: a training reads it."""
     *path, last = name.split(".")
     holder = attrgetter(".".join(path))(settings) if path else settings
     if not isinstance(holder, Settings):  # a parameter of an encoder of the user's own

@@ -62,15 +62,7 @@ _present: dict[Use, list[Offer]] = {}
 
 
 def read(text: str, folder: Path) -> Use:
-    """The plug-in that a grid file's `uses` names.
-
-    Args:
-        text: the path of a file, or the name of an entry point.
-        folder: where a path begins.
-
-    Raises:
-        UserError: there is no such file or package.
-    """
+    """The plug-in that a grid file's `uses` names: by a path in the grid file's folder, or by its entry point."""
     if not text.endswith(".py"):
         return Use(path=text, source=_digest(text))
     path = (folder / user_path(text)).absolute()
@@ -82,11 +74,7 @@ def read(text: str, folder: Path) -> Use:
 def again(use: Use, where: str) -> Use:
     """A plug-in of a grid that ran, in its present version; of a missing file, in its saved version.
 
-    Args:
-        where: the grid, for messages.
-
-    Raises:
-        Untrusted: this user never named the file, nor this text of it.
+    Raises Untrusted where this user never named the file, nor this text of it.
     """
     if not use.is_file or (trusted_code.trusted(use.path) and not use.gone()):
         return read(use.path, Path())
@@ -105,11 +93,7 @@ def uses_of(pairs: Iterable[Sequence[str]]) -> list[Use]:
 
 
 def register(uses: Iterable[Use]) -> None:
-    """Register these plug-ins, in place of those of another grid.
-
-    Raises:
-        UserError: a file does not import or offers nothing, or a name is taken.
-    """
+    """Register these plug-ins, in place of those of another grid."""
     global _present
     requested = list(uses)
     if requested == list(_present):
@@ -167,11 +151,7 @@ def package_of(name: str) -> Use | None:
 
 @cache
 def _offered(use: Use) -> list[Offer]:
-    """The offers of a plug-in's module, after its import.
-
-    Raises:
-        UserError: with the line of the file.
-    """
+    """The offers of a plug-in's module, after its import."""
     if use.is_file:
         _execute(use)
         offers = offered.get(use.module, [])

@@ -61,9 +61,7 @@ def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 
 def user_path(path: str | Path) -> Path:
     """The path that a user gives, with `~` and `~NAME` replaced by home folders.
 
-    Raises:
-        UserError: this machine knows no home folder of that name; or the path has bytes that are no UTF-8, which
-            neither TOML, JSON nor MLflow can hold.
+    Bytes that are no UTF-8 are an error: neither TOML, JSON nor MLflow can hold them.
     """
     if any("\udc80" <= letter <= "\udcff" for letter in str(path)):
         raise UserError(f"the path {str(path)!r} has bytes that are no UTF-8. Rename it, or choose another.")
@@ -74,15 +72,7 @@ def user_path(path: str | Path) -> Path:
 
 
 def text_of(path: Path, what: str, hint: str) -> str:
-    """The content of a file that a user names.
-
-    Args:
-        what: the file, for a message: `recipe 'mine.toml'`.
-        hint: what a user does who names a file that is not there.
-
-    Raises:
-        UserError: there is no such file, or it cannot be read.
-    """
+    """The content of a file that a user names; `what` is the file, for messages, `hint` for one that is not there."""
     try:
         check_regular(path)
         return path.read_text(encoding="utf-8-sig")
@@ -95,11 +85,7 @@ def text_of(path: Path, what: str, hint: str) -> str:
 
 
 def toml_of(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """The content of a TOML file that a user names; the arguments are those of `text_of`.
-
-    Raises:
-        UserError: there is no such file, or it is no TOML.
-    """
+    """The content of a TOML file that a user names; the arguments are those of `text_of`."""
     try:
         return tomllib.loads(text_of(path, what, hint))
     except tomllib.TOMLDecodeError as error:

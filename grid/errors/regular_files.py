@@ -7,11 +7,7 @@ from pathlib import Path
 
 
 def check_regular(path: Path) -> None:
-    """Check that a path, or what it links to, is a regular file, before it is opened.
-
-    Raises:
-        OSError: it is none, or it is not there.
-    """
+    """Check that a path, or what it links to, is a regular file, before it is opened."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -20,10 +16,6 @@ def check_regular(path: Path) -> None:
 
 
 def regular_bytes(path: Path) -> bytes:
-    """The content of a regular file.
-
-    Raises:
-        OSError: it is none, it is not there, or it cannot be read.
-    """
+    """The content of a regular file."""
     check_regular(path)
     return path.read_bytes()

@@ -65,9 +65,6 @@ def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str,
 
     >>> resolve("con_cir", tau=5)  # doctest: +NORMALIZE_WHITESPACE
     {'tau': 5.0, 'offset': 0.0, 'reduction': 'sum', 'ignore_same_image': False, 'mining': 'hardest', 'k': 1}
-
-    Raises:
-        UserError: the objective, the variant, or a parameter is unknown, or a value has the wrong type.
     """
     if name not in CATALOGUE:
         raise UserError(unknown_objective(name))

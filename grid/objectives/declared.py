@@ -36,11 +36,7 @@ class Declared(Mapping[str, Entry]):
 
 
 def declarations(file: str) -> Iterator[tuple[str, Any]]:
-    """The names and entries that the decorators of a file's functions and classes declare.
-
-    Args:
-        file: its path in the program.
-    """
+    """The names and entries that the decorators of functions and classes declare, in a file of the program."""
     known: dict[str, Any] = {}
     for statement in _statements(file):
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):

@@ -16,11 +16,7 @@ from pydantic import (
 
 
 def check_name(text: str) -> str:
-    """A name that may be part of a file's name, of an id and of a line in a terminal.
-
-    Raises:
-        ValueError: it has other characters, or too many.
-    """
+    """A name that may be part of a file's name, of an id and of a line in a terminal; of another, a ValueError."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", text):
         raise ValueError("a name begins with a letter or digit, and has letters, digits, '.', '_', '-'; 80 at most")
     return text
@@ -30,11 +26,7 @@ Name = Annotated[str, AfterValidator(check_name)]
 
 
 def told_once(allowed: str) -> WrapValidator:
-    """Marks a field of several types: a wrong value gives a single message, not a message of each type.
-
-    Args:
-        allowed: the values, for a user.
-    """
+    """Marks a field of several types: a wrong value gives a single message with the allowed ones, not one a type."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -63,11 +55,9 @@ WHOLE = frozenset({"architecture"})
 
 
 class ReadWhere:
-    """Marks a field that a training reads only under a condition; elsewhere a grid cannot change it.
+    """Marks a field that a training reads only under a condition, in words, too; elsewhere a grid cannot change it.
 
-    Args:
-        condition: of the settings that the field stands in, and of what reads them: a `Reader`, outside the model.
-        words: the condition, for a user.
+    The condition is one of the settings that the field stands in, and of their `Reader`; within the model, of None.
     """
 
     def __init__(self, condition: Callable[[Any, Any], bool], words: str) -> None:
@@ -75,11 +65,7 @@ class ReadWhere:
 
 
 class Unit:
-    """Marks a field with the unit that its number counts, in the plural: epochs, pixels.
-
-    Args:
-        words: the unit, for a user.
-    """
+    """Marks a field with the unit that its number counts, in the plural: epochs, pixels."""
 
     def __init__(self, words: str) -> None:
         self.words = words

@@ -40,28 +40,13 @@ class WrongReturn(UserError):
 
 
 def in_its_file(part: str, defined: Any) -> str:
-    """A user's own part with its file: `scorer 'late' in /home/me/late.py`.
-
-    Args:
-        part: its kind and name: `scorer 'late'`.
-        defined: the user's function or class.
-    """
+    """A user's own part, a function or class, with its file: `scorer 'late' in /home/me/late.py`."""
     file = getattr(sys.modules.get(defined.__module__), "__file__", defined.__module__)
     return f"{part} in {file}"
 
 
 def check_shape(part: str, defined: Any, value: Any, of: str, *expected: tuple[int, ...]) -> None:
-    """Check what a user's own part returned: a tensor of floating-point numbers, of the expected shape.
-
-    Args:
-        part, defined: as `in_its_file` has them.
-        value: its return value.
-        of: its input: `a batch of 4`.
-        expected: one shape, or several that are all right.
-
-    Raises:
-        WrongReturn: it is something else.
-    """
+    """Check that a user's own part returned floating-point numbers in a tensor of one of the expected shapes."""
     tensor = hasattr(value, "requires_grad")  # numpy's arrays have a shape and a dtype, too
     given = tuple(value.shape) if tensor else "None" if value is None else type(value).__name__
     if given in expected and value.dtype.is_floating_point:
@@ -72,14 +57,7 @@ def check_shape(part: str, defined: Any, value: Any, of: str, *expected: tuple[i
 
 
 def check_gradient(part: str, defined: Any, of: str, *values: Any) -> None:
-    """Check that a gradient flows through something of what a user's own part returned, all of it tensors.
-
-    Args:
-        part, defined, of: as `check_shape` has them.
-
-    Raises:
-        WrongReturn: no gradient does.
-    """
+    """Check that a gradient flows through something of what a user's own part returned, all of it tensors."""
     if not any(value.requires_grad for value in values):
         raise WrongReturn(
             f"{in_its_file(part, defined)} gives a value without a gradient for {of}, so nothing would learn; it "

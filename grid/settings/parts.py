@@ -93,12 +93,7 @@ def _packages() -> list[str]:
 
 
 def choices(ours: Any, after: "type[Settings]", kind: "type[Settings]") -> Any:
-    """A choice among settings of ours, with those of this kind that parts bring.
-
-    Args:
-        ours: a union, with what pydantic knows of it.
-        after: the class of ours behind which the parts' stand.
-    """
+    """The union of our settings with those of this kind that parts bring, which stand behind the class `after`."""
     union, *known = get_args(ours)
     registered = sorted(parts().values(), key=lambda part: part.listed)
     brought = [settings for part in registered for settings in part.settings if issubclass(settings, kind)]
@@ -136,11 +131,7 @@ def missing(name: str) -> str:
 
 
 def of_objective(name: str) -> list[Part]:
-    """The parts that an objective needs.
-
-    Raises:
-        UserError: one of them is not here.
-    """
+    """The parts that an objective needs."""
     if lacking := [part for part in needs(name) if part not in parts()]:
         raise UserError(f"objective {name!r}: {missing(lacking[0])}")
     return [parts()[part] for part in needs(name)]
@@ -152,11 +143,7 @@ def of_model(model: "ModelSettings") -> dict[str, Part]:
 
 
 def clash(model: "ModelSettings", objective: str = "", replicas: int = 1) -> str:
-    """Why a model, an objective and replicas do not go together; empty: they do.
-
-    Raises:
-        UserError: a part that the objective needs is not here.
-    """
+    """Why a model, an objective and replicas do not go together; empty: they do."""
     present = of_model(model)
     present |= {f"objective {objective!r}": part for part in of_objective(objective)} if objective else {}
     present |= {f"resources.replicas = {replicas}": REPLICAS} if replicas > 1 else {}
