@@ -3,22 +3,25 @@
 A grid keeps recipes of the user's own whole; those of the present grid are known beside the shipped recipes.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Annotated, Any, Literal
+from pkgutil import iter_modules
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, PositiveInt
 
 from goalgrid.grid.errors import UserError, unknown
-from goalgrid.grid.listed import toml, toml_names
 from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.settings.base import CHOICES, WHOLE, Settings
 from goalgrid.grid.settings.model import ModelSettings
 
 Shelf = Literal["recipes", "presets", "datasets"]
+Member = TypeVar("Member")
 
 _own: dict[str, dict[str, Any]] = {}
 """Whole contents of the present grid's own recipes."""
@@ -93,6 +96,37 @@ class Dataset(Settings):
     sources: list[Download] = []
     trees: dict[str, str] = {}
     """How a root may look, by format."""
+
+
+def members(package: str, name: str, kind: type[Member]) -> dict[str, Member]:
+    """The values of `name` in the modules of a package, by module, in alphabetical order; the others are helpers.
+
+    >>> from goalgrid.grid.errors import UserError
+    >>> members("goalgrid.grid", "UserError", type)["errors"] is UserError
+    True
+    """
+    by_module: dict[str, Member] = {}
+    for module in sorted(info.name for info in iter_modules(import_module(package).__path__)):
+        member = getattr(import_module(f"{package}.{module}"), name, None)
+        if isinstance(member, kind):
+            by_module[module] = member
+    return by_module
+
+
+def toml_names(package: str) -> tuple[str, ...]:
+    """Names of the TOML files in a package's folder, in alphabetical order."""
+    return tuple(
+        sorted(file.name.removesuffix(".toml") for file in files(package).iterdir() if file.name.endswith(".toml"))
+    )
+
+
+def toml(package: str, name: str) -> dict[str, Any]:
+    """The content of a TOML file in a package's folder.
+
+    >>> toml("goalgrid.grid.presets", "demo")["name"]
+    'demo'
+    """
+    return tomllib.loads(files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @cache
@@ -179,7 +213,7 @@ def content(name: str) -> dict[str, Any]:
 def whole_recipe(
     table: dict[str, Any], place: str, read: Callable[[str], tuple[str, dict[str, Any]]]
 ) -> dict[str, Any]:
-    """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others by what it says."""
+    """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others."""
     if "ensemble" in table:
         members = [read(member) for member in _members(table, place)]
         ensemble = [name for name, _ in members]

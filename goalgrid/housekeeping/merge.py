@@ -19,8 +19,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from goalgrid.grid.errors import UserError, unknown
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import UserError, counted, unknown
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import trial_id

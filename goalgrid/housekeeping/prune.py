@@ -12,9 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.errors.regular_files import regular_bytes
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import UserError, counted, regular_bytes
 from goalgrid.grid.store.files import bytes_below, readable_text
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.terminal.options import runs_option

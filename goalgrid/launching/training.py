@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store import speed_probes
 from goalgrid.grid.store.home import Home, State

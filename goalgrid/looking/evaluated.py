@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, unknown, user_path
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import UserError, counted, unknown, user_path
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective

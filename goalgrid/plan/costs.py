@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, chains
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.resources import Resources

@@ -7,8 +7,7 @@ from functools import cache, partial
 
 from goalgrid.grid import catalog
 from goalgrid.grid.content import content_of, read_text
-from goalgrid.grid.errors import UserError, unknown
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import UserError, counted, unknown
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.overrides import changed, changed_name, key_and_value
 from goalgrid.grid.store.home import Home, State

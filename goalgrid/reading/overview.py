@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.store.home import Home, State, TrialFolder

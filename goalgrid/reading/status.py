@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json

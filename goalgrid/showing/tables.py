@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, unknown
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import UserError, counted, unknown
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from goalgrid.grid import catalog, uses
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.own_recipes import OwnRecipes
 from goalgrid.grid.store.files import cannot_write

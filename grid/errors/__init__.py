@@ -1,12 +1,13 @@
 """What a user can cause: one message without a traceback, with the wrong thing, the right ones and the next step."""
 
+import errno
+import os
+import stat
 import tomllib
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
-
-from goalgrid.grid.errors.regular_files import check_regular
 
 LISTED = 500
 """Characters of known names that a message spells out; of a longer list, the nearest names."""
@@ -46,9 +47,7 @@ def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 
     >>> nearest("goal-table2", ["goal-table6", "goal-table2-coco"]), nearest("goal-tabel2", ["goal-table2-coco"])
     (['goal-table2-coco'], ['goal-table2-coco'])
 
-    Args:
-        count: how many, the nearest first.
-        cutoff: similarity from 0 to 1 that a name needs.
+    At most `count`, the nearest first, of a similarity from 0 to 1 above `cutoff`.
     """
     standing_for: dict[str, list[str]] = {}
     for other in sorted(known, key=len):
@@ -56,6 +55,15 @@ def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 
             standing_for.setdefault(part, []).append(other)
     alike = get_close_matches(name, standing_for, n=2 * count, cutoff=cutoff)
     return list(dict.fromkeys(other for part in alike for other in standing_for[part]))[:count]
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "id"), counted(1200, "id")
+    ('1 id', '1,200 ids')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def user_path(path: str | Path) -> Path:
@@ -69,6 +77,24 @@ def user_path(path: str | Path) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise UserError(f"{str(path)!r}: this machine knows no home folder of {Path(path).parts[0]!r}.") from None
+
+
+def check_regular(path: Path) -> None:
+    """Raise an OSError unless a path is, or links to, a regular file.
+
+    A named pipe keeps its reader waiting for ever, and a device like /dev/zero never ends.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def regular_bytes(path: Path) -> bytes:
+    """The content of a regular file; of no such file, an OSError."""
+    check_regular(path)
+    return path.read_bytes()
 
 
 def text_of(path: Path, what: str, hint: str) -> str:

@@ -7,11 +7,19 @@ from pydantic import Field, model_validator
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import IdentityDefault, Settings, Unit
-from goalgrid.grid.settings.fusion import AnyFusion, FusionSettings, NoFusionSettings
 from goalgrid.grid.settings.image_encoders import MLP_HEADS, BackboneSettings, ImageEncoderSettings, ImageSettings
 from goalgrid.grid.settings.own_parts import OwnPartSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained, PretrainedFile
-from goalgrid.grid.settings.scorers import AnyScorer, ProductSettings, SafSettings, ScorerSettings, SgrafSettings
+from goalgrid.grid.settings.scorers import (
+    AnyFusion,
+    AnyScorer,
+    FusionSettings,
+    NoFusionSettings,
+    ProductSettings,
+    SafSettings,
+    ScorerSettings,
+    SgrafSettings,
+)
 from goalgrid.grid.settings.text_encoders import TextEncoderSettings, TextSettings, TransformerSettings
 
 if not TYPE_CHECKING:  # what parts bring is known when the program runs

@@ -1,4 +1,4 @@
-"""Settings of the scorers: how a model turns what it embedded into scores of images by texts."""
+"""Settings of the scorers, which make scores of what a model embedded, and of fusion, which looks at both sides."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -6,6 +6,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from goalgrid.grid.settings.base import ReadWhere, Settings
 from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings
+from goalgrid.grid.settings.pretrained_networks import PretrainedFile
 
 KIND = "the scorer; another choice drops the settings of the one before"
 Direction = Literal["t2i", "i2t"]
@@ -83,3 +84,30 @@ AnyScorer = Annotated[
     ProductSettings | ScanSettings | BfanSettings | SgrSettings | SafSettings | OwnScorerSettings,
     Field(discriminator="kind"),
 ]
+
+FUSION = "what looks at an image and a caption together; another choice drops the settings of the one before"
+
+
+class FusionSettings(Settings):
+    """What the settings of every kind have."""
+
+    kind: str
+
+    @property
+    def file(self) -> PretrainedFile | None:
+        """The file of weights with which the whole model begins; None: its parts begin by themselves."""
+        return None
+
+    @property
+    def ranked_anew(self) -> int:
+        """How many answers of a query a second stage ranks anew in the test; 0: there is no second stage."""
+        return 0
+
+
+class NoFusionSettings(FusionSettings):
+    """An image and a caption are compared in the joint space alone."""
+
+    kind: Literal["none"] = Field(default="none", description=FUSION)
+
+
+AnyFusion = Annotated[NoFusionSettings | FusionSettings, Field(discriminator="kind")]

@@ -15,8 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import UserError, regular_bytes
 
 NO_LINKS = errno.ENOTSUP
 """Of an error: the file system lacks what the runs folder needs, and more room does not help."""

@@ -2,7 +2,7 @@
 
 from pydantic import ValidationError
 
-from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import regular_bytes
 from goalgrid.grid.expansion import Cell, Shared, Trial
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import digest

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import regular_bytes
 from goalgrid.grid.identity import canonical, digest
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.settings import TrialSettings

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 from typing import Any, TypeVar
 
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell
 from goalgrid.results.analysis.documents import GLUE, Document, DocumentSection, Sheet, finite, p_text
 from goalgrid.results.layouts.captions import block_title

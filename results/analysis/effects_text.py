@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.protocols import shown
 from goalgrid.results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDifference, Queries

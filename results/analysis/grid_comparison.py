@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.documents import (

@@ -10,8 +10,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from goalgrid.grid.catalog import members
 from goalgrid.grid.errors import UserError, unknown
-from goalgrid.grid.listed import members
 from goalgrid.grid.store.files import written_aside
 from goalgrid.results.figures.study import FigureKind, Study
 from goalgrid.results.figures.style import FORMATS, drawing, encoded

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from goalgrid.grid.catalog import members
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.listed import members
 from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.layouts import against as beside
 from goalgrid.results.layouts import of_paper, pivot

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import chain
 from string import ascii_lowercase
 
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.results.layouts.captions import selections, spread
 from goalgrid.results.records.scores import counted_reasons
 from goalgrid.results.reference.filled import QUOTED, Filled, Quoted

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record, sealed

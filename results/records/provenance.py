@@ -22,8 +22,7 @@ from typing import Any
 
 import pydantic
 
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import UserError, regular_bytes
 from goalgrid.grid.expansion import Cell, Shared
 from goalgrid.grid.identity import digest
 from goalgrid.grid.store.files import write_json

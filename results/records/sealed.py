@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import regular_bytes
 from goalgrid.grid.store.files import written_aside
 
 _KEY = b"goalgrid.sha256"

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 
-from goalgrid.grid.listed import toml, toml_names
+from goalgrid.grid.catalog import toml, toml_names
 from goalgrid.grid.settings.base import Settings
 from goalgrid.results.records.scores import TableValue
 

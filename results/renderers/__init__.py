@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from goalgrid.grid.listed import members
+from goalgrid.grid.catalog import members
 from goalgrid.grid.store.files import written_aside
 from goalgrid.results.renderers import parquet
 from goalgrid.results.tables.table import Table, TextFormat

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.retrieval.data import annotations, precomp
 from goalgrid.retrieval.data.annotations.annotation import owners
 from goalgrid.retrieval.data.content import content

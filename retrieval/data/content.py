@@ -18,8 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import UserError, regular_bytes
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.image_views import View
 from goalgrid.grid.settings.parts import PartRead

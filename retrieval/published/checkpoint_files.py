@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.errors.regular_files import check_regular
+from goalgrid.grid.errors import UserError, check_regular
 
 _scalar = np.float64(0).__reduce__()[0]
 """What builds a number of NumPy from a pickle."""

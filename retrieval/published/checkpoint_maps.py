@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import Field
 from torch import Tensor
 
+from goalgrid.grid.catalog import toml, toml_names
 from goalgrid.grid.errors import UserError, several, unknown
-from goalgrid.grid.listed import toml, toml_names
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import Settings
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile

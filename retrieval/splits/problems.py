@@ -17,8 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from goalgrid.grid.errors.regular_files import check_regular, regular_bytes
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import check_regular, counted, regular_bytes
 from goalgrid.retrieval.splits.pairs import DataError
 
 SHOWN = 5

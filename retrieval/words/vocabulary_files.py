@@ -5,8 +5,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from goalgrid.grid.errors import UserError, several
-from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import UserError, regular_bytes, several
 
 
 class _TheirVocabulary:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import regular_bytes
 from goalgrid.grid.store.files import written_aside
 
 _MARK = b"sha256:"

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.own_parts import in_its_file

@@ -14,8 +14,7 @@ from jaxtyping import Int
 from pydantic import ValidationError
 from torch import Tensor
 
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import UserError, regular_bytes
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store import imported

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Literal
 
-from goalgrid.grid.listed import toml
+from goalgrid.grid.catalog import toml
 from goalgrid.grid.settings.base import Settings
 
 

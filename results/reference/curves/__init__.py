@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from goalgrid.grid.listed import toml, toml_names
+from goalgrid.grid.catalog import toml, toml_names
 
 
 @dataclass(frozen=True)

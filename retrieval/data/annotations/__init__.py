@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.retrieval.data.annotations import coco, csv_captions, flickr_tokens, karpathy, vse_infinity, xvlm_json
 from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, located, owners
 from goalgrid.retrieval.splits.pairs import DataError, Listing

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.retrieval.data.annotations import split_files
 from goalgrid.retrieval.data.annotations.annotation import Annotation, entries_of, first, grouped
 from goalgrid.retrieval.splits.problems import Problem, array_of, object_of, shortened, torn

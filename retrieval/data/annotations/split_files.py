@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, grouped
 from goalgrid.retrieval.splits.problems import Problem, lines_of, rows_of, shortened
 

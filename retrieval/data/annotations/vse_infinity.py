@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.retrieval.data.annotations.annotation import Annotation, first, grouped
 from goalgrid.retrieval.splits.problems import Problem, faults_of_ids, lines_of, object_of, shortened
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from goalgrid.grid.catalog import Dataset
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.grid.identity import digest
 from goalgrid.retrieval.data.content import Stamp, file_sum
 from goalgrid.retrieval.data.forms import CheckProgress, Form, Part, SplitSize, Summed

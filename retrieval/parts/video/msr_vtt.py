@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.errors import counted
 from goalgrid.retrieval.parts.video import expert_files
 from goalgrid.retrieval.splits.problems import Problem, lines_of, object_of, rows_of, shortened
 

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveInt
 
 from goalgrid.grid.settings.base import Dropout, Unit
-from goalgrid.grid.settings.fusion import FUSION, FusionSettings
 from goalgrid.grid.settings.image_encoders import IMAGE_ENCODER, ImageEncoderSettings
+from goalgrid.grid.settings.scorers import FUSION, FusionSettings
 
 
 class RegionGraphSettings(ImageEncoderSettings):

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from goalgrid.grid.settings.base import Dropout, Unit
-from goalgrid.grid.settings.fusion import FUSION, FusionSettings
 from goalgrid.grid.settings.image_encoders import AUGMENTED, FRAMED, IMAGE_ENCODER, ImageEncoderSettings
 from goalgrid.grid.settings.image_views import Augmentation, Framing, Resampling, View
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained, PretrainedFile, WeightsName
+from goalgrid.grid.settings.scorers import FUSION, FusionSettings
 from goalgrid.grid.settings.text_encoders import TEXT_ENCODER, TextEncoderSettings
 
 SWIN_PATCH = 4
