@@ -12,7 +12,7 @@ from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.identity import cell_ids
 from goalgrid.grid.objectives import CATALOGUE, needs
-from goalgrid.grid.patterns import CellPatterns, Overrides, Place
+from goalgrid.grid.patterns import Excluded, Overrides
 from goalgrid.grid.resolution import Common, Point, Resolver, Section
 from goalgrid.grid.settings import RANKED, DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
@@ -103,7 +103,7 @@ def expand(grid: Grid) -> list[Cell]:
         "objective": grid.objectives,
         **grid.sweep,
     }
-    resolver, overrides, excluded = Resolver(grid), Overrides(grid, axes), _Excluded(grid, axes)
+    resolver, overrides, excluded = Resolver(grid), Overrides(grid, axes), Excluded(grid, axes)
     rankers = _Rankers(grid, resolver, overrides, cells)
     for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
         cell = {"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}
@@ -194,32 +194,6 @@ class _Rankers:
         return self.trials[place]
 
 
-class _Excluded:
-    """The cells that the entries of a grid's `exclude` leave out."""
-
-    def __init__(self, grid: Grid, axes: Mapping[str, Sequence[Scalar]]) -> None:
-        self._patterns = (
-            CellPatterns("exclude", grid.exclude, axes, idle="exclude" in grid.idle) if grid.exclude else None
-        )
-        self._left = False
-
-    def has(self, cell: Place) -> bool:
-        """Whether an entry fits the cell."""
-        excluded = self._patterns is not None and bool(self._patterns.fitting(cell))
-        self._left |= not excluded
-        return excluded
-
-    def parent(self, cell: Place) -> str | None:
-        """The first parent of a cell's recipe that is left out at this point of the other axes."""
-        parents = catalog.recipe(str(cell["recipe"])).parents if self._patterns else ()
-        return next((parent for parent in parents if self.has({**cell, "recipe": parent})), None)
-
-    def problems(self) -> list[str]:
-        """Problems of entries that leave out no cell, or leave out every cell; call it after `has` of all cells."""
-        problems = list(self._patterns.problems()) if self._patterns else []
-        return problems if problems or self._left else ["exclude leaves out every cell of the grid"]
-
-
 def trials_of(cells: Iterable[Cell]) -> list[Trial]:
     """Every trial once, first seeds first, so that all cells of a grid fill at the same pace; parents before others."""
     ranks = zip_longest(*(cell.trials for cell in cells))
@@ -286,12 +260,12 @@ def _meeting(cell: Cell, conditions: list[tuple[str, str]], also: Mapping[str, M
     if not all(fnmatch.fnmatchcase(values[axis], pattern) for axis, pattern in conditions if axis in values):
         return []
     others = [(axis, pattern) for axis, pattern in conditions if axis not in values]
-    return [trial for trial in cell.trials if all(_meets(trial, *condition, also) for condition in others)]
 
+    def meets(trial: Trial, axis: str, pattern: str) -> bool:
+        value = str(trial.seed) if axis == "seed" else also[axis].get(trial.id)
+        return value is not None and fnmatch.fnmatchcase(value, pattern)
 
-def _meets(trial: Trial, axis: str, pattern: str, also: Mapping[str, Mapping[str, str]]) -> bool:
-    value = str(trial.seed) if axis == "seed" else also[axis].get(trial.id)
-    return value is not None and fnmatch.fnmatchcase(value, pattern)
+    return [trial for trial in cell.trials if all(meets(trial, *condition) for condition in others)]
 
 
 def _trials(

@@ -42,15 +42,12 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
             names = [name.strip("'") for name in known.split(", ")]
             lines.append(unknown(what.strip("'"), tag, names, where=f"in {prefix}{place}"))
             continue
-        value = "" if problem["type"] == "missing" else f" (got {shorten(repr(problem['input']))})"
+        given = repr(problem["input"])
+        value = f" (got {given if len(given) <= 80 else f'{given[:77]}...'})" if problem["type"] != "missing" else ""
         text = problem["msg"].removeprefix("Value error, ")
         text = _PROBLEMS.get(problem["type"], "{said}").format(said=text, **problem.get("ctx", {}))
         lines.append(f"{prefix}{place}{': ' if place else ''}{text}{value}")
     return lines
-
-
-def shorten(text: str, most: int = 80) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.objectives.goal_matrix import Weight
@@ -15,20 +15,13 @@ PREFIX = "uses:"
 """Begins the module names of users' files, so that none hides a module of ours or of a library."""
 
 Equation = TypeVar("Equation", bound=Callable[..., Any])
-Network = TypeVar("Network", bound=type)
-
 
 Kind = Literal["objective", "pair weight", "triplet weight", "pooling", "image encoder", "text encoder", "scorer"]
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A loss, pooling, encoder or scorer under a name.
-
-    Args:
-        defined: the name of its definition in its module.
-        entry: its value in a catalogue.
-    """
+    """A loss, pooling, encoder or scorer under a name, with the name of its definition and its value in a catalogue."""
 
     kind: Kind
     name: str
@@ -38,7 +31,6 @@ class Offer:
 
 offered: dict[str, list[Offer]] = {}
 """The offers of each imported module, by the module's name."""
-
 
 OF_THE_PROGRAM = {"variant", *ObjectiveEntry("", "", "", {}, Mining("hardest", fixed=False)).parameters}
 """Names of the parameters that the program gives to objectives."""
@@ -142,12 +134,7 @@ def triplet_weight(name: str, *, source: str, **parameters: Parameter) -> Declar
 def pair_weight(
     name: str, *, source: str, relative: Callable[..., Any] | None = None, **parameters: Parameter
 ) -> Declaration:
-    """Offer a function of triplets as a pair weight of GOAL's matrix.
-
-    Args:
-        relative: gives the relative sets of a weight that reads m+ and m-.
-        parameters: every argument after the first, and of `relative`.
-    """
+    """Offer a function of triplets as a pair weight; `relative` gives the sets of a weight that reads m+ and m-."""
     return Declaration("pair weight", name, Weight("", source, parameters, relative), parameters)
 
 
@@ -158,15 +145,9 @@ def equations(module: str, kind: Kind) -> dict[str, Callable[..., Any]]:
 
 def _problems(entry: ObjectiveEntry) -> list[str]:
     """Problems of an objective's declaration by itself."""
-    words: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
-        "on": ([entry.on], get_args(On)),
-        "reductions": (entry.reductions, REDUCTIONS),
-    }
-    problems = [
-        unknown("value", word, known, where=f"of {key}")
-        for key, (given, known) in words.items()
-        for word in given
-        if word not in known
+    problems = [unknown("value", entry.on, get_args(On), where="of on")] if entry.on not in get_args(On) else []
+    problems += [
+        unknown("value", word, REDUCTIONS, where="of reductions") for word in entry.reductions if word not in REDUCTIONS
     ]
     parameters: Mapping[str, Any] = entry.own
     for name, parameter in parameters.items():
@@ -181,14 +162,10 @@ def _problems(entry: ObjectiveEntry) -> list[str]:
 
 def differences(defined: str, taken: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
     """How the arguments that a definition of this name takes differ from the declared parameters."""
-    hint = "goalgrid.Parameter(default, meaning)"
-    return [
-        *(f"{name} is declared, but {defined} takes no {name}" for name in parameters if name not in taken),
-        *(
-            f"{defined} takes {name}, which is not declared; add {name} = {hint} to the decorator"
-            for name in taken
-            if name not in parameters
-        ),
+    undeclared = "is not declared; add {} = goalgrid.Parameter(default, meaning) to the decorator"
+    problems = [f"{name} is declared, but {defined} takes no {name}" for name in parameters if name not in taken]
+    return problems + [
+        f"{defined} takes {name}, which {undeclared.format(name)}" for name in taken if name not in parameters
     ]
 
 
@@ -214,7 +191,9 @@ def pooling(name: str) -> Callable[[Equation], Equation]:
     return offer
 
 
-def image_encoder(name: str, *, on: ReadsImages = "pictures", **parameters: Parameter) -> Callable[[Network], Network]:
+def image_encoder(
+    name: str, *, on: ReadsImages = "pictures", **parameters: Parameter
+) -> Callable[[Equation], Equation]:
     """Offer a `torch.nn.Module` as an image encoder: `@goalgrid.image_encoder("mine", width=Parameter(64, "cells"))`.
 
     Its constructor takes `shape`, of an image; `dim`, of the joint space; and the parameters. It is called with a batch
@@ -229,15 +208,10 @@ def image_encoder(name: str, *, on: ReadsImages = "pictures", **parameters: Para
     Raises:
         UserError: the class is no such module, or a declaration is wrong.
     """
-
-    def offer(network: Network) -> Network:
-        _offer_part("image encoder", name, network, parameters, on)
-        return network
-
-    return offer
+    return _part("image encoder", name, parameters, on)
 
 
-def text_encoder(name: str, **parameters: Parameter) -> Callable[[Network], Network]:
+def text_encoder(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
     """Offer a `torch.nn.Module` as a text encoder: `@goalgrid.text_encoder("mine", width=Parameter(64, "values"))`.
 
     Its constructor takes `words`, how many indices there are; `dim`, of the joint space; and the parameters. It is
@@ -246,12 +220,7 @@ def text_encoder(name: str, **parameters: Parameter) -> Callable[[Network], Netw
     Raises:
         UserError: the class is no such module, or a declaration is wrong.
     """
-
-    def offer(network: Network) -> Network:
-        _offer_part("text encoder", name, network, parameters)
-        return network
-
-    return offer
+    return _part("text encoder", name, parameters)
 
 
 def scorer(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
@@ -271,50 +240,45 @@ def scorer(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]
     Raises:
         UserError: the signature is another, or a declaration is wrong.
     """
+    return _part("scorer", name, parameters)
 
-    def offer(equation: Equation) -> Equation:
-        _offer_part("scorer", name, equation, parameters)
-        return equation
+
+ARGUMENTS: dict[OwnKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "image encoder": (("shape", "dim"), ("images",)),
+    "text encoder": (("words", "dim"), ("ids", "lengths")),
+    "scorer": (("dim",), ("images", "regions", "words", "lengths")),
+}
+"""The arguments of the constructor before the parameters; and of `forward`, or of a function before its parameters."""
+
+
+def _part(
+    kind: OwnKind, name: str, parameters: Mapping[str, Any], on: ReadsImages = "pictures"
+) -> Callable[[Equation], Equation]:
+    constructed, called = ARGUMENTS[kind]
+
+    def offer(network: Equation) -> Equation:
+        problems = [] if on in get_args(ReadsImages) else [unknown("value", on, get_args(ReadsImages), where="of on")]
+        defined, module = network.__name__, cast(Any, network)
+        if kind == "scorer" and not isinstance(network, type):
+            problems += _begins(defined, network, called, parameters)
+        elif not isinstance(network, type) or not hasattr(network, "state_dict"):
+            problems.append(f"{defined} is no class that derives from torch.nn.Module")
+        else:
+            problems += _begins(f"{defined}.__init__", network, constructed, parameters)
+            forward = list(inspect.signature(module.forward).parameters)[1:]
+            if len(forward) != len(called):
+                problems.append(f"{defined}.forward takes ({', '.join(forward)}); it takes ({', '.join(called)})")
+        for parameter, value in parameters.items():
+            if not isinstance(value, Parameter):
+                problems.append(f"{parameter} = {value!r} is no goalgrid.Parameter(default, meaning)")
+            elif value.only_with or value.released != value.paper:
+                problems.append(f"{parameter}: released and only_with are for parameters of losses")
+        if problems:
+            raise several(f"{kind} {name!r}", problems)
+        _offer(kind, name, network, OwnPart(network, parameters, on))
+        return network
 
     return offer
-
-
-CONSTRUCTED: dict[OwnKind, tuple[str, ...]] = {
-    "image encoder": ("shape", "dim"),
-    "text encoder": ("words", "dim"),
-    "scorer": ("dim",),
-}
-"""The constructor's arguments before the parameters, by kind of class."""
-CALLED: dict[OwnKind, tuple[str, ...]] = {
-    "image encoder": ("images",),
-    "text encoder": ("ids", "lengths"),
-    "scorer": ("images", "regions", "words", "lengths"),
-}
-"""The arguments of `forward`, and of a function before its parameters."""
-
-
-def _offer_part(
-    kind: OwnKind, name: str, network: Any, parameters: Mapping[str, Any], on: ReadsImages = "pictures"
-) -> None:
-    problems = [] if on in get_args(ReadsImages) else [unknown("value", on, get_args(ReadsImages), where="of on")]
-    if kind == "scorer" and not isinstance(network, type):
-        problems += _begins(network.__name__, network, CALLED[kind], parameters)
-    elif not isinstance(network, type) or not hasattr(network, "state_dict"):
-        problems.append(f"{network.__name__} is no class that derives from torch.nn.Module")
-    else:
-        problems += _begins(f"{network.__name__}.__init__", network, CONSTRUCTED[kind], parameters)
-        module: Any = network
-        called, forward = CALLED[kind], list(inspect.signature(module.forward).parameters)[1:]
-        if len(forward) != len(called):
-            problems.append(f"{network.__name__}.forward takes ({', '.join(forward)}); it takes ({', '.join(called)})")
-    for parameter, value in parameters.items():
-        if not isinstance(value, Parameter):
-            problems.append(f"{parameter} = {value!r} is no goalgrid.Parameter(default, meaning)")
-        elif value.only_with or value.released != value.paper:
-            problems.append(f"{parameter}: released and only_with are for parameters of losses")
-    if problems:
-        raise several(f"{kind} {name!r}", problems)
-    _offer(kind, name, network, OwnPart(network, parameters, on))
 
 
 def _begins(

@@ -1,8 +1,9 @@
 """The entries of a grid file that name cells by patterns: `exclude`, and the overrides of [[where]]."""
 
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from goalgrid.grid import catalog
 from goalgrid.grid.errors import unknown
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid
@@ -40,8 +41,9 @@ class CellPatterns:
         self._met.update(numbers)
         return numbers
 
-    def problems(self) -> Iterator[str]:
+    def problems(self) -> list[str]:
         """A message for each entry that no cell fits; call it after `fitting` of all cells."""
+        problems = list[str]()
         for number, entry in enumerate(self._entries):
             if number in self._met or self._idle:
                 continue
@@ -54,7 +56,31 @@ class CellPatterns:
                     known, hint = list(map(str, self._axes[axis])), f"To have no entry: --set '{self._field}=[]'."
                     first = pattern[0] if isinstance(pattern, list) else pattern
                     causes.append(unknown(axis, first, known, where=f"in {where}, which no cell fits", hint=hint))
-            yield from causes or [f"{where} fits no cell of the grid: its axes have these values, never together"]
+            problems += causes or [f"{where} fits no cell of the grid: its axes have these values, never together"]
+        return problems
+
+
+class Excluded(CellPatterns):
+    """The cells that the entries of a grid's `exclude` leave out."""
+
+    def __init__(self, grid: Grid, axes: Mapping[str, Sequence[Scalar]]) -> None:
+        super().__init__("exclude", grid.exclude, axes, idle="exclude" in grid.idle)
+        self._left = False
+
+    def has(self, cell: Place) -> bool:
+        """Whether an entry fits the cell."""
+        excluded = bool(self.fitting(cell))
+        self._left |= not excluded
+        return excluded
+
+    def parent(self, cell: Place) -> str | None:
+        """The first parent of a cell's recipe that is left out at this point of the other axes."""
+        parents = catalog.recipe(str(cell["recipe"])).parents
+        return next((parent for parent in parents if self.has({**cell, "recipe": parent})), None)
+
+    def problems(self) -> list[str]:
+        """Problems of entries that leave out no cell, or leave out every cell; call it after `has` of all cells."""
+        return super().problems() or ([] if self._left else ["exclude leaves out every cell of the grid"])
 
 
 class Overrides:
@@ -67,7 +93,7 @@ class Overrides:
 
     def of(self, cell: Place) -> dict[str, Scalar]:
         """The values by dotted name."""
-        given, numbers = dict(self._set), self._patterns.fitting(cell) if self._where else []
+        given, numbers = dict(self._set), self._patterns.fitting(cell)
         source = dict[str, int]()
         for number in numbers:
             for name, value in self._where[number].items():

@@ -16,11 +16,12 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
-from goalgrid.grid import objectives, trusted_code
+from goalgrid.grid import trusted_code
 from goalgrid.grid.errors import UserError, text_of, unknown, user_path
-from goalgrid.grid.offers import PREFIX, Kind, Offer, offered
+from goalgrid.grid.objectives import OURS, own_objectives
+from goalgrid.grid.offers import PREFIX, Offer, offered
 from goalgrid.grid.settings.base import Settings
 from goalgrid.grid.settings.own_parts import own_parts
 from goalgrid.grid.settings.poolings import POOLINGS, own_poolings
@@ -103,26 +104,21 @@ def register(uses: Iterable[Use]) -> None:
         paths = [use.path for use in requested if use.module == twice[0]]
         raise UserError(f"uses: {' and '.join(paths)} have one name; rename one of the files.")
     loaded = {use: _offered(use) for use in requested}
-    by_name = dict[str, Offer]()
-    owners = dict[str, str]()
-    ours = {"goal", *objectives.CATALOGUE.ours, *POOLINGS}
+    owners = dict.fromkeys(["goal", *OURS, *POOLINGS], "this program")
     for use, offers in loaded.items():
         for offer in offers:
-            owner = "this program" if offer.name in ours else owners.get(offer.name)
-            if owner:
+            if offer.name in owners:
                 raise UserError(
-                    f"{use.path}: the name {offer.name!r} is taken, by {owner}. Give yours another name, e.g. "
-                    f"'my-{offer.name}'."
+                    f"{use.path}: the name {offer.name!r} is taken, by {owners[offer.name]}. Give yours another name, "
+                    f"e.g. 'my-{offer.name}'."
                 )
-            owners[offer.name], by_name[offer.name] = use.path, offer
-    entries: dict[Kind, dict[str, Any]] = {
-        kind: {name: offer.entry for name, offer in by_name.items() if offer.kind == kind} for kind in get_args(Kind)
-    }
-    catalogues: dict[Kind, dict[str, Any]] = {"objective": objectives.CATALOGUE.own, "pooling": own_poolings}
-    catalogues.update(own_parts.items())
-    for kind, catalogue in catalogues.items():
+            owners[offer.name] = use.path
+    ours: list[tuple[str, dict[str, Any]]] = [("objective", own_objectives), ("pooling", own_poolings)]
+    for kind, catalogue in [*ours, *own_parts.items()]:
         catalogue.clear()
-        catalogue.update(entries[kind])
+        catalogue.update(
+            (offer.name, offer.entry) for offers in loaded.values() for offer in offers if offer.kind == kind
+        )
     _present = loaded
 
 
@@ -144,50 +140,41 @@ def place(name: str) -> str | None:
 
 def package_of(name: str) -> Use | None:
     """The installed package that offers this name; None for other names."""
-    return next(
-        (use for use, offers in _present.items() for offer in offers if offer.name == name and not use.is_file), None
-    )
+    packages = (use for use, offers in _present.items() if not use.is_file and name in [offer.name for offer in offers])
+    return next(packages, None)
 
 
 @cache
 def _offered(use: Use) -> list[Offer]:
     """The offers of a plug-in's module, after its import."""
     if use.is_file:
-        _execute(use)
-        offers = offered.get(use.module, [])
-    else:
-        _import(use)
-        top = use.module.partition(".")[0]
-        offers = [offer for name in offered if name.partition(".")[0] == top for offer in offered[name]]
+        _check(use)
+    elif _digest(use.path) != use.source:
+        raise UserError(f"another version of the package {use.path!r} is installed here than where the launch began.")
+    what, top = use.path if use.is_file else f"package {use.path!r}", use.module.partition(".")[0]
+    try:
+        if use.is_file:
+            _execute(use)
+        else:
+            _entry_point(use.path).load()
+    except UserError as error:
+        raise UserError(f"{what}{_line(error, use.path)}: {error}") from None
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{what} does not import{_line(error, use.path)}: {reason}") from None
+    modules = [use.module] if use.is_file else [name for name in offered if name.partition(".")[0] == top]
+    offers = [offer for name in modules for offer in offered.get(name, [])]
     if not offers:
         raise UserError(f"{use.path} offers nothing. Put @goalgrid.objective(NAME) above a loss: docs/own.md.")
     return offers
 
 
 def _execute(use: Use) -> None:
-    _check(use)
     offered.pop(use.module, None)
     module = ModuleType(use.module)
     module.__file__ = use.path
     sys.modules[use.module] = module  # dataclasses and pickles look a module up by its name
-    try:
-        exec(compile(use.source, use.path, "exec"), module.__dict__)
-    except UserError as error:
-        raise UserError(f"{use.path}{_line(error, use.path)}: {error}") from None
-    except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise UserError(f"{use.path} does not import{_line(error, use.path)}: {reason}") from None
-
-
-def _import(use: Use) -> None:
-    if _digest(use.path) != use.source:
-        raise UserError(f"another version of the package {use.path!r} is installed here than where the launch began.")
-    try:
-        _entry_point(use.path).load()
-    except UserError as error:
-        raise UserError(f"package {use.path!r}: {error}") from None
-    except (Exception, SystemExit) as error:
-        raise UserError(f"package {use.path!r} does not import: {type(error).__name__}: {error}") from None
+    exec(compile(use.source, use.path, "exec"), module.__dict__)
 
 
 def _check(use: Use) -> None:

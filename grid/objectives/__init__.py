@@ -4,10 +4,10 @@ The mathematics is in the package `objectives`, where each loss is declared abov
 identity and `goalgrid objectives` read this catalogue.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.objectives.declared import Declared, declarations
@@ -24,40 +24,24 @@ FAMILIES = {
 """The files in `objectives/` that declare losses, each with the family of its losses."""
 
 
-def _losses() -> dict[str, ObjectiveEntry]:
-    return {
+LOSSES = Declared(
+    lambda: {
         name: replace(entry, family=family)
         for file, family in FAMILIES.items()
         for name, entry in declarations(f"objectives/{file}.py")
     }
-
-
-LOSSES = Declared(_losses)
+)
 """Our losses that are no cells of GOAL's matrix."""
 
 
-class Catalogue(Mapping[str, ObjectiveEntry]):
-    """Every objective that a grid may name: ours, and those of the files that the present grid uses."""
+OURS = Declared(lambda: {**CELLS, **LOSSES})
+"""The objectives that every grid may name."""
 
-    def __init__(self) -> None:
-        self.own: dict[str, ObjectiveEntry] = {}
+own_objectives: dict[str, ObjectiveEntry] = {}
+"""The objectives of the files that the present grid uses."""
 
-    @cached_property
-    def ours(self) -> dict[str, ObjectiveEntry]:
-        """The objectives that every grid may name."""
-        return {**CELLS, **LOSSES}
-
-    def __getitem__(self, name: str) -> ObjectiveEntry:
-        return self.ours[name] if name in self.ours else self.own[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self.ours, *self.own])
-
-    def __len__(self) -> int:
-        return len(self.ours) + len(self.own)
-
-
-CATALOGUE = Catalogue()
+CATALOGUE: Mapping[str, ObjectiveEntry] = ChainMap(own_objectives, cast("dict[str, ObjectiveEntry]", OURS))
+"""Every objective that a grid may name: ours, then the user's own."""
 
 
 def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str, Any]:
@@ -101,9 +85,8 @@ def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
     Clean probabilities are estimated from losses, which say nothing before a model has learnt something.
     """
     mining = CATALOGUE[name].mining
-    if "clean-probabilities" in needs(name):
-        return True
-    return not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
+    mines = not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
+    return mines or "clean-probabilities" in needs(name)
 
 
 def needs(name: str) -> tuple[str, ...]:

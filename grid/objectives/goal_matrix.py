@@ -22,14 +22,10 @@ class Weight:
     """The function, which imports torch; not in what is read without it."""
 
 
-def _weights(file: str) -> Declared[Weight]:
-    return Declared(lambda: dict(declarations(file)))
-
-
-TRIPLET_WEIGHTS = _weights("objectives/triplet_weights.py")
+TRIPLET_WEIGHTS: Declared[Weight] = Declared(lambda: dict(declarations("objectives/triplet_weights.py")))
 """Columns of the matrix; GOAL's in its order."""
 
-PAIR_WEIGHTS = _weights("objectives/pair_weights.py")
+PAIR_WEIGHTS: Declared[Weight] = Declared(lambda: dict(declarations("objectives/pair_weights.py")))
 """Rows of the matrix; GOAL's in its order."""
 
 KNOWN_AS: dict[str, str] = {
@@ -60,12 +56,11 @@ def _cell(name: str) -> ObjectiveEntry:
     )
 
 
-def _cells() -> dict[str, ObjectiveEntry]:
-    names = (f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS)
-    return {name: _cell(name) for name in names}
-
-
-CELLS = Declared(_cells)
+CELLS = Declared(
+    lambda: {
+        name: _cell(name) for name in (f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS)
+    }
+)
 """Every pair weight with every triplet weight: GOAL's 15 cells, and the cells of weights that were added."""
 
 

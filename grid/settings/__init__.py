@@ -132,8 +132,7 @@ class TrainSettings(Settings):
         0.1, description="what the learning rate is multiplied by at each step"
     )
     warmup_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _WARMS_UP] = Field(
-        0,
-        description="first epochs, on all negatives, all pairs taken for clean; for objectives that mine or estimate",
+        0, description="first epochs, on all negatives, all pairs taken for clean; for objectives that mine or estimate"
     )
     text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _TEXT_LEARNS] = Field(
         1.0, description="the text backbone learns with lr times this"
@@ -141,12 +140,9 @@ class TrainSettings(Settings):
     image_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _IMAGE_LEARNS] = Field(
         1.0, description="the image backbone learns with lr times this"
     )
-    frozen_epochs: Annotated[
-        NonNegativeInt,
-        Unit("epochs"),
-        IdentityDefault(0),
-        _HELD,
-    ] = Field(0, description="first epochs in which the image backbone stays as it is")
+    frozen_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _HELD] = Field(
+        0, description="first epochs in which the image backbone stays as it is"
+    )
     ramp_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0)] = Field(
         0, description="epochs after frozen_epochs in which the loss rises linearly from 0 to its full size"
     )
@@ -178,8 +174,7 @@ class TrainSettings(Settings):
         "best-val-rsum", description="which checkpoint's test metrics count"
     )
     trace_every: Annotated[PositiveInt | None, Unit("steps"), NoIdentity] = Field(
-        default=None,
-        description="keep every value of each N-th step beside the record; none: only the means of epochs",
+        default=None, description="keep every value of each N-th step beside the record; none: only the means of epochs"
     )
 
 

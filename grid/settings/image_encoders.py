@@ -177,6 +177,5 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
 
 
 ImageSettings = Annotated[
-    CnnSettings | FeatureSettings | BackboneSettings | OwnImageSettings,
-    Field(discriminator="encoder"),
+    CnnSettings | FeatureSettings | BackboneSettings | OwnImageSettings, Field(discriminator="encoder")
 ]

@@ -106,6 +106,5 @@ class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
 
 
 TextSettings = Annotated[
-    BowSettings | GruSettings | BiGruSettings | TransformerSettings | OwnTextSettings,
-    Field(discriminator="encoder"),
+    BowSettings | GruSettings | BiGruSettings | TransformerSettings | OwnTextSettings, Field(discriminator="encoder")
 ]

@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 from goalgrid import objectives
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.objectives import CATALOGUE, needs
+from goalgrid.grid.objectives import OURS, needs
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store import gpu_needs
 from goalgrid.grid.store.gpu_needs import Need
@@ -191,7 +191,7 @@ def heaviest_objective(settings: TrialSettings, device: torch.device) -> Objecti
     parts are of another kind.
     """
     present = settings.objective.name
-    others = [name for name in CATALOGUE.ours if name != present and needs(name) == needs(present)]
+    others = [name for name in OURS if name != present and needs(name) == needs(present)]
     if not others:
         return settings.objective
 

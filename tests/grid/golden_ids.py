@@ -11,7 +11,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.identity import digest
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import CATALOGUE, OURS
 from goalgrid.grid.objectives.parameters import VARIANTS
 
 
@@ -20,10 +20,10 @@ def lines() -> Iterator[str]:
 
     The first objective of a family in the catalogue stands for it.
     """
-    families = {CATALOGUE[name].family: name for name in reversed(CATALOGUE.ours)}
+    families = {CATALOGUE[name].family: name for name in reversed(list(OURS))}
     yield from ids(catalog.names("recipes"), families.values())
     for variant in VARIANTS:
-        yield from ids(["cnn-bow"], CATALOGUE.ours, f"objective.variant={variant}", "train.ranker=fc-bow")
+        yield from ids(["cnn-bow"], OURS, f"objective.variant={variant}", "train.ranker=fc-bow")
     for dataset in catalog.names("datasets"):
         yield from ids(["cnn-bow"], ["con_con"], f"datasets={[dataset]}")
     for preset in catalog.names("presets"):

@@ -13,7 +13,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.identity import canonical, derived_seed, digest, trial_id
-from goalgrid.grid.objectives import CATALOGUE, needs
+from goalgrid.grid.objectives import OURS, needs
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.base import IdentityDefault, Settings
 from tests.grid import golden_ids
@@ -125,7 +125,7 @@ FEW = settings(max_examples=25)
 """Grids are expanded and validated each time."""
 
 OBJECTIVES = st.lists(
-    st.sampled_from([name for name in CATALOGUE.ours if "offline-negatives" not in needs(name)]),
+    st.sampled_from([name for name in OURS if "offline-negatives" not in needs(name)]),
     min_size=1,
     max_size=6,
     unique=True,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from goalgrid import objectives
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, SgrSettings
 from goalgrid.retrieval.scorers import SCORERS
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
@@ -196,7 +196,7 @@ def test_where_no_attention_stands_out_all_of_it_stays(settings: BfanSettings) -
 def test_every_objective_has_finite_gradients_on_the_scores_of_every_scorer(settings: Any) -> None:
     """Scores of LSE and sums exceed 1, BFAN's reach 2, SGRAF's stay between 0 and 1."""
     given, scorer = drawn(torch.float32, [3] * 3, [2, 1, 2]), scorer_of(settings, 3).train()
-    for name in CATALOGUE.ours:
+    for name in OURS:
         objective, (images, texts) = objectives.build(name), sets_of(scorer, given)
         few = objective.learns_from_few and scorer.by_pair
         scores, again = scorer(images, texts), partial(scorer.pairs, images, texts) if few else None

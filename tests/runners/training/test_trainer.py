@@ -17,7 +17,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.identity import derived_seed
-from goalgrid.grid.objectives import CATALOGUE, needs
+from goalgrid.grid.objectives import OURS, needs
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
@@ -339,7 +339,7 @@ def test_the_squares_of_the_parts_gradient_norms_add_up_and_clip_as_torch_does(
         assert norm == pytest.approx(squares**0.5 * max(1.0, float(measured["grad_norm"]) / clip), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE.ours if "offline-negatives" not in needs(name)])
+@pytest.mark.parametrize("name", [name for name in OURS if "offline-negatives" not in needs(name)])
 def test_every_objective_trains(name: str, tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path / "t", settings_of(f'objectives=["{name}"]', "train.epochs=1"))
     before = {key: value.clone() for key, value in trainer.model.state_dict().items()}

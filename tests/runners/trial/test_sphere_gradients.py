@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.objectives import build, mining
 from goalgrid.objectives.triplets import BatchPairs
@@ -22,7 +22,7 @@ from goalgrid.runners.trial.sphere_gradients import mean_gradients, on_sphere
 from tests.conftest import SMALL
 
 
-@pytest.mark.parametrize("name", CATALOGUE.ours)
+@pytest.mark.parametrize("name", OURS)
 def test_tangents_equal_autograd_through_the_normalisation(name: str) -> None:
     generator = torch.Generator().manual_seed(2)
     free = [torch.randn(5, 4, generator=generator, dtype=torch.float64) for _ in "xy"]
