@@ -290,10 +290,8 @@ def described(name: str) -> Dataset:
 def has_folder(name: str, given: str) -> None:
     """Check that a data set lies in a folder, because the user gave one: `--root shapes=/data`."""
     if described(name).embedded:
-        raise UserError(
-            f"{given}: data set {name!r} is made on the spot and has no folder. Leave this out, or name the data set "
-            "that lies there."
-        )
+        hint = "Leave this out, or name the data set that lies there."
+        raise UserError(f"{given}: data set {name!r} is made on the spot and has no folder. {hint}")
 
 
 def noun(name: str, model: ModelSettings | None = None) -> str:
@@ -312,14 +310,11 @@ def reads(name: str) -> str:
     >>> reads("cnn-bow"), reads("fc-bow"), reads("scan"), reads("vse-inf-rg"), reads("ce")
     ('pictures', 'features', 'regions', 'features and pictures', 'videos')
     """
-    models = [recipe(member).model for member in recipe(name).ensemble or (name,)]
-    return " and ".join(dict.fromkeys(map(_reads, models)))
-
-
-def _reads(model: ModelSettings) -> str:
-    if model.image.noun != "image":
-        return f"{model.image.noun}s"
-    return "pictures" if model.image.view is not None else "regions" if model.of_sets else "features"
+    kinds = dict[str, None]()
+    for model in [recipe(member).model for member in recipe(name).ensemble or (name,)]:
+        of_images = "pictures" if model.image.view is not None else "regions" if model.of_sets else "features"
+        kinds[of_images if model.image.noun == "image" else f"{model.image.noun}s"] = None
+    return " and ".join(kinds)
 
 
 def protocols(name: str) -> list[str]:

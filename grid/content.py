@@ -30,34 +30,25 @@ STARTS_FROM, FILE = "train.starts_from", "file:"
 
 
 class Text(NamedTuple):
-    """The text of a grid file, a preset or a command line.
-
-    Args:
-        where: the grid, for messages.
-        folder: where a path begins.
-        extends: the grid that it extends: the path of a file, or a preset's name.
-        trail: the grids that lead to this grid by what they extend, and the grid itself.
-    """
+    """The text of a grid file, a preset or a command line."""
 
     where: str
+    """The grid, for messages."""
     table: dict[str, Any]
     folder: Path = Path()
     extends: str | None = None
     trail: tuple[str, ...] = ()
+    """The grids that lead to this grid by what they extend, and the grid itself."""
 
 
 class Content(NamedTuple):
-    """The content of a grid's texts, in one form: own recipes whole, files read; names and values not yet checked.
-
-    Args:
-        where: the grid, for messages.
-        fields: lists, tables and a name, each of the field's kind; and unknown keys.
-        misfits: values of a wrong kind, which the model of the grid reports.
-    """
+    """The content of a grid's texts, in one form: own recipes whole, files read; names and values not yet checked."""
 
     where: str
     fields: dict[str, Any]
+    """Lists, tables and a name, each of the field's kind; and unknown keys."""
     misfits: dict[str, Any]
+    """Values of a wrong kind, which the model of the grid reports."""
 
     def values(self, field: str) -> list[Any]:
         """The list in this field; empty where there is none."""

@@ -56,11 +56,8 @@ def cell_ids(
 
     The hash is the `digest` of the trial's canonical settings; what all seeds share is written and hashed once.
 
-    Args:
-        readable: what all ids begin with: `flickr8k_fc-bow_sig-ms_cir`.
-        parents: ids of the members of an ensemble, seed by seed; else the id of the trial that it starts from, or none.
-        dataset, model, train, objective: canonical JSON of these settings.
-        rankers: ids of the trials that rank the training split, seed by seed; empty: there are none.
+    `parents` are ids of the members of an ensemble, seed by seed, else the id of the trial that it starts from;
+    `rankers` those that rank the training split. The sections are canonical JSON.
     """
     first, before = f'"model":{model},"objective":{objective},', f'"recipe":{_quoted(recipe)}'
     before += f',"schema_version":{SCHEMA_VERSION},"seed":'

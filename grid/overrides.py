@@ -30,9 +30,8 @@ def changed(
         table = content.fields | content.misfits
         changes = [_apply(table, override) for override in overrides]
         if "where" in content.fields and "where" not in dict(changes):
-            table["where"] = unset(
-                table["where"], [key.removeprefix("set.").removeprefix("sweep.") for key, _ in changes]
-            )
+            names = [key.removeprefix("set.").removeprefix("sweep.") for key, _ in changes]
+            table["where"] = unset(table["where"], names)
         content = content_of(Text(content.where, table))
         if any(key.partition(".")[0] in AXES for key, _ in changes):
             content = content.put(idle=[field for field in ("exclude", "where") if field not in dict(changes)])

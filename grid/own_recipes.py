@@ -42,9 +42,8 @@ class OwnRecipes:
             raise UserError(unknown("recipe", text, known, where=f"in {before[-1]}" if before else "", hint=hint))
         trail = *before, place
         if place in before:
-            raise UserError(
-                f"recipes that extend or start from one another: {' -> '.join(trail[trail.index(place) :])}"
-            )
+            circle = " -> ".join(trail[trail.index(place) :])
+            raise UserError(f"recipes that extend or start from one another: {circle}")
         whole = catalog.whole_recipe(whole, place, lambda other: self._read(other, folder, trail))
         if parent := whole.get("starts_from"):
             whole["starts_from"] = self._read(str(parent), folder, trail)[0]

@@ -5,16 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Protocol:
-    """The computation of test metrics.
-
-    Args:
-        images: required number of test images; None: any.
-        fold: images of one contiguous fold, whose metrics are averaged; None: the whole test split at once.
-        description: for captions, beside the name.
-    """
+    """The computation of test metrics, with a description for captions."""
 
     images: int | None = None
+    """Required number of test images; None: any."""
     fold: int | None = None
+    """Images of one contiguous fold, whose metrics are averaged; None: the whole test split at once."""
     description: str = "the whole test split"
 
 

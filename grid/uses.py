@@ -34,15 +34,12 @@ PROGRAM = "goalgrid"
 
 
 class Use(Settings):
-    """A file, or an installed package, that a grid uses.
-
-    Args:
-        path: absolute, of a file; of a package, the name of its entry point.
-        source: the file's text; of a package, the digest of its sources.
-    """
+    """A file, or an installed package, that a grid uses."""
 
     path: str
+    """Absolute; of a package, the name of its entry point."""
     source: str
+    """The file's text; of a package, the digest of its sources."""
 
     @property
     def is_file(self) -> bool:

@@ -18,16 +18,12 @@ ReadsImages = Literal["pictures", "features", "regions"]
 
 @dataclass(frozen=True)
 class OwnPart:
-    """An encoder or a scorer of the user's own.
-
-    Args:
-        network: its class, a `torch.nn.Module`; a scorer without weights may be a function.
-        parameters: what its constructor, or the function, takes beside what goalgrid gives it.
-        on: of an image encoder, what it reads.
-    """
+    """An encoder or a scorer of the user's own."""
 
     network: Any
+    """Its class, a `torch.nn.Module`; a scorer without weights may be a function."""
     parameters: Mapping[str, Parameter]
+    """What its constructor, or the function, takes beside what goalgrid gives it."""
     on: ReadsImages = "pictures"
 
 
