@@ -10,7 +10,7 @@ from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.store.home import Home
 from goalgrid.reading.papers import shipped
 from goalgrid.results.records import record
-from goalgrid.results.reference.paper_rows import paper_rows
+from goalgrid.results.reference.coverage import paper_rows
 from goalgrid.results.reference.reading import Result, paper_table
 from goalgrid.runners.training.fingerprint import code_fingerprint
 

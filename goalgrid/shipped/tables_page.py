@@ -7,7 +7,7 @@ from typing import Any
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.reading.papers import shipped
-from goalgrid.results.reference.paper_rows import ORIGINS, TRAINED, PaperRow, paper_rows
+from goalgrid.results.reference.coverage import ORIGINS, TRAINED, PaperRow, paper_rows
 from goalgrid.results.reference.reading import PAPERS, paper_table, table_names
 
 WITHOUT_NUMBERS = "goal-table1"

@@ -40,7 +40,7 @@ def compared(
     from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, metrics_of
     from goalgrid.results.analysis.grid_comparison import compare
     from goalgrid.results.layouts.captions import METRIC_NAMES
-    from goalgrid.results.reference.usual_protocol import usual_protocol
+    from goalgrid.results.reference.coverage import usual_protocol
 
     all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
     if b is None and other is None and not replaced:

@@ -98,7 +98,7 @@ def scores_of(
         UserError: no data set of the grid has this protocol, or records cannot be read.
     """
     from goalgrid.results.records.scores import Scores
-    from goalgrid.results.reference.usual_protocol import usual_protocol
+    from goalgrid.results.reference.coverage import usual_protocol
 
     protocols = [name for dataset in grid.datasets for name in catalog.protocols(dataset)]
     if protocol is not None and protocol not in protocols:

@@ -27,8 +27,8 @@ from goalgrid.results.pages import page
 from goalgrid.results.records import record
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Scores
+from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.matching import reported
-from goalgrid.results.reference.usual_protocol import usual_protocol
 from goalgrid.results.renderers import csv, write_all
 from goalgrid.results.tables.table import Table
 

@@ -6,7 +6,7 @@ from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource, blocks_of, caption, entry
 from goalgrid.results.layouts.columns import by_direction
-from goalgrid.results.tables.notation import weight
+from goalgrid.results.renderers.latex import weight
 from goalgrid.results.tables.table import Group, Label, Row, Table, TableEntry
 
 

@@ -1,7 +1,7 @@
-"""The numbers of a paper's table that a grid will measure too, known before any training."""
+"""What grids train of the papers' tables, known before any training: numbers, rows, and how these differ."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from goalgrid.grid import catalog
@@ -9,8 +9,10 @@ from goalgrid.grid.errors import several, unknown
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.results.records import record
-from goalgrid.results.reference.matching import changes
-from goalgrid.results.reference.reading import Result, results_of, table_names
+from goalgrid.results.reference.matching import changes, differing, worded
+from goalgrid.results.reference.reading import Line, Result, paper_table, results_of, table_names
+
+ORIGINS = TRAINED, QUOTED, NOT_POSSIBLE = "trained here", "quoted", "not possible"
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,35 @@ class Coverage:
     """Settings of cells that fill the table, where they differ from their recipe or their objective's defaults."""
 
 
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of a paper's table.
+
+    Args:
+        block: the title above the row; empty without a title.
+        grids: the grid of the table, if its cells fill all numbers of the row that are measured here.
+        recipes: ours, if the table's file names it, or ours of each data set; so are the objectives.
+        quoted: where the paper has the numbers from; empty: it trained them itself.
+        why: why no grid fills the row.
+        differs: how the training here differs from the source of the numbers, as far as we know.
+    """
+
+    table: str
+    block: str
+    label: str
+    grids: tuple[str, ...]
+    recipes: tuple[str, ...]
+    objectives: tuple[str, ...]
+    quoted: str
+    why: str
+    differs: tuple[str, ...]
+
+    @property
+    def origin(self) -> str:
+        """A row that a grid trains counts as trained, even if the paper quotes it."""
+        return TRAINED if self.grids else QUOTED if self.quoted else NOT_POSSIBLE
+
+
 def check_names(grid: Grid) -> None:
     """Check that the tables that a grid names exist.
 
@@ -53,17 +84,33 @@ def check_names(grid: Grid) -> None:
         raise several(f"grid {grid.name!r}", problems)
 
 
+def usual_protocol(grid: Grid) -> str | None:
+    """The protocol of the first table that the grid names; None: each trial's own.
+
+    Only data sets with several protocols leave a choice. A protocol that the grid itself sets or sweeps stands.
+
+    >>> from goalgrid.grid.gridfile import load
+    >>> usual_protocol(load("selhn-table8")), usual_protocol(load("selhn-table9")), usual_protocol(load("demo"))
+    ('coco-5x1k', 'coco-5k', None)
+    """
+    if "dataset.protocol" in grid.settings:
+        return None
+    parts = (part for name in grid.tables if name in table_names() for part in paper_table(name).parts)
+    several = [name for name in grid.datasets if len(catalog.protocols(name)) > 1]
+    return next((part.protocol for part in parts if part.dataset in several), None)
+
+
 def coverage(name: str, cells: Sequence[Cell]) -> Coverage:
     """The numbers of a table that these cells will fill once they are trained, by any protocol of their data sets.
 
     A cell fills a number if it has the data set, recipe and objective that the table's file gives for the row.
     """
     printed = [result for result in results_of(name) if not math.isnan(result.value.mean)]
-    gaps = [gap(result, cells) for result in printed]
-    filled = [result for result, missing in zip(printed, gaps, strict=True) if missing is None]
+    gaps = [(result, gap(result, cells)) for result in printed]
+    filled = [result for result, missing in gaps if missing is None]
     used = {(result.dataset, result.recipe, result.objective) for result in filled}
     changed = changes([cell for cell in cells if (cell.dataset, cell.recipe, cell.objective) in used])
-    lacking = tuple((result, missing) for result, missing in zip(printed, gaps, strict=True) if missing is not None)
+    lacking = tuple((result, missing) for result, missing in gaps if missing is not None)
     return Coverage(name, tuple(filled), lacking, tuple(changed))
 
 
@@ -85,3 +132,47 @@ def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
         return Gap("the grid leaves out", f"{result.recipe} by {result.objective} on {result.dataset}")
     known = catalog.protocols(result.dataset)
     return None if result.protocol in known else Gap(f"{result.dataset} has no protocol", result.protocol)
+
+
+def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Iterator[PaperRow]:
+    """The rows of a table in its order, held against the grid of these that names the table: the paper's settings."""
+    naming = [(grid.name, cells) for grid, cells in grids if name in grid.tables]
+    for line, results in paper_table(name).rows(name):
+        first, recipes = results[0], dict.fromkeys(result.recipe for result in results if result.recipe)
+        filling = {grid: cells for grid, cells in naming if _fills(cells, results)}
+        yield PaperRow(
+            table=name,
+            block=first.block,
+            label=f"{first.model}, {line.pair}" if line.pair else first.label,
+            grids=tuple(filling),
+            recipes=tuple(recipes),
+            objectives=tuple(dict.fromkeys(result.objective for result in results if result.objective)),
+            quoted=line.quoted,
+            why="" if filling else line.not_possible,
+            differs=tuple(text for cells in filling.values() for text in differences(line, results, cells)),
+        )
+
+
+def _fills(cells: Sequence[Cell], results: Sequence[Result]) -> bool:
+    """Whether there are cells for all numbers of a row that are measured here."""
+    measured = [result for result in results if not math.isnan(result.value.mean) and result.metric in record.METRICS]
+    return bool(measured) and not any(gap(result, cells) for result in measured)
+
+
+def differences(line: Line, results: Sequence[Result], cells: Sequence[Cell]) -> Iterator[str]:
+    """How cells that fill a row differ from its source: what the table's file says, the schedule, and our readings.
+
+    The source of a quoted row has the recipe's schedule, the model's own, unless the table's file says more. The source
+    of a row that the paper trained has the grid's schedule, which is the paper's.
+    """
+    recipes = dict.fromkeys(result.recipe for result in results if result.recipe)
+    models = list(dict.fromkeys(model for recipe in recipes for model in catalog.lineage(recipe)))
+    remarks = dict.fromkeys(result.differs for result in results if result.differs)
+    yield from remarks
+    if line.quoted and not remarks:
+        objectives = {result.objective for result in results}
+        row = [cell for cell in cells if cell.recipe in models and cell.objective in objectives]
+        others = [differing(cell) for cell in row if not cell.trials[0].shared.members]
+        if settings := worded({k: v for k, v in each.items() if k.startswith("train.")} for each in others):
+            yield f"another schedule than its source: {settings}"
+    yield from filter(None, dict.fromkeys(catalog.recipe(model).reading for model in models))

@@ -10,8 +10,8 @@ from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance, record
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Score, Scores, TableValue, refuse_mixed_data
-from goalgrid.results.reference.matching import changes, differing
-from goalgrid.results.reference.paper_rows import PaperRow, differences, paper_rows
+from goalgrid.results.reference.coverage import PaperRow, differences, paper_rows
+from goalgrid.results.reference.matching import changes, differing, worded
 from goalgrid.results.reference.paper_source import Paper, cell_of
 from goalgrid.results.reference.reading import Line, Printed, Result, paper_table
 
@@ -207,8 +207,8 @@ def _chosen(own: Sequence[Candidate], others: Sequence[Candidate], scores: Score
 
 def _changed(candidate: Candidate, other: Candidate | None) -> str:
     """`train.epochs 2 for 30`: in what it differs from another candidate, or from its recipe."""
-    texts = [f"{name} {values}" for name, values in differing(candidate.cell, other.cell if other else None).items()]
-    return ", ".join(texts) or ("settings of the trials that it starts from" if other else "")
+    text = worded([differing(candidate.cell, other.cell if other else None)])
+    return text or ("settings of the trials that it starts from" if other else "")
 
 
 def _notes(

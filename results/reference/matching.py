@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from goalgrid.grid import catalog
@@ -15,6 +16,8 @@ from goalgrid.results.reference.reading import Printed, Result, all_results, tab
 
 ResultKey = tuple[str, str, str, str, str]
 """Data set, protocol, recipe, objective, metric."""
+Differing = dict[str, tuple[object, object]]
+"""Values of settings of a cell, and what another has in their place, by dotted name."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,10 @@ def changes(cells: Sequence[Cell]) -> list[str]:
     return list(dict.fromkeys(name for cell in cells if not cell.published for name in differing(cell)))
 
 
-def differing(cell: Cell, other: Cell | None = None) -> dict[str, str]:
+def differing(cell: Cell, other: Cell | None = None) -> Differing:
     """In what a cell differs from another one, else from its recipe and its objective's defaults.
 
-    By dotted name: `2 for 30`, the cell's value first.
+    By dotted name: the cell's value, then the other.
     """
     ours, recipe = _sections(cell), catalog.recipe(cell.recipe)
     if other:
@@ -123,6 +126,17 @@ def differing(cell: Cell, other: Cell | None = None) -> dict[str, str]:
     del ours["dataset"]
     theirs = {"train": recipe.train.model_dump(), "model": recipe.model.model_dump(), "objective": objective}
     return _differing(ours, theirs)
+
+
+def worded(cells: Iterable[Differing]) -> str:
+    """`train.epochs 30 for 15, train.decay_every 15 for 30 and 20`; empty if the cells differ in nothing."""
+    sides: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for name, pair in chain.from_iterable(cell.items() for cell in cells):
+        for side, value in zip(sides.setdefault(name, ({}, {})), pair, strict=True):
+            side[str(value)] = None
+    return ", ".join(
+        f"{name} {' and '.join(ours)} for {' and '.join(theirs)}" for name, (ours, theirs) in sides.items()
+    )
 
 
 def _sections(cell: Cell) -> dict[str, Any]:
@@ -143,14 +157,14 @@ def _key(result: Result) -> ResultKey | None:
     return result.dataset, result.protocol, result.recipe, result.objective, result.metric
 
 
-def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    differing: dict[str, str] = {}
+def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Differing:
+    differing: Differing = {}
     for key, value in ours.items():
         other, name = theirs.get(key), prefix + key
         if isinstance(value, dict) and isinstance(other, dict):
             differing |= _differing(value, other, f"{name}.")
         elif value != other:
-            differing[name] = f"{value} for {other}"
+            differing[name] = value, other
     return differing
 
 

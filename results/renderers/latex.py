@@ -2,7 +2,7 @@
 
 import re
 
-from goalgrid.results.tables.notation import mathematics
+from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.tables.table import Label, Table, TextFormat
 
 _SPECIAL = {
@@ -32,6 +32,11 @@ _SPECIAL = {
     ">": r"\textgreater{}",
 }
 
+_CELLS = "|".join(sorted(CELLS, key=len, reverse=True))
+_NAMED = re.compile(
+    rf"(?<![\w-])(?:L_(?P<loss>\w+(?:-\w+)*)|(?P<letter>[PT])\^(?P<weight>[a-z]+(?:-ms)?)|(?P<cell>{_CELLS}))(?![\w-])"
+)
+
 PAGE = 90
 """Characters that fit in the width of a two-column page, with two between columns."""
 LINES = 45
@@ -49,6 +54,43 @@ def escape(text: str) -> str:
     fc\\_bow: 50\\% $\\pm$ 1
     """
     return "".join(_SPECIAL.get(character, character) for character in re.sub(r"--(?=\w)", "-\u200b-", text))
+
+
+def weight(letter: str, name: str) -> str:
+    r"""A weight of GOAL, for LaTeX's math mode.
+
+    >>> print(weight("P", "sig-ms"))
+    P^{\mathrm{sig\mathchar`-ms}}
+    """
+    return rf"{letter}^{{{_upright(name)}}}"
+
+
+def prose(text: str) -> str:
+    r"""Text as LaTeX: losses, weights and cells in the papers' notation, the rest as plain text.
+
+    >>> print(prose("BFAN* + L_T-SelHN"), prose("fc-bow, con_cir; T^nca"))
+    BFAN* + $\mathcal{L}_{\mathrm{T\mathchar`-SelHN}}$ fc-bow, $P^{\mathrm{con}}\,T^{\mathrm{cir}}$; $T^{\mathrm{nca}}$
+    """
+    parts, end = [], 0
+    for match in _NAMED.finditer(text):
+        parts += [escape(text[end : match.start()]), f"${_symbol(match)}$"]
+        end = match.end()
+    return "".join([*parts, escape(text[end:])])
+
+
+def _symbol(match: re.Match[str]) -> str:
+    if match["loss"]:
+        return rf"\mathcal{{L}}_{{{_upright(match['loss'])}}}"
+    if match["weight"]:
+        return weight(match["letter"], match["weight"])
+    pair, triplet = match["cell"].split("_")
+    return rf"{weight('P', pair)}\,{weight('T', triplet)}"
+
+
+def _upright(name: str) -> str:
+    """A name in upright letters; its hyphens stay hyphens, which math mode would set as minus signs."""
+    hyphened = name.replace("-", r"\mathchar`-")
+    return rf"\mathrm{{{hyphened}}}"
 
 
 def render(table: Table) -> str:
@@ -74,12 +116,12 @@ def render(table: Table) -> str:
         *_head(table),
     ]
     for block in table.blocks:
-        lines += ["\\midrule", f"\\multicolumn{{{width + 1}}}{{c}}{{{_prose(block.title)}}} \\\\", "\\midrule"]
+        lines += ["\\midrule", f"\\multicolumn{{{width + 1}}}{{c}}{{{prose(block.title)}}} \\\\", "\\midrule"]
         for label, entries in table.lines(block):
             texts = [_text(_set(text, tight), bold) for text, bold in entries]
             lines.append(" & ".join([_label(label), *texts]) + " \\\\")
     lines += ["\\bottomrule", "\\end{tabular}" + "}" * wide]
-    lines += [f"\\caption{{{_prose(table.caption)}}}", *([f"\\label{{{table.label}}}"] * bool(table.label))]
+    lines += [f"\\caption{{{prose(table.caption)}}}", *([f"\\label{{{table.label}}}"] * bool(table.label))]
     lines.append("\\end{table*}")
     return "\n".join(lines) + "\n"
 
@@ -110,12 +152,7 @@ def _head(table: Table) -> list[str]:
 
 
 def _label(label: Label) -> str:
-    return label.latex or _prose(label.text)
-
-
-def _prose(text: str) -> str:
-    """With losses and GOAL's cells as papers write them."""
-    return mathematics(text, escape)
+    return label.latex or prose(label.text)
 
 
 def _text(text: str, bold: bool) -> str:

@@ -1,1 +1,1 @@
-"""The table that layouts make and renderers read, its averages, and the papers' notation."""
+"""The table that layouts make and renderers read, and its averages."""

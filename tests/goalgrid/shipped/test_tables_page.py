@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goalgrid.results.reference.paper_rows import PaperRow
+from goalgrid.results.reference.coverage import PaperRow
 from goalgrid.shipped import for_programs, tables_page
 
 from ...conftest import ROOT, Goalgrid

@@ -23,8 +23,8 @@ from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.layouts import arrange
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Score
+from goalgrid.results.reference.coverage import paper_rows
 from goalgrid.results.reference.filled import QUOTED, Quoted
-from goalgrid.results.reference.paper_rows import paper_rows
 from goalgrid.results.reference.paper_source import Paper
 from goalgrid.results.reference.reading import Printed, table_names
 from goalgrid.results.renderers import latex

@@ -9,7 +9,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.results.records import record
-from goalgrid.results.reference.paper_rows import NOT_POSSIBLE, QUOTED, TRAINED, PaperRow, paper_rows
+from goalgrid.results.reference.coverage import NOT_POSSIBLE, QUOTED, TRAINED, PaperRow, paper_rows
 from goalgrid.results.reference.reading import Line, Result, paper_table, table_names
 
 TABLES = [name for name in table_names() if name != "goal-table1"]

@@ -4,8 +4,8 @@ import pytest
 
 from goalgrid.grid import catalog
 from goalgrid.grid.gridfile import load
+from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import paper_table, table_names
-from goalgrid.results.reference.usual_protocol import usual_protocol
 
 
 def table_of(grid: str) -> str:
