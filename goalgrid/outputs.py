@@ -72,9 +72,9 @@ class TableOutput:
         return plain(target.getvalue().rstrip())
 
     def _repr_html_(self) -> str:
-        from goalgrid.results.renderers import html
+        from goalgrid.results.pages import page
 
-        return html.fragment(self.table)
+        return page("fragment.html", table=self.table)
 
 
 @dataclass(frozen=True, repr=False)

@@ -76,10 +76,7 @@ def export(
 ) -> None:
     """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
 
-    Args:
-        report: the report of the grid, as HTML.
-        now: the code and data that the records are compared with.
-        paper: a paper's own table with our numbers.
+    `report` is that of the grid, as HTML; `paper` a paper's own table with our numbers.
     """
     usual = usual_protocol(grid)  # the report says what is left out
     scores = Scores.read(cells, home, usual=usual, now=now, leave=lambda message: None)

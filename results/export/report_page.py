@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -34,7 +34,6 @@ from goalgrid.results.tables.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SHORT_METRICS = {"r1": "Recall@1", "r5": "Recall@5", "r10": "Recall@10", "medr": "median rank", "rsum": "rsum"}
 TRIALS_SHOWN = 2000
 """Trials that the page lists, at most; the records have all of them."""
 
@@ -125,24 +124,19 @@ class Standing:
 
 @dataclass(frozen=True)
 class ReportPage:
-    """Everything in the page.
-
-    Args:
-        file: the grid file, as TOML.
-        commands: commands for the grid, by what they do.
-        written: date and time of writing, as the page shows them.
-        refresh: seconds after which the page loads itself again; 0: never.
-        beside, examples, paper: if the user asked for them; `paper`: a paper's own table with our numbers.
-    """
+    """Everything in the page; what follows `refresh` only if the user asked for it."""
 
     name: str
     axes: Mapping[str, Sequence[object]]
     file: str
+    """The grid file, as TOML."""
     commands: Mapping[str, str]
+    """By what they do."""
     measured: Measured
     standing: Standing
     written: str
     refresh: int = 0
+    """Seconds after which the page loads itself again; 0: never."""
     beside: Document | None = None
     examples: tuple[Picture, ...] = ()
     paper: Table | None = None
@@ -156,8 +150,9 @@ class ReportPage:
 def _tables(cells: Sequence[Cell], scores: Scores) -> Tables:
     """A table of all metrics, and for a grid in GOAL's matrix, before it, a matrix for every metric."""
     several = any(len(cell.trials) > 1 for cell in cells)
-    names = {metric: SHORT_METRICS[metric] for metric in METRIC_NAMES if natural(cells) == "goal"}
-    tables = {title: arrange(cells, scores, metric=metric) for metric, title in names.items()}
+    titles = {metric: name.partition(" (")[0].partition(",")[0] for metric, name in METRIC_NAMES.items()}
+    shown = titles.items() if natural(cells) == "goal" else ()
+    tables = {title: arrange(cells, scores, metric=metric) for metric, title in shown}
     tables["all metrics"] = arrange(cells, scores, layout="listing")
     protocols = ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in cells))
     return Tables(protocols, {title: marked(table) if several else table for title, table in tables.items()})
@@ -178,9 +173,9 @@ def _picture(title: str, alt: str, figure: "Figure") -> Picture:
 
 
 def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    counts: dict[str, Counter[str]] = {}
+    counts = defaultdict[str, Counter[str]](Counter)
     for what, value in chain.from_iterable(map(_noted, rows)):
-        counts.setdefault(what, Counter())[value] += 1
+        counts[what][value] += 1
     return {what: dict(values.most_common()) for what, values in counts.items()}
 
 

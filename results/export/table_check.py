@@ -3,10 +3,11 @@
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,7 +31,8 @@ def command_of(path: Path) -> str:
     if content.startswith(b"PAR1"):
         return (_parquet(content, path).schema.metadata or {}).get(b"command", b"").decode()
     if content.startswith(b"{"):
-        return str(_json(content).get("command", ""))
+        with suppress(ValueError):
+            return str(json.loads(content).get("command", ""))
     first = content.decode("utf-8", errors="replace").partition("\n")[0].rstrip()
     comments = {text.comment.rstrip() for text in renderers.TEXT.values() if text.comment}
     patterns = [re.escape(comment).replace(r"\{\}", rf"({PROGRAM} .*)") for comment in comments]
@@ -51,20 +53,10 @@ def compare(table: Table, kind: str, path: Path) -> CheckOutcome:
 
 def trials(table: Table) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Every number of a table: its name, its text, and the ids of the trials behind it."""
-    entries = [(dict(entry.keys), entry) for entry in table.entries()]
-    names = _telling([keys for keys, _ in entries])
-    for keys, entry in entries:
-        yield ", ".join(str(keys[name]) for name in names if keys.get(name)), entry.text, entry.trials
-
-
-def _telling(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Keys that together tell all rows apart; a key that separates no further rows is left out."""
-    chosen: list[str] = []
-    for name in dict.fromkeys(name for row in rows for name in row if name not in parquet.VALUES):
-        before, now = (len({tuple(map(row.get, names)) for row in rows}) for names in (chosen, [*chosen, name]))
-        if now > before:
-            chosen.append(name)
-    return chosen
+    rows = [dict(entry.keys) for entry in table.entries()]
+    names = parquet.telling(rows, (name for keys in rows for name in keys))
+    for keys, entry in zip(rows, table.entries(), strict=True):
+        yield ", ".join(keys[name] for name in names if keys.get(name)), entry.text, entry.trials
 
 
 def _lines(content: bytes, kind: str, path: Path) -> list[str]:
@@ -86,15 +78,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}.") from error
-
-
-def _json(content: bytes) -> dict[str, Any]:
-    """The table of a JSON file; empty if it is none."""
-    try:
-        table = json.loads(content)
-    except ValueError:
-        return {}
-    return table if isinstance(table, dict) else {}
 
 
 def _parquet(content: bytes, path: Path) -> pa.Table:

@@ -9,7 +9,6 @@ from goalgrid.grid.catalog import members
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS
-from goalgrid.results.layouts import against as beside
 from goalgrid.results.layouts import of_paper, pivot
 from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource
 from goalgrid.results.layouts.columns import by_direction, named, noun_of
@@ -46,16 +45,10 @@ def arrange(
     against: str | None = None,
     axes: Axes | None = None,
 ) -> Table:
-    """The table of a grid, or of a paper.
+    """The table of a grid, or of a paper, in a layout of `LAYOUTS` (None: the natural one) or by axes.
 
-    Args:
-        layout: a name of `LAYOUTS`; None: the natural one.
-        metric: names of `COLUMN_NAMES`, joined by commas; a layout of all recalls shows them beside these.
-        against: "paper": ours beside what papers report, in a layout of its own; of a paper's table, in its columns.
-        axes: what stands in rows, columns and blocks, instead of a layout.
-
-    Raises:
-        UserError: an objective or a metric has no place in the layout, or no paper reports any of these cells.
+    `metric` is names of `COLUMN_NAMES`, joined by commas; a layout of all recalls shows them beside these. `against`
+    "paper" is ours beside what papers report, in a layout of its own; of a paper's table, in its columns.
     """
     asked = metric.split(",")
     if axes and isinstance(scores, Scores):
@@ -67,7 +60,7 @@ def arrange(
         if layout:
             raise UserError(f"--against {against} has a layout of its own; leave --layout {layout} out.")
         _check_metrics(f"--against {against}", asked, 1)
-        table = beside.layout(cells, scores, metric)
+        table = of_paper.against(cells, scores, metric)
     else:
         draw = partial(_laid_out, cells, chosen=layout or natural(cells), asked=asked)
         source = replace(scores, quoting=not against) if isinstance(scores, Filled) else scores

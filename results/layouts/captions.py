@@ -77,8 +77,7 @@ def beside(what: str, asked: Sequence[str]) -> str:
 def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequence[Scores] = ()) -> str:
     """What is shown, by which protocol and selection, what ± means, and what is missing; or which paper printed it.
 
-    Args:
-        views: the same scores by each protocol, where several are shown.
+    `views` are the same scores by each protocol, where several are shown.
     """
     if isinstance(scores, Paper):
         return scores.caption
@@ -98,12 +97,10 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
 
 
 def selections(cells: Sequence[Cell]) -> str:
-    """The rules that picked the checkpoints."""
     return ", ".join(dict.fromkeys(_SELECTION[cell.trials[0].shared.train.selection] for cell in cells))
 
 
 def spread(cells: Sequence[Cell], *, interval: bool) -> str:
-    """What a value is over seeds."""
     cells = [cell for cell in cells if not cell.published]
     if not cells:
         return "no seed, so no spread"
@@ -115,7 +112,6 @@ def spread(cells: Sequence[Cell], *, interval: bool) -> str:
 
 
 def _imported(cells: Sequence[Cell]) -> str:
-    """Which rows are published checkpoints."""
     names = dict.fromkeys(f"{cell.recipe} ({cell.published})" for cell in cells if cell.published)
     return (
         f"Published weights, evaluated here, without a seed or a training of ours: {'; '.join(names)}." if names else ""

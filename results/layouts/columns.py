@@ -25,13 +25,7 @@ def by_direction(metric: str) -> dict[str, Label]:
 
 
 def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> tuple[list[Group], list[str]]:
-    """A group a direction with the recalls that there are, then what else is asked for; and the metrics of all columns.
-
-    Args:
-        metrics: in the source of the values.
-        asked: names for `--metric`.
-        prefix: before the titles.
-    """
+    """A group a direction with the recalls in `metrics`, then what else is asked for; and all columns' metrics."""
     groups, shown = [], []
     cuts = dict.fromkeys([*RECALLS, *(name for name in asked if name in CUTS)])
     for direction, title in DIRECTIONS.items():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import KNOWN_AS
 from goalgrid.results.layouts.captions import Layout, TableSource
-from goalgrid.results.layouts.goal import matrix_of, symbol, triplet_columns
+from goalgrid.results.layouts.goal import matrix_of, symbol
 from goalgrid.results.records.scores import Words
 from goalgrid.results.reference.paper_source import Paper
 from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
@@ -23,7 +23,7 @@ def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
         Row(symbol("P", pair), tuple(entries.get(f"{pair}_{triplet}") for triplet in triplets)) for pair in pairs
     )
     caption = scores.caption if isinstance(scores, Paper) else CAPTION
-    group = Group(Label("triplet weight"), triplet_columns(triplets))
+    group = Group(Label("triplet weight"), tuple(symbol("T", name) for name in triplets))
     return Table("known", Label("pair weight"), (group,), (Block("Known objectives", rows),), caption)
 
 

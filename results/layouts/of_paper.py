@@ -1,16 +1,21 @@
-"""A paper's table with our scores: marks at rows that differ, a caption that counts all numbers, theirs beside ours."""
+"""Our scores and the papers': a grid beside what they report, and a paper's table with ours in the places of theirs."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from string import ascii_lowercase
 
-from goalgrid.grid.errors import counted
-from goalgrid.results.layouts.captions import selections, spread
-from goalgrid.results.records.scores import counted_reasons
+from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.layouts.captions import METRIC_NAMES, blocks_of, caption, selections, spread
+from goalgrid.results.layouts.columns import by_direction
+from goalgrid.results.records.scores import Scores, counted_reasons
 from goalgrid.results.reference.filled import QUOTED, Filled, Quoted
+from goalgrid.results.reference.matching import Difference, Match, changes, nothing_reported, reported
 from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 SIDES = ("ours", "paper")
+COLUMNS = (Label("ours"), Label("paper"), Label("difference"))
 
 
 def noted(table: Table, source: Filled) -> Table:
@@ -33,11 +38,10 @@ def noted(table: Table, source: Filled) -> Table:
     blocks = tuple(replace(block, rows=tuple(map(marked, block.rows))) for block in table.blocks)
     remarks = [f"All rows trained here: {note}." for note in notes if note in shared]
     remarks += [f"[{letter}]: {note}." for note, letter in marks.items()]
-    return replace(table, blocks=blocks, caption=" ".join([caption(source), *remarks]))
+    return replace(table, blocks=blocks, caption=" ".join([_caption(source), *remarks]))
 
 
-def caption(source: Filled) -> str:
-    """Which table, what our numbers are, how many are quoted, missing or of other code, and what trains the missing."""
+def _caption(source: Filled) -> str:
     used, scores, content = source.used, source.scores, source.content
     variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in used))
     what = f"{spread(used, interval=scores.interval)}; {selections(used)}; {variants} variant of the objectives"
@@ -81,3 +85,44 @@ def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
     )
     runs = f"; ± is the standard deviation over {source.content.runs} runs" if source.content.runs else ""
     return replace(ours, groups=groups, blocks=blocks, caption=f"{ours.caption} Paper: as printed{runs}.")
+
+
+def against(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
+    """One metric of every cell of the grid, in both directions; a UserError where no paper reports any of it."""
+    titles = by_direction(metric)
+    metrics = list(titles)
+    match = reported(cells, scores, metrics)
+    if not match.results:
+        raise UserError(nothing_reported(cells, scores, metrics))
+    groups = tuple(Group(title, COLUMNS) for title in titles.values())
+    notes = dict.fromkeys(filter(None, (match.notes(cell, name) for cell in cells for name in metrics)))
+    marks = {note: f"[{number}]" for number, note in enumerate(notes, 1)}
+    blocks = blocks_of(cells, lambda block: (_row(cell, scores, match, metrics, marks) for cell in block.values()))
+    summary = f"{caption(cells, scores, METRIC_NAMES[metric])} {_matched(cells, match, metrics)}"
+    summary += "".join(f" {mark}: {note}." for note, mark in marks.items())
+    return Table("against", Label("objective"), groups, blocks, summary)
+
+
+def _row(cell: Cell, scores: Scores, match: Match, metrics: list[str], marks: Mapping[str, str]) -> Row:
+    entries: list[TableEntry | None] = []
+    for metric in metrics:
+        ours, result = scores.of(cell, metric), match.of(cell, metric)
+        keys = {**scores.axes(cell), "metric": metric, **({"reported_in": result.name} if result else {})}
+        note = match.notes(cell, metric)
+        theirs = [result.value, Difference(ours, result.value)] if result else [None, None]
+        for column, value, remark in zip(COLUMNS, [ours, *theirs], ["", note, note], strict=True):
+            about = {**keys, "column": column.text, **({"note": remark} if remark else {})}
+            mark = marks[remark] if remark and column is COLUMNS[1] else ""
+            entries.append(TableEntry(value, tuple(about.items()), mark=mark) if value else None)
+    return Row(Label(cell.objective), tuple(entries))
+
+
+def _matched(cells: Sequence[Cell], match: Match, metrics: list[str]) -> str:
+    """Which tables the reported numbers stand in, how many cells have one, and what ± of a difference is."""
+    matched = [cell for cell in cells if any(match.of(cell, metric) for metric in metrics)]
+    changed = changes(matched)
+    warning = f" Not the recipe's as published: {', '.join(changed)}." if changed else ""
+    return (
+        f"Paper: as printed in {', '.join(match.sources)}, for {len(matched)} of {len(cells)} cells. "
+        f"Difference: ours - paper ± Welch's standard error, where both have a spread.{warning}"
+    )

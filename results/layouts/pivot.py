@@ -49,9 +49,6 @@ class Axes:
         """With rows, columns and blocks for all that is named nowhere.
 
         Rows are the objective and columns the metric where nothing else is asked for.
-
-        Raises:
-            UserError: an axis that the grid does not have, or one that is named twice.
         """
         known = ["dataset", "recipe", "objective", *PARTS, *dict(cells[0].swept), "seed", "metric", "protocol"]
         self._check(known, cells)
@@ -97,13 +94,9 @@ class PlacedEntry:
 def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: Axes) -> Table:
     """Metrics of every cell, or with `seed` among the axes of every trial.
 
-    What competes: values of one metric on one data set by one protocol, wherever they stand in a block.
-
-    Args:
-        metrics: names of `COLUMN_NAMES`, in both directions where they have a direction.
-
-    Raises:
-        UserError: an axis that the grid does not have, or one that is named twice.
+    What competes: values of one metric on one data set by one protocol, wherever they stand in a block. Metrics are
+    names of `COLUMN_NAMES`, in both directions where they have a direction. An axis that the grid does not have, or
+    that is named twice, is a UserError.
     """
     axes, views = axes.completed(cells), [scores]
     if "seed" in axes.named:

@@ -13,15 +13,16 @@ from goalgrid.results.reference.matching import changes, differing, worded
 from goalgrid.results.reference.reading import Line, Result, paper_table, results_of, table_names
 
 ORIGINS = TRAINED, QUOTED, NOT_POSSIBLE = "trained here", "quoted", "not possible"
+Place = tuple[str, str | None, str | None]
+"""Data set, recipe and objective."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Why a grid will not measure a number of a table."""
+    """Why a grid will not measure a number of a table, and the name of what is missing, if it has one here."""
 
     why: str
     name: str = ""
-    """Name of the missing data set, protocol, metric, recipe or objective; empty if it has no name here."""
 
     @property
     def text(self) -> str:
@@ -41,26 +42,21 @@ class Coverage:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of a paper's table.
-
-    Args:
-        block: the title above the row; empty without a title.
-        grids: the grid of the table, if its cells fill all numbers of the row that are measured here.
-        recipes: ours, if the table's file names it, or ours of each data set; so are the objectives.
-        quoted: where the paper has the numbers from; empty: it trained them itself.
-        why: why no grid fills the row.
-        differs: how the training here differs from the source of the numbers, as far as we know.
-    """
+    """A row of a paper's table, with our recipes and objectives where the table's file names them."""
 
     table: str
     block: str
     label: str
     grids: tuple[str, ...]
+    """The grid of the table, if its cells fill all numbers of the row that are measured here."""
     recipes: tuple[str, ...]
     objectives: tuple[str, ...]
     quoted: str
+    """Where the paper has the numbers from; empty: it trained them itself."""
     why: str
+    """Why no grid fills the row."""
     differs: tuple[str, ...]
+    """How the training here differs from the source of the numbers, as far as we know."""
 
     @property
     def origin(self) -> str:
@@ -69,11 +65,7 @@ class PaperRow:
 
 
 def check_names(grid: Grid) -> None:
-    """Check that the tables that a grid names exist.
-
-    Raises:
-        UserError: a table does not exist; the error names every such table.
-    """
+    """Raise a UserError that names every table of a grid that does not exist."""
     hint = "All with what they show: goalgrid table --reference."
     problems = [
         unknown("table", name, table_names(), where=f"in tables[{place}]", hint=hint)
@@ -108,10 +100,14 @@ def coverage(name: str, cells: Sequence[Cell]) -> Coverage:
     printed = [result for result in results_of(name) if not math.isnan(result.value.mean)]
     gaps = [(result, gap(result, cells)) for result in printed]
     filled = [result for result, missing in gaps if missing is None]
-    used = {(result.dataset, result.recipe, result.objective) for result in filled}
-    changed = changes([cell for cell in cells if (cell.dataset, cell.recipe, cell.objective) in used])
+    used = set(map(place_of, filled))
+    changed = changes([cell for cell in cells if place_of(cell) in used])
     lacking = tuple((result, missing) for result, missing in gaps if missing is not None)
     return Coverage(name, tuple(filled), lacking, tuple(changed))
+
+
+def place_of(where: Cell | Result) -> Place:
+    return where.dataset, where.recipe, where.objective
 
 
 def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
@@ -128,7 +124,7 @@ def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
     for what, name in place.items():
         if not any(getattr(cell, what) == name for cell in cells):
             return Gap(f"the grid has no {what}", name)
-    if not any(all(getattr(cell, what) == name for what, name in place.items()) for cell in cells):
+    if place_of(result) not in map(place_of, cells):
         return Gap("the grid leaves out", f"{result.recipe} by {result.objective} on {result.dataset}")
     known = catalog.protocols(result.dataset)
     return None if result.protocol in known else Gap(f"{result.dataset} has no protocol", result.protocol)
@@ -154,7 +150,6 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
 
 
 def _fills(cells: Sequence[Cell], results: Sequence[Result]) -> bool:
-    """Whether there are cells for all numbers of a row that are measured here."""
     measured = [result for result in results if not math.isnan(result.value.mean) and result.metric in record.METRICS]
     return bool(measured) and not any(gap(result, cells) for result in measured)
 

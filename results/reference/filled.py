@@ -10,7 +10,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance, record
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Score, Scores, TableValue, refuse_mixed_data
-from goalgrid.results.reference.coverage import PaperRow, differences, paper_rows
+from goalgrid.results.reference.coverage import PaperRow, Place, differences, paper_rows, place_of
 from goalgrid.results.reference.matching import changes, differing, worded
 from goalgrid.results.reference.paper_source import Paper, cell_of
 from goalgrid.results.reference.reading import Line, Printed, Result, paper_table
@@ -27,27 +27,21 @@ class Quoted(Printed):
 
     @property
     def text(self) -> str:
-        """As printed, with a mark."""
         return super().text + (QUOTED if self.printed != "-" else "")
 
     def tidy(self) -> dict[str, object]:
-        """That of a printed number, and that it is quoted."""
         return {**super().tidy(), "quoted": self.printed != "-"}
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A cell that may fill a row.
-
-    Args:
-        cells: all cells of its grid.
-        settings: the id that its trial has with seed 0: equal for cells that differ in their seeds alone.
-    """
+    """A cell that may fill a row, and all cells of its grid."""
 
     grid: str
     cell: Cell
     cells: Sequence[Cell]
     settings: str
+    """The id that its trial has with seed 0: equal for cells that differ in their seeds alone."""
 
     def done(self, scores: Scores) -> list[str]:
         """Ids of its finished trials."""
@@ -77,7 +71,6 @@ class Filled(Paper):
         return Quoted(result.value.printed, result.value.n) if self.quoting else Score((), expected=0)
 
     def axes(self, cell: Cell) -> dict[str, str]:
-        """Those of the paper, and what differs."""
         texts = self.differs.get(cell)
         return super().axes(cell) | ({"differs": "; ".join(texts)} if texts else {})
 
@@ -112,19 +105,12 @@ def fill(
 
     Cells that differ in their seeds alone are one. Of cells with other differences that of the shipped grid counts that
     trains the row, else that with the recipe's settings. Trials of other code count only where all of a cell are.
-
-    Args:
-        shipped: all shipped grids.
-        saved: the grids of the runs folder.
-        leave: takes a message about trials that are left out.
-
-    Raises:
-        UserError: no table has this name, or trials with different settings or data would stand in one row.
+    Trials with different settings or data in one row are a UserError. `leave` takes messages about what is left out.
     """
     paper = Paper.read(name)
     rows = [(row, *line) for row, line in zip(paper_rows(name, shipped), paper_table(name).rows(name), strict=True)]
     used = {grid for row, _, _ in rows for grid in row.grids}
-    places = {_place(result) for _, _, results in rows for result in results if not result.not_possible}
+    places = {place_of(result) for _, _, results in rows for result in results if not result.not_possible}
     own = {grid.name: _candidates(grid, cells, places) for grid, cells in shipped if grid.name in used}
     others = [candidate for grid, cells in saved for candidate in _candidates(grid, cells, places)]
     every = [*(candidate for group in own.values() for candidate in group), *others]
@@ -133,8 +119,8 @@ def fill(
     ours, trained, differs = dict[Cell, Cell](), set[Cell](), dict[Cell, tuple[str, ...]]()
     for row, line, results in rows:
         for cell, result in {cell_of(result): result for result in results if not result.not_possible}.items():
-            theirs = [c for grid in row.grids for c in own[grid] if _place(c.cell) == _place(result)]
-            chosen = _chosen(theirs, [c for c in others if _place(c.cell) == _place(result)], scores)
+            theirs = [c for grid in row.grids for c in own[grid] if place_of(c.cell) == place_of(result)]
+            chosen = _chosen(theirs, [c for c in others if place_of(c.cell) == place_of(result)], scores)
             if theirs:
                 trained.add(cell)
             if chosen:
@@ -149,18 +135,13 @@ def fill(
     return filled
 
 
-def _place(where: Cell | Result) -> tuple[str, str | None, str | None]:
-    """Data set, recipe and objective."""
-    return where.dataset, where.recipe, where.objective
-
-
-def _candidates(grid: Grid, cells: Sequence[Cell], places: set[tuple[str, str | None, str | None]]) -> list[Candidate]:
+def _candidates(grid: Grid, cells: Sequence[Cell], places: set[Place]) -> list[Candidate]:
     """The cells of a grid that stand in some row; not its published checkpoints, which stand last."""
-    if places.isdisjoint(map(_place, cells)):
+    if places.isdisjoint(map(place_of, cells)):
         return []
     first = expand(grid.model_copy(update={"seeds": [0], "budget": None}))
     pairs = zip(cells, first, strict=False)
-    return [Candidate(grid.name, cell, cells, of.trials[0].id) for cell, of in pairs if _place(cell) in places]
+    return [Candidate(grid.name, cell, cells, of.trials[0].id) for cell, of in pairs if place_of(cell) in places]
 
 
 def _of_one_code(scores: Scores, candidates: Iterable[Candidate]) -> Scores:
@@ -180,11 +161,7 @@ def _of_one_code(scores: Scores, candidates: Iterable[Candidate]) -> Scores:
 def _chosen(own: Sequence[Candidate], others: Sequence[Candidate], scores: Scores) -> Candidate | None:
     """The candidate whose trials fill a row, with the finished trials of all that have its settings.
 
-    Args:
-        own: of the shipped grids that train the row.
-
-    Raises:
-        UserError: of several with finished trials, none comes first.
+    Those of the shipped grids that train the row are `own`. That none comes first is a UserError.
     """
     by_settings: dict[str, Candidate] = {}
     for candidate in (*own, *others):

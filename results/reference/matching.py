@@ -52,7 +52,6 @@ class Difference(TableValue):
         return f"{written(self.mean, sign='+')}{error}"
 
     def tidy(self) -> dict[str, object]:
-        """The difference and its standard error, unrounded."""
         mean, error = (None if math.isnan(value) else value for value in (self.mean, self.error))
         return {"difference": mean, "standard_error": error, "text": self.text}
 

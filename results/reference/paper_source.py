@@ -18,11 +18,7 @@ class Paper:
 
     @staticmethod
     def read(name: str) -> "Paper":
-        """A table by name.
-
-        Raises:
-            UserError: no table has this name.
-        """
+        """A table by name; a UserError if none has this name."""
         if name not in table_names():
             hint = "GOAL's Flickr30K tables stand in its appendix, which is not here." if "f30k" in name else ""
             raise UserError(unknown("table of a paper", name, table_names(), hint=hint))
@@ -33,7 +29,6 @@ class Paper:
 
     @property
     def cells(self) -> list[Cell]:
-        """The rows in the paper's order."""
         return list(self.rows)
 
     @property
@@ -43,7 +38,6 @@ class Paper:
 
     @property
     def content(self) -> PaperTable:
-        """The whole table."""
         return paper_table(self.name)
 
     @property
@@ -59,7 +53,6 @@ class Paper:
         return f"{content.heading}; {'; '.join(filter(None, parts))}."
 
     def of(self, cell: Cell, metric: str) -> TableValue:
-        """A number as printed."""
         return self.rows[cell][metric].value
 
     def protocol_of(self, cell: Cell) -> str:
@@ -70,7 +63,6 @@ class Paper:
         return ", ".join(word for word in (self.protocol_of(cell), self._any(cell).block) if word)
 
     def label(self, cell: Cell) -> str:
-        """The row's name."""
         return self._any(cell).label
 
     def axes(self, cell: Cell) -> dict[str, str]:

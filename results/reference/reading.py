@@ -1,8 +1,4 @@
-"""The TOML files of this folder, typed: a file for every table of a paper, with the numbers as they were printed.
-
-A file holds the rows of its table as the paper shows them, so that a reader can compare the two. Reading it makes a
-`Result` of every number.
-"""
+"""The TOML files of this folder, typed: a file for every table of a paper, with rows and numbers as printed."""
 
 import math
 import re
@@ -113,11 +109,6 @@ class Remark(Settings):
     dataset: str = "*"
     metric: str = "*"
 
-    def of(self, row: str, dataset: str, metric: str) -> bool:
-        """Whether it is about the number in this row and column."""
-        pairs = ((row, self.rows), (dataset, self.dataset), (metric, self.metric))
-        return all(fnmatchcase(name, pattern) for name, pattern in pairs)
-
 
 class Line(Settings):
     """A row as printed; `pair` is the row of a GOAL matrix."""
@@ -139,7 +130,6 @@ class Line(Settings):
 
     @property
     def cells(self) -> list[str]:
-        """The values as a list."""
         return self.values.split() if isinstance(self.values, str) else list(self.values)
 
 
@@ -205,21 +195,20 @@ class PaperTable(Settings):
             recipe=recipe or block.recipe,
             objective=cell or row.objective,
             value=Printed(printed, row.runs or (self.runs if "±" in printed else None)),
-            doubt=_said(self.doubts, named, part.dataset, metric),
-            differs=_said(self.differs, named, part.dataset, metric),
+            doubt=_remarks(self.doubts, named, part.dataset, metric),
+            differs=_remarks(self.differs, named, part.dataset, metric),
             not_possible=row.not_possible,
         )
 
 
 @cache
 def table_names() -> tuple[str, ...]:
-    """Names of all tables, paper by paper, in the papers' order."""
+    """Paper by paper, in the papers' order."""
     return tuple(sorted(toml_names(_FOLDER), key=_place))
 
 
 @cache
 def paper_table(name: str) -> PaperTable:
-    """The content of a table's file."""
     return PaperTable.model_validate(toml(_FOLDER, name))
 
 
@@ -237,12 +226,13 @@ def results_of(name: str) -> tuple[Result, ...]:
 
 @cache
 def all_results() -> tuple[Result, ...]:
-    """All numbers of all tables."""
     return tuple(result for name in table_names() for result in results_of(name))
 
 
-def _said(remarks: Iterable[Remark], row: str, dataset: str, metric: str) -> str:
-    return "; ".join(remark.text for remark in remarks if remark.of(row, dataset, metric))
+def _remarks(remarks: Iterable[Remark], *number: str) -> str:
+    """Those about the number of this row, data set and metric."""
+    patterns = [(remark.text, (remark.rows, remark.dataset, remark.metric)) for remark in remarks]
+    return "; ".join(text for text, of in patterns if all(map(fnmatchcase, number, of)))
 
 
 def _place(name: str) -> tuple[int, bool, int, str]:

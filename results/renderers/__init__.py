@@ -33,18 +33,12 @@ def encoded(table: Table, kind: str) -> bytes:
 
 
 def write(table: Table, kind: str, path: Path) -> None:
-    """Write the table in one format.
-
-    Raises:
-        UserError: the disk is full or read-only.
-    """
+    """Write the table in one format; a UserError where the disk takes none."""
     with written_aside(path) as aside:
         aside.write_bytes(encoded(table, kind))
 
 
-def write_all(table: Table, folder: Path) -> list[Path]:
+def write_all(table: Table, folder: Path) -> None:
     """Write every format beside one another, named after the layout."""
-    paths = {kind: folder / f"{table.name}.{ending}" for kind, ending in ENDINGS.items()}
-    for kind, path in paths.items():
-        write(table, kind, path)
-    return list(paths.values())
+    for kind, ending in ENDINGS.items():
+        write(table, kind, folder / f"{table.name}.{ending}")

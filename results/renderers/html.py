@@ -9,9 +9,4 @@ def render(table: Table) -> str:
     return page("table.html", table=table)
 
 
-def fragment(table: Table) -> str:
-    """The table as a part of a page: what a notebook shows."""
-    return page("fragment.html", table=table)
-
-
 TEXT_FORMAT = TextFormat("html", render, "<!-- {} -->\n")

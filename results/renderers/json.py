@@ -8,9 +8,7 @@ from goalgrid.results.tables.table import Table, TextFormat
 
 def render(table: Table) -> str:
     """One object; `records` has a row a number."""
-    about = {"layout": table.name, "caption": table.caption}
-    command = {"command": f"{table.command} --format json"} if table.command else {}
-    return json.dumps({**about, **command, "records": tidy(table).to_pylist()}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({**table.about("json"), "records": tidy(table).to_pylist()}, indent=1, ensure_ascii=False) + "\n"
 
 
 TEXT_FORMAT = TextFormat("json", render)

@@ -1,13 +1,13 @@
 """A table as data, unrounded: as printed, with numbers for each column; or long, a row a number with its trials."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from goalgrid.results.records.history import unit_of
-from goalgrid.results.tables.table import Row, Table, TableEntry
+from goalgrid.results.tables.table import Table, shared_keys
 
 VALUES = {
     "n": pa.int32(),
@@ -27,7 +27,6 @@ VALUES = {
 }
 """Columns that say what a value is; all others say what it is of."""
 
-
 UNITS = {"parameters": "millions of weights", "kpps": "thousands of pairs a second", "oips": "operating items a second"}
 NUMBERS = ("mean", "std", "n", "difference", "standard_error", "interval_low", "interval_high", "like_best", "quoted")
 """What the printed form says of a value, in columns of their own."""
@@ -39,7 +38,7 @@ def tidy(table: Table) -> pa.Table:
     """One row an entry: its axes, its metric, and what its value knows, as n, mean, std and the trials' ids."""
     rows = [entry.tidy() for entry in table.entries()]
     names = dict.fromkeys(name for row in rows for name in row)
-    schema = pa.schema([(name, VALUES.get(name, pa.string())) for name in names], _metadata(table, "parquet-long"))
+    schema = pa.schema([(name, VALUES.get(name, pa.string())) for name in names], table.about("parquet-long"))
     return pa.Table.from_pylist(rows, schema=schema)
 
 
@@ -51,9 +50,10 @@ def printed(table: Table) -> pa.Table:
     """
     rows = [(block.title, row) for block in table.blocks for row in block.rows]
     columns = [[row.entries[place] for _, row in rows] for place in range(len(table.heads))]
-    shared = [_shared(column) for column in columns]
-    differs = ["; ".join(dict.fromkeys(_texts("differs", row))) or None for _, row in rows]
-    pairs = [_shared(row.entries).get("pair_weight") for _, row in rows]
+    shared = [shared_keys(column) for column in columns]
+    notes = [dict.fromkeys(dict(entry.keys).get("differs") for entry in row.entries if entry) for _, row in rows]
+    differs = ["; ".join(filter(None, texts)) or None for texts in notes]
+    pairs = [shared_keys(row.entries).get("pair_weight") for _, row in rows]
     fields = [pa.field("block", pa.string()), pa.field("row", pa.string())]
     data: list[Sequence[object]] = [[title for title, _ in rows], [row.label.text for _, row in rows]]
     for title, texts in (("pair", pairs), ("differs", differs)):
@@ -68,7 +68,7 @@ def printed(table: Table) -> pa.Table:
         for key in dict.fromkeys([*always, *known]):
             fields.append(pa.field(f"{name}_{key}", VALUES[key], metadata=_about(head, keys, key)))
             data.append([value.get(key, False if value and key == "quoted" else None) for value in values])
-    schema = pa.schema(fields, _metadata(table, "parquet"))
+    schema = pa.schema(fields, table.about("parquet"))
     return pa.Table.from_arrays([pa.array(v, f.type) for v, f in zip(data, fields, strict=True)], schema=schema)
 
 
@@ -79,27 +79,18 @@ def encoded(table: pa.Table) -> bytes:
     return target.getvalue()
 
 
-def _metadata(table: Table, kind: str) -> dict[str, str]:
-    command = {"command": f"{table.command} --format {kind}"} if table.command else {}
-    return {"layout": table.name, "caption": table.caption, **command}
-
-
-def _texts(key: str, row: Row) -> Iterator[str]:
-    yield from filter(None, (dict(entry.keys).get(key) for entry in row.entries if entry))
-
-
-def _shared(entries: Sequence[TableEntry | None]) -> dict[str, str]:
-    """Keys with the values on which all entries agree."""
-    first, *others = [dict(entry.keys) for entry in entries if entry] or [{}]
-    return {name: value for name, value in first.items() if all(keys.get(name) == value for keys in others)}
+def telling(rows: Sequence[Mapping[str, object]], names: Iterable[str], always: str = "") -> list[str]:
+    """Names of keys that together tell all rows apart; one that separates no further rows is left out."""
+    chosen = list[str]()
+    for name in dict.fromkeys(names):
+        before, now = (len({tuple(map(row.get, some)) for row in rows}) for some in (chosen, [*chosen, name]))
+        chosen += [name] * (now > before or name == always)
+    return chosen
 
 
 def _names(columns: Sequence[Mapping[str, str]], heads: Sequence[str]) -> list[str]:
     """Names that tell the columns apart: `i2t_r1_con`; where keys do not, or a column has no entry, what is printed."""
-    chosen = list[str]()
-    for key in dict.fromkeys([*TELLING, *(key for keys in columns for key in keys)]):
-        before, now = (len({tuple(map(keys.get, names)) for keys in columns}) for names in (chosen, [*chosen, key]))
-        chosen += [key] * (now > before or key == "metric")
+    chosen = telling(columns, [*TELLING, *(key for keys in columns for key in keys)], always="metric")
     names = ["_".join(filter(None, map(keys.get, chosen))) or head for keys, head in zip(columns, heads, strict=True)]
     return names if len(set(names)) == len(names) else list(heads)
 

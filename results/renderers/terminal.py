@@ -49,11 +49,6 @@ class _FittedBlock:
     block: Block
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        columns = range(len(self.table.heads))
-        for padding in (1, 0):
-            if self._fits(console, options, columns, padding):
-                yield self._drawn(columns, padding)
-                return
         parts = self._parts(console, options)
         airy = all(self._fits(console, options, part, padding=1) for part in parts)
         for part in parts:

@@ -10,7 +10,7 @@ from typing import cast
 from goalgrid.grid.errors import UserError
 from goalgrid.results.records.rounding import written
 from goalgrid.results.records.scores import Score, TableValue
-from goalgrid.results.tables.table import Block, Label, Row, Table, TableEntry
+from goalgrid.results.tables.table import Block, Label, Row, Table, TableEntry, shared_keys
 
 MEAN = Label("mean")
 OVER = "average_over"
@@ -60,15 +60,9 @@ class Average(TableValue):
 
 
 def averaged(table: Table, *, partial: bool = False) -> Table:
-    """The table with means over the columns of each group, and over the rows of each block.
+    """The table with means over the columns of each group and the rows of each block, of values that compete.
 
-    Only values that compete are averaged: those of the same metric, data set and protocol.
-
-    Args:
-        partial: whether cells that lack seeds are averaged too; otherwise such an average has no number.
-
-    Raises:
-        UserError: no row and no column holds several values of the same metric, or values were not measured.
+    Cells that lack seeds are averaged only where `partial`; otherwise such an average has no number.
     """
     if not all(isinstance(entry.score, Score) for entry in table.entries()):
         raise UserError(
@@ -106,7 +100,7 @@ def averaged(table: Table, *, partial: bool = False) -> Table:
 
 
 def _widened(block: Block, spans: Sequence[slice], across: Sequence[slice], *, partial: bool) -> tuple[Row, ...]:
-    """The rows, with a mean after every group of columns that is averaged, over the columns that the grid has."""
+    """With a mean after every group of columns that is averaged, over the columns that the grid has."""
     used = [any(column) for column in _columns(block.rows)]
     rows = []
     for row in block.rows:
@@ -128,9 +122,8 @@ def _mean(entries: Sequence[TableEntry | None], *, partial: bool) -> TableEntry 
     averages = [value if isinstance(value, Average) else Average((cast(Score, value),), 1) for value in values]
     scores = tuple(score for average in averages for score in average.scores)
     room = sum(average.size for average in averages) + len(entries) - len(present)
-    first, *others = [dict(entry.keys) for entry in present]
-    agreed = {name: value for name, value in first.items() if all(keys.get(name) == value for keys in others)}
-    over = [agreed.pop(OVER, ""), *(name for name in first if name not in {*agreed, OVER})]
+    agreed = shared_keys(present)
+    over = [agreed.pop(OVER, ""), *(name for name, _ in present[0].keys if name not in {*agreed, OVER})]
     keys = {**agreed, OVER: ", ".join(filter(None, over))}
     return TableEntry(Average(scores, room, partial), tuple(keys.items()))
 

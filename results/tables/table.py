@@ -1,6 +1,6 @@
 """The table that a layout makes of scores and that every renderer reads, and what a format that is text is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from goalgrid.results.records.scores import TableValue, best
@@ -36,7 +36,7 @@ class TableEntry:
 
     @property
     def contest(self) -> tuple[str, ...]:
-        """The values of the keys in `CONTEST`: entries with the same values compete."""
+        """Entries with the same contest compete."""
         keys = dict(self.keys)
         return tuple(keys.get(name, "") for name in CONTEST)
 
@@ -60,6 +60,12 @@ class TableEntry:
         """Its keys, everything that is known of its value, its mark and its text, by column of a tidy export."""
         mark = {} if self.like_best is None else {"like_best": self.like_best}
         return {**dict(self.keys), **self.score.tidy(), **mark, "text": self.text}
+
+
+def shared_keys(entries: Iterable[TableEntry | None]) -> dict[str, str]:
+    """Keys with the values on which all entries agree."""
+    first, *others = [dict(entry.keys) for entry in entries if entry] or [{}]
+    return {name: value for name, value in first.items() if all(keys.get(name) == value for keys in others)}
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,11 @@ class Table:
     label: str = ""
     """The name by which LaTeX refers to it."""
 
+    def about(self, kind: str) -> dict[str, str]:
+        """What a file in a format says of the whole table."""
+        command = {"command": f"{self.command} --format {kind}"} if self.command else {}
+        return {"layout": self.name, "caption": self.caption, **command}
+
     @property
     def heads(self) -> list[str]:
         """What stands above the columns: `Image → Text T^con`."""
@@ -115,9 +126,7 @@ class Table:
 
     def entries(self) -> Iterator[TableEntry]:
         """All entries, row by row."""
-        for block in self.blocks:
-            for row in block.rows:
-                yield from (entry for entry in row.entries if entry)
+        return (entry for block in self.blocks for row in block.rows for entry in row.entries if entry)
 
     def lines(self, block: Block) -> Iterator[tuple[Label, list[tuple[str, bool]]]]:
         """The rows as they are shown: the label, and for each column the text and whether it is bold."""

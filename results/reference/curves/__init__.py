@@ -8,16 +8,11 @@ from goalgrid.grid.catalog import toml, toml_names
 
 @dataclass(frozen=True)
 class PrintedCurve:
-    """Values over epochs, a line an objective.
-
-    Args:
-        source: paper and figure.
-        quantity: name in the history of what was printed.
-        lines: values at `epochs`, by objective.
-    """
+    """Values over epochs, a line an objective; its source is a paper's figure."""
 
     source: str
     quantity: str
+    """Its name in the history of a trial."""
     epochs: Sequence[int]
     lines: Mapping[str, Sequence[float]]
 
