@@ -27,7 +27,7 @@ def shipped() -> list[tuple[Grid, list[Cell]]]:
 
 def grid_of_paper(name: str) -> str:
     """The shipped grid of a paper's table; a UserError: no table has this name, or no row of it can be trained."""
-    from goalgrid.results.reference.paper_source import Paper
+    from goalgrid.results.reference.reading import Paper
 
     Paper.read(name)
     for grid, _ in shipped():

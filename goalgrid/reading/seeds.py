@@ -14,7 +14,7 @@ from goalgrid.grid.expansion import Cell
 from goalgrid.grid.resources import Budget
 from goalgrid.grid.store.home import Home, State
 from goalgrid.results.analysis.factors import GridPart, parts_of
-from goalgrid.results.layouts.columns import by_direction
+from goalgrid.results.layouts.captions import by_direction
 from goalgrid.results.records import record_cache, scores
 from goalgrid.results.statistics.resolving import FIRST, Resolution, resolve
 

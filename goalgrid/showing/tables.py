@@ -249,7 +249,7 @@ def _filled(request: "TableRequest", home: Home) -> "Table":
 
 def _printed(request: "TableRequest") -> "Table":
     """A paper's own table."""
-    from goalgrid.results.reference.paper_source import Paper
+    from goalgrid.results.reference.reading import Paper
 
     if request.against or request.protocol:
         raise UserError("--reference shows a table as the paper printed it; leave --against and --protocol out.")

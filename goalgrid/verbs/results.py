@@ -84,8 +84,7 @@ def table(
     ours; --reference prints the paper's own table as it was printed.
     """
     from goalgrid.results import renderers
-    from goalgrid.results.reference.paper_source import listing
-    from goalgrid.results.reference.reading import PAPERS
+    from goalgrid.results.reference.reading import PAPERS, listing
 
     format_ = "json" if as_json else format_
     all_known(("format", format_, renderers.FORMATS))

@@ -14,10 +14,9 @@ from goalgrid.results.analysis.claims import Entry, as_entry
 from goalgrid.results.analysis.factors import GridPart, Levels, factors_of, parts_of
 from goalgrid.results.analysis.observations import Observations
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
-from goalgrid.results.layouts.columns import DIRECTIONS, by_direction, noun_of
+from goalgrid.results.layouts.captions import DIRECTIONS, by_direction, noun_of
 from goalgrid.results.records.scores import Score, Scores
-from goalgrid.results.reference.paper_source import Paper
-from goalgrid.results.reference.reading import Result
+from goalgrid.results.reference.reading import Paper, Result
 from goalgrid.results.statistics.anova import Anova, anova, anova_of_printed
 from goalgrid.results.statistics.significance import (
     Interval,

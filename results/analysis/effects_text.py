@@ -21,8 +21,7 @@ from goalgrid.results.analysis.documents import (
     number_text,
     p_text,
 )
-from goalgrid.results.layouts.captions import METRIC_NAMES, selections
-from goalgrid.results.layouts.columns import directions
+from goalgrid.results.layouts.captions import METRIC_NAMES, directions, selections
 from goalgrid.results.records.rounding import written
 from goalgrid.results.renderers import csv
 from goalgrid.results.statistics.anova import Anova, Effect

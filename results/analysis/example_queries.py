@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from goalgrid.results.layouts.columns import DIRECTIONS
+from goalgrid.results.layouts.captions import DIRECTIONS
 
 SHOWN = 5
 """Answers that are shown of a query; a query whose first right answer comes later counts as missed."""

@@ -22,7 +22,7 @@ from goalgrid.results.analysis.documents import (
     p_text,
 )
 from goalgrid.results.analysis.effects_text import metric_title
-from goalgrid.results.layouts.columns import noun_of
+from goalgrid.results.layouts.captions import noun_of
 from goalgrid.results.records import provenance, record_cache
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Score, Scores

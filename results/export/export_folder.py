@@ -128,7 +128,7 @@ def _tables(grid: Grid, cells: Sequence[Cell], scores: Scores) -> Iterator[tuple
 
 def readme(grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], environments: Iterable[str]) -> str:
     """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
-    machines = dict(Counter(_machine(json.loads(environment)) for environment in environments).most_common())
+    machines = dict(Counter(map(_machine, environments)).most_common())
     count = len({trial.id for cell in cells for trial in cell.trials})
     return page("export.md", name=grid.name, example=_train(cells[0]), tables=tables, machines=machines, wanted=count)
 
@@ -158,6 +158,7 @@ def _train(cell: Cell, seed: int | None = None) -> str:
     return f"goalgrid run grid.toml --only {shlex.quote(only)}"
 
 
-def _machine(environment: Mapping[str, Any]) -> str:
+def _machine(text: str) -> str:
+    environment = json.loads(text)
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
     return f"Python {environment['python']}, {versions}; {environment['device']}, {environment['platform']}"

@@ -21,8 +21,7 @@ from goalgrid.results.figures import Study
 from goalgrid.results.figures.attention_map import AttentionMap
 from goalgrid.results.figures.retrieval_examples import RetrievalExamples
 from goalgrid.results.layouts import arrange, natural
-from goalgrid.results.layouts.captions import METRIC_NAMES
-from goalgrid.results.layouts.columns import noun_of
+from goalgrid.results.layouts.captions import METRIC_NAMES, noun_of
 from goalgrid.results.pages import page
 from goalgrid.results.records import record
 from goalgrid.results.records.provenance import Now

@@ -12,7 +12,7 @@ from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.factors import GridPart, parts_of
 from goalgrid.results.analysis.observations import Observations
-from goalgrid.results.layouts.columns import directions, noun_of
+from goalgrid.results.layouts.captions import directions, noun_of
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
 

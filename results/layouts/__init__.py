@@ -10,12 +10,11 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.layouts import of_paper, pivot
-from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource
-from goalgrid.results.layouts.columns import by_direction, named, noun_of
+from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource, by_direction, named, noun_of
 from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.filled import Filled
-from goalgrid.results.reference.paper_source import Paper
+from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables.table import Table
 
 LAYOUTS = members(__name__, "LAYOUT", Layout)

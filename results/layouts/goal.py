@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource, blocks_of, caption, entry
-from goalgrid.results.layouts.columns import by_direction
+from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource, blocks_of, by_direction, caption, entry
 from goalgrid.results.renderers.latex import weight
 from goalgrid.results.tables.table import Group, Label, Row, Table
 

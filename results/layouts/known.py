@@ -7,7 +7,7 @@ from goalgrid.grid.objectives.goal_matrix import KNOWN_AS
 from goalgrid.results.layouts.captions import Layout, TableSource
 from goalgrid.results.layouts.goal import matrix_of, symbol
 from goalgrid.results.records.scores import Words
-from goalgrid.results.reference.paper_source import Paper
+from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 CAPTION = (
@@ -16,7 +16,6 @@ CAPTION = (
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """The names; no metric is shown."""
     entries = {cell.objective: _entry(cell, scores) for cell in cells}
     pairs, triplets = matrix_of(cells)
     rows = tuple(

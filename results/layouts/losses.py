@@ -6,14 +6,12 @@ A block is a data set by one protocol, so that all its rows compare.
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell, once
-from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption
-from goalgrid.results.layouts.columns import recalls_and_totals
+from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption, recalls_and_totals
 from goalgrid.results.layouts.listing import WHAT, row
 from goalgrid.results.tables.table import Block, Label, Row, Table
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """All recalls of all models and losses, and what else is asked for."""
     groups, metrics = recalls_and_totals(scores.metrics, asked)
     sections: dict[tuple[str, str], list[Row]] = {}
     for cell in once(cells):

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell, once
-from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption, entry
-from goalgrid.results.layouts.columns import recalls
+from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption, entry, recalls
 from goalgrid.results.tables.table import Block, Group, Label, Row, Table
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """All recalls of all methods, and what else is asked for."""
     methods: dict[tuple[object, ...], dict[str, Cell]] = {}
     groups: dict[str, tuple[list[Group], list[str]]] = {}
     for cell in once(cells):

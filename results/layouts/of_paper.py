@@ -7,8 +7,7 @@ from string import ascii_lowercase
 
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell
-from goalgrid.results.layouts.captions import METRIC_NAMES, blocks_of, caption, selections, spread
-from goalgrid.results.layouts.columns import by_direction
+from goalgrid.results.layouts.captions import METRIC_NAMES, blocks_of, by_direction, caption, selections, spread
 from goalgrid.results.records.scores import Scores, counted_reasons
 from goalgrid.results.reference.filled import QUOTED, Filled, Quoted
 from goalgrid.results.reference.matching import Difference, Match, changes, nothing_reported, reported
@@ -46,7 +45,7 @@ def _caption(source: Filled) -> str:
     variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in used))
     what = f"{spread(used, interval=scores.interval)}; {selections(used)}; {variants} variant of the objectives"
     quoted = sum(isinstance(value, Quoted) for value in source.values)
-    measured = source.measured if source.quoting else [score for score in source.measured if score.expected]
+    measured = source.measured
     empty, partly = sum(not score.n for score in measured), sum(0 < score.n < score.expected for score in measured)
     lacking = [f"{empty} of {counted(len(measured), 'number')} are missing (--)"] * bool(empty)
     lacking += [f"{partly} lack seeds (n/expected)"] * bool(partly)

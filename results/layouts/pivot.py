@@ -8,8 +8,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from goalgrid.results.layouts.captions import COLUMN_NAMES, caption, entry
-from goalgrid.results.layouts.columns import CUTS, TOTALS, directions, noun_of
+from goalgrid.results.layouts.captions import COLUMN_NAMES, CUTS, TOTALS, caption, directions, entry, noun_of
 from goalgrid.results.layouts.goal import symbol
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.renderers.latex import escape
@@ -25,6 +24,7 @@ _SPEAKING = ("dataset", "recipe", "objective", "protocol")
 _ORDER = {"pair": PAIR_WEIGHTS, "triplet": TRIPLET_WEIGHTS}
 
 AxisValues = tuple[str, ...]
+PlacedEntry = tuple[dict[str, str], TableEntry]
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,8 @@ class Axes:
             raise UserError(f"{strangers[0]!r} stands outside GOAL's matrix, so has no {divided[0]}; name objective.")
 
 
-@dataclass(frozen=True)
-class PlacedEntry:
-    """An entry with its place on every axis."""
-
-    values: dict[str, str]
-    entry: TableEntry
-
-    def on(self, axes: Sequence[str]) -> AxisValues:
-        return tuple(self.values[name] for name in axes)
+def _on(axes: Sequence[str], values: Mapping[str, str]) -> AxisValues:
+    return tuple(values[name] for name in axes)
 
 
 def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: Axes) -> Table:
@@ -114,23 +107,23 @@ def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: 
 
 
 class PlacedEntries:
-    """All entries, in the order of the grid, and what their metrics are called."""
+    """All entries with their places on every axis, in the order of the grid, and what their metrics are called."""
 
     def __init__(self, metrics: Mapping[str, Label], cells: Iterable[Cell], views: Sequence[Scores]) -> None:
         self.metrics = metrics
         self.points = [point for cell in cells for point in _points(cell, views, metrics)]
 
-    def keys(self, axes: Sequence[str], points: Iterable[PlacedEntry] | None = None) -> list[AxisValues]:
+    def keys(self, axes: Sequence[str], points: Sequence[PlacedEntry] | None = None) -> list[AxisValues]:
         """Places on these axes where entries are, the first axis varying slowest, each in the grid's order."""
-        points = self.points if points is None else list(points)
-        order = {name: list(_ORDER.get(name) or dict.fromkeys(point.values[name] for point in points)) for name in axes}
-        places = dict.fromkeys(point.on(axes) for point in points)
+        points = self.points if points is None else points
+        order = {name: list(_ORDER.get(name) or dict.fromkeys(values[name] for values, _ in points)) for name in axes}
+        places = dict.fromkeys(_on(axes, values) for values, _ in points)
         return sorted(places, key=lambda key: [order[name].index(value) for name, value in zip(axes, key, strict=True)])
 
     def rows(self, axes: Axes, block: AxisValues) -> tuple[Row, ...]:
         """The rows of one block."""
-        points = [point for point in self.points if point.on(axes.blocks) == block]
-        at = {(point.on(axes.rows), point.on(axes.columns)): point.entry for point in points}
+        points = [point for point in self.points if _on(axes.blocks, point[0]) == block]
+        at = {(_on(axes.rows, values), _on(axes.columns, values)): entry for values, entry in points}
         heads = self.keys(axes.columns)
         return tuple(
             Row(self.label(axes.rows, key, bare=len(axes.rows) == 1), tuple(at.get((key, head)) for head in heads))
@@ -181,7 +174,7 @@ def _points(cell: Cell, views: Sequence[Scores], metrics: Iterable[str]) -> Iter
     by_protocol = {view.protocol_of(cell): view for view in views}
     for (protocol, view), metric in product(by_protocol.items(), metrics):
         values = {"pair": pair, "triplet": triplet, "seed": seed, "metric": metric, "protocol": protocol}
-        yield PlacedEntry({**view.axes(cell), **values}, entry(cell, view, metric, **further))
+        yield {**view.axes(cell), **values}, entry(cell, view, metric, **further)
 
 
 def _metric_labels(metrics: Sequence[str], titles: Mapping[str, Label]) -> dict[str, Label]:

@@ -12,8 +12,7 @@ from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Score, Scores, TableValue, refuse_mixed_data
 from goalgrid.results.reference.coverage import PaperRow, Place, differences, paper_rows, place_of
 from goalgrid.results.reference.matching import changes, differing, worded
-from goalgrid.results.reference.paper_source import Paper, cell_of
-from goalgrid.results.reference.reading import Line, Printed, Result, paper_table
+from goalgrid.results.reference.reading import Line, Paper, Printed, Result, cell_of, paper_table
 
 QUOTED = "‡"
 LISTED = 6
@@ -44,7 +43,6 @@ class Candidate:
     """The id that its trial has with seed 0: equal for cells that differ in their seeds alone."""
 
     def done(self, scores: Scores) -> list[str]:
-        """Ids of its finished trials."""
         return [trial.id for trial in self.cell.trials if trial.id in scores.rows]
 
 
@@ -83,11 +81,10 @@ class Filled(Paper):
     @property
     def measured(self) -> list[Score]:
         """Our values among them, also those whose trials are missing."""
-        return [value for value in self.values if isinstance(value, Score)]
+        return [value for value in self.values if isinstance(value, Score) and value.expected]
 
     @property
     def used(self) -> list[Cell]:
-        """Our cells with finished trials."""
         return [cell for cell in self.ours.values() if any(trial.id in self.scores.rows for trial in cell.trials)]
 
 
@@ -111,15 +108,15 @@ def fill(
     rows = [(row, *line) for row, line in zip(paper_rows(name, shipped), paper_table(name).rows(name), strict=True)]
     used = {grid for row, _, _ in rows for grid in row.grids}
     places = {place_of(result) for _, _, results in rows for result in results if not result.not_possible}
-    own = {grid.name: _candidates(grid, cells, places) for grid, cells in shipped if grid.name in used}
-    others = [candidate for grid, cells in saved for candidate in _candidates(grid, cells, places)]
-    every = [*(candidate for group in own.values() for candidate in group), *others]
+    own = [c for grid, cells in shipped if grid.name in used for c in _candidates(grid, cells, places)]
+    others = [c for grid, cells in saved for c in _candidates(grid, cells, places)]
+    every = [*own, *others]
     scores = Scores.read([c.cell for c in every], home, interval=interval, now=now, leave=leave, mixed=True)
     scores = _of_one_code(scores, every)
     ours, trained, differs = dict[Cell, Cell](), set[Cell](), dict[Cell, tuple[str, ...]]()
     for row, line, results in rows:
         for cell, result in {cell_of(result): result for result in results if not result.not_possible}.items():
-            theirs = [c for grid in row.grids for c in own[grid] if place_of(c.cell) == place_of(result)]
+            theirs = [c for c in own if c.grid in row.grids and place_of(c.cell) == place_of(result)]
             chosen = _chosen(theirs, [c for c in others if place_of(c.cell) == place_of(result)], scores)
             if theirs:
                 trained.add(cell)

@@ -60,28 +60,30 @@ class Difference(TableValue):
 class Match:
     """The numbers that papers report for a grid's cells."""
 
-    results: dict[ResultKey, Result]
-    others: dict[ResultKey, list[Result]]
-    """What other tables print for the same cell, where it is another value."""
+    results: dict[ResultKey, list[Result]]
+    """The number that counts comes first, then what other tables print for the same cell."""
     scores: Scores
 
     def of(self, cell: Cell, metric: str) -> Result | None:
         """The number that the paper has for this cell, if any."""
-        return self.results.get((*_names(cell, self.scores), metric))
+        return next(iter(self._printed(cell, metric)), None)
 
     def notes(self, cell: Cell, metric: str) -> str:
         """What a reader must know of the paper's number: a doubt, and other values of other tables; mostly nothing."""
-        key = (*_names(cell, self.scores), metric)
-        remarks = [self.results[key].doubt] if key in self.results else []
-        if others := self.others.get(key):
-            printed = [self.results[key], *others]
-            remarks.append("printed as " + ", ".join(f"{result.value.text} in {result.name}" for result in printed))
-        return "; ".join(filter(None, remarks))
+        if not (first := self.of(cell, metric)):
+            return ""
+        every = self._printed(cell, metric)
+        others = [other for other in every if other.value.mean != first.value.mean and not other.doubt]
+        printed = ", ".join(f"{result.value.text} in {result.name}" for result in (first, *others))
+        return "; ".join(filter(None, [first.doubt, f"printed as {printed}" if others else ""]))
+
+    def _printed(self, cell: Cell, metric: str) -> list[Result]:
+        return self.results.get((*_names(cell, self.scores), metric), [])
 
     @property
     def sources(self) -> list[str]:
         """Names of the tables, in the papers' order."""
-        used = {result.name for result in self.results.values()}
+        used = {first.name for first, *_ in self.results.values()}
         return [name for name in table_names() if name in used]
 
 
@@ -94,18 +96,15 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
     keys = {(*_names(cell, scores), metric) for cell in cells for metric in metrics}
     candidates = [(key, result) for result in all_results() if (key := _key(result)) in keys]
     covered = Counter(result.name for _, result in candidates)
-    results: dict[ResultKey, Result] = {}
-    others: dict[ResultKey, list[Result]] = {}
+    results: dict[ResultKey, list[Result]] = {}
 
     def rank(candidate: tuple[ResultKey, Result]) -> tuple[bool, bool, int]:
         result = candidate[1]
         return bool(result.doubt), math.isnan(result.value.std), -covered[result.name]
 
     for key, result in sorted(candidates, key=rank):
-        first = results.setdefault(key, result)
-        if first.value.mean != result.value.mean and not result.doubt:
-            others.setdefault(key, []).append(result)
-    return Match(results, others, scores)
+        results.setdefault(key, []).append(result)
+    return Match(results, scores)
 
 
 def changes(cells: Sequence[Cell]) -> list[str]:

@@ -28,7 +28,6 @@ def text(table: Table, kind: str) -> str:
 
 
 def encoded(table: Table, kind: str) -> bytes:
-    """The content of a file in this format."""
     return parquet.encoded(DATA[kind](table)) if kind in DATA else text(table, kind).encode()
 
 

@@ -10,7 +10,6 @@ from goalgrid.results.tables.table import Table, TextFormat
 
 
 def render(table: Table) -> str:
-    """A header line and one line a cell and metric."""
     data = tidy(table)
     rows = (
         [" ".join(value) if isinstance(value, list) else value for value in row.values()] for row in data.to_pylist()
@@ -19,10 +18,8 @@ def render(table: Table) -> str:
 
 
 def written(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Comma-separated values: a line with the columns' names, and a line a row."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([map(_quiet, row) for row in (names, *rows)])
+    csv.writer(text, lineterminator="\n").writerows(map(_quiet, row) for row in (names, *rows))
     return text.getvalue()
 
 

@@ -5,7 +5,6 @@ from goalgrid.results.tables.table import Table, TextFormat
 
 
 def render(table: Table) -> str:
-    """One file that needs no network."""
     return page("table.html", table=table)
 
 

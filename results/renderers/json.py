@@ -7,7 +7,6 @@ from goalgrid.results.tables.table import Table, TextFormat
 
 
 def render(table: Table) -> str:
-    """One object; `records` has a row a number."""
     return json.dumps({**table.about("json"), "records": tidy(table).to_pylist()}, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -99,7 +99,7 @@ def render(table: Table) -> str:
     A table that is too wide for the page has no spaces around ±; if it is still too wide, it is scaled to the page. A
     table that is too long is set smaller, and if it is still too long, its lines closer.
     """
-    width = sum(len(group.columns) for group in table.groups)
+    width = len(table.columns)
     tight = _characters(table, tight=False) > PAGE
     wide = _characters(table, tight=tight) > PAGE
     height = sum(len(block.rows) + 2 for block in table.blocks) + 2 + len(table.caption) // PROSE
@@ -127,11 +127,9 @@ def render(table: Table) -> str:
 
 
 def _characters(table: Table, *, tight: bool) -> int:
-    """How wide all columns are together."""
     rows = [line for block in table.blocks for line in table.lines(block)]
-    heads = [column.text for group in table.groups for column in group.columns]
     columns = zip(*([_set(text, tight) for text, _ in entries] for _, entries in rows), strict=True)
-    widths = [max(map(len, (head, *texts))) for head, texts in zip(heads, columns, strict=False)]
+    widths = [max(map(len, (head.text, *texts))) for head, texts in zip(table.columns, columns, strict=False)]
     return max(map(len, (table.corner.text, *(label.text for label, _ in rows)))) + sum(2 + width for width in widths)
 
 
@@ -143,12 +141,8 @@ def _head(table: Table) -> list[str]:
         if group.title.text:
             rules.append(f"\\cmidrule(lr){{{start}-{start + count - 1}}}")
         start += count
-    columns = [_label(column) for group in table.groups for column in group.columns]
-    return [
-        " & ".join(["", *titles]) + " \\\\",
-        " ".join(rules),
-        " & ".join([_label(table.corner), *columns]) + " \\\\",
-    ]
+    columns = [_label(column) for column in (table.corner, *table.columns)]
+    return [" & ".join(["", *titles]) + " \\\\", " ".join(rules), " & ".join(columns) + " \\\\"]
 
 
 def _label(label: Label) -> str:

@@ -13,7 +13,6 @@ def escape(text: str) -> str:
 
 
 def render(table: Table) -> str:
-    """A heading and a table a block, then the caption."""
     parts = []
     for block in table.blocks:
         lines = [

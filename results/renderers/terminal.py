@@ -21,7 +21,7 @@ def render(table: Table) -> RenderableType:
 def mostly_empty(table: Table) -> bool:
     """Whether it is a matrix of weights, without means, and the grid has fewer than half of its cells."""
     entries = [entry for block in table.blocks for row in block.rows for entry in row.entries]
-    weights = all(column.text.startswith("T^") for group in table.groups for column in group.columns)
+    weights = all(column.text.startswith("T^") for column in table.columns)
     return table.name == "goal" and weights and 2 * sum(entry is not None for entry in entries) < len(entries)
 
 
@@ -73,16 +73,15 @@ class _FittedBlock:
         return parts
 
     def _drawn(self, columns: Sequence[int], padding: int) -> RichTable:
-        title = Text(self.block.title) if 0 in columns else None  # in a str, [a] would be markup
-        sheet = RichTable(title=title, title_justify="left", title_style="bold", box=HORIZONTALS, pad_edge=False)
+        heading = Text(self.block.title) if 0 in columns else None  # in a str, [a] would be markup
+        sheet = RichTable(title=heading, title_justify="left", title_style="bold", box=HORIZONTALS, pad_edge=False)
         sheet.padding = (0, padding)
         sheet.add_column(self.table.corner.text, overflow="fold")
-        heads = [(group.title.text, column.text) for group in self.table.groups for column in group.columns]
-        starts = {sum(len(group.columns) for group in self.table.groups[:place]) for place in range(len(heads))}
-        titled = any(heads[column][0] for column in columns)
+        titles = [(group.title.text, place) for group in self.table.groups for place in range(len(group.columns))]
+        titled = any(titles[column][0] for column in columns)
         for column in columns:
-            above, head = heads[column]
-            above = above if column in starts or column == columns[0] else ""
+            title, place = titles[column]
+            above, head = "" if place and column != columns[0] else title, self.table.columns[column].text
             sheet.add_column(f"{above}\n{head}".rstrip("\n") if titled else head, justify="right", overflow="fold")
         for label, entries in self.table.lines(self.block):
             shown = [entries[column] for column in columns]

@@ -30,7 +30,6 @@ class Average(TableValue):
 
     @property
     def whole(self) -> int:
-        """How many cells have all their seeds."""
         return sum(score.n == score.expected for score in self.scores)
 
     @property
@@ -53,7 +52,6 @@ class Average(TableValue):
         return f"{written(self.mean)}{lacking}"
 
     def tidy(self) -> dict[str, object]:
-        """The mean, the number of cells, and the trials behind them."""
         trials = dict.fromkeys(trial for score in self.scores for trial in score.trials)
         mean = None if math.isnan(self.mean) else self.mean
         return {"cells": self.size, "mean": mean, "text": self.text, "trials": list(trials)}

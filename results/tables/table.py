@@ -79,31 +79,24 @@ class Row:
 
     @property
     def title(self) -> Label:
-        """The name with the mark."""
         mark = f" {self.mark}" * bool(self.mark)
         return Label(self.label.text + mark, self.label.latex and self.label.latex + mark)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows under a title: a recipe on a data set."""
-
     title: str
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbouring columns under a title."""
-
     title: Label
     columns: tuple[Label, ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Blocks of rows over groups of columns."""
-
     name: str
     corner: Label
     groups: tuple[Group, ...]
@@ -120,12 +113,15 @@ class Table:
         return {"layout": self.name, "caption": self.caption, **command}
 
     @property
+    def columns(self) -> list[Label]:
+        return [column for group in self.groups for column in group.columns]
+
+    @property
     def heads(self) -> list[str]:
         """What stands above the columns: `Image → Text T^con`."""
         return [f"{group.title.text} {column.text}".strip() for group in self.groups for column in group.columns]
 
     def entries(self) -> Iterator[TableEntry]:
-        """All entries, row by row."""
         return (entry for block in self.blocks for row in block.rows for entry in row.entries if entry)
 
     def lines(self, block: Block) -> Iterator[tuple[Label, list[tuple[str, bool]]]]:
@@ -136,7 +132,6 @@ class Table:
             yield row.title, [(text, (number, column) in best) for column, text in enumerate(texts)]
 
     def best_of(self, block: Block) -> set[Place]:
-        """Places of the entries to be shown bold."""
         bold: set[Place] = set()
         for contest in self.contests(block):
             entries = list(contest.values())

@@ -10,7 +10,7 @@ from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import Overview
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
 from goalgrid.results.export.report_page import Measured
-from goalgrid.results.layouts.columns import noun_of
+from goalgrid.results.layouts.captions import noun_of
 from goalgrid.results.records import record
 from goalgrid.showing import report
 from tests.conftest import Goalgrid

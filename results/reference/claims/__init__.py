@@ -39,8 +39,6 @@ class Claim(Settings):
 
 
 class PaperClaims(Settings):
-    """The claims of a paper."""
-
     paper: str
     claims: tuple[Claim, ...]
 

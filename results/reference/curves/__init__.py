@@ -23,5 +23,4 @@ def names() -> tuple[str, ...]:
 
 
 def printed_curve(name: str) -> PrintedCurve:
-    """A curve in `names()`."""
     return PrintedCurve(**toml(__name__, name))

@@ -25,8 +25,7 @@ from goalgrid.results.records import record
 from goalgrid.results.records.scores import Score
 from goalgrid.results.reference.coverage import paper_rows
 from goalgrid.results.reference.filled import QUOTED, Quoted
-from goalgrid.results.reference.paper_source import Paper
-from goalgrid.results.reference.reading import Printed, table_names
+from goalgrid.results.reference.reading import Paper, Printed, table_names
 from goalgrid.results.renderers import latex
 from goalgrid.results.tables.table import Table, TableEntry
 from goalgrid.showing.tables import NothingDone, draw

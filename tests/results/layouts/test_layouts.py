@@ -20,8 +20,7 @@ from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
 from goalgrid.results.layouts import LAYOUTS, arrange, natural
-from goalgrid.results.layouts.captions import COLUMN_NAMES
-from goalgrid.results.layouts.columns import by_direction
+from goalgrid.results.layouts.captions import COLUMN_NAMES, by_direction
 from goalgrid.results.records import record
 from goalgrid.results.records.models import Speed
 from goalgrid.results.records.provenance import Now, versioned

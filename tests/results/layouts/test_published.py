@@ -23,8 +23,7 @@ from goalgrid.results.layouts import LAYOUTS, arrange
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.matching import Difference
-from goalgrid.results.reference.paper_source import Paper
-from goalgrid.results.reference.reading import Printed, results_of, table_names
+from goalgrid.results.reference.reading import Paper, Printed, results_of, table_names
 from goalgrid.results.renderers import latex, markdown, parquet, terminal
 from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
 

@@ -11,7 +11,7 @@ from goalgrid.results.layouts import arrange
 from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Score, Scores
-from goalgrid.results.reference.paper_source import Paper
+from goalgrid.results.reference.reading import Paper
 from goalgrid.results.renderers import parquet
 from goalgrid.results.tables.averages import Average, averaged
 from goalgrid.results.tables.table import Table, TableEntry
