@@ -149,7 +149,10 @@ def by_direction(metric: str) -> dict[str, Label]:
 
 
 def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> tuple[list[Group], list[str]]:
-    """A group a direction with the recalls in `metrics`, then what else is asked for; and all columns' metrics."""
+    """A group a direction with the recalls in `metrics`, then what else is asked for; and all columns' metrics.
+
+    Totals that the source has stand there, asked for or not, except under a prefix.
+    """
     groups, shown = [], []
     cuts = dict.fromkeys([*RECALLS, *(name for name in asked if name in CUTS)])
     for direction, title in DIRECTIONS.items():
@@ -158,13 +161,9 @@ def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> t
             label = Label(f"{prefix} {direction[0].upper()}→{direction[2].upper()}") if prefix else title
             groups.append(Group(label, tuple(Label(CUTS[name]) for name in present)))
             shown += [f"{direction}_{name}" for name in present]
-    totals = [name for name in asked if name in TOTALS]
-    return groups + [Group(Label(prefix), (Label(TOTALS[name]),)) for name in totals], shown + totals
-
-
-def recalls_and_totals(metrics: Sequence[str], asked: Sequence[str]) -> tuple[list[Group], list[str]]:
-    """The same with the totals that the source has, asked for or not."""
-    return recalls(metrics, list(dict.fromkeys([*(name for name in TOTALS if name in metrics), *asked])))
+    always = [name for name in TOTALS if name in metrics] if not prefix else []
+    totals = dict.fromkeys(name for name in [*always, *asked] if name in TOTALS)
+    return groups + [Group(Label(prefix), (Label(TOTALS[name]),)) for name in totals], [*shown, *totals]
 
 
 def noun_of(cells: Iterable[Cell]) -> str:

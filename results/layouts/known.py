@@ -16,7 +16,9 @@ CAPTION = (
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    entries = {cell.objective: _entry(cell, scores) for cell in cells}
+    printed = isinstance(scores, Paper) and "known" in scores.metrics
+    names = {c.objective: scores.of(c, "known") if printed else Words(KNOWN_AS.get(c.objective, "new")) for c in cells}
+    entries = {name: TableEntry(value, (("objective", name), ("metric", "known"))) for name, value in names.items()}
     pairs, triplets = matrix_of(cells)
     rows = tuple(
         Row(symbol("P", pair), tuple(entries.get(f"{pair}_{triplet}") for triplet in triplets)) for pair in pairs
@@ -24,12 +26,6 @@ def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
     caption = scores.caption if isinstance(scores, Paper) else CAPTION
     group = Group(Label("triplet weight"), tuple(symbol("T", name) for name in triplets))
     return Table("known", Label("pair weight"), (group,), (Block("Known objectives", rows),), caption)
-
-
-def _entry(cell: Cell, scores: TableSource) -> TableEntry:
-    printed = isinstance(scores, Paper) and "known" in scores.metrics
-    name = scores.of(cell, "known") if printed else Words(KNOWN_AS.get(cell.objective, "new"))
-    return TableEntry(name, (("objective", cell.objective), ("metric", "known")))
 
 
 LAYOUT = Layout(layout, of_the_matrix=True, metrics=0)

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell
-from goalgrid.results.layouts.captions import Layout, TableSource, beside, blocks_of, caption, entry, recalls_and_totals
+from goalgrid.results.layouts.captions import Layout, TableSource, beside, blocks_of, caption, entry, recalls
 from goalgrid.results.tables.table import Label, Row, Table
 
 WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    groups, metrics = recalls_and_totals(scores.metrics, asked)
+    groups, metrics = recalls(scores.metrics, asked)
     blocks = blocks_of(cells, lambda block: (row(cell, cell.objective, scores, metrics) for cell in block.values()))
     return Table("listing", Label("objective"), tuple(groups), blocks, caption(cells, scores, beside(WHAT, asked)))
 

@@ -6,13 +6,13 @@ A block is a data set by one protocol, so that all its rows compare.
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell, once
-from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption, recalls_and_totals
+from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption, recalls
 from goalgrid.results.layouts.listing import WHAT, row
 from goalgrid.results.tables.table import Block, Label, Row, Table
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    groups, metrics = recalls_and_totals(scores.metrics, asked)
+    groups, metrics = recalls(scores.metrics, asked)
     sections: dict[tuple[str, str], list[Row]] = {}
     for cell in once(cells):
         sections.setdefault((cell.dataset, scores.section(cell)), []).append(row(cell, "", scores, metrics))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, cycle
 from string import ascii_lowercase
 
 from goalgrid.grid.errors import UserError, counted
@@ -67,12 +67,10 @@ def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
     def both(label: Label) -> tuple[Label, ...]:
         return tuple(Label(f"{label.text} {side}", label.latex and f"{label.latex} {side}") for side in SIDES)
 
-    def sided(entry: TableEntry | None, side: str) -> TableEntry | None:
-        return entry and replace(entry, keys=(*entry.keys, ("column", side)))
-
     def entries(*rows: Row) -> tuple[TableEntry | None, ...]:
-        pairs = zip(*(row.entries for row in rows), strict=True)
-        return tuple(sided(entry, side) for pair in pairs for entry, side in zip(pair, SIDES, strict=True))
+        places = chain.from_iterable(zip(*(row.entries for row in rows), strict=True))
+        sided = zip(places, cycle(SIDES), strict=False)
+        return tuple(entry and replace(entry, keys=(*entry.keys, ("column", side))) for entry, side in sided)
 
     groups = tuple(Group(group.title, tuple(chain.from_iterable(map(both, group.columns)))) for group in ours.groups)
     blocks = tuple(
