@@ -4,6 +4,7 @@ A trial is copied beside its place, verified there, flushed to the disk with `do
 merge that is cut off leaves no half of a trial, and the same command goes on.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -209,13 +210,14 @@ def _take(
     try:
         copy.attempts_folder.mkdir(parents=True)
         for path in _files(there):
-            shutil.copyfile(path, copy.path / path.relative_to(there.path))
+            _copy(path, copy.path / path.relative_to(there.path))
+        _copy(there.done, aside / "done")
         if why := problem(copy):
             return "refused", why
         when = datetime.now(UTC).isoformat(timespec="seconds")
         write_json(copy.origin, {"from": str(other.path.absolute()), "merged": when}, durable=False)
         make_durable(copy.path)
-        write_text(copy.done, there.done.read_text(encoding="utf-8"))
+        write_text(copy.done, (aside / "done").read_text(encoding="utf-8"))
         on(here.trial_id)
         move_aside.replace(Home(here.path.parent.parent), here.trial_id)  # what was begun here
         copy.path.rename(here.path)
@@ -227,6 +229,15 @@ def _take(
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return "taken", ""
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file that may have been exchanged since it was looked at; OSError: it is a link or no regular file."""
+    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file, target.open("wb") as copy:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, f"{source} is no regular file")
+        shutil.copyfileobj(file, copy)
 
 
 def _files(folder: TrialFolder) -> Iterator[Path]:

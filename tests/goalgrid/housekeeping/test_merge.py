@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,26 @@ def test_nothing_but_regular_files_is_read_or_copied(
             f"refused: {name} is {'no regular file' if kind == 'pipe' else 'a link'}", "taken",
         ]  # fmt: skip
     assert [folder.trial_id for folder in here.trials()] == [second.trial_id]
+
+
+@pytest.mark.parametrize("name", ["best.ckpt", "done"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_file_that_is_exchanged_after_the_check_is_not_copied(
+    kind: str, name: str, pair: Home, here: Home, verb: Verb, tmp_path: Path
+) -> None:
+    paths, secret = [folder.path / name for folder in pair.trials()], tmp_path / "secret"
+    secret.write_text("{}", encoding="utf-8")
+
+    def exchange(event: str, details: tuple[object, ...]) -> None:
+        while event == "os.mkdir" and ".merged-" in str(details[0]) and paths:
+            (path := paths.pop()).unlink()
+            os.mkfifo(path) if kind == "pipe" else path.symlink_to(secret)
+
+    sys.addaudithook(exchange)
+    with pytest.raises(UserError, match="no regular file" if kind == "pipe" else "symbolic links"):
+        verb("merge", str(pair.path), runs=here)
+    assert not paths
+    assert not here.trials()
 
 
 def test_a_folder_of_links_is_refused(pair: Home, here: Home, verb: Verb, tmp_path: Path) -> None:
