@@ -16,7 +16,7 @@ from goalgrid.reading.named_grids import of_filter
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.runners.watching.notify import Notify
-from goalgrid.showing.tables import keep_table
+from goalgrid.showing.tables import keep_table, table_of_paper
 from goalgrid.terminal import exit_state
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import err, out, say, show_table
@@ -32,11 +32,12 @@ class LaunchResult(NamedTuple):
     interrupted: bool
 
 
-def train_all(grids: Sequence[Grid], home: Home, choice: Choice, options: LaunchOptions) -> State:
-    """Train what is chosen, grid after grid, and show their tables; returns the state that all trials together reached.
+def train_all(
+    grids: Sequence[Grid], home: Home, choice: Choice, options: LaunchOptions, paper: str | None = None
+) -> State:
+    """Train what is chosen, grid after grid, and show their tables, or the paper's; the state that all trials reached.
 
-    Raises:
-        UserError: as `train`; grids before this one are trained.
+    UserError: as `train`; grids before this one are trained.
     """
     grids, states = of_filter(grids, home, choice.only), list[State]()
     for grid in grids:
@@ -46,7 +47,7 @@ def train_all(grids: Sequence[Grid], home: Home, choice: Choice, options: Launch
         except UserError as error:
             notify.ended("error", str(error), Overview.of(grid, home).sums())
             raise
-        states += _show_end(Overview.of(grid, home), launched, notify)
+        states += _show_end(Overview.of(grid, home), launched, notify, paper)
         if launched.interrupted and grid is not grids[-1]:
             rest = [other.name for other in grids[grids.index(grid) + 1 :]]
             say(f"not begun: {', '.join(rest)}; the same command again goes on")
@@ -64,8 +65,7 @@ def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: No
     Args:
         notify: is told of the first trial that fails.
 
-    Raises:
-        UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
+    UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
     """
     from goalgrid.runners.watching.trackers import trackers_of
 
@@ -121,10 +121,10 @@ def _round(
     return LaunchResult(decisions, launch.run(overview.grid, overview.cells, todo, anew, checked=save))
 
 
-def _show_end(after: Overview, launched: LaunchResult, notify: Notify) -> list[State]:
+def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: str | None) -> list[State]:
     """Show how a grid's launch ended, as the disk tells; returns the states that its trials reached."""
     if table := keep_table(after):
-        show_table(table)
+        show_table(table_of_paper(paper, after.home) or table)
     say("\n".join(status.ended(after)))
     trials = [decision.trial for decision in launched.decisions]
     if any(after.states[trial.id] not in (State.DONE, State.FAILED) for trial in trials):

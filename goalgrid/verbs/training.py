@@ -123,7 +123,7 @@ def run(
         chosen = named_grids.of_filter(chosen, home, only)
         _show_plans(chosen, home, partial(Plan.of, choice=choice, jobs=jobs, allow_leak=allow_leak))
     else:
-        _train(chosen, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak))
+        _train(chosen, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak), paper)
 
 
 @verbs.command()
@@ -292,7 +292,7 @@ def _show_each(
         show_lines(named_grids.together(overviews))
 
 
-def _train(grids: Sequence[Grid], home: Home, choice: Choice, launch: LaunchOptions) -> None:
+def _train(grids: Sequence[Grid], home: Home, choice: Choice, launch: LaunchOptions, paper: str | None = None) -> None:
     """Train what is chosen, and exit with what was reached."""
     outlive_disks()
-    raise typer.Exit(EXIT[train_all(grids, home, choice, launch)])
+    raise typer.Exit(EXIT[train_all(grids, home, choice, launch, paper)])
