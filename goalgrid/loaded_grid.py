@@ -17,7 +17,7 @@ from goalgrid.reading import status
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch import LaunchOptions
-from goalgrid.showing.effects import analysed
+from goalgrid.showing.analyses import analysed
 from goalgrid.showing.tables import cells_and_scores, draw, keep_table
 from goalgrid.terminal.options import all_known
 from goalgrid.terminal.views import say_left_out

@@ -26,11 +26,7 @@ def features(grid: Grid, home: Home) -> Iterator[str]:
 
 
 def negatives(grid: Grid, home: Home, by: str) -> Iterator[str]:
-    """Rank the training split of a grid by a finished trial; yields a line for each array of candidates.
-
-    Raises:
-        UserError: no such trial, it is not done, or it was trained on another data set.
-    """
+    """Rank the training split of a grid by a finished trial; yields a line for each array of candidates."""
     if not home.trial(by).path.is_dir():
         known = [path.name for path in (home.path / "trials").glob("*") if path.is_dir()]
         raise UserError(unknown("trial", by, known, where="in --by"))

@@ -106,11 +106,7 @@ class BatchJob:
     options: Sequence[str] = ()
 
     def script(self) -> str:
-        """The batch script.
-
-        Raises:
-            UserError: the time or an option has no form of Slurm.
-        """
+        """The batch script; UserError: the time or an option has no form of Slurm."""
         asked = self._asked()
         lines = [f"#SBATCH --{name}{'=' * bool(value)}{value}" for name, value in asked.items()]
         head = "\n".join([

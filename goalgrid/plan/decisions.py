@@ -55,8 +55,7 @@ class TrialDecision(NamedTuple):
 def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]:
     """The decisions on the trials that the filter names, their untrained parents, and the children of replaced trials.
 
-    Raises:
-        UserError: the filter names no trial, or a trial that starts from a replaced trial is running.
+    UserError: the filter names no trial, or a trial that starts from a replaced trial is running.
     """
     chosen_trials = [trial for trial in overview.selected(choice.only) if not trial.shared.published]
     anew = _anew(overview, choice, chosen_trials)

@@ -142,8 +142,7 @@ def device_cost(
     Args:
         replaced: ids of the trials that begin anew.
 
-    Raises:
-        UserError: the architecture of weights is not known here, or data cannot be read.
+    UserError: the architecture of weights is not known here, or data cannot be read.
     """
     groups = dict[Key, list[Trial]]()
     for trial in trials:

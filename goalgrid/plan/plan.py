@@ -51,8 +51,7 @@ class Plan:
             hourly: the price of an hour on it.
             allow_leak: whether test images may stand in the training split.
 
-        Raises:
-            UserError: the filter names no trial, or these trials cannot be trained on their data.
+        UserError: the filter names no trial, or these trials cannot be trained on their data.
         """
         overview.data.check(overview.selected(choice.only))
         decisions = decide(overview, choice)

@@ -81,11 +81,7 @@ def settings() -> list[Setting]:
 
 
 def named(name: str) -> list[Setting]:
-    """The setting of this name, or all that begin with it and a dot.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The setting of this name, or all that begin with it and a dot; UserError: there is none."""
     every = settings()
     chosen = [s for s in every if s.name == name] or [s for s in every if s.name.startswith(f"{name.rstrip('.')}.")]
     if not chosen:

@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.reading.papers import shipped
@@ -15,11 +13,7 @@ WITHOUT_NUMBERS = "goal-table1"
 
 
 def rows(name: str | None = None) -> list[PaperRow]:
-    """The rows of a table; of all tables of a paper; or without a name of all tables.
-
-    Raises:
-        UserError: no table and no paper has this name.
-    """
+    """The rows of a table, or of all tables of a paper; None: of all. UserError: no table or paper has this name."""
     known = [table for table in table_names() if table != WITHOUT_NUMBERS]
     chosen = [table for table in known if name in (None, table, table.partition("-")[0])]
     if not chosen:
@@ -55,35 +49,17 @@ def count(rows: Sequence[PaperRow]) -> str:
     )
 
 
-def to_dict(row: PaperRow) -> dict[str, Any]:
-    """The row for a program."""
-    return asdict(row) | {"origin": row.origin}
-
-
 def markdown(rows: Sequence[PaperRow]) -> Iterator[str]:
     """The page docs/tables.md, with these rows."""
     yield from PAGE.splitlines()
-    yield from (
-        "",
-        count(rows),
-        "",
-        f"| table | rows | {' | '.join(ORIGINS)} |",
-        "|---|---|---|---|---|",
-    )
+    yield from ("", count(rows), "", f"| table | rows | {' | '.join(ORIGINS)} |", "|---|---|---|---|---|")
     for table, members in _by_table(rows):
         counts = Counter(row.origin for row in members)
         numbers = (len(members), *(counts[origin] for origin in ORIGINS))
         yield f"| [{table}](#{table.lower()}) | {' | '.join(map(str, numbers))} |"
     for table, members in _by_table(rows):
-        yield from (
-            "",
-            f"## {table}",
-            "",
-            f"{paper_table(table).heading}.",
-            "",
-            "| row | here | differs |",
-            "|---|---|---|",
-        )
+        yield from ("", f"## {table}", "", f"{paper_table(table).heading}.", "")
+        yield from ("| row | here | differs |", "|---|---|---|")
         for row in members:
             title = f"{row.block}: " if row.block else ""
             cells = title + row.label, _here(row, mark="`"), "; ".join(row.differs)
@@ -102,8 +78,7 @@ def _here(row: PaperRow, mark: str = "") -> str:
 
 
 def _objectives(objectives: Sequence[str], mark: str) -> str:
-    """Objectives of a row; a whole row of GOAL's matrix by its pattern."""
-    if len(objectives) > 1:
+    if len(objectives) > 1:  # a whole row of GOAL's matrix
         return f"{mark}{objectives[0].partition('_')[0]}_*{mark}"
     return ", ".join(f"{mark}{name}{mark}" for name in objectives)
 

@@ -27,15 +27,12 @@ def compared(
     direction: str = "both",
     protocol: str | None = None,
 ) -> "GridComparison":
-    """B minus A, cell by cell.
+    """B minus A, cell by cell; UserError: nothing to compare with, or grids in which no cells correspond.
 
     Args:
         b: None: the grid `a`.
         other: the runs folder of B; None: that of A.
         replaced: whether A is as it was before its trials were last trained anew.
-
-    Raises:
-        UserError: an unknown name, nothing to compare with, or grids in which no cells correspond.
     """
     from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, metrics_of
     from goalgrid.results.analysis.grid_comparison import compare
@@ -67,11 +64,7 @@ def section(beside: str | None, grid: str, home: Home, other: Home | None) -> "D
 
 
 def _side(name: str, home: Home, metrics: list[str], protocol: str | None, usual: str | None) -> "Side":
-    """The side as it stands on the disk.
-
-    Raises:
-        UserError: no grid has this name, or none of its trials is done.
-    """
+    """The side as it stands on the disk; UserError: no grid has this name, or none of its trials is done."""
     from goalgrid.results.analysis.grid_comparison import Side
 
     grid = recall(name, home)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +34,7 @@ class FigureRequest:
     reference: str = ""
 
     def check(self) -> None:
-        """Check the names of figures and of the format, and that the options fit the figures.
-
-        Raises:
-            UserError: an unknown name, or options that do not fit.
-        """
+        """Check names and options; UserError: an unknown name, or options that do not fit the figures."""
         from goalgrid.results import figures
 
         known = [*figures.FIGURES, ATTENTION, EXAMPLES]
@@ -59,12 +56,7 @@ class FigureRequest:
 
 
 def write(request: FigureRequest, grid: str, home: Home, overrides: Sequence[str], folder: Path) -> Iterator[str]:
-    """Write the figures; yields a line for each file, and for each figure that has nothing to draw.
-
-    Raises:
-        UserError: an unknown name, options that do not fit, or a figure that cannot be drawn or written.
-        NothingDone: no trial is done.
-    """
+    """Write the figures; yields a line for each file, and for each figure that has nothing to draw."""
     from goalgrid.results import figures
 
     request.check()
@@ -77,24 +69,18 @@ def write(request: FigureRequest, grid: str, home: Home, overrides: Sequence[str
     kinds = [kind for kind in request.kinds if kind not in request.of_trial]
     cells, scores = cells_and_scores(recall(grid, home, overrides), home, anew=start(grid, home, overrides))
     studies = figures.Study.read(cells, scores, home)
-    written = {
-        kind: figures.write(
-            studies,
-            folder,
-            kinds=[kind],
-            formats=[request.format],
-            quantities=request.quantities,
-            reference=request.reference,
-        )
-        for kind in kinds or figures.FIGURES
-    }
+    draw = partial(
+        figures.write, studies, folder,
+        formats=[request.format], quantities=request.quantities, reference=request.reference,
+    )  # fmt: skip
+    written = {kind: draw(kinds=[kind]) for kind in kinds or figures.FIGURES}
     yield from (f"written: {path}" for paths in written.values() for path in paths)
     for kind in (kind for kind, paths in written.items() if not paths and (kinds or not any(written.values()))):
         yield f"nothing to draw for {kind}: it needs {figures.FIGURES[kind].needs}"
 
 
 def _of_trial(overview: Overview, request: FigureRequest) -> "Iterator[tuple[str, Figure]]":
-    """The examples and the attention of a trial, where they are asked for: the name of the file, and the picture."""
+    """Name and picture of the examples and the attention of a trial, where they are asked for."""
     if EXAMPLES in request.kinds:
         yield f"{EXAMPLES}-{request.trial}", retrieved(overview, request.trial).draw()
     if ATTENTION in request.kinds:

@@ -28,7 +28,7 @@ def render(
     examples_of: str = "",
     paper: str | None = None,
 ) -> str:
-    """The page as HTML.
+    """The page as HTML; UserError: records cannot be read, or the trial has no weights.
 
     Args:
         measured: results to show; None: they are read from the records.
@@ -36,9 +36,6 @@ def render(
         beside: the comparison with another grid.
         examples_of: id of the trial whose queries and answers are shown; empty: none.
         paper: the table of a paper that is shown, filled by the trials of all grids.
-
-    Raises:
-        UserError: records cannot be read, or the trial has no weights.
     """
     name, runs = overview.grid.name, runs_option(overview.home)
     return ReportPage(
@@ -69,11 +66,7 @@ def render(
 
 
 def read(overview: Overview) -> Measured:
-    """The results of the finished trials, with examples of attention where a model has it.
-
-    Raises:
-        UserError: records cannot be read.
-    """
+    """The results of the finished trials, with examples of attention where a model has it."""
     results = Measured.read(overview.grid, overview.cells, overview.home, overview.now)
     for message in results.left_out:
         say_left_out(message)

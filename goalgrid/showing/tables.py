@@ -30,15 +30,7 @@ class NothingDone(UserError):
 
 
 def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Table":
-    """The requested table.
-
-    Args:
-        grid: the grid that the request names, if it is at hand.
-
-    Raises:
-        UserError: an unknown name, options that do not fit together, or records that cannot be read.
-        NothingDone: no trial is done.
-    """
+    """The requested table, of its grid if that is at hand; UserError: an unknown name, or options that do not fit."""
     from goalgrid.results.layouts import LAYOUTS
     from goalgrid.results.layouts.captions import COLUMN_NAMES
 
@@ -66,15 +58,7 @@ def with_seeds(table: "Table", overview: Overview) -> "Table":
 def cells_and_scores(
     grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, interval: bool = False
 ) -> "tuple[list[Cell], Scores]":
-    """The cells of a grid and what its finished trials measured.
-
-    Args:
-        anew: how to start the grid, for the message where no trial is done.
-
-    Raises:
-        UserError: an unknown table or protocol, or records that cannot be read.
-        NothingDone: no trial is done.
-    """
+    """The cells of a grid and what its finished trials measured; NothingDone: none is done, `anew` starts the grid."""
     from goalgrid.results.records.provenance import OTHER_DATA
 
     named_tables_exist(grid)
@@ -92,11 +76,7 @@ def cells_and_scores(
 def scores_of(
     grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None, *, interval: bool = False
 ) -> "Scores":
-    """What the finished trials of a grid measured, by another protocol than the usual one if the user names it.
-
-    Raises:
-        UserError: no data set of the grid has this protocol, or records cannot be read.
-    """
+    """What finished trials measured, by the usual protocol or this one; UserError: no data set of the grid has it."""
     from goalgrid.results.records.scores import Scores
     from goalgrid.results.reference.coverage import usual_protocol
 
@@ -149,10 +129,6 @@ def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None)
 
     Args:
         kind: the format; "terminal": of a file, the format that its ending names.
-
-    Raises:
-        UserError: as `draw`, or the file's ending says no format.
-        NothingDone: no trial is done.
     """
     from goalgrid.results import renderers
 
@@ -186,16 +162,13 @@ def check(
     parse: "Callable[[str], tuple[TableRequest, str]]",
     trials: bool,
 ) -> bool:
-    """Render the table of a file anew, and say whether the file is the same.
+    """Render the table of a file anew, and say whether the file is the same; UserError: nothing says how it is made.
 
     Args:
         request: the options of the command line; without a grid, the command that stands in the file counts.
         kind: the format; "terminal": the format that stands in the file, or that its ending names.
         parse: reads a command.
         trials: whether to show for every number the trials that it comes from.
-
-    Raises:
-        UserError: neither the file nor the command line says how the table is made.
     """
     from goalgrid.results import renderers
     from goalgrid.results.export import table_check

@@ -52,7 +52,19 @@ def evaluate(
 
     It trains nothing and changes no record. The speed of a trial is kept beside its record.
     """
-    _check_options(file, trial, of_file=bool(as_ or vocabulary or into), into=into, as_objective=as_objective)
+    if trial and file is not None:
+        raise UserError(f"--trial {trial} and {file}: a checkpoint of one's own, or a published one; leave one out.")
+    if not trial and file is None:
+        raise UserError(
+            "which checkpoint? --trial ID names a finished trial, goalgrid plan GRID --trials lists the ids; or give a "
+            "published FILE with --as FAMILY."
+        )
+    if file is None and (as_ or vocabulary or into):
+        raise UserError(
+            "--as, --vocabulary and --into are for a published FILE; a trial knows its family and its grid."
+        )
+    if bool(into) != bool(as_objective):
+        raise UserError("--into GRID and --as-objective NAME go together: a table shows a checkpoint by its objective.")
     if embeddings is not None and embeddings.suffix != ".npz":
         raise UserError(f"--embeddings {embeddings}: the file must end in .npz.")
     request = evaluated.EvaluationRequest(split, protocol, root, tuple(weights), speed, into, as_objective)
@@ -64,30 +76,6 @@ def evaluate(
     if embeddings is not None:
         result.save(embeddings)
         say(f"written: {embeddings}")
-
-
-def _check_options(file: Path | None, trial: str, *, of_file: bool, into: str, as_objective: str) -> None:
-    """Check that the options name one checkpoint, and fit it.
-
-    Args:
-        of_file: whether an option for a published file is given.
-
-    Raises:
-        UserError: they do not.
-    """
-    if trial and file is not None:
-        raise UserError(f"--trial {trial} and {file}: a checkpoint of one's own, or a published one; leave one out.")
-    if not trial and file is None:
-        raise UserError(
-            "which checkpoint? --trial ID names a finished trial, goalgrid plan GRID --trials lists the ids; or give a "
-            "published FILE with --as FAMILY."
-        )
-    if file is None and of_file:
-        raise UserError(
-            "--as, --vocabulary and --into are for a published FILE; a trial knows its family and its grid."
-        )
-    if bool(into) != bool(as_objective):
-        raise UserError("--into GRID and --as-objective NAME go together: a table shows a checkpoint by its objective.")
 
 
 @verbs.command()

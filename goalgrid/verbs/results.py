@@ -18,7 +18,7 @@ from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import source
 from goalgrid.results.export.table_request import PROGRAM, TableRequest
-from goalgrid.showing.effects import analysed
+from goalgrid.showing import analyses as shown
 from goalgrid.showing.tables import NothingDone, deliver, table_of_paper
 from goalgrid.showing.tables import check as hold_against
 from goalgrid.terminal import DIFFERENT, INCOMPLETE, completion
@@ -105,11 +105,7 @@ def table(
 
 
 def table_request(command: str) -> tuple[TableRequest, str]:
-    """The request and the format of a command line that a written table carries.
-
-    Raises:
-        UserError: this version does not understand the command line.
-    """
+    """The request and the format of the command that a written table carries; UserError: it cannot be read."""
     parser: Any = get_command(verbs)
     try:
         words = shlex.split(command.removeprefix(PROGRAM))
@@ -161,7 +157,7 @@ def effects(
         show_for(as_json, lambda: effects_text.for_programs(printed), text.splitlines)
         return
     with _incomplete_without_trials():
-        analyses, cells = analysed(
+        analyses, cells = shown.analysed(
             recall(grid, home, set_), home, metric=metric, direction=direction, protocol=protocol,
             baseline=baseline, across=across, anew=start(grid, home, set_),
         )  # fmt: skip
@@ -194,13 +190,12 @@ def claims(
     """
     from goalgrid.results.analysis import claims as judged_claims
     from goalgrid.results.analysis.documents import TEXT
-    from goalgrid.showing import claimed
 
     all_known(("format", format_, TEXT))
     with _incomplete_without_trials():
-        judged = claimed.sources(paper, grid, home, set_)
+        judged = shown.judged(paper, grid, home, set_)
     document = judged_claims.document(judged, comparisons=comparisons)
-    page = claimed.PAGE + "\n" if format_ == "markdown" and (paper, grid) == (None, None) else ""
+    page = shown.PAGE + "\n" if format_ == "markdown" and (paper, grid) == (None, None) else ""
     text = page + TEXT[format_](document).rstrip("\n")
     show_for(as_json, lambda: judged_claims.for_programs(judged), text.splitlines)
 

@@ -10,35 +10,25 @@ import typer
 from goalgrid.grid import catalog, uses
 from goalgrid.grid.errors import counted
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.own_recipes import OwnRecipes
 from goalgrid.grid.store.files import cannot_write
 from goalgrid.grid.store.home import State
-from goalgrid.shipped import for_programs, objectives_list, settings_list
+from goalgrid.shipped import lists, settings_list
 from goalgrid.terminal import EXIT, completion
 from goalgrid.terminal.options import Json, Uses, all_known, objective_settings, use
-from goalgrid.terminal.views import (
-    check_lines,
-    say,
-    setting_text,
-    show,
-    show_for,
-    show_json,
-    show_list,
-)
+from goalgrid.terminal.views import check_lines, say, setting_text, show, show_for, show_json, show_list
 
 verbs = typer.Typer()
-
 
 PICTURES = ("png", "pdf", "svg")
 
 
 @verbs.command()
-def grids(
-    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_GRIDS)] = False,
-) -> None:
+def grids(as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_GRIDS)] = False) -> None:
     """List the shipped grids with their axes."""
     if as_json:
-        show_json(for_programs.grids())
+        show_json(lists.grids())
         return
     lines = {}
     for name in catalog.names("presets"):
@@ -62,7 +52,7 @@ def recipes(
             "--parameters", help="Show the number of weights instead; for all recipes, this takes half a minute."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_RECIPES)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_RECIPES)] = False,
 ) -> None:
     """List the recipes and what they read; or explain one.
 
@@ -74,25 +64,16 @@ def recipes(
         name = recipes_of_file.add(name)
         catalog.register(recipes_of_file.whole)
     if parameters:
-        from goalgrid.shipped import recipe_sizes
-
-        sizes = recipe_sizes.sizes([name] if name else catalog.names("recipes"))
-        show_for(
-            as_json,
-            lambda: [{"name": known} | asdict(size) for known, size in sizes.items()],
-            lambda: recipe_sizes.lines(sizes),
-        )
+        sizes = lists.sizes([name] if name else catalog.names("recipes"))
+        content = [{"name": known} | asdict(size) for known, size in sizes.items()]
+        show_for(as_json, lambda: content, lambda: lists.size_lines(sizes))
         return
     if as_json:
-        show_json(for_programs.recipe(name) if name else for_programs.recipes())
+        show_json(lists.recipe(name) if name else list(map(lists.recipe_row, catalog.names("recipes"))))
         return
     if name is None:
-        show_list(
-            {
-                known: f"{catalog.reads(known):21} {catalog.recipe(known).description}"
-                for known in catalog.names("recipes")
-            }
-        )
+        known = catalog.names("recipes")
+        show_list({name: f"{catalog.reads(name):21} {catalog.recipe(name).description}" for name in known})
         return
     recipe = catalog.recipe(name)
     show(f"{name}: {recipe.description}; reads {catalog.reads(name)}\n")
@@ -107,12 +88,10 @@ def recipes(
 
 
 @verbs.command()
-def datasets(
-    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_DATASETS)] = False,
-) -> None:
+def datasets(as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_DATASETS)] = False) -> None:
     """List the data sets that are known by name."""
     if as_json:
-        show_json(for_programs.datasets())
+        show_json(lists.datasets())
         return
     for name in catalog.names("datasets"):
         dataset = catalog.dataset(name)
@@ -126,7 +105,7 @@ def objectives(
         str | None,
         typer.Argument(metavar="NAME", help="An objective to explain.", autocompletion=completion.objectives),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_OBJECTIVES)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_OBJECTIVES)] = False,
     files: Uses = [],
 ) -> None:
     """List the objectives with their sources; or explain one.
@@ -137,8 +116,8 @@ def objectives(
     use(files)
     show_for(
         as_json,
-        lambda: for_programs.objective(name) if name else for_programs.objectives(),
-        lambda: objectives_list.explained(name) if name else objectives_list.lines(),
+        lambda: lists.objective(name) if name else list(map(lists.objective_row, CATALOGUE)),
+        lambda: lists.explained(name) if name else lists.objective_lines(),
     )
 
 
@@ -163,10 +142,8 @@ def settings(
     """
     all_known(("format", format_, settings_list.FORMATS))
     chosen = settings_list.named(name) if name else settings_list.settings()
-    if format_ == "markdown" and not as_json:
-        show("\n".join(settings_list.markdown(chosen)))
-    else:
-        show_for(as_json, lambda: list(map(asdict, chosen)), lambda: settings_list.lines(chosen))
+    lines = settings_list.markdown if format_ == "markdown" else settings_list.lines
+    show_for(as_json, lambda: list(map(asdict, chosen)), lambda: lines(chosen))
 
 
 @verbs.command()
@@ -180,7 +157,7 @@ def tables(
     format_: Annotated[
         str, typer.Option("--format", help="terminal, or markdown for the page docs/tables.md.")
     ] = "terminal",
-    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_TABLES)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_TABLES)] = False,
 ) -> None:
     """List which rows of the papers' tables train here.
 
@@ -189,11 +166,8 @@ def tables(
     all_known(("format", format_, settings_list.FORMATS))
     from goalgrid.shipped import tables_page
 
-    rows = tables_page.rows(name)
-    if format_ == "markdown" and not as_json:
-        show("\n".join(tables_page.markdown(rows)))
-    else:
-        show_for(as_json, lambda: list(map(tables_page.to_dict, rows)), lambda: tables_page.lines(rows))
+    rows, lines = tables_page.rows(name), tables_page.markdown if format_ == "markdown" else tables_page.lines
+    show_for(as_json, lambda: [asdict(row) | {"origin": row.origin} for row in rows], lambda: lines(rows))
 
 
 @verbs.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goalgrid.results.reference.coverage import PaperRow
-from goalgrid.shipped import for_programs, tables_page
+from goalgrid.shipped import lists, tables_page
 
 from ...conftest import ROOT, Goalgrid
 
@@ -37,7 +37,7 @@ def test_a_table_is_shown_alone_and_a_wrong_name_gives_the_nearest(goalgrid: Goa
     assert re.search(r"^  RVSE\+\+ +selhn-table5: rvsepp, selhn; differs: .* BERT's learning rate", shown, re.MULTILINE)
     assert re.search(r"^  CAMP\(CVPR'19\) \[34\] +quoted from \[34\]$", shown, re.MULTILINE)
     rows = json.loads(goalgrid("tables", "selhn-table5", "--json", runs=tmp_path).stdout)
-    told = re.findall(r"\w+", for_programs.JSON_TABLES.partition(":")[2].partition(" of each")[0])
+    told = re.findall(r"\w+", lists.JSON_TABLES.partition(":")[2].partition(" of each")[0])
     assert rows[-1].keys() == set(told) - {"and"}
     wrong = goalgrid("tables", "selhn-tabel5", runs=tmp_path)
     assert wrong.returncode == 2

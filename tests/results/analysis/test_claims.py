@@ -33,7 +33,7 @@ from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.claims import Claim, claims
 from goalgrid.results.reference.reading import PAPERS
 from goalgrid.results.statistics.significance import Sample, holm, kendall, kendall_p
-from goalgrid.showing import claimed
+from goalgrid.showing import analyses
 
 from ...conftest import ROOT, Goalgrid
 
@@ -214,7 +214,7 @@ def test_orders_are_compared_by_means_and_tested_together() -> None:
 
 
 def test_the_page_is_what_the_tables_say(by_print: list[JudgedClaim]) -> None:
-    now = claimed.PAGE + "\n" + as_markdown(document([("printed", by_print)]))
+    now = analyses.PAGE + "\n" + as_markdown(document([("printed", by_print)]))
     assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == now, f"docs/claims.md is old; write it: {WRITE}"
     assert all(each.comparisons or each.agreements or not each.claim.tables for each in by_print)
 

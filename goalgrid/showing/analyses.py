@@ -1,33 +1,62 @@
-"""`goalgrid claims`: the papers' sentences, held against their printed tables and against a grid's trials."""
+"""`goalgrid effects` and `goalgrid claims`: which axis matters, and which of the papers' sentences hold."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home
 from goalgrid.reading.named_grids import recall, start
-from goalgrid.results.reference.reading import PAPERS
 from goalgrid.showing.tables import cells_and_scores
 from goalgrid.terminal.options import all_known
 
 if TYPE_CHECKING:
+    from goalgrid.results.analysis.block_analysis import Analysis
     from goalgrid.results.analysis.claims import JudgedClaim
 
 
-def sources(
+def analysed(
+    grid: Grid,
+    home: Home,
+    *,
+    metric: str = "r1",
+    direction: str = "both",
+    protocol: str | None = None,
+    baseline: str | None = None,
+    across: Sequence[str] = (),
+    anew: str = "",
+) -> "tuple[list[Analysis], list[Cell]]":
+    """An analysis for every block that has finished trials, and every metric; with the cells of the grid.
+
+    Args:
+        protocol: another protocol of the data set than the trials' own.
+        baseline: the objective that others are compared with; None: con_con if the grid has it, else the first.
+        across: axes that are factors beside the objective.
+        anew: how to start the grid, for the message where no trial is done.
+    """
+    from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, analyse, metrics_of
+    from goalgrid.results.analysis.query_bootstrap import QueryRanks
+    from goalgrid.results.layouts.captions import METRIC_NAMES
+
+    all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
+    cells, scores = cells_and_scores(grid, home, protocol, anew)
+    ranks = QueryRanks.read(cells, home)
+    analyses = analyse(cells, scores, ranks, metrics_of(metric, direction), baseline=baseline, across=across)
+    return analyses, cells
+
+
+def judged(
     paper: str | None, grid: str | None, home: Home, overrides: Sequence[str] = ()
 ) -> "list[tuple[str, list[JudgedClaim]]]":
     """Which claims hold in the papers' own tables, and which hold in the finished trials of a grid.
 
     Args:
         paper: a name in `PAPERS`; a grid, if `grid` is None and no paper has this name; None: all papers.
-
-    Raises:
-        UserError: no such paper or grid, or records cannot be read.
-        NothingDone: no trial of the grid is done.
     """
     from goalgrid.results.analysis.claims import judged_by_print, judged_by_trials
+    from goalgrid.results.reference.reading import PAPERS
 
     if grid is None and paper is not None and paper not in PAPERS:
         given, paper, grid = paper, None, paper
@@ -37,12 +66,12 @@ def sources(
             raise UserError(unknown("paper or grid", given, sorted(names), hint=hint))
     all_known(*([("paper", paper, PAPERS)] if paper else []))
     papers = [paper] if paper else list(PAPERS)
-    judged = [("printed", judged_by_print(papers))]
+    sources = [("printed", judged_by_print(papers))]
     if grid is not None:
         recalled = recall(grid, home, overrides)
         cells, scores = cells_and_scores(recalled, home, anew=start(grid, home, overrides))
-        judged.append((recalled.name, judged_by_trials(papers, cells, scores)))
-    return judged
+        sources.append((recalled.name, judged_by_trials(papers, cells, scores)))
+    return sources
 
 
 PAGE = """# The papers' claims

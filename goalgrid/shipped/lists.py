@@ -1,0 +1,133 @@
+"""What is shipped: grids, recipes, objectives and data sets as JSON for programs, and lines about some for a reader."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.objectives import CATALOGUE, unknown_objective
+from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
+from goalgrid.grid.settings import parts
+from goalgrid.terminal.views import setting_text
+
+if TYPE_CHECKING:
+    from goalgrid.runners.gpu.architectures import ModelSize
+
+JSON_GRIDS = "Print JSON, for programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
+JSON_RECIPES = (
+    "Print JSON, for programs: name, reads, description, gpu, starts_from, ensemble; with NAME also words, reading, "
+    "settings."
+)
+JSON_OBJECTIVES = (
+    "Print JSON, for programs: name, family, known_as, source, of_a_loss; with NAME also formula, parameters."
+)
+JSON_TABLES = (
+    "Print JSON, for programs: table, block, label, origin, grids, recipes, objectives, quoted, why and differs of "
+    "each row."
+)
+JSON_DATASETS = "Print JSON, for programs: name, description, protocols, embedded and splits of each data set."
+
+
+def grids() -> list[dict[str, Any]]:
+    """The axes of every shipped grid."""
+    axes = {"name", "datasets", "recipes", "objectives", "seeds", "sweep"}
+    return [load(name).model_dump(include=axes) for name in catalog.names("presets")]
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """A recipe with its settings by dotted name."""
+    entry = catalog.recipe(name)
+    return {**recipe_row(name), "words": entry.words, "reading": entry.reading, "settings": catalog.settings(name)}
+
+
+def objective(name: str) -> dict[str, Any]:
+    """An objective with its equation and parameters; UserError: no objective has this name."""
+    if name not in CATALOGUE:
+        raise UserError(unknown_objective(name))
+    keys = ("meaning", "paper", "released", "choices", "only_with")
+    parameters = {key: asdict(parameter) for key, parameter in CATALOGUE[name].parameters.items()}
+    shown = {key: {field: parameter[field] for field in keys} for key, parameter in parameters.items()}
+    return {**objective_row(name), "formula": CATALOGUE[name].formula, "parameters": shown}
+
+
+def datasets() -> list[dict[str, Any]]:
+    """Every data set that is known by name."""
+    keys = {"description", "protocols", "embedded", "splits"}
+    return [{"name": name, **catalog.dataset(name).model_dump(include=keys)} for name in catalog.names("datasets")]
+
+
+def recipe_row(name: str) -> dict[str, Any]:
+    fields = {"description", "gpu", "starts_from", "ensemble"}
+    return {"name": name, "reads": catalog.reads(name), **catalog.recipe(name).model_dump(include=fields)}
+
+
+def objective_row(name: str) -> dict[str, Any]:
+    entry = CATALOGUE[name]
+    facts = {"family": entry.family, "known_as": entry.known_as, "source": entry.source}
+    return {"name": name, **facts, "of_a_loss": of_a_loss(name) if name in GOAL else None}
+
+
+def objective_lines() -> Iterator[str]:
+    """A line for each objective: name, family, known name, whether a loss has this gradient, source."""
+    for name, entry in CATALOGUE.items():
+        known_as = entry.known_as or ("new in GOAL" if entry.family == "GOAL" else "")
+        yield f"{name:17} {entry.family:12} {known_as:32} {_integral(name):10} {entry.source}"
+
+
+def explained(name: str) -> Iterator[str]:
+    """An objective's equation, source, and parameters under both variants; UserError: no objective has this name."""
+    if name not in CATALOGUE:
+        raise UserError(unknown_objective(name))
+    entry = CATALOGUE[name]
+    yield from (f"{name}{f': {entry.known_as}' if entry.known_as else ''}", "")
+    yield from (f"  {formula}" for formula in entry.formula.split("; "))
+    integral = f"; the gradient {_integral(name)} (m+ and m- held, no hinge)" if name in GOAL else ""
+    yield from ("", f"family: {entry.family}; source: {entry.source}{integral}", "")
+    yield f"  {'parameter':18} {'paper':>9} {'released':>9}  meaning"
+    for key, parameter in entry.parameters.items():
+        paper, released = map(setting_text, (parameter.paper, parameter.released))
+        choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
+        only = f" [only with {parameter.only_with[0]} = {parameter.only_with[1]}]" if parameter.only_with else ""
+        yield f"  {key:18} {paper:>9} {released:>9}  {parameter.meaning}{choices}{only}"
+    for part in parts.of_objective(name):
+        yield from ("", part.about)
+
+
+def _integral(name: str) -> str:
+    return ("of a loss" if of_a_loss(name) else "of no loss") if name in GOAL else ""
+
+
+def sizes(names: Sequence[str]) -> "dict[str, ModelSize]":
+    """The size of each recipe's model on MS-COCO; UserError: the architecture of weights is not known here."""
+    return {name: _size(name) for name in names}
+
+
+def _size(name: str) -> "ModelSize":
+    from goalgrid.runners.gpu.architectures import ModelSize, size_of
+    from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, reads_regions
+
+    recipe = catalog.recipe(name)
+    if recipe.ensemble:
+        return sum(map(_size, recipe.ensemble), ModelSize(0, 0))
+    shape = REGIONS if reads_regions(recipe.model) else VECTOR
+    size = size_of(recipe.model, shape, WORDS["coco"])
+    return size if recipe.train.epochs else replace(size, learning=0)
+
+
+def size_lines(sizes: "Mapping[str, ModelSize]") -> Iterator[str]:
+    """A line for each recipe, in millions of weights, and what the columns are."""
+    from goalgrid.runners.gpu.shapes_of_data import WORDS
+
+    width = max(map(len, sizes))
+    titles = {"parameters": "weights (M)", "learning": "learning (M)", "frozen": "frozen (M)"}
+    yield f"{'':{width}}  " + "  ".join(f"{title:>12}" for title in titles.values())
+    for name, size in sizes.items():
+        numbers = asdict(size)
+        yield f"{name:{width}}  " + "  ".join(f"{numbers[column] / 1e6:12.2f}" for column in titles)
+    yield (
+        "weights: of the model in training, as its record has them; learning: those that training changes; frozen: of "
+        "networks that read each image and caption once, before training, and are not among the weights. Of models "
+        f"that learn words: with MS-COCO's vocabulary of {WORDS['coco']:,} words."
+    )
