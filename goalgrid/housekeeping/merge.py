@@ -137,12 +137,8 @@ def merge(
 
 def lines(grid: Grid, merges: Sequence[Merged], other: Home, home: Home, *, took: bool) -> list[str]:
     """How many trials became what, then the trials that were not taken, by reason."""
-    words: dict[Outcome, str] = {
-        "taken": "taken" if took else "to take",
-        "same": "here already",
-        "kept": "kept as here",
-    }
-    words |= {"refused": "refused"}
+    words: dict[Outcome, str] = {"taken": "taken" if took else "to take", "same": "here already"}
+    words |= {"kept": "kept as here", "refused": "refused"}
     counts = Counter(merged.outcome for merged in merges)
     summary = ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
     reasons: dict[str, list[str]] = {}

@@ -86,11 +86,7 @@ class Rubbish:
 
 
 def rubbish(home: Home, *, done: bool = False) -> Rubbish:
-    """Everything that may be removed; UserError: there is no grid, or a grid whose list of trials is missing.
-
-    Args:
-        done: finished trials, too.
-    """
+    """All that may be removed, finished trials only if `done`; UserError: no grid, or one without a list of trials."""
     named = _named(home)
     items: list[Removable] = []
     skipped: dict[Path, str] = {}
@@ -166,11 +162,7 @@ def _named(home: Home) -> set[str]:
 
 
 def _ids(path: Path, anew: str) -> list[str]:
-    """The ids in a grid's list of trials, read once since a second reading may differ; UserError: it is damaged.
-
-    Args:
-        anew: the command that writes the list.
-    """
+    """The ids in a grid's list, read once since a second reading may differ; UserError: `anew` is to write it."""
     with suppress(OSError, UnicodeDecodeError):
         text = regular_bytes(path).decode()
         if text.endswith("\n") and all(line and line.isprintable() for line in text.splitlines()):

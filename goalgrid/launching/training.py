@@ -62,9 +62,6 @@ def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: No
     Where seeds are added until resolved, the trials that these decide on are trained too, round by round, as long as
     every trial of a round ends.
 
-    Args:
-        notify: is told of the first trial that fails.
-
     UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
     """
     from goalgrid.runners.watching.trackers import trackers_of

@@ -207,11 +207,7 @@ def _from_probe(overview: Overview, key: Key) -> Basis | None:
 
 
 def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:
-    """Steps that a trial still has to make.
-
-    Args:
-        known: steps of an epoch, where the size of the data is not known.
-    """
+    """Steps that a trial still has to make; `known` an epoch, where the size of the data is not known."""
     steps = overview.data.epoch_steps(trial.shared) or known
     unbegun = anew or overview.states[trial.id] in (State.PLANNED, State.UNREADABLE)
     behind = 0 if unbegun else reached(overview.folder(trial))[1]

@@ -117,10 +117,8 @@ class DeviceCost:
         if not self.card.bandwidth:
             lines.append(f"hours and cost need a GPU by its name: of {self.card.name} only the memory is known")
         if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):
-            lines.append(
-                "estimated hours: from a GPU that never waits to one that waits for the start of every operation;"
-            )
-            lines.append("reading and decoding images is not counted")
+            ends = "from a GPU that never waits to one that waits for the start of every operation"
+            lines += [f"estimated hours: {ends};", "reading and decoding images is not counted"]
         return [*lines, *_assumed([taken.assumed for taken in self.taken.values()])]
 
     def to_dict(self) -> dict[str, Any]:
@@ -137,13 +135,7 @@ class DeviceCost:
 def device_cost(
     overview: Overview, trials: Sequence[Trial], replaced: Iterable[str], card: Card, hourly: float | None
 ) -> DeviceCost:
-    """What these trials take of a GPU of this kind.
-
-    Args:
-        replaced: ids of the trials that begin anew.
-
-    UserError: the architecture of weights is not known here, or data cannot be read.
-    """
+    """What these trials take of a GPU, some begun anew; UserError: the architecture of weights is not known here."""
     groups = dict[Key, list[Trial]]()
     for trial in trials:
         groups.setdefault(Key.of(trial), []).append(trial)
@@ -176,10 +168,8 @@ class _OnCard:
         if basis and card.says and card.says in name:
             known, hours = basis.step * sum(map(self._left, trials)), f"measured: {basis.source}"
         if measured:
-            need, memory = (
-                Need(card.name, card.bytes, measured.context, measured.alone),
-                f"measured on {measured.device}",
-            )
+            need = Need(card.name, card.bytes, measured.context, measured.alone)
+            memory = f"measured on {measured.device}"
             if known:
                 return Taken(need, memory, hours, len(trials), known)
         shapes, assumed = self._shapes(trials[0].shared)

@@ -47,8 +47,7 @@ class Plan:
 
         Args:
             jobs: trials at a time; None: as the grid says, else the number that fits here.
-            card: a GPU that the user asks about.
-            hourly: the price of an hour on it.
+            card: a GPU that the user asks about, with the price of an hour on it.
             allow_leak: whether test images may stand in the training split.
 
         UserError: the filter names no trial, or these trials cannot be trained on their data.

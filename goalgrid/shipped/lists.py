@@ -1,7 +1,8 @@
-"""What is shipped: grids, recipes, objectives and data sets as JSON for programs, and lines about some for a reader."""
+"""What is shipped: grids, recipes, objectives and data sets, as JSON for programs and in lines for a reader."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog
@@ -9,6 +10,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
+from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import parts
 from goalgrid.terminal.views import setting_text
 
@@ -131,3 +133,47 @@ def size_lines(sizes: "Mapping[str, ModelSize]") -> Iterator[str]:
         "networks that read each image and caption once, before training, and are not among the weights. Of models "
         f"that learn words: with MS-COCO's vocabulary of {WORDS['coco']:,} words."
     )
+
+
+def guide(name: str, known: catalog.Dataset) -> list[str]:
+    """Where to get a data set, how its folder may look, and how large it is."""
+    lines, noun = [f"{name}: {known.description}"], f"{catalog.noun(name)}s"
+    lines += [
+        f"  {split:6}{size.images:>8,} {noun}{size.captions:>9,} captions" for split, size in known.splits.items()
+    ]
+    lines += [f"  protocol {name}: {protocol(name).description}" for name in known.protocols]
+    if known.embedded:
+        return [*lines, "", "Nothing to download: it is made on the spot."]
+    lines += ["", "Where to get it"]
+    for source in known.sources:
+        size = f": {source.size}" if source.size else ""
+        lines += [f"  {source.what}{size}", f"    {source.at}", *([f"    {source.note}"] if source.note else [])]
+    lines += ["", "How DIR may look: one of"]
+    lines += _forms(known.trees)
+    more = [f"More: {known.page}"] if known.page else []
+    return [*lines, "", f"Check your copy: goalgrid data check {name} --root DIR", *more]
+
+
+def own_guide() -> list[str]:
+    """How a folder with data of one's own may look, in each form."""
+    from goalgrid.retrieval.data import precomp
+    from goalgrid.retrieval.data.annotations import FORMATS
+    from goalgrid.retrieval.data.forms import forms
+
+    trees = {title: form.tree for title, form in FORMATS.items() if form.tree} | {"features": precomp.TREE}
+    for form in forms():
+        trees |= {f"{form.noun}s: {title}": tree for title, tree in catalog.dataset(form.shown_by).trees.items()}
+    return [
+        "Data of your own have any name that `goalgrid datasets` does not list. How DIR may look: one of",
+        "",
+        *_forms(trees),
+        "",
+        "Check it: goalgrid data check NAME --root DIR",
+        'In a grid file: [data.NAME] root = "DIR". More: docs/data/own.md',
+    ]
+
+
+def _forms(trees: Mapping[str, str]) -> list[str]:
+    return [
+        line for title, tree in trees.items() for line in (f"  {title}", *indent(tree.strip(), " " * 4).splitlines())
+    ]

@@ -33,6 +33,7 @@ JSON = (
 )
 TYPES = {"number": "float", "object": "table", "array": "list"}
 """Types as TOML calls them, where JSON has another word."""
+BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "up to", "exclusiveMaximum": "below"}
 
 
 @dataclass(frozen=True)
@@ -109,30 +110,16 @@ def markdown(chosen: Iterable[Setting]) -> Iterator[str]:
     yield from PAGE.splitlines()
     before = ""
     for setting in chosen:
-        section = setting.place if setting.place != SWEEPABLE else _section(setting.name)
+        section = setting.place if setting.place != SWEEPABLE else setting.name.rpartition(".")[0]
         if section != before:
-            yield from (
-                "",
-                f"## {section}",
-                "",
-                "| setting | type | default | unit | meaning |",
-                "|---|---|---|---|---|",
-            )
+            yield from ("", f"## {section}", "")
+            yield from ("| setting | type | default | unit | meaning |", "|---|---|---|---|---|")
         before = section
         kind = setting.type + (f": {setting.allowed}" if setting.allowed else "")
         read = f" Read with {' and '.join(setting.read_with)}." if setting.read_with else ""
         of = f" Of {', '.join(f'`{name}`' for name in setting.of)}." if setting.of else ""
         cells = (f"`{setting.name}`", kind, setting.default_text, setting.unit, f"{setting.meaning}.{read}{of}")
         yield "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
-
-
-def _section(name: str) -> str:
-    """The heading above a setting: its model's name.
-
-    >>> _section("train.lr"), _section("model.image.size"), _section("model.dim")
-    ('train', 'model.image', 'model')
-    """
-    return name.rpartition(".")[0]
 
 
 PAGE = """# Settings
@@ -234,7 +221,6 @@ def _together(settings: Iterable[Setting]) -> list[Setting]:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """The type as TOML calls it."""
     if "anyOf" in schema:
         return " or ".join("none" if kind == "null" else kind for kind in dict.fromkeys(map(_type, schema["anyOf"])))
     kind = schema.get("type", "string")
@@ -242,22 +228,11 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _allowed(schema: Mapping[str, Any]) -> str:
-    """Values and bounds."""
     if "anyOf" in schema:
         return "; ".join(filter(None, map(_allowed, schema["anyOf"])))
     if "enum" in schema or "const" in schema:
         return ", ".join(map(str, schema.get("enum", [schema.get("const")])))
-    words = [
-        f"{word} {schema[key]}"
-        for key, word in (
-            ("minimum", "from"),
-            ("exclusiveMinimum", "above"),
-            ("maximum", "up to"),
-            ("exclusiveMaximum", "below"),
-        )
-        if key in schema
-    ]
-    return ", ".join(words)
+    return ", ".join(f"{word} {schema[key]}" for key, word in BOUNDS.items() if key in schema)
 
 
 def _details(setting: Setting) -> Iterator[str]:

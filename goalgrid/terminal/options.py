@@ -139,6 +139,14 @@ NotifyCommand = Annotated[
 Uses = Annotated[
     list[str], typer.Option("--uses", metavar="FILE", help="A file of your own that defines objectives: docs/own.md.")
 ]
+Metric = Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")]
+Direction = Annotated[str, typer.Option(help="i2t, t2i or both.")]
+AnalysisFormat = Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")]
+PictureFormat = Annotated[str, typer.Option("--format", help="png, pdf or svg.")]
+PictureFolder = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")]
+OutputFile = Annotated[
+    Path | None, typer.Option("--output", "-o", help="A file instead of the screen; its ending may say the format.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 

@@ -11,8 +11,8 @@ from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
 from goalgrid.housekeeping import merge as merging
 from goalgrid.showing.comparison import compared
-from goalgrid.terminal import INCOMPLETE, completion
-from goalgrid.terminal.options import RUNS, Json, OtherRuns, Root, Runs, all_known
+from goalgrid.terminal import INCOMPLETE, completion, options
+from goalgrid.terminal.options import RUNS, Root, Runs, all_known
 from goalgrid.terminal.views import say, say_left_out, show, show_for, show_json
 
 verbs = typer.Typer()
@@ -28,18 +28,16 @@ def compare(
         typer.Argument(metavar="B", help="The grid beside it; default: the same.", autocompletion=completion.grids),
     ] = None,
     home: Runs = RUNS,
-    other: OtherRuns = None,
+    other: options.OtherRuns = None,
     replaced: Annotated[
         bool, typer.Option("--replaced", help="A is as it was before its trials were last trained anew.")
     ] = False,
-    metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
-    direction: Annotated[str, typer.Option(help="i2t, t2i or both.")] = "both",
+    metric: options.Metric = "r1",
+    direction: options.Direction = "both",
     protocol: Annotated[str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k.")] = None,
-    format_: Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")] = "terminal",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file instead of the screen; its ending may say the format.")
-    ] = None,
-    as_json: Json = False,
+    format_: options.AnalysisFormat = "terminal",
+    output: options.OutputFile = None,
+    as_json: options.Json = False,
 ) -> None:
     """Set two grids side by side, and say what differs.
 
@@ -75,7 +73,7 @@ def merge(
         bool, typer.Option("--stale", help="Take trials that other code trained, too; tables then say so.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken.")] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Take finished trials from another runs folder.
 

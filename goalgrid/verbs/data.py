@@ -13,7 +13,7 @@ from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import check_name
 from goalgrid.launching import ahead
 from goalgrid.reading.named_grids import grid_to_train
-from goalgrid.shipped import data_guide
+from goalgrid.shipped import lists
 from goalgrid.terminal import completion
 from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces
 from goalgrid.terminal.views import err, say, show, show_for
@@ -25,12 +25,6 @@ verbs = typer.Typer(
 )
 
 PROBLEMS = 2
-DataName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="A data set's name, see `goalgrid datasets`.", autocompletion=completion.datasets
-    ),
-]
 
 
 @verbs.command()
@@ -49,17 +43,22 @@ def where(
     It needs no network. Without a name: how a folder with data of your own may look.
     """
     if name is None:
-        show("\n".join(data_guide.own_guide()))
+        show("\n".join(lists.own_guide()))
         return
     if name not in catalog.names("datasets"):
         hint = "Data of your own may have any other name; how they may look: goalgrid data where."
         raise UserError(unknown("data set", name, catalog.names("datasets"), hint=hint))
-    show("\n".join(data_guide.guide(name, catalog.dataset(name))))
+    show("\n".join(lists.guide(name, catalog.dataset(name))))
 
 
 @verbs.command()
 def check(
-    name: DataName,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A data set's name, see `goalgrid datasets`.", autocompletion=completion.datasets
+        ),
+    ],
     root: Annotated[Path | None, typer.Option("--root", metavar="DIR", help="The folder of your copy.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Only open the headers of image files.")] = False,
     workers: Annotated[
@@ -124,11 +123,7 @@ def convert(
 
 @verbs.command()
 def features(
-    grid: GridName,
-    home: Runs = RUNS,
-    set_: Override = [],
-    root: Root = [],
-    weights: WeightPlaces = [],
+    grid: GridName, home: Runs = RUNS, set_: Override = [], root: Root = [], weights: WeightPlaces = []
 ) -> None:
     """Run the frozen networks of a grid ahead of its trials.
 
@@ -140,10 +135,7 @@ def features(
 
 @verbs.command()
 def backbone(
-    source: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="VSE-infinity's original_updown_backbone.pth."),
-    ],
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="VSE-infinity's original_updown_backbone.pth.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the weights are written.")],
 ) -> None:
     """Convert BUTD's ResNet-101.

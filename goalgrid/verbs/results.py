@@ -21,19 +21,8 @@ from goalgrid.results.export.table_request import PROGRAM, TableRequest
 from goalgrid.showing import analyses as shown
 from goalgrid.showing.tables import NothingDone, deliver, table_of_paper
 from goalgrid.showing.tables import check as hold_against
-from goalgrid.terminal import DIFFERENT, INCOMPLETE, completion
-from goalgrid.terminal.options import (
-    RUNS,
-    GridName,
-    Json,
-    OptionalGrid,
-    OtherRuns,
-    Override,
-    PaperName,
-    Runs,
-    all_known,
-    options_of,
-)
+from goalgrid.terminal import DIFFERENT, INCOMPLETE, completion, options
+from goalgrid.terminal.options import RUNS, Runs, all_known, options_of
 from goalgrid.terminal.views import say, show_for, show_list
 
 verbs = typer.Typer()
@@ -59,13 +48,11 @@ def table(
         ),
     ] = None,
     home: Runs = RUNS,
-    set_: Override = [],
+    set_: options.Override = [],
     format_: Annotated[
         str, typer.Option("--format", help="E.g. latex or markdown, a wrong name lists all.")
     ] = "terminal",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file instead of the screen; its ending may say the format.")
-    ] = None,
+    output: options.OutputFile = None,
     check: Annotated[
         Path | None,
         typer.Option(
@@ -121,11 +108,11 @@ def table_request(command: str) -> tuple[TableRequest, str]:
 
 @verbs.command()
 def effects(
-    grid: GridName,
+    grid: options.GridName,
     home: Runs = RUNS,
-    set_: Override = [],
-    metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
-    direction: Annotated[str, typer.Option(help="i2t, t2i or both.")] = "both",
+    set_: options.Override = [],
+    metric: options.Metric = "r1",
+    direction: options.Direction = "both",
     protocol: OtherProtocol = None,
     baseline: Annotated[
         str | None,
@@ -137,8 +124,8 @@ def effects(
     reference: Annotated[
         bool, typer.Option("--reference", help="GRID is a table of a paper: analyse its printed means and deviations.")
     ] = False,
-    format_: Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")] = "terminal",
-    as_json: Json = False,
+    format_: options.AnalysisFormat = "terminal",
+    as_json: options.Json = False,
 ) -> None:
     """Say which axis matters, and how sure that is.
 
@@ -177,12 +164,12 @@ def claims(
         ),
     ] = None,
     home: Runs = RUNS,
-    set_: Override = [],
+    set_: options.Override = [],
     comparisons: Annotated[
         bool, typer.Option("--comparisons", help="Show every comparison with its difference and its p.")
     ] = False,
     format_: Annotated[str, typer.Option("--format", help="terminal, markdown or latex.")] = "terminal",
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Say which of the papers' sentences hold.
 
@@ -202,15 +189,15 @@ def claims(
 
 @verbs.command()
 def figures(
-    grid: GridName,
+    grid: options.GridName,
     kinds: Annotated[
         list[str],
         typer.Argument(metavar="KIND", help="E.g. matrix or training, a wrong name lists all; default: all."),
     ] = [],
     home: Runs = RUNS,
-    set_: Override = [],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
-    format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
+    set_: options.Override = [],
+    output: options.PictureFolder = Path(),
+    format_: options.PictureFormat = "png",
     trial: Annotated[
         str, typer.Option(metavar="ID", help="With attention or examples: whose; a wrong id lists the trials.")
     ] = "",
@@ -248,10 +235,10 @@ def figures(
 
 @verbs.command()
 def report(
-    grid: OptionalGrid = None,
-    paper: PaperName = None,
+    grid: options.OptionalGrid = None,
+    paper: options.PaperName = None,
     home: Runs = RUNS,
-    set_: Override = [],
+    set_: options.Override = [],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: DIR/grids/NAME/report.html.")
     ] = None,
@@ -263,7 +250,7 @@ def report(
         str | None,
         typer.Option("--compare", metavar="GRID", help="Add a section: the report's grid minus GRID, cell by cell."),
     ] = None,
-    other: OtherRuns = None,
+    other: options.OtherRuns = None,
     examples_of: Annotated[
         str, typer.Option("--examples", metavar="ID", help="Add a section: what this trial finds and misses.")
     ] = "",
@@ -294,11 +281,11 @@ def report(
 
 @verbs.command()
 def export(
-    grid: OptionalGrid = None,
+    grid: options.OptionalGrid = None,
     target: Annotated[Path | None, typer.Argument(metavar="DIR", help="A new or empty folder.")] = None,
-    paper: PaperName = None,
+    paper: options.PaperName = None,
     home: Runs = RUNS,
-    set_: Override = [],
+    set_: options.Override = [],
 ) -> None:
     """Write everything that a paper needs into one folder.
 

@@ -15,7 +15,7 @@ from goalgrid.grid.own_recipes import OwnRecipes
 from goalgrid.grid.store.files import cannot_write
 from goalgrid.grid.store.home import State
 from goalgrid.shipped import lists, settings_list
-from goalgrid.terminal import EXIT, completion
+from goalgrid.terminal import EXIT, completion, options
 from goalgrid.terminal.options import Json, Uses, all_known, objective_settings, use
 from goalgrid.terminal.views import check_lines, say, setting_text, show, show_for, show_json, show_list
 
@@ -180,8 +180,8 @@ def diagrams(
             autocompletion=completion.objectives,
         ),
     ] = [],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
-    format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
+    output: options.PictureFolder = Path(),
+    format_: options.PictureFormat = "png",
     set_: Annotated[
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="A parameter or the variant, e.g. tau=5.")
     ] = [],

@@ -271,12 +271,7 @@ def _show_plans(
     _show_each(grids, home, content, as_json)
 
 
-def _show_each(
-    grids: Sequence[Grid],
-    home: Home,
-    content: Callable[[Overview], Content],
-    as_json: bool,
-) -> None:
+def _show_each(grids: Sequence[Grid], home: Home, content: Callable[[Overview], Content], as_json: bool) -> None:
     """Show one grid after the other: the grids may use files of the user's own with equal names."""
     contents, overviews = dict[str, Any](), list[Overview]()
     for grid in grids:
