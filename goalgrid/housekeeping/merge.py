@@ -163,12 +163,7 @@ def _outcome(
     problem: Callable[[TrialFolder], str],
     on: Callable[[str], None] | None,
 ) -> tuple[Outcome, str]:
-    """Look at a trial, and take it if `on` is given; what became of it, and why.
-
-    Args:
-        missing: the trials that it comes from and that are not here.
-        problem: why the trial in a folder is not to be taken.
-    """
+    """Look at a trial, and take it if `on` is given; what became of it, and why. It comes from what is `missing`."""
     if strange := next(_strange(there, other), ""):
         return "refused", strange
     if (latest := there.latest()) and latest.live():
@@ -254,11 +249,7 @@ def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
 
 
 def _problem(trial: Trial, folder: TrialFolder, code: str, data: str) -> str:
-    """Why the trial in this folder is not to be taken; empty if it may be.
-
-    Args:
-        code, data: the fingerprints of what trains it here; empty: any.
-    """
+    """Why the trial in this folder is not to be taken, else empty; by the fingerprints here, empty for any."""
     from goalgrid.results.records import provenance, record, sealed
 
     try:

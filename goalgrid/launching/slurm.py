@@ -167,12 +167,7 @@ def _option(text: str) -> tuple[str, str]:
 
 
 def command_words(source: str, grid: Grid, home: Home, only: str, options: Mapping[str, Sequence[str]]) -> list[str]:
-    """The words after `goalgrid run` that train this grid from any folder.
-
-    Args:
-        source: the name or file that the user gave.
-        options: values by the option that takes each.
-    """
+    """The words after `goalgrid run` that train this grid, by the name or file that the user gave, from any folder."""
     words = [str(Path(source).absolute()) if source.endswith(".toml") else source]
     words += ["--runs", str(home.path.absolute())]
     words += [word for name, values in options.items() for value in values for word in (name, value)]

@@ -290,11 +290,7 @@ class _OnCard:
         return spans
 
     def _network(self, network: Any, typical: int = 0) -> tuple["Work", Any]:
-        """The work of a frozen network, and the shape or the width of its features.
-
-        Args:
-            typical: tokens of a caption; 0: it reads images.
-        """
+        """The work of a frozen network, and its features' shape or width; `typical` tokens a caption, 0: of images."""
         from goalgrid.runners.gpu.architectures import of_caption_features, of_features
 
         if (network, typical) not in self._networks:
@@ -308,10 +304,7 @@ class _OnCard:
 
 
 def _kind_of(shared: Shared) -> tuple[tuple[str, ...], bool]:
-    """The parts that an objective needs, and whether all scores of sets get a gradient, not three a pair.
-
-    Memory and work of a step depend on both.
-    """
+    """What memory and work of a step depend on: parts of the objective, and whether all scores get a gradient."""
     from goalgrid import objectives
 
     goal = shared.objective

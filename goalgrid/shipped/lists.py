@@ -72,7 +72,7 @@ def objective_row(name: str) -> dict[str, Any]:
 
 
 def objective_lines() -> Iterator[str]:
-    """A line for each objective: name, family, known name, whether a loss has this gradient, source."""
+    """Name, family, known name, whether a loss has this gradient, and source of each."""
     for name, entry in CATALOGUE.items():
         known_as = entry.known_as or ("new in GOAL" if entry.family == "GOAL" else "")
         yield f"{name:17} {entry.family:12} {known_as:32} {_integral(name):10} {entry.source}"

@@ -55,19 +55,12 @@ def plan(
     ] = False,
     device: Annotated[
         str,
-        typer.Option(
-            "--device",
-            metavar="GPU",
-            help="Memory and hours on a GPU that need not be here, e.g. h100, a100-40, 24GB.",
-        ),
+        typer.Option(metavar="GPU", help="Memory and hours on a GPU that need not be here, e.g. h100, a100-40, 24GB."),
     ] = "",
     hourly: Annotated[
         float | None,
         typer.Option(
-            "--hourly",
-            metavar="PRICE",
-            min=0.0,
-            help="The price of an hour on that GPU; the plan then says what the grid costs.",
+            metavar="PRICE", min=0.0, help="The price of an hour on that GPU; the plan then says what the grid costs."
         ),
     ] = None,
     trials: Annotated[
