@@ -75,14 +75,17 @@ def rehearse(
 ) -> tuple[Work, Work, Work]:
     """Take typical steps and the step that uses most memory; returns the work of a typical, warm-up and frozen step.
 
-    The first step makes the optimiser's moments, so the second is the typical one.
+    The optimiser's moments are there before: its first step makes them, and is not typical.
 
     Args:
         freezes: whether there are epochs with a frozen image backbone.
     """
     train = learner.settings.train
     typical = _batch(learner, shapes, around(shapes.typical, train.batch_size), mode, trace)
-    _step(learner, train.epochs - 1, typical, mode, trace)
+    with mode, trace:
+        for weight in (weight for group in learner.optimizer.param_groups for weight in group["params"]):
+            weight.grad = torch.zeros_like(weight)
+        learner.optimizer.step()
     frozen = warming = step = _step(learner, train.epochs - 1, typical, mode, trace)
     scorer = learner.model.networks[0].scorer
     if train.warmup_epochs and scorer and scorer.by_pair:  # then all scores get a gradient, not three a pair

@@ -74,8 +74,8 @@ class Vsrn(Vse):
     def further_losses(
         self,
         objective: Objective,
-        image: Float[Tensor, "b d"],
-        text: Float[Tensor, "b d"],
+        image: Float[Tensor, "n d"],
+        text: Float[Tensor, "n d"],
         seen: tuple[Tensor, ...],
         lengths: Int[Tensor, " n"],
         owners: Int[Tensor, " b"],

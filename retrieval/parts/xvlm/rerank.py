@@ -39,7 +39,7 @@ class ShortLists:
 
     def ranks(
         self, pairs: Int[np.ndarray, " p"], scores: Float[np.ndarray, " p"], image_of_text: Int[np.ndarray, " t"]
-    ) -> tuple[Int[np.ndarray, " i"], Int[np.ndarray, " t"]]:
+    ) -> tuple[Int[np.ndarray, " i"], Int[np.ndarray, " c"]]:
         """The rank of each query's first right answer, by scores of ordered pairs; without one: the list's length."""
         of_image, of_text = (scores[np.searchsorted(pairs, part)] for part in self.pairs(len(image_of_text)))
         i2t = _ranks(of_image, image_of_text[self.i2t] == self.images[:, None])

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.objectives import build
 from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.parts.vsrn.captioner import Captioner
 from goalgrid.retrieval.parts.vsrn.network import RegionGraph
@@ -148,7 +149,7 @@ def test_captions_embedded_beside_the_pairs_are_not_written() -> None:
     model = model(ModelSettings.model_validate(MODEL), (REGIONS, WIDTH), WORDS, seed=0)
     ids, lengths = padded(CAPTIONS)
     image, text, seen = model.embed_batch(random(IMAGES, REGIONS, WIDTH), ids, lengths)
-    pairs = model.further_losses(None, image, text, seen, lengths, torch.arange(2))
+    pairs = model.further_losses(build("triplet-hn"), image, text, seen, lengths, torch.arange(2))
     torch.testing.assert_close(pairs["captioning"], model.captioner(seen[0][:2], ids[:2], lengths[:2]))
 
 
