@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -221,7 +221,8 @@ class Watched:
     """The definitions of this project whose code runs while the block does, in whichever thread."""
 
     def __init__(self) -> None:
-        self.files = {str(path): module_of(path) for path in FILES}
+        files = {str(path): module_of(path) for path in FILES}
+        self.module = cache(lambda name: files.get(os.path.realpath(name)))
         self.names: set[str] = set()
 
     def __enter__(self) -> "Watched":
@@ -234,7 +235,7 @@ class Watched:
         threading.setprofile(None)
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        module = self.files.get(os.path.realpath(frame.f_code.co_filename))
+        module = self.module(frame.f_code.co_filename)
         if event == "call" and module:
             self.names.add(f"{module}.{frame.f_code.co_qualname.partition('.')[0]}")
 

@@ -70,7 +70,10 @@ def fit(
 
 def children() -> list[psutil.Process]:
     """The replicas that this process has started, and not yet ended."""
-    return [child for child in psutil.Process().children() if "replica_process" in " ".join(child.cmdline())]
+    started = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    while not all(child.cmdline() for child in started):  # in the moment in which its program begins, it has none
+        pass
+    return [child for child in started if "replica_process" in " ".join(child.cmdline())]
 
 
 NETWORKS = {
