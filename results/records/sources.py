@@ -153,7 +153,7 @@ class Module:
     def named_in(self, nodes: Iterable[ast.AST]) -> set[Definition]:
         nodes = list(nodes)
         names = {name for targets in self.meanings(nodes).values() for name in targets}
-        constants = (part.value for node in nodes for part in ast.walk(node) if isinstance(part, ast.Constant))
+        constants = (constant for node in nodes for constant in _constants(node))
         spelt = {definition for constant in constants if (definition := self.sources.spelt(constant))}
         return spelt.union(*map(self.sources.resolve, names))
 
@@ -286,12 +286,22 @@ def _text(node: object, value_text: Callable[[object], str]) -> str:
     return f"({type(node).__name__}{''.join(parts)})"
 
 
-def _names(node: ast.AST) -> Iterator[str]:
-    if name := _dotted(node):
-        yield name
-    else:
-        for part in ast.iter_child_nodes(node):
-            yield from _names(part)
+@cache
+def _names(node: ast.AST) -> frozenset[str]:
+    names, ahead = set[str](), [node]
+    while ahead:
+        part = ahead.pop()
+        if name := _dotted(part):
+            names.add(name)
+        else:
+            ahead += ast.iter_child_nodes(part)
+    return frozenset(names)
+
+
+@cache
+def _constants(node: ast.AST) -> frozenset[str]:
+    constants = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
+    return frozenset(constant for constant in constants if isinstance(constant, str))
 
 
 def _dotted(node: ast.AST) -> str:
@@ -321,18 +331,21 @@ def _may_choose(node: ast.AST, string: ast.Constant) -> bool:
     return not isinstance(node, ast.Compare) and not (isinstance(node, ast.Dict) and string in node.keys)
 
 
-def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+@cache
+def _imported(tree: ast.AST) -> frozenset[tuple[str, str]]:
     """The names that the imports in a syntax tree define, with the dotted names that they stand for."""
+    imported = set[tuple[str, str]]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
-                yield name, alias.name if alias.asname else name
+                imported.add((name, alias.name if alias.asname else name))
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"an import from {'.' * node.level}{node.module or ''} is not followed"
             for alias in node.names:
                 assert alias.name != "*", f"all names of {node.module} are not followed"
-                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+                imported.add((alias.asname or alias.name, f"{node.module}.{alias.name}"))
+    return frozenset(imported)
 
 
 def _declared(statement: ast.stmt) -> set[str]:
