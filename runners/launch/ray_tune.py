@@ -1,6 +1,6 @@
 """The Ray Tune driver, and the only file that imports Ray. Each job is a Tune trial, named by the job's id.
 
-Every launch is a fresh `Tuner` under a new name. Its return value is not used: the disk tells which trials are done.
+Every launch is a fresh `Tuner` under a new name. Its return value decides nothing: the disk tells what is done.
 """
 
 import os
@@ -71,7 +71,10 @@ ASK_SECONDS = 5.0
 """How long a node may take to say whether a process runs there."""
 
 REPORT_SECONDS = 0.25
-"""Between two reports of a job: as often as the live matrix is drawn."""
+"""Between two reports of a job, at least: as often as the live matrix is drawn."""
+
+REPORTS = 200
+"""Reports of all jobs a second, at most: the driver is left time for all else."""
 
 PENDING = 16
 """Jobs for which Ray reserves resources ahead. More would cost Ray time, and jobs would start in no order."""
@@ -114,6 +117,8 @@ class RayTune(Driver):
         super().__init__(stop)
         self.address, self.grace, self.warn = address, grace, warn
         self.callbacks = list(callbacks)
+        self.results: tune.ResultGrid | None = None
+        """Tune's own view of the jobs that ran last, with the last metrics of each. The disk is the truth."""
 
     def capacity(self) -> Capacity:
         if self.address is None:
@@ -168,7 +173,7 @@ class RayTune(Driver):
                 warn=self.warn,
             )
             with watched, _inherited_environment() if self.address is None else nullcontext():
-                _tuner(jobs, [reporter, *self.callbacks], scratch, limit, stopper).fit()
+                self.results = _tuner(jobs, [reporter, *self.callbacks], scratch, limit, stopper).fit()
         except Exception as error:
             if not self.stop.asked():
                 raise UserError(
@@ -275,8 +280,14 @@ def _tuner(
     """A tuner with a trial for each job; jobs of different resources take turns, so that they run side by side."""
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
     # As points, not as a grid: Tune copies the whole grid for every trial, which takes minutes for thousands.
+    seconds = max(REPORT_SECONDS, _together(jobs, limit) / REPORTS)
     configs = [
-        {"job": job.id, "resources": json.dumps(job.request.resources), "content": job.to_json()}
+        {
+            "job": job.id,
+            "resources": json.dumps(job.request.resources),
+            "seconds": seconds,
+            "content": job.to_json(),
+        }
         for job in in_turn(jobs)
     ]
 
@@ -307,6 +318,12 @@ def _tuner(
             callbacks=callbacks,
         ),
     )
+
+
+def _together(jobs: Sequence[Job], limit: int | None) -> int:
+    """How many jobs may run at a time: each takes a CPU at least."""
+    cpus = ray.cluster_resources().get("CPU", 0) / min(job.request.cpu for job in jobs)
+    return min(len(jobs), limit or len(jobs), int(cpus))
 
 
 class _WillingNodes(tune.PlacementGroupFactory):
@@ -344,13 +361,13 @@ class _Process(tune.Trainable):
         self.reset_config(config)
 
     def reset_config(self, config: dict[str, Any]) -> bool:
-        self.content, self.job = config["content"], None
+        self.content, self.seconds, self.job = config["content"], config["seconds"], None
         return True
 
     def step(self) -> dict[str, Any]:
         if self.job is None:  # not in `setup`: until the first step, Tune may give the job to another process
             self.job = worker.JobThread(self.content, ray.get_runtime_context().get_node_id())
-        return self.job.report(REPORT_SECONDS)
+        return self.job.report(self.seconds)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         """The node is being taken away: ask the trial for a checkpoint. Without a trial, end as Ray would."""

@@ -4,6 +4,7 @@ import json
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import asdict
@@ -29,6 +30,9 @@ from goalgrid.runners.trial.stopping import Stop
 
 PROGRAM = provenance.program_fingerprint()
 """Fingerprint of the sources as this process imported them; later edits of the files do not count."""
+
+LOOK_SECONDS = 0.25
+"""Between two looks of a process, that waits to report, at the request to end."""
 
 
 class Refused(UserError):
@@ -108,6 +112,8 @@ class JobThread:
         self._node = node
         self._stop = Stop(job.home.stop_request(job.launched.name))
         self._events = queue.SimpleQueue[Event]()
+        self._latest = dict[str, Any]()
+        """The latest epoch of its trials, as a row: `trial`, `epoch` and the metrics."""
         self._error: BaseException | None = None
         self._refusal_sent = False
         self._thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
@@ -116,23 +122,36 @@ class JobThread:
     def report(self, seconds: float) -> dict[str, Any]:
         """Events since the last call, together as JSON: a result costs Tune more than a short trial takes.
 
-        A process that refuses the job gives its node and the reason, before it ends.
+        The other keys are for a user's callbacks and loggers of Tune: the latest epoch's `trial`, `epoch`, validation
+        metrics and means of training, and under `epochs` all that ended since the last call. Test metrics are no part
+        of them, so that nothing in Tune can decide by these. A process that refuses the job gives its node and the
+        reason, before it ends.
 
         Args:
-            seconds: to wait for the job's end.
+            seconds: to wait for the job's end, or for a request to end.
         """
-        self._thread.join(seconds)
+        until = time.monotonic() + seconds
+        self._thread.join(min(seconds, LOOK_SECONDS))
+        while self.live() and not self._stop.asked() and (rest := until - time.monotonic()) > 0:
+            self._thread.join(min(rest, LOOK_SECONDS))
         over, refusal, events = not self.live(), "", list[dict[str, Any]]()
         with suppress(queue.Empty):
             while True:
                 events.append(asdict(self._events.get_nowait()))
+        epochs = [
+            {"trial": event["trial_id"], "epoch": event["epoch"], **event["metrics"]}
+            for event in events
+            if event["kind"] == "epoch"
+        ]
+        self._latest = epochs[-1] if epochs else self._latest
         if over and isinstance(self._error, Refused) and not self._refusal_sent:
             self._refusal_sent, refusal = True, json.dumps([self._node, str(self._error)])
         elif over and not events and self._error:
             if isinstance(self._error, DeviceFailed):
                 os._exit(1)  # every further call to its GPU fails, even a release of memory
             raise self._error
-        return {"events": json.dumps(events), "refusal": refusal, "done": over and not self._error}
+        done = over and not self._error
+        return {**self._latest, "epochs": epochs, "events": json.dumps(events), "refusal": refusal, "done": done}
 
     def live(self) -> bool:
         return self._thread.is_alive()

@@ -5,6 +5,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ray import tune
@@ -31,6 +32,10 @@ class Seen(tune.Callback):
         self.names: list[str] = []
         self.together: set[frozenset[str]] = set()
         self.listed: set[str] = set()
+        self.epochs: list[dict[str, object]] = []
+
+    def on_trial_result(self, iteration: int, trials: list[object], trial: object, result: Any, **info: object) -> None:
+        self.epochs += result["epochs"]
 
     def on_trial_complete(self, iteration: int, trials: list[object], trial: object, **info: object) -> None:
         self.names.append(str(trial))
@@ -52,8 +57,11 @@ def jobs(home: Home) -> list[Job]:
     return [replace(job, request=Request(1, 0.0, half if number % 2 else ())) for number, job in enumerate(made)]
 
 
+Ran = tuple[list[Job], Seen, list[Event], tune.ResultGrid]
+
+
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Job], Seen, list[Event]]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """What a user's callback saw while four jobs ran, and what their trials reported."""
     home, seen, events = Home(tmp_path_factory.mktemp("runs")), Seen(), list[Event]()
     made = jobs(home)
@@ -61,26 +69,25 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Job], Seen, list
         patch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"half": 1}))
         with RayTune(Stop(), address=None, grace=1.0, warn=print, callbacks=[seen]) as driver:
             driver.run(made, events.append, limit=None)
-    return made, seen, events
+    assert driver.results is not None
+    return made, seen, events, driver.results
 
 
-def test_ray_lists_a_trial_for_each_job_by_our_id(ran: tuple[list[Job], Seen, list[Event]]) -> None:
-    made, seen, events = ran
+def test_ray_lists_a_trial_for_each_job_by_our_id(ran: Ran) -> None:
+    made, seen, events, _ = ran
     assert sorted(seen.names) == sorted(job.id for job in made) == sorted(seen.listed)
     assert {event.trial_id for event in events if event.kind == "done"} == set(seen.names)
     assert all(job.home.trial(job.id).done.exists() for job in made)
 
 
-def test_jobs_that_ask_for_different_resources_run_side_by_side(ran: tuple[list[Job], Seen, list[Event]]) -> None:
-    made, seen, _ = ran
+def test_jobs_that_ask_for_different_resources_run_side_by_side(ran: Ran) -> None:
+    made, seen, *_ = ran
     kinds = {job.id: job.request for job in made}
     assert any(len({kinds[name] for name in names}) == 2 for names in seen.together)
 
 
-def test_a_process_is_used_again_for_the_next_job_of_the_same_resources(
-    ran: tuple[list[Job], Seen, list[Event]],
-) -> None:
-    made, _, _ = ran
+def test_a_process_is_used_again_for_the_next_job_of_the_same_resources(ran: Ran) -> None:
+    made, *_ = ran
     by_request = {}
     for job in made:
         (attempt,) = job.home.trial(job.id).attempts()
@@ -88,9 +95,20 @@ def test_a_process_is_used_again_for_the_next_job_of_the_same_resources(
     assert [len(pids) for pids in by_request.values()] == [1, 1]
 
 
+def test_a_callback_and_the_result_grid_of_tune_hold_the_metrics_of_the_history(ran: Ran) -> None:
+    made, seen, _, results = ran
+    last = {result.metrics["trial"]: result.metrics for result in results if result.metrics}
+    for job in made:
+        rows = [row | {"trial": job.id} for row in job.home.trial(job.id).rows()]
+        beside = {"step": 0, "seconds": 0}
+        assert [row | beside for row in seen.epochs if row["trial"] == job.id] == [row | beside for row in rows]
+        assert last[job.id].items() >= {name: rows[-1][name] for name in ("epoch", "loss", "val_rsum")}.items()
+        assert not any(name.startswith("test_") for name in last[job.id])
+
+
 def test_a_process_begins_no_trial_before_tune_takes_it_for_started(tmp_path: Path) -> None:
     """Until then Tune may end it, and give the job to a process that has become free."""
-    process = _Process({"content": jobs(Home(tmp_path))[0].to_json()})
+    process = _Process({"content": jobs(Home(tmp_path))[0].to_json(), "seconds": 0.25})
     assert "job" not in {thread.name for thread in threading.enumerate()}
     assert not (tmp_path / "trials").exists()
     process.stop()

@@ -184,3 +184,11 @@ def test_a_report_waits_for_the_end_of_the_job_and_has_all_its_events(tmp_path: 
     assert report["done"]
     kinds = [event["kind"] for event in json.loads(report["events"])]
     assert (kinds[0], kinds[-1]) == ("started", "done")
+
+
+def test_a_report_has_the_metrics_of_all_epochs_since_the_one_before_and_says_of_which_trial(tmp_path: Path) -> None:
+    one = job(tmp_path, *CHAINED)
+    report = worker.JobThread(one.to_json(), "node").report(seconds=300)
+    rows = [(trial, row["epoch"], row["val_rsum"]) for trial in one.ids for row in one.home.trial(trial).rows()]
+    assert [(row["trial"], row["epoch"], row["val_rsum"]) for row in report["epochs"]] == rows
+    assert (report["trial"], report["epoch"], report["val_rsum"]) == rows[-1]
