@@ -75,8 +75,14 @@ class DataAtHand:
         """
         from goalgrid.retrieval.fit import check_fit
 
+        trials = {id(trial.shared): trial for trial in trials}.values()
+        if any(trial.shared.train.computes_again for trial in trials):
+            from goalgrid.runners.gpu.architectures import check_recomputation
+
+            for trial in trials:
+                check_recomputation(trial.settings)
         replicas = self.grid.resources.replicas
-        for trial in {id(trial.shared): trial for trial in trials}.values():
+        for trial in trials:
             shared = trial.shared
             check_alone(trial.settings, replicas)
             if content := self.content(shared):

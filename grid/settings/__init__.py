@@ -158,6 +158,14 @@ class TrainSettings(Settings):
     compile: Annotated[bool, IdentityDefault(False)] = Field(
         False, description="run the encoders through torch.compile: faster on a GPU; its rounding differs"
     )
+    micro_batch: Annotated[PositiveInt | None, Unit("pairs"), NoIdentity] = Field(
+        default=None,
+        description="embed a batch in parts of so many pairs, twice, for less memory: the whole batch's gradient to "
+        "rounding, and dropout drawn part by part; none: at once",
+    )
+    checkpoint_activations: Annotated[bool, NoIdentity] = Field(
+        False, description="keep the inputs of each block of transformers and ResNets alone, and compute the rest twice"
+    )
     clip_norm: PositiveFloat = Field(2.0, description="bound on the norm of the whole gradient")
     ranker: Annotated[Name | None, IdentityDefault(None), _OFFLINE] = Field(
         default=None,
@@ -176,6 +184,11 @@ class TrainSettings(Settings):
     trace_every: Annotated[PositiveInt | None, Unit("steps"), NoIdentity] = Field(
         default=None, description="keep every value of each N-th step beside the record; none: only the means of epochs"
     )
+
+    @property
+    def computes_again(self) -> bool:
+        """Whether the backward pass computes again what the forward pass gave, for less memory."""
+        return self.checkpoint_activations or self.micro_batch is not None
 
 
 class ObjectiveSettings(Settings):

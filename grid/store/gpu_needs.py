@@ -94,6 +94,7 @@ def too_large(recipe: str, batch: int, device: str, *, taken: float, free: float
     """
     return UserError(
         f"out of memory: one trial of {recipe} at a batch of {batch} needs more than {taken / 1e9:.1f} GB of a GPU; "
-        f"{device} has {total / 1e9:.1f} GB, {free / 1e9:.1f} GB were free. What helps: a smaller train.batch_size, "
-        'train.precision = "bf16", a larger GPU, or several of them for a trial (resources.replicas).'
+        f"{device} has {total / 1e9:.1f} GB, {free / 1e9:.1f} GB were free. What helps: train.micro_batch or "
+        "train.checkpoint_activations, a larger GPU, several for a trial (resources.replicas); and for another trial, "
+        'train.precision = "bf16" or a smaller train.batch_size.'
     )

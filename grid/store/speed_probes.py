@@ -44,6 +44,8 @@ def speed_of(settings: TrialSettings) -> str:
     """
     content, objective = canonical(settings), settings.objective.name
     content["train"].pop("epochs", None)
+    again = settings.train.model_dump(include={"micro_batch", "checkpoint_activations"}, exclude_defaults=True)
+    content["train"] |= again  # no part of the identity
     for name in ("objective", "seed", "starts_from", "ranker"):
         content.pop(name, None)
     return digest(content | dict.fromkeys(needs(objective), True))[:16]

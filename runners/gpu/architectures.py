@@ -23,9 +23,9 @@ from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words.tokens import Tokens
-from goalgrid.runners.gpu.shapes_of_data import Shapes
+from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, Shapes, reads_regions
 from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, remove_data, without_data
-from goalgrid.runners.training import companions
+from goalgrid.runners.training import companions, recomputation
 from goalgrid.runners.training.inputs import Inputs
 from goalgrid.runners.training.learner import Learner, model_of
 
@@ -225,6 +225,28 @@ def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -
     Raises:
         UserError: the architecture of its weights is not known here.
     """
+    model, frozen = _blank(settings, image_shape, words)
+    learning = sum(weight.numel() for group in model.groups().values() for weight in group)
+    return ModelSize(_count(model), learning, frozen)
+
+
+def check_recomputation(settings: TrialSettings) -> None:
+    """Check a trial's model ahead of its training as `recomputation.check` does, if its architectures are known here.
+
+    Raises:
+        UserError: it may not compute again as the settings ask.
+    """
+    if not settings.train.computes_again or settings.ensemble:
+        return
+    try:
+        model, _ = _blank(settings.model, REGIONS if reads_regions(settings.model) else VECTOR, WORDS["coco"])
+    except UserError:
+        return  # the training checks it as it begins
+    recomputation.check(settings, model.train())
+
+
+def _blank(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -> tuple[Vse, int]:
+    """A model without values, and the number of weights of the frozen networks beside it."""
     pieces = settings.text.tokenizer is not None
     settings = settings.model_copy(
         update={name: from_architecture(getattr(settings, name), {}, _SIZE_LATER) for name in ("image", "text")}
@@ -249,8 +271,7 @@ def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -
         model = class_of(settings)(settings, image_shape, words, seed=0, places={})
         if isinstance(image, Pretrained):
             as_resnext(model)
-    learning = sum(weight.numel() for group in model.groups().values() for weight in group)
-    return ModelSize(_count(model), learning, frozen)
+    return model, frozen
 
 
 def _vocabulary(text: Any) -> int:

@@ -17,6 +17,7 @@ from goalgrid.retrieval.scorers.sets import Embedded, Sets
 from goalgrid.runners.training.exchange import ALONE, ProcessGroup, synchronised
 from goalgrid.runners.training.inputs import Batch, Inputs
 from goalgrid.runners.training.machine import precision
+from goalgrid.runners.training.recomputation import embedded_in_parts
 
 
 class BatchLoss:
@@ -35,7 +36,7 @@ class BatchLoss:
         values, reports = list[Tensor](), list[dict[str, Tensor]]()
         for place, network in enumerate(self.model.networks):
             with precision(self.settings, self.inputs.device), synchronised(self.group):
-                image, text, seen = network.embed_batch(images, *tokens)
+                image, text, seen = embedded_in_parts(network, images, *tokens, self.settings.train.micro_batch)
                 further = network.further_losses(objective, image, text, seen, tokens[1], owners)
             of_network = {name: values[place][:, None] for name, values in extra.items()}
             value = self._value(objective, place, image, text, owners, of_network)

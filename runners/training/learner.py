@@ -12,7 +12,7 @@ from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives.objective import Objective
 from goalgrid.retrieval.model import Vse, class_of
-from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training import checkpoints, recomputation
 from goalgrid.runners.training.batch_loss import BatchLoss
 from goalgrid.runners.training.companions import companions_of
 from goalgrid.runners.training.exchange import ALONE, ProcessGroup
@@ -38,6 +38,9 @@ class Learner:
         self.settings, self.inputs = settings, inputs
         checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
         self.model = model_of(settings, inputs)
+        recomputation.check(settings, self.model.train())
+        if settings.train.checkpoint_activations:
+            recomputation.checkpoint_blocks(self.model)
         if settings.train.compile:
             for network in self.model.networks:
                 for part in network.heavy():

@@ -61,6 +61,11 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
         'datasets=["shapes"] recipes=["xvlm-tiny"] resources.replicas=2',
         "fusion x-vlm needs negatives of a whole batch",
     ),
+    "parts-of-batches-for-batch-norms": (
+        nothing,
+        'datasets=["shapes"] recipes=["cnn-bow"] train.micro_batch=8',
+        "train.micro_batch with cnn-bow: 3 batch norms of its model learn from a whole batch",
+    ),
 }
 """What lies under the root, what a grid sets, and what is said."""
 

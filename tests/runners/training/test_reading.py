@@ -109,7 +109,10 @@ ELSEWHERE = (
     "encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer", "fusion", "pieces", "experts",
     *OFFLINE,
 )  # fmt: skip
-LATER = ("epochs", "selection", "precision", "compile", "tf32", "starts_from", "trace_every")
+LATER = (
+    "epochs", "selection", "precision", "compile", "tf32", "starts_from", "trace_every", "micro_batch",
+    "checkpoint_activations",
+)  # fmt: skip
 """Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""
 OF_TRAINING = ("optimizer", "undecayed", "rise_share", "decay_every", "decay_factor")
 """Settings whose condition is on settings of training alone."""

@@ -76,15 +76,20 @@ def children() -> list[psutil.Process]:
     return [child for child in started if "replica_process" in " ".join(child.cmdline())]
 
 
+BACKBONE = (
+    'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.image.norm_eval=true", "model.image.drop=0",
+    "model.text.encoder=bow",
+)  # fmt: skip
 NETWORKS = {
     "pixels": (2, ("model.image.size=16", "objectives=siglip")),
     "features": (
         3,
         ('recipes=["fc-gru"]', "model.image.encoder=linear-mlp", "model.image.hidden=16", "model.image.pooling=gcn"),
     ),
+    "parts": (2, (*BACKBONE, "train.frozen_epochs=0", "objectives=sig-ms_cir", "train.micro_batch=9")),
     "sets": (2, ('recipes=["saf"]', "model.scorer.width=8", "model.scorer.dropout=0", "model.text.dropout=0")),
 }
-"""Replicas, and what overrides the recipe: batch norm of images, and of vectors beside a GRU."""
+"""Replicas, and what overrides the recipe: batch norm of images, and of vectors beside a GRU; parts of batches."""
 
 UNDETERMINED = (
     "image.mlp.0.bias", "image.mlp.1.running_mean", "scorer.of_image.mean.bias",

@@ -1,0 +1,77 @@
+"""Less memory for more time: what the forward pass gave is dropped, and computed again in the backward pass."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
+
+from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.retrieval.encoders.reasoning import NormOfPresent
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.scorers.sets import Embedded, Sets
+
+BLOCKS = {
+    "GradientCheckpointingLayer",  # base of the layers of transformers' transformers
+    *("ResNetBasicLayer", "ResNetBottleNeckLayer", "RegNetXLayer", "RegNetYLayer"),  # of transformers
+    *("BasicBlock", "Bottleneck"),  # of timm's ResNets
+    *("SwinBlock", "BertLayer"),  # of X-VLM
+}
+"""Classes of the blocks that networks are stacks of, by name."""
+
+Batch = tuple[Embedded, Embedded, tuple[Tensor, ...]]
+"""What `Vse.embed_batch` returns."""
+
+
+def blocks(model: nn.Module) -> list[nn.Module]:
+    """The blocks of a model's networks."""
+    return [part for part in model.modules() if BLOCKS & {kind.__name__ for kind in type(part).__mro__}]
+
+
+def check(settings: TrialSettings, model: nn.Module) -> None:
+    """Check that a model in training may compute again as the settings ask.
+
+    Raises:
+        UserError: batch norms would see parts of a batch, or see it twice.
+    """
+    train = settings.train
+    asked = "train.micro_batch" if train.micro_batch else "train.checkpoint_activations"
+    stacks = [model] if train.micro_batch else blocks(model) if train.checkpoint_activations else []
+    norms = [part for stack in stacks for part in stack.modules() if isinstance(part, _BatchNorm | NormOfPresent)]
+    if count := sum(norm.training for norm in norms):
+        raise UserError(
+            f"{asked} with {settings.recipe}: {counted(count, 'batch norm')} of its model learn from a whole batch, "
+            "once a step. Set it by [[where]] for other recipes alone, or keep the statistics of a backbone's batch "
+            "norms: model.image.norm_eval = true."
+        )
+
+
+def checkpoint_blocks(model: nn.Module) -> None:
+    """Let each block keep its input alone, and compute the rest again in the backward pass, with the same dropout."""
+    for block in blocks(model):
+        setattr(block, "forward", partial(checkpoint, block.forward, use_reentrant=False))  # noqa: B010
+
+
+def embedded_in_parts(network: Vse, images: Tensor, texts: Tensor, lengths: Tensor, size: int | None) -> Batch:
+    """The batch as the network embeds it; in parts of so many pairs, only embeddings stay in memory.
+
+    The backward pass of the objective comes first. Then each part, the last one first, is embedded again with the
+    dropout that it drew, and gets the gradient of its embeddings. GradCache: Gao et al., RepL4NLP 2021.
+
+    Args:
+        size: None: the whole batch at once.
+    """
+    if size is None or size >= len(images):
+        return network.embed_batch(images, texts, lengths)
+    parts = zip(images.split(size), texts.split(size), lengths.split(size), strict=True)
+    embedded = [checkpoint(network.embed_batch, *part, use_reentrant=False) for part in parts]
+    image, text, seen = zip(*embedded, strict=True)
+    return _joined(image), _joined(text), tuple(map(torch.cat, zip(*seen, strict=True)))
+
+
+def _joined(parts: Sequence[Embedded]) -> Embedded:
+    vectors = [part for part in parts if isinstance(part, Tensor)]
+    return torch.cat(vectors) if vectors else Sets.joined([part for part in parts if isinstance(part, Sets)])
