@@ -2,9 +2,10 @@
 # On GPUs:                 docker build --tag goalgrid:cuda --build-arg TORCH=cu126 .
 # Train on this machine:   docker run --rm --shm-size=2g --volume "$PWD:/work" goalgrid run demo
 # TORCH is the folder of torch's wheels below https://download.pytorch.org/whl: cpu, cu126, cu128.
-ARG PYTHON=3.11
+# A release names the base by its digest (RELEASING.md): python:3.11-slim@sha256:...
+ARG BASE=python:3.11-slim
 
-FROM python:${PYTHON}-slim AS builder
+FROM ${BASE} AS builder
 ARG TORCH=cpu
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PATH=/opt/goalgrid/bin:$PATH
 WORKDIR /source
@@ -21,7 +22,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip pip install --no-deps .
 
-FROM python:${PYTHON}-slim
+FROM ${BASE}
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends wget && rm -rf /var/lib/apt/lists/*
 RUN useradd --create-home --uid 1000 goalgrid && mkdir /work && chown goalgrid /work

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "RELEASING.md",
     *(ROOT / "docs").rglob("*.md"),
     *(ROOT / "benchmarks").glob("*.md"),
 ]

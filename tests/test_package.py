@@ -33,6 +33,10 @@ def test_the_licence_is_the_one_that_is_named() -> None:
     assert "Apache License\n                           Version 2.0" in (ROOT / "LICENSE").read_text(encoding="utf-8")
 
 
+def test_the_citation_leads_to_the_repository() -> None:
+    assert CITATION["url"] == CITATION["repository-code"] == PROJECT["urls"]["Source"]
+
+
 def test_the_four_papers_are_cited() -> None:
     assert len(CITATION["references"]) == 4
     for reference in CITATION["references"]:
@@ -88,6 +92,29 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run([sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)], check=True, capture_output=True)
     return folder
+
+
+@pytest.mark.slow
+def test_two_files_of_tests_run_where_the_sdist_was_unpacked(built: Path, tmp_path: Path) -> None:
+    (file,) = built.glob("*.tar.gz")
+    subprocess.run(["tar", "xzf", file, "--strip-components=1", "-C", tmp_path], check=True)
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    rooms = [name if (tmp_path / name).exists() else f"goalgrid/{name}" for name in tracked.splitlines()]
+    absent = [name for name in rooms if not (tmp_path / name).exists()]
+    assert all(name.startswith(("goalgrid/.ci/", "goalgrid/.git")) for name in absent), absent
+    tests = ["tests/grid/test_identity.py", "tests/objectives/test_objective.py", "-n", "0", "-p", "no:cacheprovider"]
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *tests], cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, check=True
+    )
+
+
+@pytest.mark.slow
+def test_the_readme_of_a_distribution_leads_to_the_repository(built: Path, tmp_path: Path) -> None:
+    (file,) = built.glob("*.tar.gz")
+    page = subprocess.run(["tar", "xzOf", file, "--wildcards", "*/PKG-INFO", "--exclude=*.egg-info/*"], stdout=-1)
+    links = re.findall(r"\]\(([^)#]+)\)", page.stdout.decode())
+    assert len(links) > 20
+    assert [link for link in links if not link.startswith("https://")] == []
 
 
 NAMES = ("grid", "objectives", "results", "retrieval", "runners")
