@@ -31,6 +31,15 @@ class Shared(NamedTuple):
     published: str = ""
     """The published checkpoint whose record was imported; empty: the trial is trained here."""
 
+    @property
+    def libraries(self) -> frozenset[str]:
+        """The packages beside torch and NumPy that its training loads and that compute its numbers."""
+        models = (self.model, *self.members)
+        present = [*parts.of_objective(self.objective.name), *(p for m in models for p in parts.of_model(m).values())]
+        words = self.dataset.words == "nltk" and any(model.text.tokenizer is None for model in models)
+        of_parts = frozenset().union(*(part.libraries for part in present))
+        return of_parts.union(*(model.libraries for model in models), {"nltk"} if words else set())
+
 
 class Trial(NamedTuple):
     """A cell with a seed. It is small, since a grid may have a million: the settings of a cell are kept once."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,11 +134,25 @@ class Overview:
         from goalgrid.results.records import provenance
 
         register(self.grid)
-        trained = [cell for cell in self.cells if not cell.published]
-        done = {trial.id for trial in trials_of(trained)} & {row["trial_id"] for row in self.records}
-        code, data = (provenance.of_trials(trained, done, now) for now in (self.now.code, self.now.data))
-        stale = provenance.stale([row for row in self.records if row["trial_id"] in done], code, data)
+        rows = self._trained_here
+        done = {row["trial_id"] for row in rows}
+        code, data = (provenance.of_trials(self.cells, done, now) for now in (self.now.code, self.now.data))
+        libraries = provenance.of_trials(self.cells, done, attrgetter("libraries"))
+        stale = provenance.stale(rows, code, data, libraries)
         return stale | {key: [provenance.Stale(provenance.Cause.RECORD, why)] for key, why in self.unreadable.items()}
+
+    @property
+    def patched(self) -> dict[str, str]:
+        """The versions that changed since without a change of any number, by id of the finished trials."""
+        from goalgrid.results.records import provenance
+
+        return provenance.patched(self._trained_here) if self.records else {}
+
+    @property
+    def _trained_here(self) -> list[dict[str, Any]]:
+        """The records of finished trials without those of published checkpoints."""
+        imported = {trial.id for trial in self.imported}
+        return [row for row in self.records if row["trial_id"] not in imported]
 
     @cached_property
     def contests(self) -> "dict[str, Resolution]":

@@ -133,6 +133,7 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         "waiting": waiting(overview),
         "collapsed": [trial.id for trial in collapsed(overview)],
         "stale": stale(overview),
+        "patched": overview.patched,
         "imported": [trial.id for trial in overview.imported],
         "former": overview.former(),
         "merged": merged(overview),
@@ -225,6 +226,8 @@ def _stale_lines(overview: Overview) -> list[str]:
     ]
     if lines:
         lines += [f"  train them anew: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"]
+    patched = Counter(overview.patched.values())
+    lines += [f"note: {count} done with other versions, which change no number: {v}" for v, count in patched.items()]
     return lines + _uncompared(overview)
 
 

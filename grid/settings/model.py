@@ -85,6 +85,12 @@ class ModelSettings(Settings):
         others = [self.file, None if isinstance(self.text, Pretrained) else self.text.tokenizer]
         return encoders + [part for part in others if part is not None]
 
+    @property
+    def libraries(self) -> frozenset[str]:
+        """The packages beside torch and NumPy that it loads: for pictures, and for networks and tokenizers by name."""
+        loaded = {"transformers"} if any(not network.of_file for network in self.pretrained) else set()
+        return frozenset(loaded | ({"pillow"} if self.image.view is not None else set()))
+
     @model_validator(mode="after")
     def _fits_its_parts(self) -> Self:
         if self.networks != "single" and self.networks not in parts.parts():

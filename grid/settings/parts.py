@@ -40,6 +40,7 @@ class Part:
         companion: dotted name of the class of its companion in training; empty: it has none.
         network: dotted name of the class of the models that have it; empty: models stay as they are.
         data: dotted name of the form of the data that it reads (`retrieval/data/forms.py`); empty: images or features.
+        libraries: packages that only trainings with it load, and that compute their numbers.
         about: a sentence on it for who asks about an objective that needs it.
     """
 
@@ -54,6 +55,7 @@ class Part:
     companion: str = ""
     network: str = ""
     data: str = ""
+    libraries: frozenset[str] = frozenset()
     about: str = ""
 
 

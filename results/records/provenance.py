@@ -10,7 +10,7 @@ import os
 import platform
 import socket
 import subprocess
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +18,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import pydantic
 
@@ -29,10 +29,15 @@ from goalgrid.grid.store.files import write_json
 from goalgrid.grid.uses import PROGRAM
 from goalgrid.results.records.sources import texts_of
 
-PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyarrow")
+T = TypeVar("T")
 
-DECIDING = ("python", "torch", "numpy", "pillow", "transformers")
-"""Packages that compute a trial's numbers: another version makes the trial stale."""
+NUMERIC = ("torch", "numpy", "pillow", "transformers", "scikit-learn", "nltk")
+"""Packages that compute numbers of trials: these two all numbers, the others those of trials that load them."""
+
+PACKAGES = ("goalgrid", *NUMERIC, "ray", "pyarrow")
+
+DECIDING = {"python": 0, "numpy": 2}
+"""How many parts of a version may change numbers; of other packages all. NumPy keeps random streams in patches."""
 
 CODE_VERSION = "6:"
 """Begins a fingerprint of code. Another way of making fingerprints gets another number: they cannot be compared."""
@@ -78,6 +83,20 @@ class Stale:
     cause: Cause
     what: str
     """What changed: `torch 2.13.0 -> 2.14.0`."""
+
+
+class _Changed(NamedTuple):
+    """A package whose version is another one than it was."""
+
+    name: str
+    then: str
+    now: str
+
+    @property
+    def decides(self) -> bool:
+        """Whether the trials that load the package may have other numbers now."""
+        parts = DECIDING.get(self.name)
+        return self.then.split(".")[:parts] != self.now.split(".")[:parts]
 
 
 def environment(device: str, name: str, threads: int) -> dict[str, Any]:
@@ -172,29 +191,34 @@ def source() -> dict[str, Any] | None:
 
 
 def stale(
-    rows: Iterable[Mapping[str, Any]], code: Mapping[str, str], data: Mapping[str, str]
+    rows: Iterable[Mapping[str, Any]],
+    code: Mapping[str, str],
+    data: Mapping[str, str],
+    libraries: Mapping[str, Collection[str]],
 ) -> dict[str, list[Stale]]:
     """Finished trials by id that another run now might not repeat, each with every reason.
 
     Args:
         rows: of records, with the columns of `COLUMNS`.
         code, data: fingerprints of what would train each trial now, by its id; empty for data that are not here.
+        libraries: those that each trial loads, by its id, as `Shared.libraries`.
     """
     rows = list(rows)
     of_now = [row for row in rows if not of_other_data(row, data[row["trial_id"]])]
     ordered = sorted(of_now, key=lambda row: str(row["finished_at"]))
     latest = {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in ordered}
-    by_trial = {row["trial_id"]: _reasons(row, code[row["trial_id"]], data[row["trial_id"]], latest) for row in rows}
+    ids = {row["trial_id"]: row for row in rows}
+    by_trial = {key: _reasons(row, code[key], data[key], libraries[key], latest) for key, row in ids.items()}
     return {trial_id: reasons for trial_id, reasons in by_trial.items() if reasons}
 
 
-def of_trials(cells: Iterable[Cell], done: Container[str], fingerprint: Callable[[Shared], str]) -> dict[str, str]:
-    """Fingerprint of the code, or of the data, that would train the cells' finished trials now, by trial id."""
-    fingerprints: dict[str, str] = {}
+def of_trials(cells: Iterable[Cell], done: Container[str], read: Callable[[Shared], T]) -> dict[str, T]:
+    """What is read of the cells' settings, e.g. the fingerprint of their code now, by id of their finished trials."""
+    values: dict[str, T] = {}
     for cell in cells:
-        ids = [trial.id for trial in cell.trials if trial.id in done]
-        fingerprints |= dict.fromkeys(ids, fingerprint(cell.trials[0].shared) if ids else "")
-    return fingerprints
+        if ids := [trial.id for trial in cell.trials if trial.id in done]:
+            values |= dict.fromkeys(ids, read(cell.trials[0].shared))
+    return values
 
 
 def code_differs(then: str, now: str) -> str:
@@ -210,12 +234,15 @@ def of_other_data(row: Mapping[str, Any], now: str) -> bool:
     return bool(now) and then.startswith(DATA_VERSION) and then.partition("+")[0] != now
 
 
-def _reasons(row: Mapping[str, Any], code: str, data: str, latest: Mapping[tuple[str, str], str]) -> list[Stale]:
+def _reasons(
+    row: Mapping[str, Any], code: str, data: str, libraries: Collection[str], latest: Mapping[tuple[str, str], str]
+) -> list[Stale]:
     reasons = []
     if what := code_differs(row["code_fingerprint"], code):
         reasons.append(Stale(Cause.CODE, what))
-    if changed := _changed(json.loads(row["environment"])):
-        reasons.append(Stale(Cause.ENVIRONMENT, ", ".join(changed)))
+    changed = _changed(json.loads(row["environment"]), ("torch", "numpy", *sorted(libraries)))
+    if what := _listed(version for version in changed if version.decides):
+        reasons.append(Stale(Cause.ENVIRONMENT, what))
     then, newest = row["data_fingerprint"], latest.get((row["dataset"], row["recipe"]))
     if of_other_data(row, data):
         reasons.append(Stale(Cause.DATA, f"{OTHER_DATA}: {then} -> {data}"))
@@ -226,11 +253,24 @@ def _reasons(row: Mapping[str, Any], code: str, data: str, latest: Mapping[tuple
     return reasons
 
 
-def _changed(environment: Mapping[str, Any]) -> list[str]:
-    """The versions in `DECIDING` that changed; a version that the record lacks is not compared."""
+def patched(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The versions that changed without a change of any number, by id of the finished trials where some did."""
+    changed = {row["trial_id"]: _changed(json.loads(row["environment"]), tuple(DECIDING)) for row in rows}
+    words = {
+        trial_id: _listed(version for version in some if not version.decides) for trial_id, some in changed.items()
+    }
+    return {trial_id: text for trial_id, text in words.items() if text}
+
+
+def _listed(versions: Iterable[_Changed]) -> str:
+    return ", ".join(f"{name} {then} -> {now}" for name, then, now in versions)
+
+
+def _changed(environment: Mapping[str, Any], packages: Iterable[str]) -> list[_Changed]:
+    """Those of the packages whose version changed; a version that the record lacks is not compared."""
     before = {**environment.get("versions", {}), "python": environment.get("python")}
-    now = {**{name: _version(name) for name in DECIDING}, "python": platform.python_version()}
-    return [f"{name} {before[name]} -> {now[name]}" for name in DECIDING if before.get(name) not in (None, now[name])]
+    now = {name: platform.python_version() if name == "python" else _version(name) for name in packages}
+    return [_Changed(name, before[name], str(now[name])) for name in now if before.get(name) not in (None, now[name])]
 
 
 def elsewhere(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -240,7 +280,7 @@ def elsewhere(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """
     rounding = ("host", "platform", "device", "device_type", "threads")
     return [
-        *_changed(then),
+        *(_listed([version]) for version in _changed(then, ("python", *NUMERIC))),
         *(f"{name} {then.get(name, 'unknown')} -> {now[name]}" for name in rounding if then.get(name) != now[name]),
     ]
 

@@ -151,6 +151,20 @@ def test_an_objective_that_reads_more_than_the_batch_refuses_models_that_cannot(
         expand(load("demo", [f"objectives={words[0]}", *words[1:]]))
 
 
+@pytest.mark.parametrize(
+    ("words", "libraries"),
+    [
+        (["recipes=cnn-bow"], {"pillow"}),
+        (["datasets=flickr30k", "recipes=fc-bow"], set()),
+        (["datasets=flickr30k", "recipes=fc-bow", "dataset.words=nltk"], {"nltk"}),
+        (["datasets=flickr30k", "recipes=fc-bow", "objectives=ncr"], {"scikit-learn"}),
+        (["datasets=flickr30k", "recipes=clip-vit-b32"], {"pillow", "transformers"}),
+    ],
+)
+def test_a_trial_loads_the_libraries_that_its_settings_need(words: list[str], libraries: set[str]) -> None:
+    assert {trial.shared.libraries for trial in trials_of(expand(load("demo", words)))} == {frozenset(libraries)}
+
+
 def test_the_released_variant_brings_its_own_defaults() -> None:
     cells = expand(load("demo", ["objective.variant=released", 'objectives=["con_con","sig-ms_cir"]']))
     parameters = [cell.trials[0].settings.objective.parameters for cell in cells]

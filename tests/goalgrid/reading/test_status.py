@@ -176,8 +176,8 @@ def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
     change(second, data_fingerprint="2:other")
     told = verb("status", "demo", runs=pair).stdout
     assert "stale: 1 of 2 done, trained by other code than now" in told
-    assert "stale: 1 of 2 done, environment: python 3.0 -> " in told
-    assert "torch 1.0 -> " in told
+    assert "stale: 1 of 2 done, environment: torch 1.0 -> " in told
+    assert "note: 1 done with other versions, which change no number: python 3.0 -> " in told
     assert "stale: 1 of 2 done, data: trained on other data than are here now: 2:other -> " in told
     assert "train them anew: goalgrid resume demo --stale" in told
     (ids,) = json.loads(verb("status", "demo", "--json", runs=pair).stdout)["stale"]["code"].values()

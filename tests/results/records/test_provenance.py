@@ -22,6 +22,16 @@ AWAY = dict.fromkeys(NOW, "")
 """No data are on this machine."""
 
 
+def stale(rows: list[dict[str, Any]], data: dict[str, str] = AWAY, libraries: str = "") -> dict[str, list[Stale]]:
+    """The stale ones of these records; each trial loads these libraries."""
+    return provenance.stale(rows, NOW, data, dict.fromkeys(NOW, libraries.split()))
+
+
+def of_versions(python: str = platform.python_version(), **versions: str) -> dict[str, Any]:
+    """A record with these versions."""
+    return row(environment=json.dumps({"versions": versions, "python": python}))
+
+
 def row(**different: Any) -> dict[str, Any]:
     """A record of now, but for what is different."""
     versions = {"torch": version("torch"), "ray": "0.1"}
@@ -38,33 +48,48 @@ def row(**different: Any) -> dict[str, Any]:
 
 
 def test_what_was_trained_as_now_is_not_stale() -> None:
-    assert provenance.stale([row()], NOW, AWAY) == {}
+    assert stale([row()]) == {}
 
 
 def test_other_code_is_named() -> None:
     other = provenance.versioned("f" * 64)
-    found = provenance.stale([row(code_fingerprint=other)], NOW, AWAY)
+    found = stale([row(code_fingerprint=other)])
     assert found == {"one": [Stale(Cause.CODE, "trained by other code than now")]}
 
 
 def test_a_record_from_before_says_that_code_was_compared_in_another_way() -> None:
-    ((found,),) = provenance.stale([row(code_fingerprint=CODE.partition(":")[2])], NOW, AWAY).values()
+    ((found,),) = stale([row(code_fingerprint=CODE.partition(":")[2])]).values()
     assert found.cause is Cause.CODE
     assert "when code was compared in another way" in found.what
 
 
 def test_the_version_that_changed_is_named_and_no_other() -> None:
-    environment = json.dumps({"versions": {"torch": "1.0", "ray": "0.1"}, "python": "3.0.0"})
-    (found,) = provenance.stale([row(environment=environment)], NOW, AWAY)["one"]
-    assert found == Stale(
-        Cause.ENVIRONMENT, f"python 3.0.0 -> {platform.python_version()}, torch 1.0 -> {version('torch')}"
-    )
+    ((reason,),) = stale([of_versions("3.0.0", torch="1.0", ray="0.1")]).values()
+    assert reason == Stale(Cause.ENVIRONMENT, f"torch 1.0 -> {version('torch')}")
+
+
+def test_a_version_counts_for_trials_that_load_the_package() -> None:
+    old = of_versions(pillow="1.0", transformers="4.0")
+    assert stale([old]) == {}
+    ((reason,),) = stale([old], libraries="pillow").values()
+    assert reason == Stale(Cause.ENVIRONMENT, f"pillow 1.0 -> {version('pillow')}")
+
+
+def test_another_python_or_patch_of_numpy_is_a_note_and_another_numpy_makes_stale() -> None:
+    now = version("numpy")
+    patch, minor = f"{now.rpartition('.')[0]}.99", "2.0.0"
+    assert stale([of_versions("3.0.0", numpy=patch)]) == {}
+    noted = provenance.patched([of_versions("3.0.0", numpy=patch)])
+    assert noted == {"one": f"python 3.0.0 -> {platform.python_version()}, numpy {patch} -> {now}"}
+    ((reason,),) = stale([of_versions(numpy=minor)]).values()
+    assert reason.what == f"numpy {minor} -> {now}"
+    assert provenance.patched([of_versions(numpy=minor)]) == provenance.patched([row()]) == {}
 
 
 def test_the_latest_trial_decides_which_data_are_meant() -> None:
     later = row(trial_id="two", data_fingerprint="e", finished_at="2026-01-02T00:00:00+00:00")
     elsewhere = row(trial_id="three", recipe="fc-bow", data_fingerprint="f")
-    found = provenance.stale([later, row(), elsewhere], NOW, AWAY)
+    found = stale([later, row(), elsewhere])
     assert found == {"one": [Stale(Cause.DATA, "other data than the latest: d -> e")]}
 
 
@@ -74,9 +99,9 @@ def test_the_data_at_hand_decide_where_there_are_any() -> None:
         row(data_fingerprint="2:here+weights"),
         row(trial_id="two", data_fingerprint="2:there", finished_at="2026-01-02T00:00:00+00:00"),
     ]
-    found = provenance.stale(rows, NOW, here)
+    found = stale(rows, here)
     assert found == {"two": [Stale(Cause.DATA, "trained on other data than are here now: 2:there -> 2:here")]}
-    (before,) = provenance.stale([row(data_fingerprint="d")], NOW, here)["one"]
+    (before,) = stale([row(data_fingerprint="d")], here)["one"]
     assert "when data were compared in another way" in before.what
 
 
