@@ -26,6 +26,14 @@ BYTES = re.compile(r"""^b(['"]).*\1$""")
 """What python 2 code leaves when python 3 runs it: the text of a bytes object."""
 TOO_LARGE = "Save it smaller: a network sees less than a megapixel of it."
 """What to do with a picture of more pixels than Pillow reads."""
+NEAR = {
+    "image": ("filename", "file_name", "file", "path", "image_path", "image_name", "img"),
+    "caption": ("text", "sentence", "description", "comment", "title"),
+}
+"""What columns of a table may be called elsewhere."""
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""What UTF-16 begins with; no UTF-8 does."""
 QUOTES = "Put quotation marks around a cell with a comma, a line break or a quotation mark, and double the last."
 
 
@@ -141,9 +149,6 @@ def rows_of(
 
     Columns with other names are left out; a name that is nearly that of an optional column is reported.
     """
-    layout = (
-        f"Expected commas between the columns {', '.join([*needed, *optional])}, and their names in the first line."
-    )
     before = len(problems)
     text = _text_of(path, "a row a caption", problems)
     if not text and len(problems) > before:
@@ -153,7 +158,7 @@ def rows_of(
     try:
         columns = [name.strip() for name in next(reader, [])]
         if faults := _faults_of_columns(columns, needed, optional):
-            problems += [Problem(f"{path}, line 1", fault, layout) for fault in faults]
+            problems += [Problem(f"{path}, line 1", *fault) for fault in faults]
             return []
         for cells in reader:
             if cells and len(cells) != len(columns):
@@ -168,16 +173,30 @@ def rows_of(
     return rows
 
 
-def _faults_of_columns(columns: Sequence[str], needed: Sequence[str], optional: Sequence[str]) -> list[str]:
-    """Why these are not the columns of a table; none: they are."""
+def _faults_of_columns(columns: Sequence[str], needed: Sequence[str], optional: Sequence[str]) -> list[tuple[str, str]]:
+    """Why these are not the columns of a table, each with what mends it; none: they are."""
+    layout = (
+        f"Expected commas between the columns {', '.join([*needed, *optional])}, and their names in the first line."
+    )
+    if len(columns) == 1 and (separator := next((mark for mark in SEPARATORS if mark in columns[0]), "")):
+        return [(f"has {SEPARATORS[separator]} between its columns", f"{layout} Save the file as CSV with commas.")]
     others = [name for name in columns if name not in (*needed, *optional)]
-    faults = [f"names column {name!r} more than once" for name in repeated(columns) if name not in others]
-    for name in [name for name in needed if name not in columns]:
-        near = get_close_matches(name, others, n=1)
-        hint = f"; the nearest is {near[0]!r}" if near else ""
-        faults.append(f"has no column {name!r}; its columns: {', '.join(map(repr, columns)) or 'none'}{hint}")
+    faults = [(f"names column {name!r} more than once", layout) for name in repeated(columns) if name not in others]
+    if lacking := [name for name in needed if name not in columns]:
+        renamed = [f"{name} in place of {other!r}" for name in lacking if (other := _nearest(name, others))]
+        what = f"has no column{'s' * (len(lacking) > 1)} {' and '.join(map(repr, lacking))}"
+        fix = f"Write {' and '.join(renamed)} there." if len(renamed) == len(lacking) else layout
+        faults.append((f"{what}; its columns: {', '.join(map(repr, columns)) or 'none'}", fix))
     typos = [(name, near[0]) for name in others if (near := get_close_matches(name, optional, n=1))]
-    return faults + [f"has a column {name!r}; did you mean {near!r}?" for name, near in typos if near not in columns]
+    return faults + [
+        (f"has a column {name!r}; did you mean {near!r}?", layout) for name, near in typos if near not in columns
+    ]
+
+
+def _nearest(name: str, others: Sequence[str]) -> str | None:
+    """The column that is likely to be the one of this name."""
+    usual = [other for other in others if other.lower() in (name, *NEAR.get(name, ()))]
+    return next(iter([*usual, *get_close_matches(name, others, n=1)]), None)
 
 
 def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
@@ -193,10 +212,13 @@ def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        place, what = f"{path}, line {line}", f"is not UTF-8: byte {content[error.start]:#04x}"
-        problems.append(Problem(place, what, f"Convert it: iconv -f latin1 -t utf-8 {path.name} > fixed.txt"))
-        return content.decode("utf-8", errors="replace")
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start : error.start + 1]
+        coding = "utf-16" if content.startswith(UTF_16) else "cp1252"
+        letter = f"byte {byte[0]:#04x}, which is {byte.decode(coding, 'replace')!r} in {coding}"
+        what = f"is not UTF-8: {letter if coding == 'cp1252' else 'it is UTF-16'}"
+        fixed = f"iconv -f {coding} -t utf-8 {path.name} > fixed && mv fixed {path.name}"
+        problems.append(Problem(f"{path}, line {line}", what, f"Convert it in its folder: {fixed}"))
+        return content.decode(coding if coding == "utf-16" else "utf-8", errors="replace")
 
 
 def faults_of_captions(captions: Sequence[str], place: str) -> list[Problem]:

@@ -104,6 +104,15 @@ def circle(file: str) -> Plant:
     return plant
 
 
+def beneath(folder: str) -> Plant:
+    """Name all images of the table by their path in a folder."""
+
+    def edit(rows: list[str]) -> None:
+        rows[:] = [f"{folder}/{row}" if row[0].isdigit() else row for row in rows]
+
+    return lines("captions.csv", edit)
+
+
 def torn(file: str) -> Plant:
     """Cut a file in half."""
     return lambda root: (root / file).write_bytes((root / file).read_bytes()[: (root / file).stat().st_size // 2])
@@ -189,7 +198,7 @@ CSV: dict[str, tuple[Plant, str]] = {
     "column twice": (line("captions.csv", 0, "image,caption,image"), "names column 'image' more than once"),
     "semicolons": (
         lambda r: (r / "captions.csv").write_text("image;caption\n0.png;a dog\n"),
-        "has no column 'image'; its columns: 'image;caption'",
+        "captions.csv, line 1: has semicolons between its columns",
     ),
     "unquoted comma": (
         lines("captions.csv", lambda t: t.append("0.png,a dog, and a cat,train")),
@@ -201,7 +210,7 @@ CSV: dict[str, tuple[Plant, str]] = {
     ),
     "not utf-8": (
         lambda r: (r / "captions.csv").write_bytes(b"image,caption,split\n0.png,caf\xe9,train\n"),
-        "captions.csv, line 2: is not UTF-8: byte 0xe9",
+        "captions.csv, line 2: is not UTF-8: byte 0xe9, which is 'é' in cp1252",
     ),
     "unknown split": (lines("captions.csv", lambda t: t.append("0.png,a,tset")), "unknown split 'tset'"),
     "no image": (lines("captions.csv", lambda t: t.append(",a,train")), "captions.csv, line 10: names no image"),
@@ -210,7 +219,20 @@ CSV: dict[str, tuple[Plant, str]] = {
     "outside": (lines("captions.csv", lambda t: t.append("../9.png,a,val")), "'../9.png' leads out of"),
     "two splits": (lines("captions.csv", lambda t: t.append("0.png,a,test")), "train and test share 1 image"),
     "only a header": (lambda r: (r / "captions.csv").write_text("image,caption,split\n"), "is empty: 0 images"),
-    "empty file": (lambda r: (r / "captions.csv").write_text(""), "has no column 'image'; its columns: none"),
+    "empty file": (
+        lambda r: (r / "captions.csv").write_text(""),
+        "has no columns 'image' and 'caption'; its columns: none",
+    ),
+    "other columns": (
+        line("captions.csv", 0, "filename,text,split"),
+        "Write image in place of 'filename' and caption in place of 'text' there.",
+    ),
+    "utf-16": (
+        lambda r: (r / "captions.csv").write_text((r / "captions.csv").read_text("utf-8-sig"), encoding="utf-16"),
+        "captions.csv, line 1: is not UTF-8: it is UTF-16",
+    ),
+    "many outside": (beneath("/a"), "file name '/a/0.png' leads out of"),
+    "named by the folder above": (beneath("mine/images"), "'0.png' lies in"),
 }
 
 LISTED: dict[str, tuple[Plant, str]] = {
@@ -282,6 +304,24 @@ def test_a_planted_fault_is_found_and_named(form: str, fault: str, tmp_path: Pat
     report = check("mine", tmp_path)
     assert message in named(report)
     assert all(problem.fix for problem in report.problems)
+
+
+@pytest.mark.parametrize(
+    "fault", ["semicolons", "other columns", "utf-16", "many outside", "named by the folder above"]
+)
+def test_one_cause_is_one_problem(fault: str, tmp_path: Path) -> None:
+    write_csv(tmp_path)
+    CSV[fault][0](tmp_path)
+    assert len(check("mine", tmp_path).problems) == 1
+
+
+def test_images_may_be_named_by_their_whole_path_below_the_root(tmp_path: Path) -> None:
+    write_csv(tmp_path)
+    relative = check("mine", tmp_path)
+    beneath(str(tmp_path / "images"))(tmp_path)
+    absolute = check("mine", tmp_path)
+    assert absolute.problems == []
+    assert absolute.parts[0].fingerprint == relative.parts[0].fingerprint
 
 
 @pytest.mark.parametrize(

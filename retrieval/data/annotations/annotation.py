@@ -1,19 +1,21 @@
 """What every annotation format gives: one entry an image; and the image files of the entries.
 
-Names in annotations are untrusted: an absolute name, one with `..`, and a link out of the user's folders are refused.
+Names in annotations are untrusted: one that leads out of the root, one with `..`, and a link out of the user's folders
+are refused.
 The image folder itself may be a link, since the user has placed it.
 """
 
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 
+from goalgrid.grid.errors import counted
 from goalgrid.retrieval.splits.problems import Problem
 
 SPLITS = ("train", "val", "test")
@@ -72,6 +74,12 @@ def owners(entries: Sequence[Annotation]) -> Int[np.ndarray, " t"]:
     return np.repeat(np.arange(len(entries)), [len(entry.captions) for entry in entries])
 
 
+def below(name: str, folder: Path) -> str:
+    """The name of a file by its path below this folder, if it is an absolute path there; else the name."""
+    folders = (folder.absolute(), folder.resolve()) if name.startswith("/") else ()
+    return next((str(Path(name).relative_to(home)) for home in folders if Path(name).is_relative_to(home)), name)
+
+
 class Outside(Exception):
     """A name that leads out of the user's folders."""
 
@@ -86,7 +94,7 @@ class Locator:
 
     def file(self, name: str) -> Path | None:
         """The file of this name; None where there is none. `Outside`: the name, or a link on its way, leads out."""
-        relative = Path(name)
+        relative = Path(below(name, self.folder))
         if relative.is_absolute() or ".." in relative.parts:
             raise Outside(name)
         path = self.folder / relative
@@ -107,7 +115,7 @@ class Locator:
             file = next((file for name in entry.names if (file := self.file(name))), None)
         except Outside as name:
             what = f"file name {str(name)!r} leads out of {self.folder}"
-            problems.append(Problem(entry.place, what, "Take the annotations from their source, or copy the file in."))
+            problems.append(Problem(entry.place, what, "Name images by their path below that folder, or copy them in."))
             return None
         if file is None:
             path = str(self.folder / entry.names[0]).encode("utf-8", "backslashreplace").decode()
@@ -124,21 +132,38 @@ def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) 
     locator = _best(entries, root)
     faults: list[Problem] = []
     pairs = [(entry, file) for entry in entries if (file := locator.of(entry, faults))]
-    if entries and not pairs and all("missing" in fault.what for fault in faults):
-        what = f"no folder below it holds {entries[0].names[0]!r}, or any other image that the annotations name"
-        faults = [Problem(str(root), what, f"Put the images into {root / FOLDERS[0]}.")]
+    leading_out = [fault for fault in faults if "leads out of" in fault.what]
+    if entries and not pairs and not leading_out:
+        faults = [_all_missing(entries[0].names[0], root)]
+    elif len(leading_out) > 1:
+        rest = f"{leading_out[0].what}; so do {counted(len(leading_out) - 1, 'more file name')}"
+        faults = [replace(leading_out[0], what=rest), *(fault for fault in faults if fault not in leading_out)]
     problems.extend(faults)
     return pairs
 
 
+def _all_missing(name: str, root: Path) -> Problem:
+    """No image is where the annotations say, this one first."""
+    what = f"no folder below it holds {name!r}, or any other image that the annotations name"
+    bare = Path(name).name
+    for locator in _locators(root):
+        if bare != name and locator.file(bare):
+            return Problem(str(root), what, f"{bare!r} lies in {locator.folder}: name images by that.")
+    return Problem(str(root), what, f"Put the images into {root / FOLDERS[0]}.")
+
+
 def _best(entries: Sequence[Annotation], root: Path) -> Locator:
     """The folder that holds the most of a sample of entries; of all entries, where it holds none of the sample."""
-    folders = list(_folders(root))
-    homes = list(dict.fromkeys(folder.resolve() for folder in folders))
-    locators = [Locator(folder, homes) for folder in folders]
+    locators = _locators(root)
     sample = entries[:: max(1, len(entries) // SAMPLE)]
     best = max(locators, key=lambda locator: locator.hits(sample))
     return best if best.hits(sample) else max(locators, key=lambda locator: locator.hits(entries))
+
+
+def _locators(root: Path) -> list[Locator]:
+    folders = list(_folders(root))
+    homes = list(dict.fromkeys(folder.resolve() for folder in folders))
+    return [Locator(folder, homes) for folder in folders]
 
 
 def _folders(root: Path) -> Iterator[Path]:

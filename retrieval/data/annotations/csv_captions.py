@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from goalgrid.retrieval.data.annotations import split_files
-from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, entries_of, first, grouped
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, below, entries_of, first, grouped
 from goalgrid.retrieval.splits.problems import Problem, rows_of
 
 LONGEST = 10_000
@@ -44,7 +44,7 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
     elif split_files.given(path):
         return split_files.entries(grouped((row["image"], row["caption"]) for _, row in rows), path, problems)
     else:
-        splits = [split_files.by_hash(row["image"]) for _, row in rows]
+        splits = [split_files.by_hash(below(row["image"], root)) for _, row in rows]
     annotations = []
     for split in SPLITS:
         chosen = [row for (_, row), row_split in zip(rows, splits, strict=True) if row_split == split and row["image"]]
