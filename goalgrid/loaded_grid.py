@@ -209,6 +209,7 @@ class LoadedGrid:
         interval: bool = False,
         averages: bool = False,
         allow_partial: bool = False,
+        only: str = "",
     ) -> TableOutput:
         """The paper's table of what is done so far. The options are those of `goalgrid table`.
 
@@ -220,7 +221,7 @@ class LoadedGrid:
         request = TableRequest(
             self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
             against=against, marks=marks, interval=interval, averages=averages, allow_partial=allow_partial,
-            set_=self._overrides,
+            only=only, set_=self._overrides,
         )  # fmt: skip
         return TableOutput(draw(request, self._home, self._grid))
 

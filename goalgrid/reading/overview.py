@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -35,15 +35,24 @@ class Overview:
     cells: list[Cell]
     trials: list[Trial]
     states: dict[str, State]
+    only: str = ""
+    """The filter that chose the trials; empty: they are all trials of the grid."""
 
     @classmethod
-    def of(cls, grid: Grid, home: Home) -> "Overview":
-        """Expand the grid and look at the folder of every trial that has one."""
+    def of(cls, grid: Grid, home: Home, only: str = "") -> "Overview":
+        """Expand the grid and look at the folder of every trial that has one; with a filter, keep what it names."""
         cells = cells_of(grid, home)
         trials, standing = trials_of(cells), home.standing()
         states = dict.fromkeys([trial.id for trial in trials], State.PLANNED)
         states |= {trial_id: home.trial(trial_id).state() for trial_id in standing if trial_id in states}
-        return cls(grid, home, cells, trials, states)
+        overview = cls(grid, home, cells, trials, states)
+        return overview._narrowed(only) if only else overview
+
+    def _narrowed(self, only: str) -> "Overview":
+        states = {trial.id: self.states[trial.id] for trial in self.selected(only)}
+        parts = [replace(cell, trials=tuple(t for t in cell.trials if t.id in states)) for cell in self.cells]
+        cells = [cell for cell in parts if cell.trials]
+        return replace(self, cells=cells, trials=trials_of(cells), states=states, only=only)
 
     def folder(self, trial: Trial) -> TrialFolder:
         return self.home.trial(trial.id)
@@ -77,7 +86,8 @@ class Overview:
         counts = ", ".join(f"{self.counts[state]:,} {state}" for state in ORDER if self.counts[state])
         together = len(chains(self.trials)) if any(trial.parents for trial in self.trials) else len(self.trials)
         chained = f" in {counted(together, 'chain')}" if together < len(self.trials) else ""
-        return f"{counted(len(self.trials), 'trial')}{chained}: {counts}"
+        chosen = f" of {self.only}" if self.only else ""
+        return f"{counted(len(self.trials), 'trial')}{chosen}{chained}: {counts}"
 
     def sums(self) -> dict[str, int]:
         """How many trials there are, and how many are done and failed."""

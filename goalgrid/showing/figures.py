@@ -32,6 +32,7 @@ class FigureRequest:
     caption: str = "1"
     quantities: Sequence[str] = ()
     reference: str = ""
+    only: str = ""
 
     def check(self) -> None:
         """Check names and options; UserError: an unknown name, or options that do not fit the figures."""
@@ -55,19 +56,28 @@ class FigureRequest:
         return [kind for kind in self.kinds if kind in (ATTENTION, EXAMPLES)]
 
 
-def write(request: FigureRequest, grid: str, home: Home, overrides: Sequence[str], folder: Path) -> Iterator[str]:
-    """Write the figures; yields a line for each file, and for each figure that has nothing to draw."""
+def write(
+    request: FigureRequest, grid: str, home: Home, overrides: Sequence[str], folder: Path | None
+) -> Iterator[str]:
+    """Write the figures; yields a line for each file, and for each figure that has nothing to draw.
+
+    Args:
+        folder: of the pictures; None: the figures of the grid in the runs folder.
+    """
     from goalgrid.results import figures
 
     request.check()
+    recalled = recall(grid, home, overrides)
+    folder = folder or home.grid(recalled.name).figures
     if request.of_trial:
-        overview = Overview.of(recall(grid, home, overrides), home)
+        overview = Overview.of(recalled, home)
         for name, picture in _of_trial(overview, request):
             yield f"written: {figures.save(picture, folder, name, request.format)}"
         if len(request.of_trial) == len(request.kinds):
             return
     kinds = [kind for kind in request.kinds if kind not in request.of_trial]
-    cells, scores = cells_and_scores(recall(grid, home, overrides), home, anew=start(grid, home, overrides))
+    anew = start(grid, home, overrides)
+    cells, scores = cells_and_scores(recalled, home, anew=anew, only=request.only)
     studies = figures.Study.read(cells, scores, home)
     draw = partial(
         figures.write, studies, folder,

@@ -93,7 +93,7 @@ def watch(
         if not _unfinished(overview):
             return
         time.sleep(seconds)
-        overview = Overview.of(overview.grid, overview.home)
+        overview = Overview.of(overview.grid, overview.home, overview.only)
 
 
 def _unfinished(overview: Overview) -> bool:

@@ -45,7 +45,8 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
         return _printed(request)
     grid = grid or recall(request.grid, home, request.set_)
     anew = start(request.grid, home, request.set_)
-    table = request.draw(*cells_and_scores(grid, home, request.protocol, anew, interval=request.interval))
+    chosen = cells_and_scores(grid, home, request.protocol, anew, interval=request.interval, only=request.only)
+    table = request.draw(*chosen)
     return with_seeds(table, Overview.of(grid, home)) if grid.budget else table
 
 
@@ -56,13 +57,17 @@ def with_seeds(table: "Table", overview: Overview) -> "Table":
 
 
 def cells_and_scores(
-    grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, interval: bool = False
+    grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, interval: bool = False, only: str = ""
 ) -> "tuple[list[Cell], Scores]":
-    """The cells of a grid and what its finished trials measured; NothingDone: none is done, `anew` starts the grid."""
+    """The cells of a grid and what its finished trials measured; NothingDone: none is done, `anew` starts the grid.
+
+    Args:
+        only: a filter of trials; empty: all count.
+    """
     from goalgrid.results.records.provenance import OTHER_DATA
 
     named_tables_exist(grid)
-    cells = cells_of(grid, home)
+    cells = Overview.of(grid, home, only).cells if only else cells_of(grid, home)
     scores = scores_of(grid, cells, home, protocol, interval=interval)
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())
@@ -209,7 +214,7 @@ def _filled(request: "TableRequest", home: Home) -> "Table":
     from goalgrid.reading.papers import filled
 
     named = {"GRID": request.grid, "--reference": request.reference, "--protocol": request.protocol}
-    named |= {"--rows, --columns and --blocks": request.axes, "--set": request.set_}
+    named |= {"--rows, --columns and --blocks": request.axes, "--set": request.set_, "--only": request.only}
     if others := [name for name, value in named.items() if value]:
         raise UserError(f"--paper fills a paper's own table by its own protocols; leave {', '.join(others)} out.")
     source = filled(str(request.paper), home, interval=request.interval)
@@ -224,8 +229,10 @@ def _printed(request: "TableRequest") -> "Table":
     """A paper's own table."""
     from goalgrid.results.reference.reading import Paper
 
-    if request.against or request.protocol:
-        raise UserError("--reference shows a table as the paper printed it; leave --against and --protocol out.")
+    if request.against or request.protocol or request.only:
+        raise UserError(
+            "--reference shows a table as the paper printed it; leave --against and --protocol out, and --only."
+        )
     if request.axes:
         raise UserError("--reference shows a table as the paper printed it; leave --rows, --columns and --blocks out.")
     paper = Paper.read(request.grid)

@@ -143,7 +143,6 @@ Metric = Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")]
 Direction = Annotated[str, typer.Option(help="i2t, t2i or both.")]
 AnalysisFormat = Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")]
 PictureFormat = Annotated[str, typer.Option("--format", help="png, pdf or svg.")]
-PictureFolder = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")]
 OutputFile = Annotated[
     Path | None, typer.Option("--output", "-o", help="A file instead of the screen; its ending may say the format.")
 ]

@@ -196,7 +196,10 @@ def figures(
     ] = [],
     home: Runs = RUNS,
     set_: options.Override = [],
-    output: options.PictureFolder = Path(),
+    only: options.Only = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Default: DIR/grids/NAME/figures.")
+    ] = None,
     format_: options.PictureFormat = "png",
     trial: Annotated[
         str, typer.Option(metavar="ID", help="With attention or examples: whose; a wrong id lists the trials.")
@@ -227,7 +230,7 @@ def figures(
     """
     from goalgrid.showing.figures import FigureRequest, write
 
-    request = FigureRequest(kinds, format_, trial, image, caption, quantity, reference)
+    request = FigureRequest(kinds, format_, trial, image, caption, quantity, reference, only)
     with _incomplete_without_trials():
         for line in write(request, grid, home, set_, output):
             say(line)
@@ -239,6 +242,7 @@ def report(
     paper: options.PaperName = None,
     home: Runs = RUNS,
     set_: options.Override = [],
+    only: options.Only = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: DIR/grids/NAME/report.html.")
     ] = None,
@@ -263,7 +267,7 @@ def report(
     from goalgrid.showing.comparison import section
 
     grid = source(grid, paper)
-    overview = Overview.of(recall(grid, home, set_), home)
+    overview = Overview.of(recall(grid, home, set_), home, only)
     if watch and examples_of:
         raise UserError("--examples loads a model and its data each time; leave it out with --watch.")
     compared = partial(section, beside, grid, home, other)
@@ -286,6 +290,7 @@ def export(
     paper: options.PaperName = None,
     home: Runs = RUNS,
     set_: options.Override = [],
+    only: options.Only = "",
 ) -> None:
     """Write everything that a paper needs into one folder.
 
@@ -299,10 +304,10 @@ def export(
         grid, target = None, user_path(grid) if grid else None
     if target is None:
         raise UserError("into which folder? Give DIR, a new or empty folder.")
-    overview = Overview.of(recall(source(grid, paper), home, set_), home)
+    overview = Overview.of(recall(source(grid, paper), home, set_), home, only)
     with begun(target):
         html, filled = page.render(overview, paper=paper), table_of_paper(paper, home)
-        write(overview.grid, overview.cells, home, target, report=html, now=overview.now, paper=filled)
+        write(overview.grid, overview.cells, home, target, report=html, now=overview.now, paper=filled, only=only)
     say(f"written: {target}")
 
 

@@ -180,7 +180,7 @@ def diagrams(
             autocompletion=completion.objectives,
         ),
     ] = [],
-    output: options.PictureFolder = Path(),
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
     format_: options.PictureFormat = "png",
     set_: Annotated[
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="A parameter or the variant, e.g. tau=5.")

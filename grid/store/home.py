@@ -145,6 +145,7 @@ class GridFolder:
     results = Below("results.parquet")
     tables = Below("tables")
     report = Below("report.html")
+    figures = Below("figures")
     mirrored = Below("mlflow.json")
     """The finished trials that MLflow holds, so that a run with nothing to train need not ask it."""
 

@@ -73,15 +73,19 @@ def export(
     report: str,
     now: Now | None = None,
     paper: Table | None = None,
+    only: str = "",
 ) -> None:
     """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
 
-    `report` is that of the grid, as HTML; `paper` a paper's own table with our numbers.
+    `report` is that of the grid, as HTML; `paper` a paper's own table with our numbers; `only` the filter that named
+    these cells and trials.
     """
     usual = usual_protocol(grid)  # the report says what is left out
     scores = Scores.read(cells, home, usual=usual, now=now, leave=lambda message: None)
     write_records(scores.rows, home, target / "records.parquet")
-    tables = dict(_tables(grid, cells, scores)) | ({Path("tables", "paper", paper.name): paper} if paper else {})
+    tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores)) | (
+        {Path("tables", "paper", paper.name): paper} if paper else {}
+    )
     for path, table in tables.items():
         write_all(table, (target / path).parent)
     if scores.rows:
@@ -113,12 +117,12 @@ def _write_trials(target: Path) -> None:
             write_json_lines(folder.history, list(rows.values()))
 
 
-def _tables(grid: Grid, cells: Sequence[Cell], scores: Scores) -> Iterator[tuple[Path, Table]]:
+def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores) -> Iterator[tuple[Path, Table]]:
     """The grid's table, and the table against the papers if they report its cells; then both by other protocols."""
     for protocol in (None, *scores.others(cells)):
         folder = Path("tables", *([protocol] if protocol else []))
         shown = replace(scores, protocol=protocol)
-        requests = [TableRequest(grid.name, protocol=protocol)]
+        requests = [replace(request, protocol=protocol)]
         if reported(cells, shown, ["i2t_r1", "t2i_r1"]).results:
             requests.append(replace(requests[0], against="paper"))
         for request in requests:

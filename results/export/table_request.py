@@ -51,6 +51,7 @@ class TableRequest:
     allow_partial: bool = _option(False, "With --averages: over cells that lack seeds, too.")
     label: str | None = _option(None, "Of LaTeX: the name for \\ref.")
     caption: str | None = _option(None, "Of LaTeX: your text in place of ours.", "TEXT")
+    only: str = _option("", "Only trials that fit, e.g. 'objective=*_cir seed=0'.", "FILTER")
     set_: tuple[str, ...] = ()
     """What `--set` changes of the grid, KEY=VALUE each."""
 

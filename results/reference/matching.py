@@ -16,6 +16,8 @@ from goalgrid.results.reference.reading import Printed, Result, all_results, tab
 
 ResultKey = tuple[str, str, str, str, str]
 """Data set, protocol, recipe, objective, metric."""
+NEAR = 3
+"""Reported recipes and protocols that an error spells out."""
 Differing = dict[str, tuple[object, object]]
 """Values of settings of a cell, and what another has in their place, by dotted name."""
 
@@ -170,13 +172,15 @@ def nothing_reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[st
     """The error that says what the grid has, what papers report that is nearest to it, and what to do."""
     ours = dict.fromkeys(f"{cell.recipe} on {cell.dataset} by {scores.protocol_of(cell)}" for cell in cells)
     keys = [key for result in all_results() if (key := _key(result))]
-    near = [key for key in keys if key[2] in {cell.recipe for cell in cells}]
+    recipes = {cell.recipe for cell in cells}
     theirs: dict[str, dict[str, None]] = {}
-    for dataset, protocol, recipe, objective, _ in near or keys:
+    for dataset, protocol, recipe, objective, _ in [key for key in keys if key[2] in recipes]:
         theirs.setdefault(f"{recipe} on {dataset} by {protocol}", {})[objective] = None
     some = {name: ", ".join(names) if len(names) < 6 else f"{len(names)} objectives" for name, names in theirs.items()}
-    known = "; ".join(f"{name} ({objectives})" for name, objectives in some.items())
+    known = [f"{name} ({objectives})" for name, objectives in some.items()]
+    more = f"; and {len(known) - NEAR} more" if len(known) > NEAR else ""
+    nearest = f"Reported: {'; '.join(known[:NEAR])}{more}. " if known else ""
     return (
         f"no paper reports {' or '.join(metrics)} of this grid's cells ({', '.join(ours)}). "
-        f"Reported: {known}. All reported tables: goalgrid table --reference."
+        f"{nearest}All reported tables: goalgrid table --reference."
     )

@@ -17,8 +17,8 @@ FORMATS = ("terminal", *ENDINGS)
 
 
 def format_of(path: Path) -> str | None:
-    """The format that belongs to a file's ending; None if no format does."""
-    return next((kind for kind, ending in ENDINGS.items() if path.name.endswith(f".{ending}")), None)
+    """The format that belongs to a file's ending, or that the ending names, as t.latex; None if no format does."""
+    return next((kind for kind, ending in ENDINGS.items() if path.name.endswith((f".{ending}", f".{kind}"))), None)
 
 
 def text(table: Table, kind: str) -> str:

@@ -37,6 +37,7 @@ WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.star
         st.none() | WORDS,
         *[st.booleans()] * 4,
         *[st.none() | WORDS] * 2,
+        st.just("") | WORDS,
         st.lists(WORDS).map(tuple),
     )
 )
@@ -133,6 +134,27 @@ def test_options_that_do_not_fit_are_named(
     with pytest.raises(UserError) as caught:
         verb("table", *(file if word == "FILE" else word for word in words), runs=trained_pair)
     assert message in str(caught.value)
+
+
+def test_only_narrows_tables_reports_exports_and_figures(pair: Home, tmp_path: Path, verb: Verb) -> None:
+    only = ("--only", "objective=sig*")
+    path = tmp_path / "t.latex"
+    verb("table", "demo", *only, "-o", str(path), runs=pair)
+    assert path.read_text().startswith("% goalgrid table demo --only 'objective=sig*' --format latex\n")
+    assert "is the same, byte for byte" in verb("table", "--check", str(path), runs=pair).stdout
+    rows = [row for row in path.read_text().splitlines() if "T^{" in row]
+    assert len(rows) == 1
+    with pytest.raises(UserError, match="--only 'objective=none' names none of the grid's trials"):
+        verb("table", "demo", "--only", "objective=none", runs=pair)
+    verb("report", "demo", *only, "-o", str(tmp_path / "r.html"), runs=pair)
+    assert "1 trial of objective=sig*: 1 done" in (tmp_path / "r.html").read_text()
+    verb("export", "demo", str(tmp_path / "all"), *only, runs=pair)
+    assert pq.ParquetFile(tmp_path / "all" / "records.parquet").metadata.num_rows == 1
+    sizes = []
+    for words in ((), only):
+        verb("figures", "demo", "training", *words, "--format", "svg", runs=pair)
+        sizes.append(next(pair.grid("demo").figures.glob("training-*.svg")).stat().st_size)
+    assert sizes[1] < sizes[0]
 
 
 def test_averages_stand_in_the_table(trained_pair: Home, verb: Verb) -> None:
