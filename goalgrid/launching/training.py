@@ -115,7 +115,9 @@ def _round(
     from goalgrid.runners.launch.launch import Launch  # takes seconds
 
     launch = Launch(overview.home, err, options, trackers, live=out.is_terminal and err.is_terminal, notify=notify)
-    return LaunchResult(decisions, launch.run(overview.grid, overview.cells, todo, anew, checked=save))
+    return LaunchResult(
+        decisions, launch.run(overview.grid, overview.cells, todo, anew, checked=save, halvings=overview.halvings)
+    )
 
 
 def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: str | None) -> list[State]:
@@ -124,9 +126,9 @@ def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: st
         show_table(table_of_paper(paper, after.home) or table)
     say("\n".join(status.ended(after)))
     trials = [decision.trial for decision in launched.decisions]
-    if any(after.states[trial.id] not in (State.DONE, State.FAILED) for trial in trials):
-        say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")
     reached = [after.reached(trial) for trial in trials]
+    if {after.states[trial.id] for trial in trials} - {State.DONE, State.FAILED, *({State.STOPPED} & set(reached))}:
+        say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")
     state = exit_state(reached)
     word = state.value if state in (State.DONE, State.FAILED) else "incomplete"
     notify.ended(word, f"{after.grid.name}: {after.headline()}", after.sums())

@@ -1,6 +1,6 @@
 """Why each trial of a grid would be trained now, or why not; and which trials are trained anew."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +10,7 @@ from goalgrid.grid.store.home import State
 from goalgrid.plan.costs import reached
 from goalgrid.reading.overview import Overview
 
-Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced", "unreadable"]
+Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced", "stopped", "unreadable"]
 """The kind of a reason."""
 
 
@@ -62,12 +62,12 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
     asked = {trial.id for trial in chosen_trials} if choice.only else overview.states.keys()
     done = State.DONE  # looking a member up, or hashing it, is Python's own slow code
     chosen = (State.FAILED,) if choice.failed else tuple(state for state in State if state is not done)
-    parents, decisions = set[str](), list[TrialDecision]()
+    parents, decisions, barred = set[str](), list[TrialDecision](), _barred(overview, anew)
     for trial in reversed(overview.trials):  # children come before their parents
         if trial.shared.published:
             continue
         state, forced, shown = overview.states[trial.id], anew.get(trial.id), trial.id in asked
-        needed = forced is not None or (shown and state in chosen) or trial.id in parents
+        needed = forced is not None or (trial.id not in barred and (trial.id in parents or (shown and state in chosen)))
         if needed:
             parents.update(trial.parents)
         astray = needed and any(_astray(overview, parent, anew) for parent in trial.parents)
@@ -95,7 +95,7 @@ def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:
 
 def _anew(overview: Overview, choice: Choice, selected: Sequence[Trial]) -> dict[str, str]:
     """Trials that begin anew, with the reason: empty if the user says so, else why it is stale, or its parent."""
-    begun = {State.DONE, State.FAILED, State.INTERRUPTED}
+    begun = {State.DONE, State.FAILED, State.INTERRUPTED, State.STOPPED}
     anew: dict[str, str] = {}
     if choice.force:
         anew = {trial.id: "" for trial in selected if overview.states[trial.id] in begun}
@@ -114,6 +114,15 @@ def _anew(overview: Overview, choice: Choice, selected: Sequence[Trial]) -> dict
         if overview.states[trial.id] in begun:
             anew.setdefault(trial.id, f"what it {_needs(trial)} is trained anew")
     return anew
+
+
+def _barred(overview: Overview, anew: Mapping[str, str]) -> set[str]:
+    """The trials that the rule of a search has stopped, and those that start from them."""
+    ids = {name for name in overview.halvings if overview.states[name] is State.STOPPED and name not in anew}
+    for trial in overview.trials if ids else ():
+        if not ids.isdisjoint(trial.parents):
+            ids.add(trial.id)
+    return ids
 
 
 def _needs(trial: Trial) -> str:
@@ -150,7 +159,8 @@ def _reason(overview: Overview, trial: Trial, anew: str | None) -> tuple[Why, st
     if state is State.UNREADABLE:
         return "unreadable", "its folder cannot be read", overview.folder(trial).unreadable()
     epoch, step = reached(overview.folder(trial))
-    return "interrupted", "interrupted", f"at epoch {epoch} of {trial.epochs} (step {step:,})" if trial.epochs else ""
+    why: Why = "stopped" if state is State.STOPPED else "interrupted"
+    return why, why, f"at epoch {epoch} of {trial.epochs} (step {step:,})" if trial.epochs else ""
 
 
 def _host(overview: Overview, trial: Trial) -> str:

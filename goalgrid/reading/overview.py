@@ -1,8 +1,8 @@
 """A grid as it stands on the disk: its cells, its trials, their states and their records."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.select import Halving
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.grid.store.imported import imported_cells
 from goalgrid.reading.data_at_hand import DataAtHand, now
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
     from goalgrid.results.statistics.resolving import Resolution
 
 
-ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
+ORDER = (
+    State.DONE,
+    State.STOPPED,
+    State.RUNNING,
+    State.FAILED,
+    State.INTERRUPTED,
+    State.PLANNED,
+    State.UNREADABLE,
+)
 """The order in which states are counted out."""
 WORDS = 40
 """Values of an axis that are spelled out."""
@@ -37,6 +46,8 @@ class Overview:
     states: dict[str, State]
     only: str = ""
     """The filter that chose the trials; empty: they are all trials of the grid."""
+    halvings: Mapping[str, Halving] = field(default_factory=dict)
+    """By trial id, the rule that may stop it."""
 
     @classmethod
     def of(cls, grid: Grid, home: Home, only: str = "") -> "Overview":
@@ -90,8 +101,9 @@ class Overview:
         return f"{counted(len(self.trials), 'trial')}{chosen}{chained}: {counts}"
 
     def sums(self) -> dict[str, int]:
-        """How many trials there are, and how many are done and failed."""
-        return {"trials": len(self.trials), "done": self.counts[State.DONE], "failed": self.counts[State.FAILED]}
+        """How many trials there are, and how many are done, failed, and stopped by a rule."""
+        ends = (State.DONE, State.FAILED, State.STOPPED)
+        return {"trials": len(self.trials), **{state.value: self.counts[state] for state in ends}}
 
     def former(self) -> list[str]:
         """Ids of trials that left the grid and still have a folder."""
@@ -125,6 +137,8 @@ class Overview:
         if trial.id in self.unreadable or trial.id in self.of_other_data:
             return State.INTERRUPTED
         state = self.states[trial.id]
+        if state is State.STOPPED:
+            return state if trial.id in self.halvings else State.INTERRUPTED
         return State.RUNNING if state not in (State.DONE, State.FAILED) and trial.id in self._held else state
 
     @cached_property

@@ -97,4 +97,4 @@ def watch(
 
 
 def _unfinished(overview: Overview) -> bool:
-    return any(state not in (State.DONE, State.FAILED) for state in overview.states.values())
+    return any(state not in (State.DONE, State.FAILED, State.STOPPED) for state in overview.states.values())

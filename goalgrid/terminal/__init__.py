@@ -12,8 +12,10 @@ EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUN
 
 
 def exit_state(states: list[State]) -> State:
-    """The state that decides how a command exits: done only if all are, running only if all that are left are."""
-    unfinished = set(states) - {State.DONE}
+    """The state that decides how a command exits: done only if all are, or were stopped by a rule;
+    running only if all that are left are.
+    """
+    unfinished = set(states) - {State.DONE, State.STOPPED}
     if not unfinished:
         return State.DONE
     if State.FAILED in unfinished:

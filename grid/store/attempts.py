@@ -38,7 +38,8 @@ class Failure(StrEnum):
     BUG = "bug"
 
 
-DONE = "done"
+DONE, STOPPED = "done", "stopped"
+"""How an attempt ends without a failure: with the trial's record, or because the launch's rule stopped the trial."""
 
 LEASE = {"machine": str, "pid": int, "started": float | int, "heartbeat": float | int}
 """The fields of every lease, with their types."""
@@ -66,6 +67,11 @@ class Attempt:
         return self.folder / f"{self.number:03}.log"
 
     @property
+    def verdict(self) -> Path:
+        """Why the launch's rule stops it, written by a driver in another process."""
+        return self.folder / f"{self.number:03}.verdict.json"
+
+    @property
     def steps(self) -> Path:
         """The step from which it went on and the step that it reached, where they are counted."""
         return self.folder / f"{self.number:03}.steps"
@@ -87,16 +93,16 @@ class Attempt:
         return ending if "outcome" in ending else {}
 
     def outcome(self) -> str | None:
-        """`done`, or the class of its failure; None while it runs, or if it was killed unseen."""
+        """`done`, `stopped`, or the class of its failure; None while it runs, or if it was killed unseen."""
         outcome = self.ending().get("outcome")
-        return outcome if outcome in (DONE, *Failure) else None
+        return outcome if outcome in (DONE, STOPPED, *Failure) else None
 
     def failure(self) -> Failure | None:
         """The class of its failure; a process that is gone without a word was killed."""
         outcome = self.outcome()
         if outcome is None:
             return None if self.live() else Failure.KILLED
-        return None if outcome == DONE else Failure(outcome)
+        return None if outcome in (DONE, STOPPED) else Failure(outcome)
 
     def message(self) -> str:
         return str(self.ending().get("message", ""))

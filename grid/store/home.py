@@ -14,7 +14,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.attempts import Attempt, Failure, attempts_in, live_in, names_in
 from goalgrid.grid.store.files import json_lines, readable_text, stands
 
-_SETTINGS, _ATTEMPTS, _ERROR, _DONE = "settings.json", "attempts", "error.txt", "done"
+_SETTINGS, _ATTEMPTS, _ERROR, _STOPPED, _DONE = "settings.json", "attempts", "error.txt", "stopped", "done"
 """The names in a trial's folder that decide its state."""
 
 
@@ -35,6 +35,8 @@ class State(StrEnum):
     RUNNING = "running"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
+    STOPPED = "stopped"
+    """The rule of a search ended it at an epoch's end; it can go on from its checkpoint."""
     DONE = "done"
     UNREADABLE = "unreadable"
     """Its folder cannot be listed: it is not this user's to read, or its disk fails."""
@@ -64,6 +66,8 @@ class TrialFolder:
     speed = Below("speed.parquet")
     """How fast its model is, once `goalgrid evaluate --speed` has measured it."""
     error = Below(_ERROR)
+    stopped = Below(_STOPPED)
+    """JSON: the `epoch` after which a rule stopped it, `by` which metric, its value, and the `bound` that it missed."""
     attempts_folder = Below(_ATTEMPTS)
     origin = Below("origin.json")
     """Of a trial that `goalgrid merge` took from another runs folder: from where, and when."""
@@ -92,6 +96,8 @@ class TrialFolder:
             return State.UNREADABLE
         if _ERROR in names:
             return State.FAILED
+        if _STOPPED in names:
+            return State.STOPPED
         return State.INTERRUPTED if _SETTINGS in names else State.PLANNED
 
     def is_done(self) -> bool:

@@ -10,9 +10,11 @@ from typing import Any, Self
 import torch
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.select import Halving
 from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.home import Home
 from goalgrid.runners.gpu.memory_probe import apart
+from goalgrid.runners.launch.halving import Judge
 from goalgrid.runners.launch.jobs import Job, Request
 from goalgrid.runners.launch.worker import work
 from goalgrid.runners.trial.events import Listener
@@ -45,10 +47,14 @@ class Capacity:
 
 
 class Driver:
-    """Runs jobs and passes on the events of their trials: here one after the other, without Ray (`--here`)."""
+    """Runs jobs and passes on the events of their trials: here one after the other, without Ray (`--here`).
 
-    def __init__(self, stop: Stop) -> None:
-        self.stop = stop
+    Args:
+        halvings: by trial id, the rule that may stop it; also of trials of its cell that are no part of the launch.
+    """
+
+    def __init__(self, stop: Stop, halvings: Mapping[str, Halving] = {}) -> None:
+        self.stop, self.halvings = stop, halvings
 
     def capacity(self) -> Capacity:
         return Capacity(({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()},))
@@ -73,8 +79,9 @@ class Driver:
         Args:
             limit: jobs at a time; None: as many as fit.
         """
+        judge = Judge(self.halvings, jobs[0].home, {trial_id for job in jobs for trial_id in job.ids})
         for job in jobs:
-            work(job, report, self.stop)
+            work(job, report, self.stop, judge=judge)
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """The results of a function in a separate process on each node with these resources, once a GPU is free."""

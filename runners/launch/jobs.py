@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
@@ -13,9 +13,10 @@ from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.expansion import Trial, chains
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.resources import Resources
+from goalgrid.grid.select import Halving
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.gpu_needs import Need
-from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.grid.uses import register, uses_of
 from goalgrid.runners.gpu.memory_probe import Needs, Sample
@@ -66,6 +67,7 @@ class Job:
     Args:
         trials, ids: of the chain, parents first.
         tried: attempts at each trial before this round of the launch.
+        halvings: by trial id, the rule that may stop it.
     """
 
     trials: tuple[TrialSettings, ...]
@@ -75,11 +77,16 @@ class Job:
     request: Request
     launched: Launched
     tried: tuple[int, ...] = ()
+    halvings: Mapping[str, Halving] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
         """The id of its first trial."""
         return self.ids[0]
+
+    def is_stopped(self, trial_id: str) -> bool:
+        """Whether a rule of this launch ended the trial, now or earlier."""
+        return trial_id in self.halvings and self.home.trial(trial_id).state() is State.STOPPED
 
     def only(self, ids: Sequence[str]) -> "Job":
         """The job with only these trials, and with the number of attempts at each so far."""

@@ -3,7 +3,7 @@
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,6 +13,7 @@ from rich.console import Console
 
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.select import Halving
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State
 from goalgrid.runners.gpu import memory_probe
@@ -54,12 +55,15 @@ class Launch:
         anew: Sequence[str] = (),
         *,
         checked: Callable[[], None] = lambda: None,
+        halvings: Mapping[str, Halving] = {},
     ) -> bool:
         """Train these trials; the disk holds their states. Returns whether the user interrupted the launch.
 
         Args:
             checked: called after all checks passed and before the first write.
             anew: ids of trials that start anew, parents first: their folders are moved aside before any trial starts.
+            halvings: by trial id, the rule that may stop it, also of trials that are not trained now: trials of a cell
+                are compared with all that reached a rung. A trial that has a rule and was stopped is not trained.
 
         Raises:
             UserError: the data, the runs folder or the cluster cannot be used; no trial was started.
@@ -67,7 +71,7 @@ class Launch:
         register(grid)
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
         stop = Stop(self.home.stop_request(name))
-        driver = self._driver(stop, grid.reliability.grace_seconds)
+        driver = self._driver(stop, grid.reliability.grace_seconds, halvings)
         planned = dict.fromkeys(anew, State.PLANNED)
         states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials}
         board = Board(cells, states | planned, {trial.id for trial in trials})
@@ -75,7 +79,10 @@ class Launch:
             display.phase(
                 "reading the data" if self.options.address is None else f"connecting to Ray at {self.options.address}"
             )
-            jobs = self._checked_jobs(driver, grid, trials, name)
+            jobs = [
+                replace(job, halvings={name: halvings[name] for name in job.ids if name in halvings})
+                for job in self._checked_jobs(driver, grid, trials, name)
+            ]
             checked()
             jobs = self._sized_jobs(driver, grid, jobs, display)
             for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
@@ -128,12 +135,13 @@ class Launch:
             for mirror in mirrors:
                 mirror.close()
 
-    def _driver(self, stop: Stop, grace: float) -> Driver:
+    def _driver(self, stop: Stop, grace: float, halvings: Mapping[str, Halving]) -> Driver:
         if self.options.here:
-            return Driver(stop)
+            return Driver(stop, halvings)
         from goalgrid.runners.launch.ray_tune import RayTune
 
-        return RayTune(stop, address=self.options.address, grace=grace, warn=self._warn_last)
+        warn = self._warn_last
+        return RayTune(stop, address=self.options.address, grace=grace, warn=warn, halvings=halvings)
 
     def _check_nodes(self, driver: Driver, launched: Launched, jobs: Sequence[Job]) -> None:
         """On a cluster, check that all nodes see the runs folder, data and weights."""

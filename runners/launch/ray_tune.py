@@ -31,7 +31,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any, Self
 
 warnings.filterwarnings("ignore", "IProgress not found")
@@ -45,17 +45,21 @@ from ray._raylet import AuthenticationTokenLoader, GcsClient  # type: ignore[att
 from ray.air._internal import usage
 from ray.air.execution import PlacementGroupResourceManager
 from ray.tune.execution import class_cache, tune_controller
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.select import Halving
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Capacity, Driver
+from goalgrid.runners.launch.halving import Judge
 from goalgrid.runners.launch.jobs import Job, in_turn
 from goalgrid.runners.launch.nodes import Deaths, Nodes
 from goalgrid.runners.launch.ray_head import answers, check_member, head_watched, host_and_port_of
@@ -75,6 +79,9 @@ REPORT_SECONDS = 0.25
 
 REPORTS = 200
 """Reports of all jobs a second, at most: the driver is left time for all else."""
+
+LAST_RUNG = 10**9
+"""An epoch that no trial reaches."""
 
 PENDING = 16
 """Jobs for which Ray reserves resources ahead. More would cost Ray time, and jobs would start in no order."""
@@ -103,6 +110,7 @@ class RayTune(Driver):
         grace: seconds that running trials have for their checkpoint once they are asked to end.
         warn: called with the reason when this process ends itself.
         callbacks: a user's own callbacks and loggers of Ray Tune, which see each job as a trial.
+        halvings: as `Driver` has them; Tune's `ASHAScheduler` judges.
     """
 
     def __init__(
@@ -113,8 +121,9 @@ class RayTune(Driver):
         grace: float,
         warn: Callable[[str], None],
         callbacks: Sequence[tune.Callback] = (),
+        halvings: Mapping[str, Halving] = {},
     ) -> None:
-        super().__init__(stop)
+        super().__init__(stop, halvings)
         self.address, self.grace, self.warn = address, grace, warn
         self.callbacks = list(callbacks)
         self.results: tune.ResultGrid | None = None
@@ -173,7 +182,8 @@ class RayTune(Driver):
                 warn=self.warn,
             )
             with watched, _inherited_environment() if self.address is None else nullcontext():
-                self.results = _tuner(jobs, [reporter, *self.callbacks], scratch, limit, stopper).fit()
+                scheduler, callbacks = _Halvings(self.halvings, jobs), [reporter, *self.callbacks]
+                self.results = _tuner(jobs, callbacks, scratch, limit, stopper, scheduler).fit()
         except Exception as error:
             if not self.stop.asked():
                 raise UserError(
@@ -275,7 +285,12 @@ def _inherited_environment() -> Iterator[None]:
 
 
 def _tuner(
-    jobs: Sequence[Job], callbacks: list[tune.Callback], scratch: str, limit: int | None, stopper: "_Stopper"
+    jobs: Sequence[Job],
+    callbacks: list[tune.Callback],
+    scratch: str,
+    limit: int | None,
+    stopper: "_Stopper",
+    scheduler: FIFOScheduler,
 ) -> tune.Tuner:
     """A tuner with a trial for each job; jobs of different resources take turns, so that they run side by side."""
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
@@ -302,6 +317,7 @@ def _tuner(
         param_space=dict.fromkeys(configs[0], ""),
         tune_config=tune.TuneConfig(
             search_alg=BasicVariantGenerator(points_to_evaluate=configs, max_concurrent=limit or 0),
+            scheduler=scheduler,
             num_samples=len(configs),
             reuse_actors=True,
             trial_name_creator=name,
@@ -375,6 +391,42 @@ class _Process(tune.Trainable):
             self.job.stop()
         elif callable(self.terminate_ray):
             self.terminate_ray(number, frame)
+
+
+class _Asha(ASHAScheduler):
+    """Tune's rule for one cell, with a rung at each of the cell's: none is the last, where Tune would stop all."""
+
+    def __init__(self, halving: Halving) -> None:
+        super().__init__("epoch", "metric", "max", LAST_RUNG, halving.grace, halving.factor)
+
+    def missed(self, trial_id: str, epoch: int, metric: float) -> float | None:
+        """As `halving.Rule` has it."""
+        trial: Any = SimpleNamespace(trial_id=trial_id)
+        (bracket,) = self._brackets
+        bound = bracket.cutoff(dict(bracket._rungs)[epoch])
+        self.on_trial_add(None, trial)  # again, where it ended its job and began another
+        return bound if self.on_trial_result(None, trial, {"epoch": epoch, "metric": metric}) == self.STOP else None
+
+
+class _Halvings(FIFOScheduler):
+    """Jobs in their order; hands each epoch of a trial that has a rule to the `ASHAScheduler` of its cell.
+
+    A job may hold other trials beside the one that is stopped. So Tune does not end the job: its process waits at each
+    rung until Tune asks it for the next result, finds the verdict in the attempt, and ends the trial itself.
+    """
+
+    def __init__(self, halvings: Mapping[str, Halving], jobs: Sequence[Job]) -> None:
+        super().__init__()
+        self.home = jobs[0].home
+        self.judge = Judge(halvings, self.home, {trial_id for job in jobs for trial_id in job.ids}, _Asha)
+
+    def on_trial_result(self, controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        for row in result["epochs"]:
+            verdict, attempt = self.judge(row["trial"], row["epoch"], row), self.home.trial(row["trial"]).latest()
+            if verdict and attempt:
+                with suppress(UserError):  # a full disk stops no trial
+                    write_json(attempt.verdict, verdict)
+        return self.CONTINUE
 
 
 class _Unpickled:

@@ -5,9 +5,10 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,17 +16,19 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.attempts import Attempt, Failure
+from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import State
 from goalgrid.results.records import provenance
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.launch import shared_folder
+from goalgrid.runners.launch.halving import is_rung
 from goalgrid.runners.launch.jobs import Job
 from goalgrid.runners.training.inputs import content_of
 from goalgrid.runners.trial import holding, retries
 from goalgrid.runners.trial.events import Event, Listener
 from goalgrid.runners.trial.holding import Origin
 from goalgrid.runners.trial.retries import Decision
-from goalgrid.runners.trial.run import run_trial
+from goalgrid.runners.trial.run import Judgement, run_trial
 from goalgrid.runners.trial.stopping import Stop
 
 PROGRAM = provenance.program_fingerprint()
@@ -61,8 +64,19 @@ def check(job: Job) -> None:
                 raise Refused(f"the data of {where} are not those with which this launch began")
 
 
-def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: bool = False) -> None:
+def work(
+    job: Job,
+    report: Listener,
+    stop: Stop,
+    *,
+    node: str = "",
+    capture: bool = False,
+    judge: Judgement | None = None,
+) -> None:
     """Make an attempt at each of a job's trials in this process, in order, until the process is asked to end.
+
+    Args:
+        judge: of the trials that have a rule.
 
     Raises:
         Refused: its code or data are not those of the launch; no attempt was made.
@@ -86,12 +100,15 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: boo
         if why := folder.unreadable():
             report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {why}"))
             continue
+        if job.is_stopped(trial_id):
+            continue  # by an attempt of this launch, before its process died
         if any(parent in job.ids and not home.trial(parent).is_done() for parent in settings.parents):
             continue  # a parent failed and reported that; this trial stays planned
         if job.tried and len(folder.attempts()) > job.tried[number] and not decision(job, trial_id).policy.at_once:
             continue  # an attempt of this round failed; the next attempt waits for the next round
-        before = folder.latest()
-        run_trial(settings, folder, report, job.machine, origin=origin, cadence=job.launched.cadence, stop=stop)
+        before, ruled = folder.latest(), judge if trial_id in job.halvings else None
+        cadence = job.launched.cadence
+        run_trial(settings, folder, report, job.machine, origin=origin, cadence=cadence, stop=stop, judge=ruled)
         if (latest := folder.latest()) and latest != before and latest.failure() is Failure.DEVICE:
             raise DeviceFailed(f"{trial_id}: {latest.message()}. This process can use its GPU no more")
         job.machine.release()
@@ -116,6 +133,9 @@ class JobThread:
         """The latest epoch of its trials, as a row: `trial`, `epoch` and the metrics."""
         self._error: BaseException | None = None
         self._refusal_sent = False
+        self._awaits = self._asked = False
+        """Whether the job waits for a verdict; and whether the driver has got the epoch that it is about."""
+        self._answered = threading.Event()
         self._thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
         self._thread.start()
 
@@ -128,12 +148,16 @@ class JobThread:
         reason, before it ends.
 
         Args:
-            seconds: to wait for the job's end, or for a request to end.
+            seconds: to wait for the job's end, for an epoch to judge, or for a request to end.
         """
+        if self._asked:  # the driver asks for more after it has judged
+            self._awaits = False
+            self._answered.set()
         until = time.monotonic() + seconds
         self._thread.join(min(seconds, LOOK_SECONDS))
-        while self.live() and not self._stop.asked() and (rest := until - time.monotonic()) > 0:
+        while self.live() and not self._awaits and not self._stop.asked() and (rest := until - time.monotonic()) > 0:
             self._thread.join(min(rest, LOOK_SECONDS))
+        self._asked = self._awaits  # its epoch is among the events
         over, refusal, events = not self.live(), "", list[dict[str, Any]]()
         with suppress(queue.Empty):
             while True:
@@ -160,9 +184,20 @@ class JobThread:
         """Ask the trial for a checkpoint and its end, since this node is being taken away."""
         self._stop.ask()
 
+    def _judged(self, job: Job, trial_id: str, epoch: int, metrics: Mapping[str, float]) -> dict[str, Any]:
+        """The driver's verdict on an epoch; the job waits for it at the rungs of its rule."""
+        if is_rung(job.halvings[trial_id], epoch):
+            self._answered.clear()
+            self._awaits = True
+            while not self._answered.wait(LOOK_SECONDS) and not self._stop.asked():
+                continue
+        attempt = job.home.trial(trial_id).latest()
+        return read_json(attempt.verdict) if attempt else {}
+
     def _work(self, job: Job) -> None:
         try:
-            work(job, self._events.put, self._stop, node=self._node, capture=True)
+            judge = partial(self._judged, job)
+            work(job, self._events.put, self._stop, node=self._node, capture=True, judge=judge)
             if self._stop.asked() and not self._stop.asked_everywhere():
                 raise RuntimeError("its node is being taken away; it goes on elsewhere")
         except BaseException as error:
@@ -175,7 +210,7 @@ def decision(job: Job, trial_id: str) -> Decision:
 
 
 def retryable(job: Job) -> Job | None:
-    """The job with the trials worth another try: not done, not given up by this launch, not held by another process.
+    """The job with the trials worth another try: not done, stopped, given up here, or held by another process.
 
     Trials that another launch gave up, say on a broken host, count as retryable here.
     """
@@ -185,6 +220,7 @@ def retryable(job: Job) -> Job | None:
         orphan = any(not home.trial(parent).is_done() for parent in lost)
         state = home.trial(trial_id).state()
         worth = state is not State.FAILED or decision(job, trial_id).given_up is None
+        worth = worth and not job.is_stopped(trial_id)
         if state not in (State.DONE, State.RUNNING) and worth and not orphan:
             ids.append(trial_id)
     return job.only(ids) if ids else None

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-EventKind = Literal["started", "step", "epoch", "done", "failed", "busy", "retry", "stopped", "warning"]
+EventKind = Literal["started", "step", "epoch", "done", "failed", "busy", "retry", "interrupted", "stopped", "warning"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Event:
     metrics: dict[str, float] = field(default_factory=dict)
     """Validation metrics of an epoch; test metrics once the trial is done."""
     message: str = ""
-    """Why the trial failed, which process trains it, or a warning."""
+    """Why the trial failed or was stopped, which process trains it, or a warning."""
     step: int = 0
     steps: int = 0
     """Steps trained so far, and those of the whole training; of the event "step", which comes every second."""

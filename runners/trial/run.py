@@ -17,7 +17,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.own_parts import WrongReturn
-from goalgrid.grid.store.attempts import DONE, Failure
+from goalgrid.grid.store.attempts import DONE, STOPPED, Failure
 from goalgrid.grid.store.files import make_durable, write_json
 from goalgrid.grid.store.home import State, TrialFolder
 from goalgrid.results.records import provenance, record, steps
@@ -53,6 +53,14 @@ LOGGED = ("loss", "lr", "val_i2t_r1", "val_t2i_r1", "val_rsum")
 """Metrics of an epoch in the attempt's log; the history has all."""
 
 
+Judgement = Callable[[str, int, Mapping[str, float]], Mapping[str, Any] | None]
+"""Judges a trial, by its id, at the end of an epoch, by that epoch's metrics: why it is stopped, None if it goes on."""
+
+
+class Halted(Exception):
+    """The rule of the launch stops the trial, whose checkpoint is written."""
+
+
 CLASSES: dict[type[BaseException], Failure] = {
     NonFinite: Failure.NON_FINITE,
     ReplicaDied: Failure.KILLED,
@@ -72,8 +80,9 @@ def run_trial(
     origin: Origin = Origin(),  # noqa: B008
     cadence: Cadence = Cadence(),  # noqa: B008
     stop: Stop | None = None,
+    judge: Judgement | None = None,
 ) -> State:
-    """Make an attempt at a trial that is not done, from its last checkpoint to its record.
+    """Make an attempt at a trial that is not done, from its last checkpoint to its record, or until a rule stops it.
 
     Every failure is caught, classified and written to the attempt: a trial never stops the others. Once its tries are
     used up, `error.txt` reports the trial as failed.
@@ -97,7 +106,7 @@ def run_trial(
         except UserError as error:  # no attempt could be begun
             report(Event(folder.trial_id, "failed", message=f"{classify(error)}: {error}"))
             return State.FAILED
-        running = TrialRun(settings, folder, hold, report, machine)
+        running = TrialRun(settings, folder, hold, report, machine, judge)
         try:
             return running.train(cadence)
         except (Exception, SystemExit) as error:  # any error is this trial's failure, not the grid's
@@ -117,6 +126,7 @@ class TrialRun:
     hold: Hold
     report: Listener
     machine: Machine
+    judge: Judgement | None = None
 
     def train(self, cadence: Cadence) -> State:
         """Train to the last epoch, evaluate, and write the record.
@@ -262,7 +272,8 @@ class TrialRun:
         hold.log(f"attempt {hold.attempt.number}: {process}, code {self.code}")
         self._tell("started")
         hold.commit()
-        folder.error.unlink(missing_ok=True)
+        for end in (folder.error, folder.stopped):
+            end.unlink(missing_ok=True)
         self.machine.begin()
         write_json(folder.settings, self.settings.model_dump(mode="json"), durable=False)
         self._write_environment()
@@ -358,8 +369,12 @@ class TrialRun:
         with suppress(holding.Fenced):
             if isinstance(error, Preempted):
                 self.hold.end(Failure.PREEMPTED, "asked to end; it goes on from its checkpoint")
-                self._tell("stopped")
+                self._tell("interrupted")
                 return State.INTERRUPTED
+            if isinstance(error, Halted):
+                self.hold.end(STOPPED, str(error))
+                self._tell("stopped", str(error))
+                return State.STOPPED
             if not isinstance(error, holding.Fenced):
                 return self._failed(error)
         self._tell("busy", "another process took this trial over")
@@ -389,8 +404,12 @@ class TrialRun:
 
     def _begin(self, step: int) -> None:
         self.hold.begin(step)
-        if step:
-            self._write_environment()
+        if not step:
+            return
+        self._write_environment()
+        row = next((row for row in self.folder.rows(last_first=True) if row["step"] <= step), None)
+        if row and self.judge:  # the attempt before may have ended before it was judged
+            self._epoch(row["epoch"], row)
 
     def _write_environment(self) -> None:
         write_json(self.folder.environment, self.environment, durable=False)
@@ -398,6 +417,11 @@ class TrialRun:
     def _epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         self.hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))
         self._tell("epoch", epoch=epoch, metrics=metrics)
+        verdict = self.judge(self.folder.trial_id, epoch, metrics) if self.judge else None
+        if verdict and epoch < self.settings.train.epochs:
+            write_json(self.folder.stopped, verdict)
+            metric, bound = (f"{verdict[name]:.4g}" for name in ("metric", "bound"))
+            raise Halted(f"{verdict['by']} {metric} after epoch {epoch} misses {bound}, the bound of its cell")
 
     def _beats(self, steps: int) -> Callable[[int], bool]:
         """The attempt's beat, which also reports the step, a second apart at least."""

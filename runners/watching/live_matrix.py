@@ -85,12 +85,25 @@ MARKS = {
     State.DONE: ("●", "green"),
     State.RUNNING: ("◐", "yellow"),
     State.FAILED: ("✗", "red"),
+    State.STOPPED: ("◌", "dim"),
     State.INTERRUPTED: ("○", "dim"),
     State.PLANNED: ("○", "dim"),
     State.UNREADABLE: ("✗", "red"),
 }
 
-LOUD = ("failed", "retry", "busy", "warning")
+LOUD = ("failed", "retry", "busy", "stopped", "warning")
+
+ENDS = {
+    "done": State.DONE,
+    "failed": State.FAILED,
+    "retry": State.INTERRUPTED,
+    "interrupted": State.INTERRUPTED,
+    "stopped": State.STOPPED,
+}
+"""The state of a trial after an event; after any other, it runs."""
+
+TRAINED = (State.DONE, State.FAILED, State.STOPPED)
+"""The states in which a launch leaves a trial for good."""
 """Events that are printed at once on every display."""
 
 
@@ -130,7 +143,7 @@ class TrialProgress:
     @property
     def ahead(self) -> float:
         """Epochs that this launch has to train."""
-        return 0 if not self.to_train or self.state in (State.DONE, State.FAILED) else max(0, self.epochs - self.behind)
+        return 0 if not self.to_train or self.state in TRAINED else max(0, self.epochs - self.behind)
 
 
 class Board:
@@ -176,8 +189,7 @@ class Board:
         trial = self.trials[event.trial_id]
         self._first = self._first or time.monotonic()
         self._count(trial, event.trial_id, -1)
-        states = {"done": State.DONE, "failed": State.FAILED, "retry": State.INTERRUPTED, "stopped": State.INTERRUPTED}
-        trial.state = states.get(event.kind, State.RUNNING)
+        trial.state = ENDS.get(event.kind, State.RUNNING)
         trial.epoch = max(trial.epoch, event.epoch)
         if event.kind == "step":
             trial.steps = event.steps
@@ -200,13 +212,17 @@ class Board:
         return self._states[state]
 
     def sums(self) -> dict[str, int]:
-        """How many trials there are, and how many are done and failed."""
-        return {"trials": len(self.trials), "done": self.count(State.DONE), "failed": self.count(State.FAILED)}
+        """How many trials there are, and how many are done, failed, and stopped by a rule."""
+        return {"trials": len(self.trials), **{state.value: self.count(state) for state in TRAINED}}
 
     def summary(self) -> str:
         """`12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`; before any trial, the launch's activity."""
         parts = [f"{self.count(State.DONE)}/{len(self.trials)} done"]
-        parts += [f"{self.count(state)} {state}" for state in (State.RUNNING, State.FAILED) if self.count(state)]
+        parts += [
+            f"{self.count(state)} {state}"
+            for state in (State.RUNNING, State.FAILED, State.STOPPED)
+            if self.count(state)
+        ]
         now = time.monotonic()
         phase = f"; {self.phase}" if self.phase and self._first is None else ""
         to_go = self._to_go(now - self._first) if self._first else ""

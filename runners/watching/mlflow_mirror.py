@@ -186,6 +186,8 @@ class _Experiment(Store):
         elif state is State.FAILED:
             self.client.set_tag(run.id, "goalgrid.error", folder.reason())
             self.client.set_terminated(run.id, "FAILED", end)
+        elif state is State.STOPPED:
+            self.client.set_terminated(run.id, "KILLED", end)
         elif run.epochs and state is State.RUNNING:
             self.client.update_run(run.id, status="RUNNING")
         done = when_done(folder) if state is State.DONE else ""

@@ -16,7 +16,7 @@ class Notify:
 
     The command reads from its environment: GOALGRID_GRID; GOALGRID_EVENT, "failed" (the first trial of a launch that
     failed for good) or "ended"; GOALGRID_STATE, "running", "done", "incomplete", "failed" or "error"; GOALGRID_DONE,
-    GOALGRID_FAILED and GOALGRID_TRIALS, counts of trials; GOALGRID_MESSAGE, a sentence.
+    GOALGRID_FAILED, GOALGRID_STOPPED and GOALGRID_TRIALS, counts of trials; GOALGRID_MESSAGE, a sentence.
 
     Args:
         command: for `sh -c`; empty: no reports.

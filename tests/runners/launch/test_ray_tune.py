@@ -23,6 +23,8 @@ from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.stopping import Stop
 
 from ...conftest import SMALL, Goalgrid
+from .test_halving import rules, searched, verdicts
+from .test_halving import run as run_here
 
 
 class Seen(tune.Callback):
@@ -58,19 +60,32 @@ def jobs(home: Home) -> list[Job]:
 
 
 Ran = tuple[list[Job], Seen, list[Event], tune.ResultGrid]
+Searched = tuple[list[Job], Seen, tune.ResultGrid]
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """What a user's callback saw while four jobs ran, and what their trials reported."""
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Searched]:
+    """What a user's callback saw while four jobs ran, and what their trials reported; the same of a search.
+
+    One Ray runs both. The jobs of the search run one after the other, so that they end their epochs as without Ray.
+    """
     home, seen, events = Home(tmp_path_factory.mktemp("runs")), Seen(), list[Event]()
-    made = jobs(home)
+    made, search = jobs(home), searched(tmp_path_factory.mktemp("search"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"half": 1}))
-        with RayTune(Stop(), address=None, grace=1.0, warn=print, callbacks=[seen]) as driver:
+        with RayTune(Stop(), address=None, grace=1.0, warn=print, halvings=rules(search)) as driver:
+            driver.callbacks = [seen]
             driver.run(made, events.append, limit=None)
-    assert driver.results is not None
-    return made, seen, events, driver.results
+            assert driver.results is not None
+            ran = made, seen, events, driver.results
+            driver.callbacks = [seen := Seen()]
+            driver.run(search, lambda event: None, limit=1)
+    return ran, (search, seen, driver.results)
+
+
+@pytest.fixture(scope="module")
+def ran(both: tuple[Ran, Searched]) -> Ran:
+    return both[0]
 
 
 def test_ray_lists_a_trial_for_each_job_by_our_id(ran: Ran) -> None:
@@ -104,6 +119,21 @@ def test_a_callback_and_the_result_grid_of_tune_hold_the_metrics_of_the_history(
         assert [row | beside for row in seen.epochs if row["trial"] == job.id] == [row | beside for row in rows]
         assert last[job.id].items() >= {name: rows[-1][name] for name in ("epoch", "loss", "val_rsum")}.items()
         assert not any(name.startswith("test_") for name in last[job.id])
+
+
+def test_tune_s_asha_stops_the_trials_that_the_literal_rule_stops_without_ray(
+    both: tuple[Ran, Searched], tmp_path: Path
+) -> None:
+    search, seen, results = both[1]
+    here = searched(tmp_path)
+    run_here(here)
+    assert verdicts(search) == verdicts(here)
+    assert 0 < sum(verdict != "done" for verdict in verdicts(search).values()) < len(search)
+    last = {result.metrics["trial"]: result.metrics["epoch"] for result in results if result.metrics}
+    for job in search:
+        epochs = [row["epoch"] for row in job.home.trial(job.id).rows()]
+        assert [row["epoch"] for row in seen.epochs if row["trial"] == job.id] == epochs
+        assert last[job.id] == epochs[-1]
 
 
 def test_a_process_begins_no_trial_before_tune_takes_it_for_started(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_a_trial_asked_to_end_is_interrupted_and_goes_on(tmp_path: Path, small_t
     state, events = run(small_trial, home, stop=stop)
     folder = home.trial(small_trial.id)
     assert state is folder.state() is State.INTERRUPTED
-    assert events[-1].kind == "stopped"
+    assert events[-1].kind == "interrupted"
     assert folder.attempts()[0].failure() is Failure.PREEMPTED
     assert run(small_trial, home)[0] is State.DONE
     assert "goes on from step 1" in folder.attempts()[1].log.read_text()

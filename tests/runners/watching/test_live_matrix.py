@@ -73,7 +73,9 @@ def test_what_was_done_before_does_not_count_for_the_pace() -> None:
     assert "to go" not in live.summary()
 
 
-KINDS = st.sampled_from(["started", "step", "epoch", "done", "failed", "busy", "retry", "stopped", "warning"])
+KINDS = st.sampled_from(
+    ["started", "step", "epoch", "done", "failed", "busy", "retry", "interrupted", "stopped", "warning"]
+)
 
 
 @given(st.lists(st.tuples(st.integers(0, 44), KINDS, st.integers(0, 8)), max_size=60))

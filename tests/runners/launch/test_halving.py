@@ -1,0 +1,143 @@
+"""The rule that stops search trials: equal to Tune's, the same after a kill, and what it leaves on the disk."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ray.tune.schedulers import ASHAScheduler
+
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.select import Halving
+from goalgrid.grid.store.home import Home, State
+from goalgrid.runners.launch import shared_folder
+from goalgrid.runners.launch.driver import Driver
+from goalgrid.runners.launch.halving import Judge
+from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
+from goalgrid.runners.trial.events import Event
+from goalgrid.runners.trial.stopping import Stop
+
+from ...conftest import SMALL
+
+RATES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+"""Of six trials, the best first."""
+
+
+def searched(home: Path, epochs: int = 2) -> list[Job]:
+    """Six jobs of one cell, which are judged after epochs 1, 3, ..."""
+    small = [word for word in SMALL if word != "--set"]
+    grid = load("demo", [*small, f"train.epochs={epochs}", f'sweep={{"train.lr"={list(RATES)}}}', "seeds=[0]",
+                         'objectives=["con_con"]'])  # fmt: skip
+    launched = Launched("now", shared_folder.mark(Home(home)))
+    trials = sorted(trials_of(expand(grid)), key=lambda trial: -trial.settings.train.lr)
+    jobs = [job for trial in trials for job in jobs_for(grid, [trial], Home(home), gpus=0, launched=launched)]
+    return [replace(job, halvings={job.id: Halving("cell", "val_rsum", grace=1)}) for job in jobs]
+
+
+def rules(jobs: Sequence[Job]) -> dict[str, Halving]:
+    return {trial_id: halving for job in jobs for trial_id, halving in job.halvings.items()}
+
+
+def run(jobs: Sequence[Job]) -> list[Event]:
+    """The events, without those of steps."""
+    events = list[Event]()
+    Driver(Stop(), rules(jobs)).run(jobs, events.append, limit=None)
+    return [event for event in events if event.kind != "step"]
+
+
+def verdicts(jobs: Sequence[Job]) -> dict[str, Any]:
+    """By trial id: what its folder says; "done" of a trial that was not stopped."""
+    folders = [job.home.trial(job.id) for job in jobs]
+    return {f.trial_id: json.loads(f.stopped.read_text()) if f.stopped.exists() else f.state().value for f in folders}
+
+
+Epochs = list[tuple[int, float]]
+"""The trial that ends its next epoch, and its metric then."""
+METRICS = st.one_of(st.floats(0, 600, allow_nan=False), st.sampled_from([1.0, 2.0, 3.0]))
+EPOCHS = st.lists(st.tuples(st.integers(0, 7), METRICS), max_size=60)
+HALVINGS = st.builds(Halving, st.just("cell"), st.just("val_rsum"), st.integers(1, 4), st.integers(2, 4))
+
+
+@settings(max_examples=200)
+@given(EPOCHS, HALVINGS)
+def test_the_literal_rule_decides_as_tune_s_asha_on_the_same_results(results: Epochs, halving: Halving) -> None:
+    asha = ASHAScheduler("epoch", "val_rsum", "max", 10**6, halving.grace, halving.factor)
+    trials: list[Any] = [SimpleNamespace(trial_id=str(number)) for number in range(8)]
+    judge = Judge({trial.trial_id: halving for trial in trials}, Home(Path("nowhere")), ())
+    for trial in trials:
+        asha.on_trial_add(None, trial)
+    epochs, stopped = [0] * len(trials), set[int]()
+    for number, metric in results:
+        if number in stopped:
+            continue
+        epochs[number] += 1
+        row: dict[str, Any] = {"epoch": epochs[number], "val_rsum": metric}
+        ends = asha.on_trial_result(None, trials[number], row) == ASHAScheduler.STOP
+        verdict = judge(str(number), epochs[number], row)
+        assert bool(verdict) is ends
+        if verdict:
+            assert verdict["metric"] < verdict["bound"]
+            stopped.add(number)
+
+
+@given(st.lists(st.lists(METRICS, min_size=9, max_size=9), max_size=6), HALVINGS, st.integers(0, 60))
+def test_trials_in_a_fixed_order_are_judged_alike_wherever_the_launch_was_killed(
+    tmp_path_factory: pytest.TempPathFactory, metrics: list[list[float]], halving: Halving, kill: int
+) -> None:
+    """The kill comes after a row of the history was written, and before its judgement."""
+    halvings = {str(number): halving for number in range(len(metrics))}
+
+    def train(home: Home, kill: int) -> dict[str, int]:
+        """The epoch after which each trial ended."""
+        judge, ended, written = Judge(halvings, home, halvings), dict[str, int](), 0
+        for trial_id, values in zip(halvings, metrics, strict=True):
+            folder = home.trial(trial_id)
+            folder.path.mkdir(parents=True, exist_ok=True)
+            begun = len(list(folder.rows()))
+            for epoch in range(max(begun, 1), len(values) + 1):  # the last epoch is judged again
+                rows = [{"epoch": e, "step": e, "val_rsum": values[e - 1]} for e in range(1, epoch + 1)]
+                folder.history.write_text("".join(json.dumps(row) + "\n" for row in rows))
+                written += 1
+                if written == kill:
+                    return {}
+                if folder.stopped.exists() or judge(trial_id, epoch, rows[-1]):
+                    folder.stopped.touch()
+                    break
+            ended[trial_id] = len(list(folder.rows()))
+        return ended
+
+    once, again = (Home(tmp_path_factory.mktemp("runs")) for _ in range(2))
+    train(again, kill)
+    assert train(again, 0) == train(once, 0)
+
+
+def test_a_stopped_trial_is_a_state_of_its_own_and_goes_on_as_an_ordinary_trial(tmp_path: Path) -> None:
+    jobs, undisturbed = searched(tmp_path / "a"), searched(tmp_path / "b")
+    events, before = run(jobs), verdicts(jobs)
+    stopped = [job for job in jobs if before[job.id] != "done"]
+    assert stopped
+    for job in stopped:
+        folder, verdict = job.home.trial(job.id), before[job.id]
+        assert (folder.state(), folder.last_checkpoint.exists()) == (State.STOPPED, True)
+        assert [attempt.outcome() for attempt in folder.attempts()] == ["stopped"]
+        row = list(folder.rows())[-1]
+        assert (verdict["epoch"], verdict["metric"]) == (row["epoch"], row["val_rsum"])
+        assert verdict["bound"] > verdict["metric"]
+        assert f"val_rsum {verdict['metric']:.4g} after epoch {row['epoch']} misses" in next(
+            event.message for event in events if (event.trial_id, event.kind) == (job.id, "stopped")
+        )
+    assert {event.kind for event in run(jobs)} == {"done"}
+    assert verdicts(jobs) == before
+    last = jobs.index(stopped[-1])
+    again, once = (replace(some[last], halvings={}) for some in (jobs, undisturbed))
+    run([again])
+    run([once])
+    assert verdicts([again]) == {again.id: "done"}
+    rows = [[row | {"seconds": 0} for row in job.home.trial(job.id).rows()] for job in (again, once)]
+    assert rows[0] == rows[1]
