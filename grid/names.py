@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from goalgrid.grid import catalog
 from goalgrid.grid.content import Content
-from goalgrid.grid.errors import unknown
+from goalgrid.grid.errors import nearest, unknown
 from goalgrid.grid.explained import models_in
 from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
 from goalgrid.grid.objectives.parameters import VARIANTS
@@ -66,13 +66,13 @@ def _unknown_names(content: Content) -> list[str]:
         "recipes": (recipes, lambda name, where: unknown("recipe", name, recipes, where=where)),
         "objectives": (CATALOGUE, unknown_objective),
     }
+    placed = [name for name in content.table("data") if name not in content.values("datasets")]
     problems = [
         problem(name, f"in {axis}[{index}]")
         for axis, (known, problem) in axes.items()
         for index, name in enumerate(content.values(axis))
-        if isinstance(name, str) and name not in known
+        if isinstance(name, str) and name not in known and not (axis == "datasets" and nearest(name, placed))
     ]
-    placed = [name for name in content.table("data") if name not in content.values("datasets")]
     problems += [unknown("data set", name, content.names("datasets"), where=f"in [data.{name}]") for name in placed]
     settings = dotted_names()
     tables = {"[set]": content.table("set"), "[sweep]": content.table("sweep")}

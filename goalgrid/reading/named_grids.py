@@ -25,6 +25,7 @@ def grid_to_train(
 ) -> Grid:
     """A grid to train: by file or preset, else as it was last run under this name; UserError: there is none."""
     if source.endswith(".toml") or source in catalog.names("presets"):
+        _say_single_seed({**read_text(source).table, **dict(map(key_and_value, overrides))}.get("seeds"))
         return load(source, overrides, roots=roots, weights=weights)
     return recall(source, home, overrides, roots=roots, weights=weights)
 
@@ -45,6 +46,13 @@ def recall(
         if source not in known:
             raise UserError(unknown("grid", source, known, hint="Or give the path of a grid file, ending in .toml."))
     return load(source, overrides, roots=roots, weights=weights)
+
+
+def _say_single_seed(seeds: object) -> None:
+    """A number stands for a list of one seed, where a reader may mean so many seeds."""
+    if type(seeds) is int and seeds > 1:
+        several = ", ".join(map(str, range(seeds))) if seeds < 10 else f"0, 1, ..., {seeds - 1}"
+        say(f"note: seeds = {seeds} is seed {seeds} alone. {seeds} seeds: seeds = [{several}].")
 
 
 @cache

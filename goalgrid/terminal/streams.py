@@ -47,6 +47,15 @@ def _spelt(error: UnicodeError) -> tuple[str | bytes, int]:
 codecs.register_error("goalgrid", _spelt)
 
 
+def spelt(text: str, encoding: str) -> str:
+    """The text with the letters that the encoding lacks spelt out, so that it is as long as it will be when printed.
+
+    >>> spelt("Text → Image, 0.2 ± 0.1", "latin-1")
+    'Text -> Image, 0.2 ± 0.1'
+    """
+    return text.encode(encoding, "goalgrid").decode(encoding)
+
+
 class Outlet(io.RawIOBase):
     """Writes all bytes to a descriptor; after a write that failed, to nowhere.
 

@@ -3,11 +3,12 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.terminal.streams import PlainConsole, plain
+from goalgrid.terminal.streams import PlainConsole, plain, spelt
 
 if TYPE_CHECKING:
     from goalgrid.results.tables.table import Table
@@ -91,14 +92,19 @@ def show_table(table: "Table") -> None:
     """Print a table as wide as the terminal; without a terminal, at its own width."""
     from goalgrid.results.renderers import terminal
 
-    PlainConsole(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
+    console = PlainConsole(width=None if out.is_terminal else PIPED_WIDTH)
+    console.print(terminal.render(table, partial(spelt, encoding=console.encoding)))
 
 
 def check_lines(verdicts_of: "Mapping[str, Sequence[Verdict]]") -> list[str]:
-    """A line for each check of each objective."""
+    """A line for each check of each objective; checks that end for the same reason share a line."""
     lines = []
     for name, verdicts in verdicts_of.items():
-        lines += [name, *(f"  {'ok' if v.holds else 'FAILED':8}{v.check}: {v.text}" for v in verdicts)]
+        alike: dict[tuple[bool, str], list[str]] = {}
+        for verdict in verdicts:
+            alike.setdefault((verdict.holds, verdict.text), []).append(verdict.check)
+        checked = ((holds, ", ".join(checks), text) for (holds, text), checks in alike.items())
+        lines += [name, *(f"  {'ok' if holds else 'FAILED':8}{checks}: {text}" for holds, checks, text in checked)]
     return lines
 
 

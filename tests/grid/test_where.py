@@ -165,6 +165,11 @@ def test_entries_may_fit_no_cell_once_the_command_line_has_narrowed_the_axes(tmp
 def test_a_place_of_data_that_the_grid_does_not_have_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown data set 'flickr8' in \[data.flickr8\]. Did you mean 'flickr8k'"):
         grid_of(tmp_path, BASE + '[data.flickr8]\nroot = "/data"\n')
+    with pytest.raises(UserError) as caught:  # of data of one's own: one slip, one message
+        grid_of(tmp_path, BASE.replace('"flickr8k"]', '"mine"]') + '[data.mien]\nroot = "/data"\n')
+    assert str(caught.value).endswith(
+        "unknown data set 'mien' in [data.mien]. Did you mean 'mine'? Known: shapes, mine."
+    )
     (tmp_path / "base.toml").write_text(BASE + '[data.flickr8k]\nroot = "/data"\n', encoding="utf-8")
     less = grid_of(tmp_path, 'extends = "base.toml"\nname = "less"\ndatasets = "shapes"\n')
     assert less.data == {}

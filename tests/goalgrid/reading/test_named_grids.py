@@ -107,3 +107,9 @@ def test_two_grids_in_one_process_each_have_their_own_losses_of_one_name(folder:
             assert formula in uses.present()[0].source
     assert texts[:2] == texts[2:]
     assert [len(grid.trials) for grid in loaded] == [1, 2]
+
+
+def test_a_number_of_seeds_is_said_to_be_one_seed(goalgrid: Goalgrid, folder: Path) -> None:
+    planned = goalgrid("plan", "one.toml", "--set", "seeds=5", runs=folder / "runs", folder=folder)
+    assert "note: seeds = 5 is seed 5 alone. 5 seeds: seeds = [0, 1, 2, 3, 4].\n" in planned.stderr
+    assert "note:" not in goalgrid("plan", "two.toml", runs=folder / "runs", folder=folder).stderr

@@ -65,7 +65,9 @@ def test_a_table_is_printed_on_a_terminal_without_these_letters(trained_pair: Ho
     command = [sys.executable, "-m", "goalgrid", "table", "demo"]
     finished = subprocess.run(command, capture_output=True, env=environment, cwd=ROOT)
     assert finished.returncode == 0, finished.stderr
-    assert "Image -> Text" in finished.stdout.decode("ascii")
+    printed = finished.stdout.decode("ascii")
+    assert "Image -> Text" in printed
+    assert len({len(line) for line in printed.splitlines() if line[:1] in ("|", "+")}) == 1, printed
 
 
 def test_a_spreadsheet_runs_no_cell() -> None:
