@@ -22,7 +22,7 @@ KINDS: dict[str, type] = {
         ("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude", "where", "idle"), list
     ),
     **dict.fromkeys(("recipe", "set", "sweep", "data", "weights", "checkpoints"), dict),
-    **dict.fromkeys(("resources", "reliability", "budget"), dict),
+    **dict.fromkeys(("select", "resources", "reliability", "budget"), dict),
 }
 """The fields of a grid file, with the kind of their values; for a list, a single value stands for a list of one."""
 STARTS_FROM, FILE = "train.starts_from", "file:"
@@ -67,10 +67,24 @@ class Content(NamedTuple):
         lists = {name: values for name, values in self.table("sweep").items() if isinstance(values, list)}
         return [(name, value) for name, values in lists.items() for value in values]
 
+    def over(self) -> dict[str, Any]:
+        """The settings that [select] chooses, with their values; empty where there is none."""
+        over = self.table("select").get("over")
+        return over if isinstance(over, dict) else {}
+
+    def tried(self) -> list[tuple[str, Any]]:
+        """Every value that [select] tries with its setting's name; of a distribution, its ends."""
+        ranges = [
+            (name, [*values.values()] if isinstance(values, dict) else [values]) for name, values in self.over().items()
+        ]
+        return [
+            (name, value) for name, lists in ranges for values in lists if isinstance(values, list) for value in values
+        ]
+
     def given(self) -> list[tuple[str, Any]]:
-        """Every value that is set, for all cells or for some, or swept, with its setting's name."""
+        """Every value that is set, for all cells or for some, swept or tried, with its setting's name."""
         some = [pair for entry in self.values("where") for pair in entry["set"].items()]
-        return [*self.table("set").items(), *some, *self.swept()]
+        return [*self.table("set").items(), *some, *self.swept(), *self.tried()]
 
     def put(self, **fields: Any) -> Self:
         """The content with other values in these fields."""
@@ -126,6 +140,8 @@ def _normal(table: Mapping[str, Any], where: str) -> Content:
     for field in ("set", "sweep"):
         if field in fields:
             fields[field] = dotted(fields[field], where, swept=field == "sweep")
+    if isinstance(over := fields.get("select", {}).get("over"), dict):
+        fields["select"] = {**fields["select"], "over": dotted(over, where, swept=True)}
     if "where" in fields:
         entries = fields.pop("where")
         right = all(isinstance(entry, dict) and isinstance(entry.get("set", {}), dict) for entry in entries)
@@ -148,19 +164,24 @@ def unset(entries: Iterable[dict[str, Any]], names: Collection[str]) -> list[dic
 def _extended(base: Content, content: Content) -> Content:
     """A content over that of the grid that it extends: tables are merged, lists and values replaced.
 
-    What it sets is no longer swept or set for some cells, and the reverse. The name is its own, and so is a recipe that
-    extends another.
+    What it sets is no longer swept, chosen or set for some cells, and the reverse. The name is its own, and so is a
+    recipe that extends another.
     """
     recipes = content.table("recipe").items()
     anew = {name for name, recipe in recipes if isinstance(recipe, dict) and "extends" in recipe}
-    replaced = {"recipe": anew, "set": content.table("sweep"), "sweep": content.table("set")}
+    to_set, swept, chosen = content.table("set"), content.table("sweep"), content.over()
+    replaced: dict[str, Collection[str]] = {"recipe": anew, "set": {*swept, *chosen}, "sweep": {*to_set, *chosen}}
     below = {field: value for field, value in base.fields.items() if field not in {"name", *content.misfits}}
     for field, names in replaced.items():
         below[field] = {name: value for name, value in base.table(field).items() if name not in names}
+    over = {name: value for name, value in base.over().items() if name not in {*to_set, *swept, *chosen}}
+    below["select"] = {**base.table("select"), "over": over}
+    if not over and not chosen:
+        del below["select"]
     if "datasets" in content.fields:
         below["data"] = {name: place for name, place in base.table("data").items() if name in content.names("datasets")}
     if "where" in below:
-        below["where"] = unset(below["where"], [*content.table("set"), *content.table("sweep")])
+        below["where"] = unset(below["where"], [*to_set, *swept, *chosen])
     misfits = {field: value for field, value in base.misfits.items() if field not in content.fields}
     return Content(content.where, catalog.over(below, content.fields), misfits | content.misfits)
 

@@ -13,7 +13,8 @@ from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.identity import cell_ids
 from goalgrid.grid.objectives import CATALOGUE, needs
 from goalgrid.grid.patterns import Excluded, Overrides
-from goalgrid.grid.resolution import Common, Point, Resolver, Section
+from goalgrid.grid.resolution import Common, Resolver, Section
+from goalgrid.grid.select import Chosen, Point
 from goalgrid.grid.settings import RANKED, DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
 
@@ -77,6 +78,8 @@ class Cell:
     objective: str
     swept: Point
     trials: tuple[Trial, ...]
+    chosen: Chosen | None = None
+    """How validation chose settings of its trials; None: the grid gives all."""
 
     @property
     def published(self) -> str:
@@ -99,13 +102,18 @@ def expand(grid: Grid) -> list[Cell]:
 
     Two cells share a trial if they differ in a setting that their training does not read: `con_con` has no tau, and
     GPO reads no `pool_k`. Settings that do not fit together are one UserError, all of them.
+
+    With [select], there is a cell for every point that is tried: its search trial, then the trials that it gets if this
+    point is chosen.
     """
     register(grid)
     cells: list[Cell] = []
     recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in catalog.lineage(recipe)))
     parents = {parent for name in recipes for parent in catalog.recipe(name).parents}
     begun: dict[tuple[str, str, str, Point], tuple[Trial, ...]] = {}
-    points = [tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values())]
+    swept = (tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values()))
+    tried = grid.select.points() if grid.select else [()]
+    points = [(*place, *point) for place, point in product(swept, tried)]
     axes: dict[str, Sequence[Scalar]] = {
         "dataset": grid.datasets,
         "recipe": recipes,
@@ -135,7 +143,7 @@ def expand(grid: Grid) -> list[Cell]:
         trials = rankers.trials.get(place)
         if trials is None:
             ranking = rankers.of(dataset, recipe, point, common, objective.settings) if len(before) < 2 else ()
-            trials = _trials(common, recipe, objective, grid.seeds, before, ranking)
+            trials = _trials(common, recipe, objective, all_seeds(grid), before, ranking)
             rankers.keep(place, trials)
             cells.append(Cell(*place, trials))
         if recipe in parents:
@@ -143,6 +151,11 @@ def expand(grid: Grid) -> list[Cell]:
     if problems := [*excluded.problems(), *overrides.problems(), *resolver.problems] or resolver.unread():
         raise several(f"grid {grid.name!r}", problems)
     return _needed(cells, grid.recipes) if grid.exclude else cells
+
+
+def all_seeds(grid: Grid) -> list[int]:
+    """The seeds of the grid, after that of the search if validation chooses settings."""
+    return [grid.select.seed, *grid.seeds] if grid.select else grid.seeds
 
 
 def _needed(cells: Sequence[Cell], recipes: Sequence[str]) -> list[Cell]:
@@ -198,7 +211,7 @@ class _Rankers:
             sections = self.resolver.common(dataset, ranker, given, section.settings)
             if sections is None:
                 return ()
-            self.trials[place] = _trials(sections, ranker, section, self.grid.seeds, [])
+            self.trials[place] = _trials(sections, ranker, section, all_seeds(self.grid), [])
             self.cells.append(Cell(dataset, ranker, goal, point, self.trials[place]))
         return self.trials[place]
 

@@ -9,6 +9,8 @@ from goalgrid.grid.errors import UserError
 Scalar = bool | int | float | str
 RANGES = {"log": 2, "linear": 3}
 """How the values of a range are spaced, with the significant digits that they are rounded to."""
+DISTRIBUTIONS = ("uniform", "log_uniform")
+"""How a value that [select] chooses is drawn between two ends."""
 
 
 def dotted(table: Mapping[str, Any], where: str, *, swept: bool) -> dict[str, Any]:
@@ -24,6 +26,8 @@ def _pairs(table: Mapping[str, Any], where: str, prefix: str = "", *, swept: boo
         name = prefix + key
         if swept and isinstance(value, dict) and RANGES.keys() & value.keys():
             yield name, _range(value, f"{where}: {name} in [sweep]")
+        elif swept and isinstance(value, dict) and value.keys() & set(DISTRIBUTIONS):
+            yield name, value
         elif isinstance(value, dict):
             yield from _pairs(value, where, f"{name}.", swept=swept)
         else:

@@ -20,6 +20,7 @@ from goalgrid.grid.forms import Scalar
 from goalgrid.grid.names import mistakes
 from goalgrid.grid.overrides import CHANGES, changed
 from goalgrid.grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
+from goalgrid.grid.select import Select
 from goalgrid.grid.settings.base import Name, Settings, check_name
 from goalgrid.grid.uses import Use
 
@@ -76,6 +77,8 @@ class Grid(Settings):
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
     set: dict[str, Value] = {}
     sweep: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
+    select: Select | None = None
+    """Settings that each cell chooses by validation; `seeds` are those of the trials with the chosen values."""
     where: list[Where] = []
     """Overrides for some cells; in a grid file, the axes stand beside `set`."""
     exclude: list[Patterns] = []
@@ -106,8 +109,9 @@ class Grid(Settings):
 
     @property
     def settings(self) -> frozenset[str]:
-        """Names of the settings that the grid sets or sweeps, for all cells or for some."""
-        return frozenset(self.set).union(self.sweep, *(entry.set for entry in self.where))
+        """Names of the settings that the grid sets, sweeps or chooses, for all cells or for some."""
+        chosen = self.select.over if self.select else ()
+        return frozenset(self.set).union(self.sweep, chosen, *(entry.set for entry in self.where))
 
     def axes(self) -> dict[str, Sequence[Scalar]]:
         """Every direction of the grid by name, swept settings last."""
@@ -151,8 +155,14 @@ def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (
 def check(content: Content) -> Grid:
     """Validate a grid's content; all its problems are one error."""
     problems = mistakes(content)
+    fields = content.fields | _within_budget(content) | content.misfits
+    seed = content.table("select").get("seed", Select.model_fields["seed"].default)
+    if "select" in content.fields and seed in content.put(**fields).values("seeds"):
+        problems.append(
+            f"select.seed = {seed} stands in seeds, too; a cell is tested on seeds that did not choose for it"
+        )
     try:
-        grid = Grid.model_validate(content.fields | _within_budget(content) | content.misfits)
+        grid = Grid.model_validate(fields)
     except ValidationError as error:
         raise several(content.where, explain(error, Grid) + problems) from None
     if problems:

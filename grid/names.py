@@ -13,12 +13,14 @@ from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_object
 from goalgrid.grid.objectives.parameters import VARIANTS
 from goalgrid.grid.resources import UNTIL_RESOLVED
 from goalgrid.grid.settings import DatasetSettings, TrainSettings
-from goalgrid.grid.settings.base import NoIdentity, Settings
+from goalgrid.grid.settings.base import CHOICES, NoIdentity, Settings
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.own_parts import own_parts
 
 SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
 """The sections of a trial's settings that all objectives share."""
+PARENTS = ("train.starts_from", "train.ranker", "train.ranker_objective")
+"""Settings that say from which other trial or checkpoint a trial comes."""
 
 
 def dotted_names() -> list[str]:
@@ -43,7 +45,8 @@ def _fields(prefix: str, model: type[BaseModel]) -> list[str]:
 
 def mistakes(content: Content) -> list[str]:
     """Unknown names, repeated values and wrong values: all that the model of the grid cannot see."""
-    return [*_of_seeds(content), *_unknown_names(content), *_doubled(content), *_wrong_values(content)]
+    problems = [*_of_seeds(content), *_unknown_names(content), *_doubled(content), *_wrong_values(content)]
+    return [*problems, *_of_select(content)]
 
 
 def _of_seeds(content: Content) -> list[str]:
@@ -75,7 +78,7 @@ def _unknown_names(content: Content) -> list[str]:
     ]
     problems += [unknown("data set", name, content.names("datasets"), where=f"in [data.{name}]") for name in placed]
     settings = dotted_names()
-    tables = {"[set]": content.table("set"), "[sweep]": content.table("sweep")}
+    tables = {"[set]": content.table("set"), "[sweep]": content.table("sweep"), "[select]": content.over()}
     tables |= {f"where[{place}].set": entry["set"] for place, entry in enumerate(content.values("where"))}
     for field, table in tables.items():
         for name in [name for name in table if name not in settings]:
@@ -87,11 +90,30 @@ def _unknown_names(content: Content) -> list[str]:
     return problems
 
 
+def _of_select(content: Content) -> list[str]:
+    """Settings that no cell can choose for itself, or that the grid gives in another place, too."""
+    problems = list[str]()
+    places = {"[set]": content.table("set"), "[sweep]": content.table("sweep")}
+    entries = [entry["cells"] | entry["set"] for entry in content.values("where")]
+    places |= {f"where[{place}]": entry for place, entry in enumerate(entries)}
+    places |= {f"exclude[{place}]": entry for place, entry in enumerate(content.values("exclude"))}
+    for name in content.over():
+        last = name.rpartition(".")[2]
+        if name.startswith("dataset."):
+            problems.append(f"select.over: {name} decides the data, on which choices are compared; put it in [sweep]")
+        elif last in CHOICES or name in PARENTS:
+            problems.append(f"select.over: {name} is what a recipe fixes; name two recipes instead")
+        others = [place for place, table in places.items() if isinstance(table, dict) and name in table]
+        problems += [f"{place} has {name}, which [select] chooses; leave it out of one of the two" for place in others]
+    return problems
+
+
 def _doubled(content: Content) -> list[str]:
     """Values that an axis has more than once."""
     axes = {axis: content.values(axis) for axis in ("datasets", "recipes", "objectives", "seeds", "tables")}
     values = [(axis, value) for axis, values in axes.items() for value in values]
     values += [(f"sweep {name!r}", value) for name, value in content.swept()]
+    values += [(f"select.over {name!r}", value) for name, value in content.tried()]
     counts = Counter(pair for pair in values if isinstance(pair[1], Hashable))
     return [f"{axis}: {value} stands there more than once" for (axis, value), count in counts.items() if count > 1]
 
@@ -99,13 +121,13 @@ def _doubled(content: Content) -> list[str]:
 def _wrong_values(content: Content) -> list[str]:
     """Values, set or swept, that are no protocol of a data set, no variant, or no value of an objective's parameter."""
     datasets, axis, sweep = content.names("datasets"), content.names("objectives"), content.table("sweep")
-    of_all = {**content.table("set"), **sweep}
+    of_all = {**content.table("set"), **sweep, **content.over()}
     objectives = [CATALOGUE[name].parameters for name in CATALOGUE if name in axis]
     problems = []
     for key, value in content.given():
         section, _, name = key.partition(".")
         field = SECTIONS[section].model_fields.get(name) if section in SECTIONS else None
-        if key in sweep and field and NoIdentity in field.metadata:
+        if key in {**sweep, **content.over()} and field and NoIdentity in field.metadata:
             problems.append(f"{key} changes no number of a trial, so it is no axis; give one value in [set]")
         holders = [entry[name] for entry in objectives if section == "objective" and name in entry]
         if key == "dataset.protocol":

@@ -68,7 +68,9 @@ def _apply(table: dict[str, Any], override: str) -> tuple[str, Any]:
     first, _, rest = key.partition(".")
     if rest and first in ("set", "sweep"):
         *tables, last = first, rest
-    elif key in KINDS or (rest and first in ("data", "resources", "reliability", "budget")):
+    elif key.startswith("select.over."):
+        *tables, last = "select", "over", key.removeprefix("select.over.")
+    elif key in KINDS or (rest and first in ("data", "select", "resources", "reliability", "budget")):
         *tables, last = key.split(".")
     elif isinstance(value, list):
         raise UserError(f"--set {override!r} gives a list; to sweep a setting, write --set 'sweep.{override}'.")

@@ -32,6 +32,7 @@ from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping.prune import MERGED
 from goalgrid.reading.data_at_hand import DataAtHand, now
+from goalgrid.reading.overview import so_far
 
 COPIED = (
     "settings", "environment", "imported", "vocabulary", "history", "trace", "triplets", "pooling", "speed",
@@ -127,7 +128,7 @@ def merge(
         outcomes[trial.id] = Merged(trial.id, *outcome)
     ran = home.grid(grid.name).grid.exists()
     if take and not ran and any(merged.outcome == "taken" for merged in outcomes.values()):
-        save_grid(grid, trials_of(expand(grid)), home)
+        save_grid(grid, trials_of(so_far(grid, home).points), home)
         ran = True
     for trial in trials_of(imported) if take and ran else ():
         if outcomes[trial.id].outcome != "refused":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store import speed_probes
+from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.saved_grid import save_grid
 from goalgrid.plan.costs import unmeasured
@@ -59,8 +60,8 @@ def train_all(
 def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: Notify | None = None) -> LaunchResult:
     """Train the chosen trials, and save the grid as it is run.
 
-    Where seeds are added until resolved, the trials that these decide on are trained too, round by round, as long as
-    every trial of a round ends.
+    Where seeds are added until resolved, or validation chooses settings, the trials that these decide on are trained
+    too, round by round; seeds are added as long as every trial of a round ends.
 
     UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
     """
@@ -69,16 +70,16 @@ def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: No
     trackers = trackers_of(overview.grid, overview.home, options.mlflow_uri)
     launched = partial(_round, options=options, trackers=trackers, notify=notify)
     trained, known = launched(overview, choice), set(overview.states)
-    while overview.grid.budget and not choice.failed and not trained.interrupted:
+    in_rounds = overview.grid.budget or overview.searches
+    while in_rounds and not choice.failed and not trained.interrupted:
         overview = Overview.of(overview.grid, overview.home)
         to_do = {trial.id for trial in overview.unfinished() if overview.states[trial.id] is not State.FAILED}
-        if known & to_do or overview.states.keys() <= known:
+        if (known & to_do and not overview.searches) or overview.states.keys() <= known:
             break
-        known |= set(overview.states)
-        further = launched(overview, Choice(choice.only))
+        before, known = known, known | set(overview.states)
+        further = launched(overview, Choice(choice.only, before=frozenset(before)))
         trained = LaunchResult([*trained.decisions, *further.decisions], further.interrupted)
-    decisions = [decision for decision in trained.decisions if decision.trial.id in overview.states]
-    return LaunchResult(decisions, trained.interrupted)
+    return trained
 
 
 def measure(overview: Overview, choice: Choice) -> None:
@@ -105,7 +106,7 @@ def _round(
     overview.data.check(overview.selected(choice.only))
     decisions = decide(overview, choice)
     todo, anew = to_train(decisions), to_replace(decisions)
-    save = partial(save_grid, overview.grid, overview.trials, overview.home)
+    save = partial(_save, overview)
     if not todo:
         save()
         _copy_late(overview, trackers)
@@ -115,9 +116,16 @@ def _round(
     from goalgrid.runners.launch.launch import Launch  # takes seconds
 
     launch = Launch(overview.home, err, options, trackers, live=out.is_terminal and err.is_terminal, notify=notify)
-    return LaunchResult(
-        decisions, launch.run(overview.grid, overview.cells, todo, anew, checked=save, halvings=overview.halvings)
-    )
+    ran = launch.run(overview.grid, overview.points, todo, anew, checked=save, halvings=overview.halvings)
+    return LaunchResult(decisions, ran)
+
+
+def _save(overview: Overview) -> None:
+    """Save the grid as it is run, and beside it, for a reader, what validation chose."""
+    save_grid(overview.grid, overview.trials, overview.home)
+    if overview.searches:
+        chosen = [search.to_dict() for search in overview.searches]
+        write_json(overview.home.grid(overview.grid.name).choices, chosen)
 
 
 def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: str | None) -> list[State]:
@@ -125,7 +133,7 @@ def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: st
     if table := keep_table(after):
         show_table(table_of_paper(paper, after.home) or table)
     say("\n".join(status.ended(after)))
-    trials = [decision.trial for decision in launched.decisions]
+    trials = list({d.trial.id: d.trial for d in launched.decisions if d.trial.id in after.states}.values())
     reached = [after.reached(trial) for trial in trials]
     if {after.states[trial.id] for trial in trials} - {State.DONE, State.FAILED, *({State.STOPPED} & set(reached))}:
         say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, counted, unknown, user_path
-from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.expansion import trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.protocols import shown
@@ -18,6 +18,7 @@ from goalgrid.grid.store.imported import add
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.reading.named_grids import recall
+from goalgrid.reading.overview import so_far
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say
 
@@ -230,7 +231,7 @@ def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, reques
 
         imported = write_record(loaded, model, home, machine)
         if not home.grid(grid.name).grid.exists():
-            save_grid(grid, trials_of(expand(grid)), home)
+            save_grid(grid, trials_of(so_far(grid, home).points), home)
         add(grid, home, imported.trial_id)
         say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
     facts = {"checkpoint of": model.map.description, **model.file.facts}

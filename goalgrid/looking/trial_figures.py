@@ -107,10 +107,11 @@ def _queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
     from goalgrid.results.analysis.example_queries import example_queries
     from goalgrid.results.analysis.query_bootstrap import QueryRanks
 
-    cell_of_trial = next(cell for cell in overview.cells if trial_id in {trial.id for trial in cell.trials})
+    cells = [*overview.cells, *overview.points]
+    cell_of_trial = next(cell for cell in cells if trial_id in {trial.id for trial in cell.trials})
     block = [
         cell
-        for cell in overview.cells
+        for cell in cells
         if (cell.dataset, cell.recipe, cell.swept) == (cell_of_trial.dataset, cell_of_trial.recipe, cell_of_trial.swept)
     ]
     ranks = QueryRanks.read(block, overview.home)

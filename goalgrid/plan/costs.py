@@ -209,7 +209,7 @@ def _from_probe(overview: Overview, key: Key) -> Basis | None:
 def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:
     """Steps that a trial still has to make; `known` an epoch, where the size of the data is not known."""
     steps = overview.data.epoch_steps(trial.shared) or known
-    unbegun = anew or overview.states[trial.id] in (State.PLANNED, State.UNREADABLE)
+    unbegun = anew or overview.states.get(trial.id, State.PLANNED) in (State.PLANNED, State.UNREADABLE)
     behind = 0 if unbegun else reached(overview.folder(trial))[1]
     return max(0, steps * trial.shared.train.epochs - behind)
 

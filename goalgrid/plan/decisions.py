@@ -25,6 +25,8 @@ class Choice:
     """Train from the beginning, whatever is there."""
     stale: bool = False
     """Train from the beginning where a run now might give other numbers."""
+    before: frozenset[str] = frozenset()
+    """Ids of trials that an earlier round of the launch trained or gave up."""
 
 
 class TrialDecision(NamedTuple):
@@ -67,7 +69,8 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
         if trial.shared.published:
             continue
         state, forced, shown = overview.states[trial.id], anew.get(trial.id), trial.id in asked
-        needed = forced is not None or (trial.id not in barred and (trial.id in parents or (shown and state in chosen)))
+        fresh = shown and state in chosen and trial.id not in choice.before
+        needed = forced is not None or (trial.id not in barred and (fresh or trial.id in parents))
         if needed:
             parents.update(trial.parents)
         astray = needed and any(_astray(overview, parent, anew) for parent in trial.parents)

@@ -10,6 +10,7 @@ from goalgrid.plan.costs import GridCost, cost_of, needs_of, shares_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
 from goalgrid.plan.device_costs import DeviceCost, device_cost
 from goalgrid.reading.overview import Overview, ranges
+from goalgrid.reading.status import choice_lines
 from goalgrid.runners.gpu.cards import Card
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Plan:
     overview: Overview
     decisions: Sequence[TrialDecision]
     cost: GridCost
+    pending: Sequence[Trial] = ()
+    """Stand-ins for the trials that start once validation has chosen; the cost has them, too."""
     device: DeviceCost | None = None
     """What it takes of a GPU that the user asks about."""
 
@@ -56,15 +59,18 @@ class Plan:
         decisions = decide(overview, choice)
         overview.data.check_fit(to_train(decisions), allow_leak=allow_leak)
         trials, anew = starting(decisions), to_replace(decisions)
+        pending = [] if choice.failed else overview.pending(choice.only)
+        trials += pending
         device = device_cost(overview, trials, anew, card, hourly) if card else None
-        return cls(overview, decisions, cost_of(overview, trials, anew, jobs=jobs), device)
+        return cls(overview, decisions, cost_of(overview, trials, anew, jobs=jobs), pending, device)
 
     def to_dict(self) -> dict[str, Any]:
-        trials = starting(self.decisions)
+        overview, trials = self.overview, [*starting(self.decisions), *self.pending]
         return {
-            **self.overview.to_dict(),
+            **overview.to_dict(),
             "left": [trial.id for trial in to_train(self.decisions)],
             "reasons": [decision.to_dict() for decision in self.decisions],
+            **({"pending": len(self.pending)} if overview.searches else {}),
             "work": [part.to_dict() for part in work_of(self.overview, trials)],
             "cost": self.cost.to_dict(),
             **({"most_trials": len(trials_of(expand(self.overview.grid)))} if self.overview.grid.budget else {}),
@@ -80,14 +86,16 @@ class Plan:
         longest = max((len(decision.trial.id) for decision in decisions), default=0)
         width = max(LABEL, *(len(name) + 1 for name, _ in axes))
         tables = [line for table in _fills(overview) for line in _filled(table)]
-        trials = starting(decisions)
+        trials = [*starting(decisions), *self.pending]
         work = _work(overview, trials)
         imported = [f"{len(overview.imported):3} x imported"] if overview.imported else []
         return [
             f"{overview.grid.name}: {overview.headline()}",
             *(f"  {name:{width}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
             *_labelled("budget", _budget(overview)),
+            *_labelled("selects", _search(overview)),
             *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
+            *_labelled("then", _then(overview, self.pending)),
             *_labelled("leaves", [*_grouped([decision for decision in decisions if not decision.starts]), *imported]),
             *_labelled("from", list(overview.grid.checkpoints.values())),
             *_labelled("tables", tables),
@@ -108,6 +116,25 @@ def _budget(overview: Overview) -> list[str]:
     most = len(trials_of(expand(overview.grid)))
     now = f"{counted(len(overview.trials), 'trial')} now, at most {most:,}: seeds are added until resolved"
     return [now, *seeds.lines(overview.contests, overview.grid.budget)]
+
+
+def _search(overview: Overview) -> list[str]:
+    """What each cell chooses, of how many points, and how far the choices are."""
+    select = overview.grid.select
+    if select is None:
+        return []
+    counts = sorted({len(search.points) for search in overview.searches})
+    points = f"{' or '.join(map(str, counts))} point{'s' * (counts != [1])} a cell"
+    text = f"{', '.join(select.over)}: {points}, with seed {select.seed}, by {select.by}"
+    return [text, *choice_lines(overview)]
+
+
+def _then(overview: Overview, pending: Sequence[Trial]) -> list[str]:
+    """The trials that wait for a choice: of how many cells, and for how many search trials each."""
+    waiting = [search for search in overview.searches if search.waiting]
+    numbers = sorted({len(search.states) for search in waiting})
+    trials = f"{' or '.join(map(str, numbers))} search trial{'s' * (numbers != [1])} of its cell"
+    return [f"{len(pending):3} x chosen when the {trials} have ended"] if pending else []
 
 
 def _work(overview: Overview, trials: Sequence[Trial]) -> list[str]:

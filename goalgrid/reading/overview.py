@@ -1,14 +1,14 @@
 """A grid as it stands on the disk: its cells, its trials, their states and their records."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from goalgrid.grid.errors import counted
+from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.select import Halving
@@ -17,6 +17,7 @@ from goalgrid.grid.store.imported import imported_cells
 from goalgrid.reading.data_at_hand import DataAtHand, now
 
 if TYPE_CHECKING:
+    from goalgrid.reading.choices import Search
     from goalgrid.results.records.provenance import Now, Stale
     from goalgrid.results.statistics.resolving import Resolution
 
@@ -42,8 +43,13 @@ class Overview:
     grid: Grid
     home: Home
     cells: list[Cell]
+    """The cells of tables: where validation chooses settings, those whose search is done."""
     trials: list[Trial]
     states: dict[str, State]
+    points: list[Cell]
+    """The cells of all trials: where validation chooses settings, one for each point that a cell tries."""
+    searches: "Sequence[Search]" = ()
+    """The searches of a grid with [select], cell by cell."""
     only: str = ""
     """The filter that chose the trials; empty: they are all trials of the grid."""
     halvings: Mapping[str, Halving] = field(default_factory=dict)
@@ -52,18 +58,26 @@ class Overview:
     @classmethod
     def of(cls, grid: Grid, home: Home, only: str = "") -> "Overview":
         """Expand the grid and look at the folder of every trial that has one; with a filter, keep what it names."""
-        cells = cells_of(grid, home)
-        trials, standing = trials_of(cells), home.standing()
+        expanded = so_far(grid, home)
+        trials, standing = trials_of(expanded.points), home.standing()
         states = dict.fromkeys([trial.id for trial in trials], State.PLANNED)
         states |= {trial_id: home.trial(trial_id).state() for trial_id in standing if trial_id in states}
-        overview = cls(grid, home, cells, trials, states)
+        overview = cls(
+            grid, home, expanded.cells, trials, states, expanded.points, expanded.searches, halvings=expanded.halvings
+        )
         return overview._narrowed(only) if only else overview
 
     def _narrowed(self, only: str) -> "Overview":
         states = {trial.id: self.states[trial.id] for trial in self.selected(only)}
-        parts = [replace(cell, trials=tuple(t for t in cell.trials if t.id in states)) for cell in self.cells]
-        cells = [cell for cell in parts if cell.trials]
-        return replace(self, cells=cells, trials=trials_of(cells), states=states, only=only)
+
+        def within(cells: list[Cell]) -> list[Cell]:
+            parts = [replace(cell, trials=tuple(t for t in cell.trials if t.id in states)) for cell in cells]
+            return [cell for cell in parts if cell.trials]
+
+        points = within(self.points)
+        return replace(
+            self, cells=within(self.cells), points=points, trials=trials_of(points), states=states, only=only
+        )
 
     def folder(self, trial: Trial) -> TrialFolder:
         return self.home.trial(trial.id)
@@ -79,13 +93,37 @@ class Overview:
         return [trial for trial in self.trials if self.states[trial.id] is not State.DONE]
 
     def selected(self, only: str) -> list[Trial]:
-        """The trials that a filter names by the grid's axes, `state` or `failure`; UserError: it names none."""
+        """The trials that a filter names by the grid's axes, `state` or `failure`; UserError: it names none.
+
+        With a trial that waits for a choice, it names the search trials of that choice.
+        """
         if not only:
             return self.trials
+        named = self._named(only)
+        for search in self.searches:
+            if search.waiting and not named.isdisjoint(search.finals):
+                named.update(search.trials)
+        if chosen := [trial for trial in self.trials if trial.id in named]:
+            return chosen
+        raise UserError(f"--only {only!r} names none of the grid's trials: validation chose other values.")
+
+    def pending(self, only: str = "") -> list[Trial]:
+        """Stand-ins, at a first point, for the trials that wait for a choice and that a filter names."""
+        named = self._named(only) if only else None
+        stand_ins = list[Trial]()
+        for search in self.searches:
+            finals = ([t for t in point.trials[1:] if named is None or t.id in named] for point in search.points)
+            stand_ins += next(filter(None, finals), []) if search.waiting else []
+        return stand_ins
+
+    def _named(self, only: str) -> set[str]:
+        """Ids of the trials that a filter names, those of values that may still be chosen included."""
         failures = {trial.id: self.folder(trial).failure() for trial in self.having(State.FAILED)}
         classes = {trial_id: failure.value for trial_id, failure in failures.items() if failure}
         states = {trial_id: state.value for trial_id, state in self.states.items()}
-        return select(self.cells, only, {"state": states, "failure": classes})
+        candidates = [cell for search in self.searches for cell in search.points]
+        named = select([*candidates, *self.points], only, {"state": states, "failure": classes})
+        return {trial.id for trial in named}
 
     @cached_property
     def imported(self) -> list[Trial]:
@@ -160,8 +198,8 @@ class Overview:
         register(self.grid)
         rows = self._trained_here
         done = {row["trial_id"] for row in rows}
-        code, data = (provenance.of_trials(self.cells, done, now) for now in (self.now.code, self.now.data))
-        libraries = provenance.of_trials(self.cells, done, attrgetter("libraries"))
+        code, data = (provenance.of_trials(self.points, done, now) for now in (self.now.code, self.now.data))
+        libraries = provenance.of_trials(self.points, done, attrgetter("libraries"))
         stale = provenance.stale(rows, code, data, libraries)
         return stale | {key: [provenance.Stale(provenance.Cause.RECORD, why)] for key, why in self.unreadable.items()}
 
@@ -185,7 +223,8 @@ class Overview:
             return {}
         from goalgrid.reading import seeds
 
-        return seeds.contests(self.grid.budget, expand(self.grid), self.home)
+        cells = [search.cell for search in self.searches if search.chosen] if self.searches else expand(self.grid)
+        return seeds.contests(self.grid.budget, cells, self.home) if cells else {}
 
     @cached_property
     def data(self) -> DataAtHand:
@@ -202,7 +241,7 @@ class Overview:
             return set()
         from goalgrid.results.records import provenance
 
-        data = provenance.of_trials(self.cells, {row["trial_id"] for row in self.records}, self.now.data)
+        data = provenance.of_trials(self.points, {row["trial_id"] for row in self.records}, self.now.data)
         return {row["trial_id"] for row in self.records if provenance.of_other_data(row, data[row["trial_id"]])}
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,17 +252,45 @@ class Overview:
         }
 
 
-def cells_of(grid: Grid, home: Home) -> list[Cell]:
-    """The cells of a grid, imported ones last, with the trials that it has by now.
+class Expanded(NamedTuple):
+    """A grid with the trials that it has by now, imported cells last: fields of `Overview`."""
 
-    If seeds are added until resolved, these are a part of its trials.
+    cells: list[Cell]
+    points: list[Cell]
+    searches: "Sequence[Search]" = ()
+    halvings: Mapping[str, Halving] = {}
+
+
+def so_far(grid: Grid, home: Home) -> Expanded:
+    """The cells of a grid with the trials that it has by now.
+
+    If seeds are added until resolved, these are a part of its trials; if validation chooses settings, the search trials
+    and the trials with chosen values.
     """
-    cells = expand(grid)
-    if grid.budget is not None:
-        from goalgrid.reading import seeds
+    if grid.select is None:
+        cells = [*_in_budget(grid, expand(grid), home), *imported_cells(grid, home)]
+        return Expanded(cells, cells)
+    from goalgrid.reading import choices
 
-        cells = seeds.so_far(grid.budget, cells, home)
-    return [*cells, *imported_cells(grid, home)]
+    searches = choices.searches(grid, home)
+    finals = _in_budget(grid, [search.cell for search in searches if search.chosen], home)
+    imported = imported_cells(grid, home)
+    points = [*choices.with_trials(searches, finals), *imported]
+    return Expanded([*finals, *imported], points, searches, choices.halvings(grid, searches))
+
+
+def _in_budget(grid: Grid, cells: list[Cell], home: Home) -> list[Cell]:
+    """The cells with the seeds that they are to have by now."""
+    if grid.budget is None or not cells:
+        return cells
+    from goalgrid.reading import seeds
+
+    return seeds.so_far(grid.budget, cells, home)
+
+
+def cells_of(grid: Grid, home: Home) -> list[Cell]:
+    """The cells of a grid's tables, imported ones last, with the trials that it has by now."""
+    return so_far(grid, home).cells
 
 
 def ranges(values: Iterable[object]) -> list[str]:

@@ -137,6 +137,7 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         "imported": [trial.id for trial in overview.imported],
         "former": overview.former(),
         "merged": merged(overview),
+        **({"choices": [search.to_dict() for search in overview.searches]} if overview.searches else {}),
         "seeds": {title: asdict(resolution) for title, resolution in overview.contests.items()},
         "left": [trial.id for trial in overview.unfinished()],
     }
@@ -158,9 +159,19 @@ def seed_lines(overview: Overview) -> list[str]:
     return seeds.lines(overview.contests, overview.grid.budget)
 
 
+def choice_lines(overview: Overview) -> list[str]:
+    """Where validation chooses settings: how far it is, and what a reader must know of the choices."""
+    if not overview.searches:
+        return []
+    from goalgrid.reading import choices
+
+    return choices.lines(overview.searches)
+
+
 def ended(overview: Overview) -> list[str]:
     """What a launch says at its end: the states, why trials failed, and which trials no table shows."""
-    lines = [f"{overview.grid.name}: {overview.headline()}", *unreadable_lines(overview), *seed_lines(overview)]
+    lines = [f"{overview.grid.name}: {overview.headline()}", *unreadable_lines(overview), *choice_lines(overview)]
+    lines += seed_lines(overview)
     lines += [*failure_lines(overview), *_uncompared(overview)]
     if other := overview.of_other_data:
         anew = f"goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
@@ -171,7 +182,7 @@ def ended(overview: Overview) -> list[str]:
 def note_lines(overview: Overview) -> list[str]:
     """The trials that are collapsed or stale, the trials that left the grid, and its runs with overrides."""
     others, former = variants(overview.grid.name, overview.home), overview.former()
-    lines = seed_lines(overview)
+    lines = [*choice_lines(overview), *seed_lines(overview)]
     lines += [f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)]
     lines += [f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported]
     lines += _stale_lines(overview)
@@ -268,7 +279,7 @@ def _steps(trials: list[RunningTrial]) -> str:
 
 def _only(trial: Trial, overview: Overview) -> str:
     """The filter that names this trial, as a shell takes it."""
-    cell = next(cell for cell in overview.cells if trial in cell.trials)
-    others = [other.axes for other in overview.cells]
-    words = [f"{name}={value}" for name, value in cell.axes.items() if any(o[name] != value for o in others)]
+    cell = next(cell for cell in overview.points if trial in cell.trials)
+    others = [other.axes for other in overview.points]
+    words = [f"{name}={value}" for name, value in cell.axes.items() if any(o.get(name) != value for o in others)]
     return "'" + " ".join([*words, f"seed={trial.seed}"]) + "'"

@@ -15,6 +15,7 @@ from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.objectives.parameters import Parameter
 from goalgrid.grid.resources import Budget, Reliability, Resources
+from goalgrid.grid.select import Select
 from goalgrid.grid.settings import ObjectiveSettings
 from goalgrid.grid.settings.base import CHOICES, ReadWhere, Unit
 from goalgrid.terminal.views import setting_text
@@ -24,8 +25,9 @@ TABLES: dict[str, type[BaseModel]] = {
     "resources": Resources,
     "reliability": Reliability,
     "budget": Budget,
+    "select": Select,
 }
-"""The tables of a grid file whose settings change no trial."""
+"""The tables of a grid file whose settings say which trials there are, and how they run."""
 SWEEPABLE = "[set] or [sweep]"
 FORMATS = ("terminal", "markdown")
 JSON = (
@@ -65,7 +67,9 @@ class Setting:
     def default_text(self) -> str:
         """The default for a reader, with that of the released variant where it is another."""
         if self.required:
-            return {"dataset": "the data set's", "data": "required"}.get(self.name.split(".")[0], "the recipe's")
+            return {"dataset": "the data set's", "data": "required", "select": "required"}.get(
+                self.name.split(".")[0], "the recipe's"
+            )
         other = f" (released: {setting_text(self.released)})" if self.released != self.default else ""
         return setting_text(self.default) + other
 

@@ -96,14 +96,34 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in cells))
     differing, done = scores.of_other_code(cells)
     sentences = [
-        f"{what} on {protocols}: {spread(cells, interval=scores.interval)}; {selections(cells)}; "
+        f"{what} on {protocols}: {chosen(cells)}{spread(cells, interval=scores.interval)}; {selections(cells)}; "
         f"{variants} variant of the objectives; best in bold.",
+        _of_fewer_points(cells),
         _missing(cells, views),
         _imported(cells),
         *(f"{count} of {done} trials were {what}." for what, count in differing.items()),
         scores.models.note() if OF_MODEL["kpps"] in what and scores.models else "",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def chosen(cells: Sequence[Cell]) -> str:
+    """`each cell at its own best of 12 draws by validation rsum; `: empty where validation chooses nothing."""
+    choices = [cell.chosen for cell in cells if cell.chosen]
+    if not choices:
+        return ""
+    metric = choices[0].by.removeprefix("val_").replace("_r", " R@")
+    return f"each cell at its own best of {max(choice.draws for choice in choices)} draws by validation {metric}; "
+
+
+def _of_fewer_points(cells: Sequence[Cell]) -> str:
+    """Which cells chose among fewer points than the grid draws: by what they read, or since search trials failed."""
+    fewer = [cell for cell in cells if cell.chosen and len(cell.chosen.tried) < cell.chosen.draws]
+    names = (f"{block_title((c.dataset, c.recipe, c.swept))}: {c.objective}" for c in fewer)
+    counts = {name: len(cell.chosen.tried) for name, cell in zip(names, fewer, strict=True) if cell.chosen}
+    several = len({(cell.dataset, cell.recipe, cell.swept) for cell in cells}) > 1
+    listed = (f"{name if several else name.rpartition(': ')[2]} {count}" for name, count in counts.items())
+    return f"Chosen among fewer points: {', '.join(listed)}." if fewer else ""
 
 
 def selections(cells: Sequence[Cell]) -> str:
@@ -116,7 +136,8 @@ def spread(cells: Sequence[Cell], *, interval: bool) -> str:
         return "no seed, so no spread"
     counts = sorted({len(cell.trials) for cell in cells})
     if counts[-1] > 1:
-        return f"mean ± {_SPREAD[interval]} over {' or '.join(map(str, counts))} seeds"
+        fresh = "fresh " * any(cell.chosen for cell in cells)
+        return f"mean ± {_SPREAD[interval]} over {' or '.join(map(str, counts))} {fresh}seeds"
     several = len({trial.seed for cell in cells for trial in cell.trials}) > 1
     return "one seed a value, so no spread" if several else "one seed, so no spread"
 

@@ -133,8 +133,11 @@ def fill(
 
 
 def _candidates(grid: Grid, cells: Sequence[Cell], places: set[Place]) -> list[Candidate]:
-    """The cells of a grid that stand in some row; not its published checkpoints, which stand last."""
-    if places.isdisjoint(map(place_of, cells)):
+    """The cells of a grid that stand in some row; not its published checkpoints, which stand last.
+
+    No cell that chose settings for itself: the papers print none.
+    """
+    if grid.select or places.isdisjoint(map(place_of, cells)):
         return []
     first = expand(grid.model_copy(update={"seeds": [0], "budget": None}))
     pairs = zip(cells, first, strict=False)

@@ -1,0 +1,183 @@
+"""[select]: the search of each cell, and what validation chose, as the finished search trials say.
+
+The disk is the state: every look reads the validation metrics anew. No test metric is read here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from goalgrid.grid.errors import counted
+from goalgrid.grid.expansion import Cell, Shared, expand
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.select import Chosen, Halving, Point, Tried
+from goalgrid.grid.store.home import Home, State
+from goalgrid.results.layouts.captions import block_title
+from goalgrid.results.records import record_cache, scores
+
+ENDED = (State.DONE, State.FAILED, State.STOPPED)
+"""States of a search trial for which no choice waits."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search of a cell."""
+
+    points: tuple[Cell, ...]
+    """A cell for each point that differs for this cell: its search trial, then the trials that it gets if chosen."""
+    swept: Point
+    """What the grid sweeps, which tables show."""
+    states: Mapping[str, State]
+    """Of its search trials, by id."""
+    chosen: Chosen | None
+    """None: a search trial has not ended, or none is done."""
+
+    @property
+    def trials(self) -> list[str]:
+        """Ids of the search trials."""
+        return list(self.states)
+
+    @cached_property
+    def finals(self) -> set[str]:
+        """Ids of all trials that may be chosen."""
+        return {trial.id for point in self.points for trial in point.trials[1:]}
+
+    @property
+    def waiting(self) -> int:
+        """Search trials that have not ended."""
+        return sum(state not in ENDED for state in self.states.values())
+
+    @property
+    def title(self) -> str:
+        """`con_con by fc-bow on flickr8k`."""
+        first = self.points[0]
+        return f"{first.objective} by {block_title((first.dataset, first.recipe, self.swept))}"
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of tables, with the trials of the chosen values."""
+        assert self.chosen
+        place = self.trials.index(self.chosen.best.trial)
+        return replace(self.points[place], swept=self.swept, trials=self.points[place].trials[1:], chosen=self.chosen)
+
+    def to_dict(self) -> dict[str, Any]:
+        first = self.points[0]
+        names = {"dataset": first.dataset, "recipe": first.recipe, **dict(self.swept), "objective": first.objective}
+        return {**names, **(self.chosen.to_dict() if self.chosen else {"chosen": None, "waiting": self.waiting})}
+
+
+def searches(grid: Grid, home: Home) -> list[Search]:
+    """The searches of a grid with [select], in the order of its cells."""
+    select, groups = grid.select, dict[tuple[str, str, str, Point], dict[str, Cell]]()
+    assert select
+    for cell in expand(grid):
+        swept = tuple(pair for pair in cell.swept if pair[0] not in select.over)
+        groups.setdefault((cell.dataset, cell.recipe, cell.objective, swept), {}).setdefault(cell.trials[0].id, cell)
+    states = _states((cell for points in groups.values() for cell in points.values()), home)
+    done = [trial_id for trial_id, state in states.items() if state is State.DONE]
+    values = _values(select.by, done, home)
+    states |= {trial_id: State.UNREADABLE for trial_id in done if trial_id not in values}
+    draws, every = select.draws or len(select.points()), list[Search]()
+    for (*_, swept), points in groups.items():  # each of these by its id, so that equal trials are one point
+        cells, of_cell = tuple(points.values()), {trial_id: states[trial_id] for trial_id in points}
+        read = _read(cells, select.over)
+        tried = tuple(
+            Tried(trial_id, tuple(pair for pair in cell.swept if pair[0] in read), values[trial_id])
+            for trial_id, cell in points.items()
+            if trial_id in values
+        )
+        ended = all(state in ENDED for state in of_cell.values())
+        every.append(
+            Search(cells, swept, of_cell, Chosen(select.by, draws, len(cells), tried) if ended and tried else None)
+        )
+    return every
+
+
+def with_trials(every: Iterable[Search], finals: Iterable[Cell]) -> list[Cell]:
+    """The cells of all points: search trials, and with them the trials of tables and what these start from."""
+    needed, points = {trial.id for cell in finals for trial in cell.trials}, [cell for s in every for cell in s.points]
+    for cell in reversed(points):  # parents come before
+        needed.update(parent for trial in cell.trials if trial.id in needed for parent in trial.parents)
+    return [
+        replace(cell, trials=(cell.trials[0], *(trial for trial in cell.trials[1:] if trial.id in needed)))
+        for cell in points
+    ]
+
+
+def lines(every: Sequence[Search]) -> list[str]:
+    """How far the choices are; then the cells without a choice, and the values at the edge of what was tried."""
+    if not every:
+        return []
+    chosen, waiting = [s.chosen for s in every if s.chosen], [search for search in every if search.waiting]
+    ended = sum(len(search.states) - search.waiting for search in every)
+    text = f"choices: {len(chosen)} of {counted(len(every), 'cell')}"
+    if waiting:
+        text += f"; {ended} of {counted(sum(len(s.states) for s in every), 'search trial')} have ended"
+    lost = [search for search in every if not search.chosen and not search.waiting]
+    return [
+        text,
+        *(f"no choice for {search.title}: {_all(len(search.states))} failed; other cells go on" for search in lost),
+        *edge_lines(every),
+    ]
+
+
+def edge_lines(every: Iterable[Search]) -> list[str]:
+    """A line for each chosen value at the edge of what was tried: a better value may lie beyond."""
+    named = [(search.title, search.chosen, name) for search in every if search.chosen for name in search.chosen.edges]
+    return [
+        f"{title}: the chosen {name} = {dict(chosen.best.point)[name]} is at the edge of what was tried, "
+        f"{chosen.range(name)}"
+        for title, chosen, name in named
+    ]
+
+
+def halvings(grid: Grid, every: Iterable[Search]) -> dict[str, Halving]:
+    """How search trials may be stopped, by id; one from which another trial starts is never stopped."""
+    select = grid.select
+    if select is None or select.stop == "none":
+        return {}
+    points = [(search.title, cell.trials[0]) for search in every for cell in search.points]
+    parents = {parent for _, trial in points for parent in trial.parents}
+    return {
+        trial.id: Halving(title, select.by, select.grace, select.factor)
+        for title, trial in points
+        if trial.id not in parents
+    }
+
+
+def _all(number: int) -> str:
+    return f"all {number} search trials" if number > 1 else "its search trial"
+
+
+def _states(cells: Iterable[Cell], home: Home) -> dict[str, State]:
+    """The states of search trials, by id; one that waits for a trial that failed has failed, too."""
+    trials = {cell.trials[0].id: cell.trials[0] for cell in cells}
+    states = dict.fromkeys(trials, State.PLANNED) | scores.states(trials, home)
+    for trial_id, trial in trials.items():  # parents come before
+        if states[trial_id] is State.PLANNED and any(states.get(name) is State.FAILED for name in trial.parents):
+            states[trial_id] = State.FAILED
+    return states
+
+
+def _values(by: str, done: Sequence[str], home: Home) -> dict[str, float]:
+    """This validation metric at the selected epoch of finished trials, by id."""
+    unreadable: dict[Path, str] = {}
+    paths = [home.trial(trial_id).record for trial_id in done]
+    rows: list[dict[str, Any]] = record_cache.read(home, paths, ["trial_id", by], unreadable).to_pylist()
+    return {row["trial_id"]: row[by] for row in rows}
+
+
+def _read(points: Sequence[Cell], names: Iterable[str]) -> set[str]:
+    """The settings among these that the trials of a cell read: those in which its points differ."""
+    return {name for name in names if len({_value(cell.trials[0].shared, name) for cell in points}) > 1}
+
+
+def _value(shared: Shared, name: str) -> Any:
+    """A setting by its dotted name; None where the trial does not have it."""
+    section, *rest = name.split(".")
+    value: Any = getattr(shared, section)
+    for part in ["parameters", *rest] if section == "objective" and rest != ["variant"] else rest:
+        value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
+    return value

@@ -1,0 +1,160 @@
+"""What validation chooses, from the grid file to the table: it follows from the validation metrics alone."""
+
+import json
+import random
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.store.attempts import Failure
+from goalgrid.grid.store.home import Home
+from goalgrid.reading.choices import searches
+from goalgrid.reading.overview import Overview
+from goalgrid.results.records import record
+
+from ...states import fail
+from ..conftest import PAIR, Verb
+
+SEARCH = ("seeds=[0,1]", 'select.over={"objective.tau"=[1,10],"train.lr"=[1e-4,1e-3,1e-2]}', "name=tuned")
+WORDS = [word for word in PAIR if word not in ("--set", "name=demo", "seeds=[0]")] + list(SEARCH)
+TUNED = [word for pair in WORDS for word in ("--set", pair)]
+
+
+@pytest.fixture
+def grid() -> Grid:
+    return load("demo", WORDS)
+
+
+def finish(source: Home, home: Home, trial: Trial, **values: float) -> None:
+    """A finished trial with these metrics, made of a trained one."""
+    (row,) = record.collect([next(iter(source.trials())).record]).to_pylist()
+    names = {"trial_id": trial.id, "seed": trial.seed, "recipe": trial.shared.recipe}
+    folder = home.trial(trial.id)
+    shutil.rmtree(folder.path, ignore_errors=True)
+    shutil.copytree(next(iter(source.trials())).path, folder.path)
+    record.write(folder.record, row | names | {"objective": trial.shared.objective.name} | values)
+
+
+def search_trials(grid: Grid) -> list[Trial]:
+    return [trial for trial in trials_of(expand(grid)) if trial.seed == 100]
+
+
+def chosen_in(grid: Grid, home: Home) -> Mapping[str, Any]:
+    return {search.title: search.chosen and search.chosen.to_dict() for search in searches(grid, home)}
+
+
+def test_test_metrics_never_reach_the_choice(trained_pair: Home, tmp_path: Path, grid: Grid) -> None:
+    home, draw, trials = Home(tmp_path / "runs"), random.Random(0), search_trials(grid)
+    validation = {trial.id: draw.uniform(0, 600) for trial in trials}
+    tests = [draw.uniform(0, 600) for _ in trials]
+    chosen = []
+    for _ in range(2):
+        for trial, test in zip(trials, tests, strict=True):
+            values = {name: test for name in record.SCHEMA.names if name.startswith("test_") and "r" in name[-4:]}
+            numbers = {name: value for name, value in values.items() if name.endswith(("r1", "r5", "r10", "rsum"))}
+            finish(trained_pair, home, trial, val_rsum=validation[trial.id], **numbers)
+        chosen.append(chosen_in(grid, home))
+        draw.shuffle(tests)
+    assert chosen[0] == chosen[1]
+    for search in searches(grid, home):
+        best = search.trials[0]  # literally: the first trial that no other beats
+        for trial_id in search.trials:
+            if validation[trial_id] > validation[best]:
+                best = trial_id
+        assert search.chosen
+        assert search.chosen.best.trial == best
+
+
+def test_points_that_differ_in_what_a_cell_does_not_read_are_one(grid: Grid, tmp_path: Path) -> None:
+    con, sig = searches(grid, Home(tmp_path))
+    assert (con.title, len(con.points), len(sig.points)) == ("con_con by cnn-bow on shapes", 3, 6)
+
+
+def test_a_choice_names_only_what_the_cell_reads(trained_pair: Home, tmp_path: Path, grid: Grid) -> None:
+    home = Home(tmp_path / "runs")
+    for trial in search_trials(grid):
+        finish(trained_pair, home, trial, val_rsum=trial.shared.train.lr * 1000)
+    con, sig = searches(grid, home)
+    assert con.chosen
+    assert con.chosen.to_dict() == {
+        "chosen": {"train.lr": 0.01}, "by": "val_rsum", "value": 10.0, "runner_up": {"train.lr": 0.001, "value": 1.0},
+        "margin": 9.0, "points": 3, "done": 3, "at_edge": ["train.lr"],
+    }  # fmt: skip
+    assert sig.chosen
+    assert dict(sig.chosen.best.point) == {"objective.tau": 1, "train.lr": 0.01}
+
+
+def test_a_cell_waits_for_its_own_search_alone(trained_pair: Home, tmp_path: Path, grid: Grid, verb: Verb) -> None:
+    home = Home(tmp_path / "runs")
+    planned = verb("plan", "demo", *TUNED, runs=home).stdout
+    assert "objective.tau, train.lr: 3 or 6 points a cell, with seed 100, by val_rsum" in planned
+    assert "4 x chosen when the 3 or 6 search trials of its cell have ended" in planned
+    assert "13 x cnn-bow on shapes" in planned
+    for trial in search_trials(grid):
+        if trial.shared.objective.name == "con_con":
+            finish(trained_pair, home, trial, val_rsum=trial.shared.train.lr)
+    overview = Overview.of(grid, home)
+    assert [(cell.objective, cell.swept, len(cell.trials)) for cell in overview.cells] == [("con_con", (), 2)]
+    assert overview.headline() == "11 trials: 3 done, 8 planned"
+    named = {(trial.shared.objective.name, trial.seed) for trial in overview.selected("seed=0")}
+    assert named == {("con_con", 0), ("sig-ms_cir", 100)}
+    assert {trial.seed for trial in overview.selected("seed=100")} == {100}
+    assert [trial.seed for trial in overview.pending("seed=1")] == [1]
+    with pytest.raises(UserError, match="validation chose other values"):
+        overview.selected("objective=con_con train.lr=0.001 seed=0")
+
+
+def test_a_cell_whose_search_failed_is_named_and_others_go_on(
+    trained_pair: Home, tmp_path: Path, grid: Grid, verb: Verb
+) -> None:
+    home = Home(tmp_path / "runs")
+    for trial in search_trials(grid):
+        if trial.shared.objective.name == "con_con" or trial.shared.train.lr == 1e-4:
+            fail(home.trial(trial.id), Failure.BUG, "wrong")
+        else:
+            finish(trained_pair, home, trial, val_rsum=trial.shared.train.lr)
+    planned = verb("plan", "demo", *TUNED, runs=home).stdout
+    assert "choices: 1 of 2 cells" in planned
+    assert "no choice for con_con by cnn-bow on shapes: all 3 search trials failed; other cells go on" in planned
+    assert {cell.objective for cell in Overview.of(grid, home).cells} == {"sig-ms_cir"}
+
+
+def test_a_trial_with_chosen_values_starts_from_one_with_the_same_values(trained_pair: Home, tmp_path: Path) -> None:
+    words = ['recipes=["vsepp-r152-tiny-ft"]', *(word for word in WORDS if not word.startswith("recipes="))]
+    grid, home = load("demo", words), Home(tmp_path / "runs")
+    for trial in search_trials(grid):
+        better = trial.shared.train.lr if trial.parents else -trial.shared.train.lr
+        finish(trained_pair, home, trial, val_rsum=better)
+    overview = Overview.of(grid, home)
+    lrs = {cell.recipe: cell.trials[0].shared.train.lr for cell in overview.cells}
+    assert lrs == {"vsepp-r152-tiny": 1e-4, "vsepp-r152-tiny-ft": 1e-2}
+    places = {trial.id: place for place, trial in enumerate(overview.trials)}
+    assert all(places[parent] < places[trial.id] for trial in overview.trials for parent in trial.parents)
+
+
+def test_one_command_searches_chooses_trains_and_shows(tmp_path: Path, verb: Verb) -> None:
+    home, words = Home(tmp_path / "runs"), [*TUNED, "--set", 'select.over={"train.lr"=[1e-4,1e-3]}']
+    ran = verb("run", "demo", *words, "--here", "--mlflow-uri", "", runs=home)
+    assert ran.exit_code == 0, ran.stderr
+    assert "training 4\n" in ran.stderr
+    assert "tuned: 8 trials: 4 done, 4 planned; training 4" in ran.stderr
+    assert "choices: 2 of 2 cells" in ran.stderr
+    caption = " ".join(verb("table", "tuned", "--format", "html", runs=home).stdout.split())
+    assert (
+        "each cell at its own best of 2 draws by validation rsum; mean ± sample standard deviation over 2 fresh"
+        in caption
+    )
+    notes = json.loads(home.grid("tuned").choices.read_text())
+    assert [note["objective"] for note in notes] == ["con_con", "sig-ms_cir"]
+    again = verb("run", "demo", *words, "--here", "--mlflow-uri", "", runs=home)
+    assert "training" not in again.stderr
+    for note in notes:  # the same values by hand are the same trials
+        by_hand = [word for word in TUNED if "select" not in word and word != "--set"]
+        hand = [*by_hand, "name=hand", f"objectives={note['objective']}", f"train.lr={note['chosen']['train.lr']}"]
+        assert Overview.of(load("demo", hand), home).headline() == "2 trials: 2 done"
