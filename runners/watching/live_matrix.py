@@ -92,6 +92,7 @@ MARKS = {
 }
 
 LOUD = ("failed", "retry", "busy", "stopped", "warning")
+"""Events that are printed at once on every display."""
 
 ENDS = {
     "done": State.DONE,
@@ -104,10 +105,9 @@ ENDS = {
 
 TRAINED = (State.DONE, State.FAILED, State.STOPPED)
 """The states in which a launch leaves a trial for good."""
-"""Events that are printed at once on every display."""
 
 
-@dataclass
+@dataclass(slots=True)
 class TrialProgress:
     """The progress of a trial, as the driver knows it."""
 
@@ -118,7 +118,7 @@ class TrialProgress:
     """Steps of the whole training; 0 until its process reports them."""
     best: dict[str, float] = field(default_factory=dict)
     """Best validation Recall@1 so far, by direction."""
-    reports: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=PACE))
+    reports: deque[tuple[float, int]] = field(default_factory=deque)
     """The latest step reports of this attempt: time in seconds, and step."""
     to_train: bool = True
     """Whether this launch trains it."""
@@ -176,8 +176,9 @@ class Board:
         """The cells of each matrix, by objective."""
         for cell in cells:
             self.blocks.setdefault((cell.dataset, cell.recipe, cell.swept), {})[cell.objective] = cell
-        self._block_of = {t.id: (c.dataset, c.recipe, c.swept) for c in cells for t in c.trials}
-        self._names = {trial.id: self._name(cell, trial.seed) for cell in cells for trial in cell.trials}
+        self._differs = [len(set(values)) > 1 for values in zip(*self.blocks, strict=True)]
+        """Whether data sets, recipes and swept settings do, in the grid."""
+        self._cell_of = {trial.id: cell for cell in cells for trial in cell.trials}
         self._at_work = Counter[MatrixKey]()
         self._states = Counter(trial.state for trial in self.trials.values())
         self._behind = sum(trial.behind for trial in self.trials.values())
@@ -193,7 +194,7 @@ class Board:
         trial.epoch = max(trial.epoch, event.epoch)
         if event.kind == "step":
             trial.steps = event.steps
-            trial.reports.append((time.monotonic(), event.step))
+            trial.reports = deque([*trial.reports, (time.monotonic(), event.step)], PACE)
         elif event.kind != "epoch":  # another attempt begins from its checkpoint
             trial.reports.clear()
         for name in ("val_i2t_r1", "val_t2i_r1"):
@@ -206,7 +207,8 @@ class Board:
         self._behind += sign * trial.behind
         self._ahead += sign * trial.ahead
         if trial.state is State.RUNNING:
-            self._at_work[self._block_of[trial_id]] += sign
+            cell = self._cell_of[trial_id]
+            self._at_work[cell.dataset, cell.recipe, cell.swept] += sign
 
     def count(self, state: State) -> int:
         return self._states[state]
@@ -270,17 +272,18 @@ class Board:
             rate = f"{trial.rate:.3g}" if trial.rate else ""
             to_go = clock((trial.steps - trial.step) / trial.rate) if trial.rate else ""
             now = min(trial.epoch + 1, trial.epochs)
-            table.add_row(self._names[name], f"{now}/{trial.epochs}", step, rate, to_go)
+            table.add_row(self._name(name), f"{now}/{trial.epochs}", step, rate, to_go)
         if len(running) > TRIALS:
             table.add_row(f"and {len(running) - TRIALS} more")
         return table
 
-    def _name(self, cell: Cell, seed: int) -> str:
+    def _name(self, trial_id: str) -> str:
         """The values that distinguish a trial within the grid."""
-        axes = (cell.dataset, cell.recipe, cell.swept)
-        differs = [len({key[place] for key in self.blocks}) > 1 for place in range(3)]
-        words = [str(axes[place]) for place in (0, 1) if differs[place]]
-        words += [f"{name}={value}" for name, value in cell.swept] if differs[2] else []
+        cell = self._cell_of[trial_id]
+        (seed,) = (trial.seed for trial in cell.trials if trial.id == trial_id)
+        axes = [cell.dataset, cell.recipe, *(f"{name}={value}" for name, value in cell.swept)]
+        differs = [*self._differs[:2], *(self._differs[2] for _ in cell.swept)]
+        words = [word for word, shown in zip(axes, differs, strict=True) if shown]
         return " ".join([cell.objective or cell.recipe, f"seed {seed}", *words])
 
     def _block(self, block: MatrixKey) -> Table:
