@@ -12,7 +12,7 @@ from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.select import Halving
-from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.home import ENDED, Home, State, TrialFolder
 from goalgrid.grid.store.imported import imported_cells
 from goalgrid.reading.data_at_hand import DataAtHand, now
 
@@ -22,15 +22,7 @@ if TYPE_CHECKING:
     from goalgrid.results.statistics.resolving import Resolution
 
 
-ORDER = (
-    State.DONE,
-    State.STOPPED,
-    State.RUNNING,
-    State.FAILED,
-    State.INTERRUPTED,
-    State.PLANNED,
-    State.UNREADABLE,
-)
+ORDER = (State.DONE, State.STOPPED, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
 """The order in which states are counted out."""
 WORDS = 40
 """Values of an axis that are spelled out."""
@@ -140,8 +132,7 @@ class Overview:
 
     def sums(self) -> dict[str, int]:
         """How many trials there are, and how many are done, failed, and stopped by a rule."""
-        ends = (State.DONE, State.FAILED, State.STOPPED)
-        return {"trials": len(self.trials), **{state.value: self.counts[state] for state in ends}}
+        return {"trials": len(self.trials), **{state.value: self.counts[state] for state in ENDED}}
 
     def former(self) -> list[str]:
         """Ids of trials that left the grid and still have a folder."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import write_text
-from goalgrid.grid.store.home import State
+from goalgrid.grid.store.home import ENDED, State
 from goalgrid.looking.trial_figures import attention_examples, retrieved
 from goalgrid.reading import status
 from goalgrid.reading.overview import ORDER, Overview, ranges
@@ -97,4 +97,4 @@ def watch(
 
 
 def _unfinished(overview: Overview) -> bool:
-    return any(state not in (State.DONE, State.FAILED, State.STOPPED) for state in overview.states.values())
+    return any(state not in ENDED for state in overview.states.values())

@@ -42,6 +42,10 @@ class State(StrEnum):
     """Its folder cannot be listed: it is not this user's to read, or its disk fails."""
 
 
+ENDED = (State.DONE, State.FAILED, State.STOPPED)
+"""The states in which a launch leaves a trial for good."""
+
+
 @dataclass(frozen=True)
 class TrialFolder:
     """`runs/trials/<trial id>/`, shared by all grids."""

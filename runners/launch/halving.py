@@ -7,8 +7,8 @@ decisions may differ.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,32 +19,29 @@ Verdict = dict[str, Any]
 """Why a trial is stopped: `epoch`, `by`, its `metric`, and the `bound` that this missed."""
 
 
-class Rule(Protocol):
-    """Judges the trials of one cell."""
-
-    def missed(self, trial_id: str, epoch: int, metric: float) -> float | None:
-        """Note the metric of a trial at a rung; returns the bound that it misses, None if the trial goes on."""
+Rule = Callable[[str, int, float], float | None]
+"""Notes the metric of a trial, by id, at a rung; returns the bound that it misses, None if the trial goes on."""
 
 
 class Rungs:
     """The literal rule, equal in its decisions to Tune's `ASHAScheduler`: the first to reach a rung goes on.
 
     >>> rungs = Rungs(Halving("cell", "val_rsum", factor=2))
-    >>> [rungs.missed(name, 2, metric) for name, metric in {"a": 10.0, "b": 30.0, "c": 15.0}.items()]
+    >>> [rungs(name, 2, metric) for name, metric in {"a": 10.0, "b": 30.0, "c": 15.0}.items()]
     [None, None, 20.0]
     """
 
     def __init__(self, halving: Halving) -> None:
-        self.best = 1 / halving.factor
+        self.percent = (1 - 1 / halving.factor) * 100
         self._metrics = defaultdict[int, dict[str, float]](dict)
         """Of each rung: the metrics of the trials that reached it."""
 
-    def missed(self, trial_id: str, epoch: int, metric: float) -> float | None:
+    def __call__(self, trial_id: str, epoch: int, metric: float) -> float | None:
         before = list(self._metrics[epoch].values())
         if trial_id in self._metrics[epoch]:
             return None
         self._metrics[epoch][trial_id] = metric
-        bound = float(np.nanpercentile(before, (1 - self.best) * 100)) if before else metric
+        bound = float(np.nanpercentile(before, self.percent)) if before else metric
         return bound if metric < bound else None
 
 
@@ -65,16 +62,18 @@ class Judge:
     ) -> None:
         self.halvings = halvings
         self.rules = {halving.cell: rule(halving) for halving in halvings.values()}
-        for trial_id, row in _rows(home, halvings, training):
-            self(trial_id, row["epoch"], row)
+        for trial_id in sorted(home.standing() & halvings.keys()):
+            folder = home.trial(trial_id)
+            again = trial_id in training and folder.state() is not State.STOPPED
+            for row in list(folder.rows())[: -1 if again else None]:
+                self(trial_id, row["epoch"], row)
 
     def __call__(self, trial_id: str, epoch: int, metrics: Mapping[str, Any]) -> Verdict | None:
         """Judge a trial at the end of an epoch; None: it goes on."""
         halving = self.halvings.get(trial_id)
-        metric = metrics.get(halving.by) if halving and is_rung(halving, epoch) else None
-        if halving is None or metric is None:
+        if halving is None or halving.by not in metrics or not is_rung(halving, epoch):
             return None
-        bound = self.rules[halving.cell].missed(trial_id, epoch, metric)
+        bound = self.rules[halving.cell](trial_id, epoch, metric := metrics[halving.by])
         return None if bound is None else {"epoch": epoch, "by": halving.by, "metric": metric, "bound": bound}
 
 
@@ -88,14 +87,3 @@ def is_rung(halving: Halving, epoch: int) -> bool:
     while rung < epoch:
         rung *= halving.factor
     return rung == epoch
-
-
-def _rows(
-    home: Home, halvings: Mapping[str, Halving], training: Collection[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The epochs on the disk that were judged, by trial id."""
-    for trial_id in sorted(home.standing() & halvings.keys()):
-        folder = home.trial(trial_id)
-        rows = list(folder.rows())
-        for row in rows[:-1] if trial_id in training and folder.state() is not State.STOPPED else rows:
-            yield trial_id, row

@@ -79,10 +79,7 @@ class Launch:
             display.phase(
                 "reading the data" if self.options.address is None else f"connecting to Ray at {self.options.address}"
             )
-            jobs = [
-                replace(job, halvings={name: halvings[name] for name in job.ids if name in halvings})
-                for job in self._checked_jobs(driver, grid, trials, name)
-            ]
+            jobs = self._checked_jobs(driver, grid, trials, name)
             checked()
             jobs = self._sized_jobs(driver, grid, jobs, display)
             for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
@@ -102,7 +99,8 @@ class Launch:
             self._warn(grid.resources.idle)
         self._check_nodes(driver, launched, jobs)
         data = check_inputs(jobs, allow_leak=self.options.allow_leak, warn=self._warn)
-        return [replace(job, launched=replace(launched, data=data)) for job in jobs]
+        launched, rules = replace(launched, data=data), driver.halvings
+        return [replace(j, launched=launched, halvings={i: rules[i] for i in j.ids if i in rules}) for j in jobs]
 
     def _sized_jobs(self, driver: Driver, grid: Grid, jobs: Sequence[Job], display: Display) -> list[Job]:
         """The jobs with the shares of a GPU that they need, measured with the features of frozen backbones."""

@@ -297,12 +297,7 @@ def _tuner(
     # As points, not as a grid: Tune copies the whole grid for every trial, which takes minutes for thousands.
     seconds = max(REPORT_SECONDS, _together(jobs, limit) / REPORTS)
     configs = [
-        {
-            "job": job.id,
-            "resources": json.dumps(job.request.resources),
-            "seconds": seconds,
-            "content": job.to_json(),
-        }
+        {"job": job.id, "resources": json.dumps(job.request.resources), "seconds": seconds, "content": job.to_json()}
         for job in in_turn(jobs)
     ]
 
@@ -399,8 +394,8 @@ class _Asha(ASHAScheduler):
     def __init__(self, halving: Halving) -> None:
         super().__init__("epoch", "metric", "max", LAST_RUNG, halving.grace, halving.factor)
 
-    def missed(self, trial_id: str, epoch: int, metric: float) -> float | None:
-        """As `halving.Rule` has it."""
+    def __call__(self, trial_id: str, epoch: int, metric: float) -> float | None:
+        """A `halving.Rule`."""
         trial: Any = SimpleNamespace(trial_id=trial_id)
         (bracket,) = self._brackets
         bound = bracket.cutoff(dict(bracket._rungs)[epoch])

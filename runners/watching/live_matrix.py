@@ -15,7 +15,7 @@ from rich.text import Text
 
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS, is_matrix
-from goalgrid.grid.store.home import State
+from goalgrid.grid.store.home import ENDED, State
 from goalgrid.results.records.rounding import written
 from goalgrid.runners.trial.events import Event
 
@@ -94,17 +94,8 @@ MARKS = {
 LOUD = ("failed", "retry", "busy", "stopped", "warning")
 """Events that are printed at once on every display."""
 
-ENDS = {
-    "done": State.DONE,
-    "failed": State.FAILED,
-    "retry": State.INTERRUPTED,
-    "interrupted": State.INTERRUPTED,
-    "stopped": State.STOPPED,
-}
+ENDS = {"retry": State.INTERRUPTED, **{state.value: state for state in (*ENDED, State.INTERRUPTED)}}
 """The state of a trial after an event; after any other, it runs."""
-
-TRAINED = (State.DONE, State.FAILED, State.STOPPED)
-"""The states in which a launch leaves a trial for good."""
 
 
 @dataclass(slots=True)
@@ -143,7 +134,7 @@ class TrialProgress:
     @property
     def ahead(self) -> float:
         """Epochs that this launch has to train."""
-        return 0 if not self.to_train or self.state in TRAINED else max(0, self.epochs - self.behind)
+        return 0 if not self.to_train or self.state in ENDED else max(0, self.epochs - self.behind)
 
 
 class Board:
@@ -215,16 +206,13 @@ class Board:
 
     def sums(self) -> dict[str, int]:
         """How many trials there are, and how many are done, failed, and stopped by a rule."""
-        return {"trials": len(self.trials), **{state.value: self.count(state) for state in TRAINED}}
+        return {"trials": len(self.trials), **{state.value: self.count(state) for state in ENDED}}
 
     def summary(self) -> str:
         """`12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`; before any trial, the launch's activity."""
         parts = [f"{self.count(State.DONE)}/{len(self.trials)} done"]
-        parts += [
-            f"{self.count(state)} {state}"
-            for state in (State.RUNNING, State.FAILED, State.STOPPED)
-            if self.count(state)
-        ]
+        shown = (State.RUNNING, State.FAILED, State.STOPPED)
+        parts += [f"{self.count(state)} {state}" for state in shown if self.count(state)]
         now = time.monotonic()
         phase = f"; {self.phase}" if self.phase and self._first is None else ""
         to_go = self._to_go(now - self._first) if self._first else ""

@@ -1,5 +1,6 @@
 """Plan: why each trial would be trained or not, what begins anew, and what it all costs."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -9,8 +10,10 @@ import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.select import Halving
 from goalgrid.grid.store import gpu_needs, speed_probes
 from goalgrid.grid.store.attempts import Failure
+from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.plan.costs import RUNNING, Span, cost_of, shares_of, work_of
@@ -22,6 +25,7 @@ from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.gpu.estimate import Footprint
 from goalgrid.runners.gpu.trace import Work
 from goalgrid.runners.trial.move_aside import replace
+from goalgrid.terminal import exit_state
 
 from ...conftest import swapped
 from ...states import attempt, fail, interrupt
@@ -59,6 +63,24 @@ class TestReasons:
             "sig-ms_cir 2": "new",
         }
         assert [name for name, verdict in found.items() if verdict.starts] == ["con_con 1", "con_con 2", "sig-ms_cir 2"]
+
+    def test_a_stopped_trial_goes_on_unless_the_rule_that_stopped_it_still_holds(self, pair: Home) -> None:
+        chain = Overview.of(grid(*CHAIN), pair)
+        parent, child = chain.trials
+        interrupt(chain.folder(parent), epoch=1, step=13)
+        write_json(chain.folder(parent).stopped, {"epoch": 1, "by": "val_rsum", "metric": 1.0, "bound": 2.0})
+        plain = Overview.of(grid(*CHAIN), pair)
+        ruled = dataclasses.replace(plain, halvings={parent.id: Halving("cell", "val_rsum")})
+        assert plain.headline() == "2 trials in 1 chain: 1 stopped, 1 planned"
+        assert [verdict.text for verdict in decide(plain)] == ["stopped at epoch 1 of 2 (step 13)", "new"]
+        assert [[trial.id for trial in to_train(decide(some))] for some in (plain, ruled)] == [
+            [parent.id, child.id],
+            [],
+        ]
+        assert [some.reached(parent) for some in (plain, ruled)] == [State.INTERRUPTED, State.STOPPED]
+        assert exit_state([State.DONE, State.STOPPED]) is State.DONE
+        assert to_replace(decide(ruled, Choice(force=True))) == [parent.id]
+        assert [trial.id for trial in to_train(decide(ruled, Choice(force=True)))] == [parent.id, child.id]
 
     def test_a_trial_whose_checkpoint_is_gone_starts_from_nothing(self, pair: Home) -> None:
         folder = pair.trials()[0]

@@ -1,6 +1,9 @@
 """The rule that stops search trials: equal to Tune's, the same after a kill, and what it leaves on the disk."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,25 +19,28 @@ from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.home import Home, State
-from goalgrid.runners.launch import shared_folder
+from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Driver
 from goalgrid.runners.launch.halving import Judge
 from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.stopping import Stop
 
-from ...conftest import SMALL
+from ...conftest import ROOT, SMALL
+from .test_worker import CHAINED
+from .test_worker import job as job_of
 
+HOPELESS = {"epoch": 1, "by": "val_rsum", "metric": 1.0, "bound": 2.0}
 RATES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 """Of six trials, the best first."""
 
 
-def searched(home: Path, epochs: int = 2) -> list[Job]:
+def searched(home: Path, epochs: int = 2, launch: str = "now") -> list[Job]:
     """Six jobs of one cell, which are judged after epochs 1, 3, ..."""
     small = [word for word in SMALL if word != "--set"]
     grid = load("demo", [*small, f"train.epochs={epochs}", f'sweep={{"train.lr"={list(RATES)}}}', "seeds=[0]",
                          'objectives=["con_con"]'])  # fmt: skip
-    launched = Launched("now", shared_folder.mark(Home(home)))
+    launched = Launched(launch, shared_folder.mark(Home(home)))
     trials = sorted(trials_of(expand(grid)), key=lambda trial: -trial.settings.train.lr)
     jobs = [job for trial in trials for job in jobs_for(grid, [trial], Home(home), gpus=0, launched=launched)]
     return [replace(job, halvings={job.id: Halving("cell", "val_rsum", grace=1)}) for job in jobs]
@@ -56,6 +62,21 @@ def verdicts(jobs: Sequence[Job]) -> dict[str, Any]:
     folders = [job.home.trial(job.id) for job in jobs]
     return {f.trial_id: json.loads(f.stopped.read_text()) if f.stopped.exists() else f.state().value for f in folders}
 
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from goalgrid.runners.launch.driver import Driver
+from goalgrid.runners.trial.stopping import Stop
+from tests.runners.launch.test_halving import rules, searched
+def report(event):
+    global before
+    before -= event.kind in ("started", "epoch", "stopped")
+    if before == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+jobs, before = searched(Path(sys.argv[1]), epochs=4, launch=str(os.getpid())), int(sys.argv[2])
+Driver(Stop(), rules(jobs)).run(jobs, report, limit=None)
+"""
 
 Epochs = list[tuple[int, float]]
 """The trial that ends its next epoch, and its metric then."""
@@ -141,3 +162,34 @@ def test_a_stopped_trial_is_a_state_of_its_own_and_goes_on_as_an_ordinary_trial(
     assert verdicts([again]) == {again.id: "done"}
     rows = [[row | {"seconds": 0} for row in job.home.trial(job.id).rows()] for job in (again, once)]
     assert rows[0] == rows[1]
+
+
+@pytest.mark.slow
+def test_a_launch_that_was_killed_at_several_places_stops_the_same_trials_at_the_same_epochs(tmp_path: Path) -> None:
+    """Before a judgement by which a trial goes on or is stopped, after a stop, and at the start of a trial."""
+    codes = []
+    for before in (4, 5, 5, 3, 1, 1000):
+        command = [sys.executable, "-c", KILLED, str(tmp_path / "killed"), str(before)]
+        codes.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
+    assert codes == [-signal.SIGKILL] * 5 + [0]
+    killed, once = searched(tmp_path / "killed", epochs=4), searched(tmp_path / "once", epochs=4)
+    run(once)
+    assert verdicts(killed) == verdicts(once)
+    assert {verdict["epoch"] for verdict in verdicts(once).values() if verdict != "done"}
+    for job, other in zip(killed, once, strict=True):
+        rows = [[row | {"seconds": 0} for row in some.home.trial(some.id).rows()] for some in (job, other)]
+        assert rows[0] == rows[1]
+
+
+def test_a_chain_ends_with_its_stopped_trial_and_goes_on_from_it_without_the_rule(tmp_path: Path) -> None:
+    one = job_of(tmp_path, *CHAINED)
+    parent, child = (one.home.trial(trial_id) for trial_id in one.ids)
+    kinds = list[str]()
+    ruled = replace(one, halvings={parent.trial_id: Halving("cell", "val_rsum", grace=1)})
+    worker.work(ruled, lambda event: kinds.append(event.kind), Stop(), judge=lambda *_: HOPELESS)
+    assert (parent.state(), child.state()) == (State.STOPPED, State.PLANNED)
+    assert worker.retryable(ruled) is None
+    worker.work(ruled, lambda event: kinds.append(event.kind), Stop(), judge=lambda *_: HOPELESS)
+    assert [kind for kind in kinds if kind != "step"] == ["started", "epoch", "stopped"]
+    worker.work(one, lambda event: None, Stop())
+    assert [folder.state() for folder in (parent, child)] == [State.DONE, State.DONE]
