@@ -2,15 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid.errors import counted
+from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Shared, Trial
 from goalgrid.grid.identity import digest
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.protocols import protocol
-from goalgrid.grid.settings import parts
+from goalgrid.grid.settings import TrialSettings, parts
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.plan.costs import CLOCK, Key, Span, basis_of, needs_of, steps_left, total, views_of
@@ -205,34 +206,50 @@ class _OnCard:
 
     def _footprint(self, trial: Trial, shapes: Shapes, **changed: Any) -> "Footprint":
         """What a trial takes, with these settings of its training changed."""
-        from goalgrid.runners.gpu.estimate import estimate
+        from goalgrid.runners.gpu.estimate import estimate, trained_by
 
-        train = trial.shared.train.model_copy(update=changed)
-        settings = trial.settings.model_copy(update={"train": train, "dataset": self.overview.trials[0].shared.dataset})
-        same = digest([speed_of(settings), _kind_of(trial.shared), astuple(shapes), train.epochs > 0])
+        settings = trained_by(self._representative(trial), **changed)
+        same = digest([speed_of(settings), _kind_of(trial.shared), astuple(shapes), settings.train.epochs > 0])
         if same not in self._footprints:
             self._footprints[same] = estimate(settings, shapes, self.places)
         return self._footprints[same]
 
+    def _representative(self, trial: Trial) -> TrialSettings:
+        """The trial's settings on the grid's first data set: data sets share an estimate."""
+        return trial.settings.model_copy(update={"dataset": self.overview.trials[0].shared.dataset})
+
     def _helps(self, trial: Trial, shapes: Shapes) -> dict[str, float]:
-        """What makes a trial fit, with its bytes: half precision; a smaller batch, or replicas that share the batch."""
+        """What makes a trial fit, with its bytes: computing again, half precision, a smaller batch, or replicas."""
+        from goalgrid.runners.gpu.architectures import check_recomputation
+        from goalgrid.runners.gpu.estimate import half_peak, peak, trained_by
 
-        def size(**changed: Any) -> float:
-            return CONTEXT + self._footprint(trial, shapes, **changed).reserved
-
-        shared, room = trial.shared, self.card.bytes - RESERVED
-        options, batch = dict[str, float](), shared.train.batch_size
-        alone = bool(parts.clash(shared.model, shared.objective.name, replicas=2))
-        if shared.train.precision != "bf16" and (half := size(precision="bf16")) <= room:
-            options["train.precision=bf16"] = half
-        whole, part = size(), size(batch_size=max(2, batch // 2))
-        for count in SMALLER:
-            taken = whole - 2 * (whole - part) * (1 - 1 / count)  # what a batch takes grows with its pairs
-            if batch // count >= 2 and taken <= room:
-                others = "" if alone else f", or resources.replicas={count} (each)"
-                options[f"train.batch_size={batch // count}{others}"] = taken
-                break
-        return options
+        shared, settings = trial.shared, self._representative(trial)
+        whole = self._footprint(trial, shapes, micro_batch=None)
+        batch, room = shared.train.batch_size, self.card.bytes - RESERVED - CONTEXT
+        sizes = dict[str, float]()
+        half = half_peak(settings, shapes, self.places)
+        fewer = {batch // count: whole.of_pairs(batch / count, batch, half) for count in SMALLER if batch // count >= 2}
+        part = next((pairs for pairs, taken in fewer.items() if taken <= room), None)
+        price = ""
+        if self.card.bandwidth:
+            step, again = (self._span(footprint.step, shared).least for footprint in (whole, whole.again(batch)))
+            price = f" ({again / step:.2f} x the time)"
+        if not shared.train.computes_again:
+            with suppress(UserError):  # batch norms that learn
+                blocks = peak(settings, shapes, self.places, checkpoint_activations=True)
+                if blocks < 0.9 * whole.trained:  # else there are no blocks
+                    sizes[f"train.checkpoint_activations=true{price}"] = blocks
+            with suppress(UserError):
+                if part:
+                    check_recomputation(trained_by(settings, micro_batch=part))
+                    sizes[f"train.micro_batch={part}{price}"] = fewer[part]
+        if shared.train.precision != "bf16" and whole.reserved / 2 <= room:
+            sizes["train.precision=bf16 (another trial)"] = peak(settings, shapes, self.places, precision="bf16")
+        if part:
+            alone = bool(parts.clash(shared.model, shared.objective.name, replicas=2))
+            others = "" if alone else f", or resources.replicas={batch // part} (each)"
+            sizes[f"train.batch_size={part} (another trial){others}"] = fewer[part]
+        return {what: CONTEXT + taken for what, taken in sizes.items() if taken <= room}
 
     def _span(self, work: "Work", shared: Shared) -> Span:
         return Span(*self.card.seconds(work, tf32=shared.train.tf32))

@@ -1,8 +1,9 @@
 """Memory and work of a trial on a GPU, computed without a GPU: the real model takes steps on tensors without data."""
 
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -34,6 +35,8 @@ class Footprint:
 
     reserved: int
     """Bytes that the allocator holds at the peak, gaps included."""
+    trained: int
+    """So before the evaluation."""
     step: Work
     """A training step; empty without training. So of a warm-up epoch, and with a frozen image backbone."""
     warming: Work
@@ -45,6 +48,25 @@ class Footprint:
     anew: Work | None
     """Scoring a pair in the second stage; None without one."""
 
+    def again(self, batch: int, parts: int = 1) -> "Footprint":
+        """The same with every step's embeddings computed twice, in so many parts; the evaluation stays as it is."""
+        twice = (self.image + self.text) * batch
+        steps = {
+            kind: replace(work + twice, launches=parts * (work.launches + twice.launches))
+            for kind in ("step", "warming", "frozen")
+            if (work := getattr(self, kind)).launches
+        }
+        return replace(self, **steps)
+
+    def of_pairs(self, pairs: float, batch: int, half: int) -> float:
+        """Bytes of a batch, or of a part of it, with fewer pairs: what a batch takes grows with its pairs.
+
+        Args:
+            half: bytes of one with half of the pairs.
+        """
+        taken = self.trained - 2 * (self.trained - half) * (1 - pairs / batch)
+        return max(taken, self.reserved) if self.reserved > self.trained else taken  # the evaluation needs more
+
 
 def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footprint:
     """Memory and work of a trial: a step on the longest captions with every layer unfrozen, typical steps, evaluation.
@@ -52,6 +74,11 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
     Raises:
         UserError: the architecture of its weights is not known here.
     """
+    batch, size = settings.train.batch_size, settings.train.micro_batch or settings.train.batch_size
+    if settings.train.epochs and size < batch:
+        whole = estimate(trained_by(settings, micro_batch=None), shapes, places)
+        taken = round(whole.of_pairs(size, batch, half_peak(settings, shapes, places)))
+        return replace(whole.again(batch, math.ceil(batch / size)), reserved=taken, trained=taken)
     settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
     freezes, trains = settings.train.frozen_epochs > 0, settings.train.epochs > 0
     settings = heavy(settings) if trains else settings
@@ -65,9 +92,35 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
             steps = rehearse(learner, shapes, mode, trace, freezes=freezes)
         else:
             remove_data(model, mode, trace)
+        trained = trace.allocator.most_reserved
         parts_of_test = evaluation(model, settings, shapes, mode, trace)
         anew = second_stage(model, settings, shapes, mode, trace)
-    return Footprint(trace.allocator.most_reserved, *steps, *parts_of_test, anew)
+    return Footprint(trace.allocator.most_reserved, trained, *steps, *parts_of_test, anew)
+
+
+def peak(settings: TrialSettings, shapes: Shapes, places: Places, **train: Any) -> int:
+    """Bytes that the step which uses most memory takes, with these settings of the training changed."""
+    settings = trained_by(settings, **train).model_copy(update={"model": in_architecture(settings.model, places)})
+    with Unfilled():
+        learner = learner_of(heavy(settings), shapes, places)
+    trace = Trace()
+    with without_data() as mode:
+        without_weights(learner, mode, trace)
+        _make_moments(learner, mode, trace)
+        _heaviest_step(learner, shapes, mode, trace)
+    return trace.allocator.most_reserved
+
+
+def half_peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
+    """Bytes of that step with half of the pairs: of a batch; for a scorer of sets, which reads all, in each part."""
+    half = max(1, settings.train.batch_size // 2)
+    changed = {"micro_batch": half} if settings.model.of_sets else {"micro_batch": None, "batch_size": max(2, half)}
+    return peak(settings, shapes, places, **changed)
+
+
+def trained_by(settings: TrialSettings, **train: Any) -> TrialSettings:
+    """The trial with these settings of its training changed."""
+    return settings.model_copy(update={"train": settings.train.model_copy(update=train)})
 
 
 def rehearse(
@@ -82,10 +135,7 @@ def rehearse(
     """
     train = learner.settings.train
     typical = _batch(learner, shapes, around(shapes.typical, train.batch_size), mode, trace)
-    with mode, trace:
-        for weight in (weight for group in learner.optimizer.param_groups for weight in group["params"]):
-            weight.grad = torch.zeros_like(weight)
-        learner.optimizer.step()
+    _make_moments(learner, mode, trace)
     frozen = warming = step = _step(learner, train.epochs - 1, typical, mode, trace)
     scorer = learner.model.networks[0].scorer
     if train.warmup_epochs and scorer and scorer.by_pair:  # then all scores get a gradient, not three a pair
@@ -93,9 +143,20 @@ def rehearse(
     if freezes:
         frozen = _step(learner, train.epochs - 1, typical, mode, trace, frozen=True)
     del typical
-    longest = _batch(learner, shapes, np.full(train.batch_size, shapes.longest), mode, trace)  # for few groups of sets
-    _step(learner, 0, longest, mode, trace)
+    _heaviest_step(learner, shapes, mode, trace)
     return step, warming, frozen
+
+
+def _make_moments(learner: Learner, mode: Mode, trace: Trace) -> None:
+    with mode, trace:
+        for weight in (weight for group in learner.optimizer.param_groups for weight in group["params"]):
+            weight.grad = torch.zeros_like(weight)
+        learner.optimizer.step()
+
+
+def _heaviest_step(learner: Learner, shapes: Shapes, mode: Mode, trace: Trace) -> None:
+    lengths = np.full(learner.settings.train.batch_size, shapes.longest)  # all equal, for few groups of sets
+    _step(learner, 0, _batch(learner, shapes, lengths, mode, trace), mode, trace)
 
 
 def _step(learner: Learner, epoch: int, batch: Batch, mode: Mode, trace: Trace, *, frozen: bool = False) -> Work:

@@ -22,6 +22,7 @@ from goalgrid.retrieval.scorers import cross_attention, similarity
 from goalgrid.runners.gpu.allocator import Block, CachingAllocator
 
 aten = torch.ops.aten
+DEVICE = torch.ops.prim.device.default
 HOST = 2**16
 """Integer tensors up to this size are computed for real: the host branches on them."""
 KERNELS_A_STEP = 2
@@ -83,6 +84,8 @@ class Trace(TorchDispatchMode):
         self.work = Work()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is DEVICE:  # asked tens of thousands of times a step
+            return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
         kwargs = kwargs or {}
         inputs = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
         empty = any(isinstance(tensor, FakeTensor) for tensor in inputs)
@@ -93,7 +96,7 @@ class Trace(TorchDispatchMode):
         if result is NotImplemented:
             result = func(*args, **kwargs)
         outputs = [value for value in tree_leaves(result) if isinstance(value, Tensor)]
-        if not func.is_view and func.namespace != "prim":  # a view launches no kernel, a question neither
+        if not func.is_view:  # a view launches no kernel
             self._count(func, args, kwargs, inputs, outputs, result)
         for tensor in outputs:
             self.hold(tensor)
@@ -104,7 +107,8 @@ class Trace(TorchDispatchMode):
     ) -> None:
         moved = float(sum(tensor.nbytes for tensor in [*inputs, *outputs]))
         self.work.launches += 1
-        counter = flop_registry.get(ATTENTION.get(func.overloadpacket, func.overloadpacket))
+        kernel = ATTENTION.get(func.overloadpacket, func.overloadpacket)
+        counter = FLOPS.get(kernel, flop_registry.get(kernel))
         if counter is None:  # bound by the bandwidth alone: no product of matrices
             self.work.bytes += moved
         else:
@@ -183,6 +187,15 @@ ATTENTION = {
     aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
 }
 """CPU kernels, with the GPU kernels that compute the same."""
+
+
+def _convolution_backward(gradient: Tensor, values: Tensor, weight: Tensor, *more: Any, out_val: Any) -> int:
+    """The products of the forward pass for each gradient that is asked for; torch's own count knows no groups."""
+    return 2 * sum(more[-1][:2]) * math.prod(gradient.shape) * math.prod(weight.shape[1:])
+
+
+FLOPS = {aten.convolution_backward: _convolution_backward}
+"""Floating-point operations that torch counts otherwise."""
 
 
 @contextmanager

@@ -399,7 +399,7 @@ class TestDevice:
             load("demo", ['recipes=["frozen-bow"]', "objectives=con_con", "seeds=[0]", *words]), Home(tmp_path)
         )
         nothing, unit = Work(), Work({"float32": [(1e12, 0.0)]})
-        footprint = Footprint(0, unit, unit * 10, unit * 100, nothing, nothing, nothing, None)
+        footprint = Footprint(0, 0, unit, unit * 10, unit * 100, nothing, nothing, nothing, None)
         gpu, steps = card("h100"), overview.data.epoch_steps(overview.trials[0].shared)
         found = _OnCard(overview, gpu, frozenset(), {})._seconds(overview.trials, footprint)
         assert steps is not None
@@ -412,7 +412,9 @@ class TestDevice:
         cost = device_cost(Overview.of(found, home), trials, (), card("80GB"), None)
         told = cost.lines()
         assert told[0] == "fc-bow on flickr8k: 100 of 80.5 GB (measured on NVIDIA L4), does not fit"
-        assert told[1].startswith("  what helps: train.precision=bf16: ")
+        assert told[1].startswith("  what helps: train.micro_batch=64: ")
+        assert "; train.precision=bf16 (another trial): " in told[1]
+        assert "; train.batch_size=64 (another trial), or resources.replicas=2 (each): " in told[1]
 
     @pytest.mark.parametrize(("size", "said"), [(7e9, "fits; room for 2"), (12e9, "fits, alone")])
     def test_trials_that_have_room_together_are_counted(self, size: float, said: str, tmp_path: Path) -> None:

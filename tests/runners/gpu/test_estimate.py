@@ -33,7 +33,7 @@ from goalgrid.runners.gpu.architectures import (
     without_weights,
 )
 from goalgrid.runners.gpu.cards import CARDS, card
-from goalgrid.runners.gpu.estimate import _batch, _step, around, pairs_ranked_anew, rehearse, second_stage
+from goalgrid.runners.gpu.estimate import _batch, _step, around, estimate, pairs_ranked_anew, rehearse, second_stage
 from goalgrid.runners.gpu.memory_probe import heavy
 from goalgrid.runners.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, without_data
@@ -156,6 +156,45 @@ def test_an_estimate_counts_what_an_objective_reads_beside_its_batch(objective: 
     settings = settings_of(recipe, *SMALL, f"objectives={objective}", *overrides)
     assert 0.97 <= share_of_real(f"{recipe} with {objective}", settings, shapes) <= above
     assert estimated_peak(settings, shapes) > 1.2 * estimated_peak(settings_of(recipe, *SMALL), shapes)
+
+
+FROM_PIXELS = ("vse-inf-wsl-tiny", *SMALL, "model.image.norm_eval=true", "model.image.size=64")
+
+
+@pytest.mark.parametrize("saving", ["train.micro_batch=8", "train.checkpoint_activations=true"])
+def test_an_estimate_knows_what_is_computed_again(saving: str) -> None:
+    settings = settings_of(*FROM_PIXELS, saving)
+    assert 0.97 <= share_of_real(saving, settings, PIXELS) <= 1.2
+    assert estimated_peak(settings, PIXELS) < 0.9 * estimated_peak(settings_of(*FROM_PIXELS), PIXELS)
+
+
+@pytest.mark.slow
+def test_parts_of_a_batch_are_estimated_from_a_whole_and_half_of_one() -> None:
+    """Against four parts of eight pairs that are counted one by one."""
+    words, shapes = ("train.batch_size=32", "model.image.size=224"), Shapes((3, 224, 224), 8481, 12, 40, 0)
+    whole, parts = (settings_of("vsepp-r152-ft", *words, *more) for more in ((), ("train.micro_batch=8",)))
+    learner, trace = built(parts, shapes), Trace()
+    with without_data() as mode:
+        without_weights(learner, mode, trace)
+        step, *_ = rehearse(learner, shapes, mode, trace)
+    estimated, before = estimate(parts, shapes, {}), estimate(whole, shapes, {})
+    assert estimated.reserved == pytest.approx(trace.allocator.most_reserved, rel=0.1)
+    assert estimated.step.flops == pytest.approx(step.flops, rel=0.02)
+    assert estimated.step.launches == pytest.approx(step.launches, rel=0.1)
+    price, gpu = before.again(32).step, card("h100")
+    assert 1.3 < price.flops / before.step.flops < 1.4
+    assert gpu.seconds(price)[0] < 1.45 * gpu.seconds(before.step)[0]
+
+
+def test_a_convolution_in_groups_costs_twice_as_much_backwards() -> None:
+    with without_data() as mode, mode, (trace := Trace()):
+        values = torch.zeros(2, 8, 5, 5, requires_grad=True)
+        weight = torch.zeros(8, 2, 3, 3, requires_grad=True)
+        found = torch.nn.functional.conv2d(values, weight, groups=4)
+        forwards = trace.work.flops
+        found.sum().backward()
+    assert forwards == 2 * found.numel() * 2 * 9
+    assert trace.work.flops == 3 * forwards
 
 
 def kernels(event: Any) -> int:
