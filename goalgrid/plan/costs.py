@@ -14,7 +14,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, chains
 from goalgrid.grid.objectives import needs
-from goalgrid.grid.resources import Resources
+from goalgrid.grid.resources import Resources, cpus_here
 from goalgrid.grid.store import gpu_needs, speed_probes
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import bytes_below
@@ -240,7 +240,7 @@ def _jobs(resources: Resources, shares: dict[Key, float], asked: int | None) -> 
     if resources.concurrency:
         return resources.concurrency, "resources.concurrency"
     share = max(shares.values(), default=0.0)
-    fitting = (os.cpu_count() or 1) // resources.cpus
+    fitting = cpus_here() // resources.cpus
     gpus = _gpus()
     return min(fitting, gpu_needs.jobs_at_once(share, gpus)) if share and gpus else fitting, "what fits here"
 

@@ -1,6 +1,5 @@
 """`goalgrid data`: where to get a data set and how it must look, and what is wrong with one's own copy."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +8,7 @@ from rich.progress import Progress as Bar
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.resources import cpus_here
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import check_name
 from goalgrid.launching import ahead
@@ -93,7 +93,7 @@ def check(
                 tasks[what] = bar.add_task(what, total=of)
             bar.update(tasks[what], completed=done)
 
-        report = look(name, user_path(root), fast=fast, workers=workers or os.cpu_count() or 1, progress=progress)
+        report = look(name, user_path(root), fast=fast, workers=workers or cpus_here(), progress=progress)
     show_for(as_json, report.to_dict, report.lines)
     raise typer.Exit(PROBLEMS if report.problems else 0)
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.resources import cpus_here
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.home import Home
@@ -57,7 +58,7 @@ class Driver:
         self.stop, self.halvings = stop, halvings
 
     def capacity(self) -> Capacity:
-        return Capacity(({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()},))
+        return Capacity(({"CPU": cpus_here(), "GPU": torch.cuda.device_count()},))
 
     def check(
         self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]

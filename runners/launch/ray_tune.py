@@ -51,6 +51,7 @@ from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.resources import cpus_here
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Attempt
@@ -221,7 +222,7 @@ def _start(grace: float, **quiet: Any) -> None:
         "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds:.0f}",  # a head that is dead stays dead
     }
     ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process, which has imported Ray
-    cpus, gpus = os.cpu_count(), torch.cuda.device_count()
+    cpus, gpus = cpus_here(), torch.cuda.device_count()
     try:
         with hangups_ignored():
             ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
