@@ -16,8 +16,8 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv /opt/goalgrid \
     && pip install --constraint constraints.txt --extra-index-url "https://download.pytorch.org/whl/${TORCH}" torch
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
-        > requirements.txt \
+    python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; e = p['optional-dependencies']; \
+print(*p['dependencies'], *e['pretrained'], *e['ncr'], *e['nltk'], sep='\n')" > requirements.txt \
     && pip install --constraint constraints.txt --requirement requirements.txt "ray[default]"
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip pip install --no-deps .

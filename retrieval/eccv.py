@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError
 from goalgrid.retrieval.evaluation import RECALLS, Rows, Scoring, product
 
@@ -60,12 +61,10 @@ def metrics(
 
 
 def judge() -> Any:
+    extras.require("protocol 'eccv'", "eccv_caption")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it proposes ujson
-        try:
-            from eccv_caption import Metrics
-        except ImportError:
-            raise UserError("protocol 'eccv' needs the package eccv_caption: pip install eccv_caption.") from None
+        from eccv_caption import Metrics
     return Metrics()
 
 

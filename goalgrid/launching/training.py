@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store import speed_probes
@@ -103,7 +104,9 @@ def _round(
     notify: Notify | None,
 ) -> LaunchResult:
     """A launch of the chosen trials, if any is left to train."""
-    overview.data.check(overview.selected(choice.only))
+    selected = overview.selected(choice.only)
+    extras.require(f"grid {overview.grid.name!r}", *frozenset().union(*(t.shared.libraries for t in selected)))
+    overview.data.check(selected)
     decisions = decide(overview, choice)
     todo, anew = to_train(decisions), to_replace(decisions)
     save = partial(_save, overview)

@@ -88,7 +88,11 @@ class ModelSettings(Settings):
     @property
     def libraries(self) -> frozenset[str]:
         """The packages beside torch and NumPy that it loads: for pictures, and for networks and tokenizers by name."""
-        loaded = {"transformers"} if any(not network.of_file for network in self.pretrained) else set()
+        loaded = (
+            {"transformers"}
+            if any(not (network.of_file or network.built_here) for network in self.pretrained)
+            else set()
+        )
         return frozenset(loaded | ({"pillow"} if self.image.view is not None else set()))
 
     @model_validator(mode="after")

@@ -25,6 +25,13 @@ class Pretrained(Settings):
         {}, description="a network without pretrained weights: model_type and its sizes; in a recipe only"
     )
 
+    @property
+    def built_here(self) -> bool:
+        """Whether goalgrid itself builds the network, without `transformers`: a random ResNet of basic layers."""
+        sizes = {"embedding_size", "hidden_sizes", "depths"}
+        kind = {"model_type": "resnet", "layer_type": "basic"}
+        return kind.items() <= self.architecture.items() and self.architecture.keys() == kind.keys() | sizes
+
     def __hash__(self) -> int:
         return hash(self.model_dump_json())
 

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
+from goalgrid.retrieval.encoders.random_resnet import RandomResnet
 
 Places = Mapping[str, Path]
 """Folder by name of weights."""
@@ -66,10 +68,12 @@ def network(settings: Pretrained, places: Places, *, part: str, projected: bool 
     Raises:
         UserError: the weights cannot be found or read, or the architecture is none that `transformers` knows.
     """
-    import transformers
+    if not settings.built_here:
+        extras.require(f"weights {settings.weights!r}", "transformers")
+        import transformers
 
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
     folder = locate(settings, places)
     try:
         whole = _random(settings, sizes) if folder is None else _loaded(folder, part)
@@ -101,6 +105,7 @@ def head(kind: str, width: int, dim: int) -> nn.Module:
 
 
 def tokenizer(settings: Pretrained, places: Places) -> Any:
+    extras.require(f"the tokenizer of weights {settings.weights!r}", "transformers")
     import transformers
 
     folder = locate(settings, places)
@@ -137,16 +142,21 @@ def _short(error: Exception) -> str:
 
 def _random(settings: Pretrained, sizes: Mapping[str, int]) -> nn.Module:
     """A network from its architecture, started from a seed that depends on the architecture alone."""
-    import transformers
-
-    fields = {**settings.architecture, **sizes}
-    config = transformers.AutoConfig.for_model(str(fields.pop("model_type")), **fields)
-    if isinstance(config, transformers.SiglipTextConfig):  # AutoModel knows it within the whole SigLIP alone
-        transformers.AutoModel.register(transformers.SiglipTextConfig, transformers.SiglipTextModel, exist_ok=True)
     with torch.random.fork_rng(devices=[]):
         seed = int(digest(settings.architecture)[:8], 16)
         torch.default_generator.manual_seed(seed)  # a GPU's generator, from which dropout draws, stays as it is
-        return transformers.AutoModel.from_config(config)
+        if settings.built_here:
+            return RandomResnet(settings.architecture)
+        return _of_transformers({**settings.architecture, **sizes})
+
+
+def _of_transformers(fields: dict[str, Any]) -> nn.Module:
+    import transformers
+
+    config = transformers.AutoConfig.for_model(str(fields.pop("model_type")), **fields)
+    if isinstance(config, transformers.SiglipTextConfig):  # AutoModel knows it within the whole SigLIP alone
+        transformers.AutoModel.register(transformers.SiglipTextConfig, transformers.SiglipTextModel, exist_ok=True)
+    return transformers.AutoModel.from_config(config)
 
 
 def _without_unused(tower: nn.Module) -> None:
@@ -183,6 +193,7 @@ def _not_at_hand(name: str, path: Path | None = None) -> Path:
 
 @lru_cache(maxsize=16)
 def _from_hub(name: str) -> Path:
+    extras.require(f"weights {name!r}, which lie nowhere here,", "transformers")
     from huggingface_hub import snapshot_download
 
     try:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import write_json, written_aside
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
@@ -63,6 +64,7 @@ def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
 
 def convert(source: Path, folder: Path) -> int:
     """Write BUTD's backbone to a folder, and return how many tensors it has; UserError: it is another network."""
+    extras.require("a backbone for transformers", "transformers")
     from safetensors.torch import save_file
 
     weights, config = butd(CheckpointFile.read(source))

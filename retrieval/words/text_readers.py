@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.text_encoders import TextEncoderSettings
@@ -85,6 +86,7 @@ def nltk_words(caption: str) -> list[str]:
     >>> nltk_words("A dog's ball, 2 cats.")
     ['a', 'dog', "'s", 'ball', ',', '2', 'cats', '.']
     """
+    extras.require("dataset.words = nltk", "nltk")
     from nltk.tokenize import NLTKWordTokenizer
 
     return NLTKWordTokenizer().tokenize(caption.lower())

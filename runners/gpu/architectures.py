@@ -192,10 +192,10 @@ def _frozen(
 
 def as_resnext(model: nn.Module) -> None:
     """Give a network that stands for a ResNeXt its first layers, and 32 groups in each convolution that has groups."""
-    from transformers import RegNetModel, ResNetConfig
-    from transformers.models.resnet.modeling_resnet import ResNetEmbeddings
+    for network in [part for part in model.modules() if type(part).__name__ == "RegNetModel"]:
+        from transformers import ResNetConfig
+        from transformers.models.resnet.modeling_resnet import ResNetEmbeddings
 
-    for network in [part for part in model.modules() if isinstance(part, RegNetModel)]:
         setattr(network, "embedder", ResNetEmbeddings(ResNetConfig()))  # noqa: B010
         for part in network.modules():
             if isinstance(part, nn.Conv2d) and part.groups > 1:

@@ -12,11 +12,10 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid import extras
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.files import read_json, readable_text, write_text
 from goalgrid.grid.store.home import Home, TrialFolder
@@ -234,10 +233,6 @@ def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[T
     if "tensorboard" in grid.trackers:
         trackers.append(TensorBoard(home.tensorboard / grid.name, grid.name))
     if "wandb" in grid.trackers:
-        if find_spec("wandb") is None:
-            raise UserError(
-                f"trackers of grid {grid.name!r} names 'wandb', which is not installed here: "
-                "pip install 'goalgrid[wandb]'. Or leave it out: --set 'trackers=[\"mlflow\"]'."
-            )
+        extras.require(f"grid {grid.name!r}, by its trackers,", "wandb")
         trackers.append(Wandb(home.wandb / grid.name, grid.name))
     return trackers

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.retrieval.data import opening
+from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.image import Backbone
 from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.features import ImageSource
@@ -109,3 +111,23 @@ def test_cached_cells_that_are_no_square_are_computed_anew(tmp_path: Path) -> No
     assert bank.shape == (4, 16)
     assert bank.gather(np.arange(3)).abs().sum() > 0
     assert ours.wanting(tmp_path) == []
+
+
+@pytest.mark.parametrize(("first", "widths", "depths"), [(64, [128], [1]), (16, [16, 24], [2, 2])])
+def test_our_random_resnet_is_that_of_transformers_to_the_bit(first: int, widths: list[int], depths: list[int]) -> None:
+    sizes = {"embedding_size": first, "hidden_sizes": widths, "depths": depths}
+    settings = backbone("resnet", architecture={"model_type": "resnet", "layer_type": "basic", **sizes})
+    assert settings.built_here
+    ours = pretrained.network(settings, {}, part="vision_model")
+    torch.manual_seed(int(digest(settings.architecture)[:8], 16))
+    config = TRANSFORMERS.AutoConfig.for_model("resnet", layer_type="basic", **sizes)
+    theirs = TRANSFORMERS.AutoModel.from_config(config)
+    weights, expected = ours.state_dict(), theirs.state_dict()
+    assert list(weights) == list(expected)
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+    pixels = torch.rand(2, 3, 48, 48)
+    for network in (ours, theirs):
+        network.eval()
+    given, oracle = ours(pixels), theirs(pixels)
+    assert torch.equal(given.last_hidden_state, oracle.last_hidden_state)
+    assert torch.equal(given.pooler_output, oracle.pooler_output)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from goalgrid.grid import extras
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives.assisted import pair_losses
@@ -99,6 +100,7 @@ def clean_probability(
         start: "quartiles": the same whatever the seed, fitted until the mean log-likelihood is still; "k-means": as in
             NCR's code, stopped early.
     """
+    extras.require("an estimate of clean probabilities", "scikit-learn")
     from sklearn.exceptions import ConvergenceWarning  # a second; no other training needs it
     from sklearn.mixture import GaussianMixture
 

@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from goalgrid.grid import extras
 from goalgrid.grid.errors import user_path
 from goalgrid.grid.settings.base import check_name
 from goalgrid.grid.store.files import write_text, written_aside
@@ -210,10 +211,9 @@ def _of_folder(expert: str, folder: Path) -> Iterator[Seen]:
 
 def _of_h5(folder: Path) -> Iterator[Seen]:
     """MMT's: a file for each video, with `features.<expert>` (T, D) and `features_t.<expert>` (T, 2) in seconds."""
-    try:
-        import h5py
-    except ImportError:
-        raise DataError("reading MMT's h5 files needs h5py: pip install 'goalgrid[video]'.") from None
+    extras.require("reading MMT's h5 files", "h5py")
+    import h5py
+
     for path in sorted(folder.rglob("*.h5")):
         try:
             with h5py.File(path, "r") as file:

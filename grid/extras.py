@@ -1,0 +1,35 @@
+"""Packages that only some grids need: the extra of goalgrid that brings each, and an error where it is not here."""
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from goalgrid.grid.errors import UserError
+
+
+class Extra(NamedTuple):
+    """The extra that installs a package, and the module to import."""
+
+    name: str
+    module: str
+
+
+EXTRAS = {
+    "transformers": Extra("pretrained", "transformers"),
+    "scikit-learn": Extra("ncr", "sklearn"),
+    "nltk": Extra("nltk", "nltk"),
+    "wandb": Extra("wandb", "wandb"),
+    "h5py": Extra("video", "h5py"),
+    "eccv_caption": Extra("eccv", "eccv_caption"),
+}
+"""By package. What stands here is imported where it is needed, after `require`."""
+
+
+def require(reader: str, *packages: str) -> None:
+    """Raise a UserError if a package of an extra is not installed; other packages are always here.
+
+    Args:
+        reader: what needs them, for a user: `grid 'f30k'`.
+    """
+    for package, (extra, module) in EXTRAS.items():
+        if package in packages and find_spec(module) is None:
+            raise UserError(f"{reader} needs {package}, which is not installed here: pip install 'goalgrid[{extra}]'.")
