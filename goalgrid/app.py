@@ -3,9 +3,10 @@
 import gc
 import sys
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from goalgrid.grid import uses
 from goalgrid.grid.errors import UserError
@@ -21,7 +22,37 @@ TRUST_CODE = "--trust-code"
 COLLECT = (100_000, 50, 1_000)
 """Trials live as long as the process: with Python's thresholds it looks through a million of them again and again."""
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+GROUPS = {
+    "Begin": "new grids recipes datasets objectives settings tables data check diagrams",
+    "Run": "plan run status resume slurm selftest",
+    "Look": "table report figures evaluate gradients",
+    "Compare": "effects compare claims",
+    "Keep": "export merge prune",
+}
+"""The verbs in the order of the help."""
+BEGIN = """\
+Ablation grids for image-text retrieval objectives: from one command to the paper's table.
+
+  goalgrid run demo               15 objectives x 3 seeds on drawn scenes: a table in a minute or two
+  goalgrid new NAME --root DIR    write a grid file for photographs or features of your own
+  goalgrid plan NAME.toml         say what it would train, and what that costs
+  goalgrid run NAME.toml          train what is not done, then print the table
+
+All verbs: goalgrid --help. What a verb does: goalgrid VERB --help."""
+
+
+class VerbGroups(TyperGroup):
+    """The verbs, in groups where they are listed."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        room = formatter.width - 6 - max(map(len, self.commands))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                verbs = {name: self.commands[name] for name in names.split()}
+                formatter.write_dl([(f"{name:10}", verb.get_short_help_str(room)) for name, verb in verbs.items()])
+
+
+app = typer.Typer(cls=VerbGroups, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 for verbs in (shipped.verbs, training.verbs, results.verbs, comparing.verbs, evaluating.verbs):
     app.add_typer(verbs)
 app.add_typer(data.verbs, name="data")
@@ -38,6 +69,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -47,6 +79,8 @@ def options(
 ) -> None:
     """Ablation grids for image-text retrieval objectives: from one command to the paper's table."""
     trust_everything(trust_code)
+    if context.invoked_subcommand is None:
+        show(BEGIN)
 
 
 def main() -> None:

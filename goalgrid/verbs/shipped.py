@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from goalgrid.grid import catalog, uses
-from goalgrid.grid.errors import counted
+from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.own_recipes import OwnRecipes
-from goalgrid.grid.store.files import cannot_write
+from goalgrid.grid.store.files import cannot_write, write_text
 from goalgrid.grid.store.home import State
-from goalgrid.shipped import lists, settings_list
+from goalgrid.shipped import lists, new_grid, settings_list
 from goalgrid.terminal import EXIT, completion, options
 from goalgrid.terminal.options import Json, Uses, all_known, objective_settings, use
 from goalgrid.terminal.views import check_lines, say, setting_text, show, show_for, show_json, show_list
@@ -22,6 +22,52 @@ from goalgrid.terminal.views import check_lines, say, setting_text, show, show_f
 verbs = typer.Typer()
 
 PICTURES = ("png", "pdf", "svg")
+
+
+@verbs.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The grid's name; the file is NAME.toml.")],
+    root: Annotated[
+        str | None, typer.Option("--root", metavar="DIR", help="The folder of photographs or features of your own.")
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--dataset",
+            metavar="NAME",
+            help="A data set; default: with --root, data of your own under the grid's name, else drawn scenes.",
+            autocompletion=completion.datasets,
+        ),
+    ] = None,
+    recipes: Annotated[
+        list[str],
+        typer.Option(
+            "--recipe", metavar="NAME", help="Default: what reads these data.", autocompletion=completion.recipes
+        ),
+    ] = [],
+    objectives: Annotated[
+        list[str],
+        typer.Option(
+            "--objective",
+            metavar="NAME",
+            help=f"Default: {', '.join(new_grid.EXAMPLES)}.",
+            autocompletion=completion.objectives,
+        ),
+    ] = [],
+) -> None:
+    """Write a commented grid file to begin with.
+
+    It asks nothing, and replaces no file.
+    """
+    name = name.removesuffix(".toml")
+    content, doubt = new_grid.text(name, dataset, recipes, objectives, root)
+    path = Path(f"{name}.toml")
+    if path.exists():
+        raise UserError(f"{path} is there already. Choose another name, or move it away.")
+    write_text(path, content)
+    if doubt:
+        say(f"note: {doubt}")
+    say(f"written: {path}. What it would train: goalgrid plan {path}. Train it: goalgrid run {path}")
 
 
 @verbs.command()

@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from goalgrid.app import app
+from goalgrid.app import GROUPS, app
 from goalgrid.grid import catalog
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.store.home import Home
@@ -235,6 +235,21 @@ def test_figures_are_drawn_by_name(trained: Home, tmp_path: Path, goalgrid: Goal
     for words in (("matrix", "--reference", "2ad-figureA1"), ("attention", "--trial", "any", "--quantity", "loss")):
         wrong = goalgrid("figures", "demo", *words, runs=trained.path)
         assert "belong to training" in wrong.stderr
+
+
+def test_the_help_lists_every_verb_once_and_no_verb_at_all_says_how_to_begin(
+    goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    listed = [name for names in GROUPS.values() for name in names.split()]
+    assert sorted(listed) == sorted(VERBS)
+    text = goalgrid("--help", runs=tmp_path).stdout
+    assert [line for line in text.splitlines() if re.fullmatch(r"\w+:", line)] == [
+        "Options:",
+        *(f"{name}:" for name in GROUPS),
+    ]
+    begin = CliRunner().invoke(app, [])
+    assert begin.exit_code == 0
+    assert re.findall(r"^  goalgrid (\w+)", begin.stdout, re.MULTILINE) == ["run", "new", "plan", "run"]
 
 
 def test_a_folder_that_no_file_could_name_is_refused(goalgrid: Goalgrid, tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""`goalgrid new`: a commented grid file to begin with, checked before it is written."""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from goalgrid.grid import catalog
+from goalgrid.grid.content import Text, content_of
+from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.gridfile import check
+
+EXAMPLES = ("triplet-hn", "infonce", "sig-ms_con")
+"""Objectives of a new grid: the usual loss, the loss of CLIP, and a cell of the matrix of GOAL."""
+FILE = """\
+# What it would train, and what that costs: goalgrid plan {name}.toml. Train it: goalgrid run {name}.toml.
+# Every combination of the four lists is trained once; a longer list later trains only what is new.
+name = "{name}"
+datasets = ["{dataset}"]  # any name that `goalgrid datasets` does not list is data of your own
+recipes = {recipes}  # network and training; `goalgrid recipes` says what each reads
+objectives = {objectives}  # "goal" stands for the 15 of GOAL; `goalgrid objectives` lists them
+seeds = [0, 1, 2]  # three trainings of each cell, for mean and deviation
+
+# uses = ["losses.py"]  # losses of your own, which `objectives` then names; `goalgrid check FILE` checks them
+
+[set]  # for every trial; `goalgrid settings` lists all settings
+# "train.epochs" = {epochs}
+
+# [sweep]  # further axes: every value with every combination
+# "train.lr" = [1e-4, 1e-3]
+"""
+PLACE = """
+[data.{dataset}]  # where the data are on this machine; no part of a trial's identity
+root = {root}{hint}
+"""
+
+
+def text(
+    name: str, dataset: str | None, recipes: Sequence[str], objectives: Sequence[str], root: str | None
+) -> tuple[str, str]:
+    """A grid file, and what is odd about its data, if anything; UserError: a name is wrong, or no folder is given.
+
+    Args:
+        dataset: None: data of the user's own under the grid's name; without a root, the drawn scenes.
+        recipes: empty: one that reads what lies under the root.
+        objectives: empty: `EXAMPLES`.
+    """
+    dataset = dataset or (name if root else "shapes")
+    if root:
+        catalog.has_folder(dataset, f"--root {root}")
+    known = dataset in catalog.names("datasets")
+    if not known and not root:
+        raise UserError(f"where is {dataset!r}? Give --root DIR. How it must look: goalgrid data where")
+    form, doubt = _form(dataset, user_path(root).absolute()) if root else ("pictures", "")
+    recipes = recipes or ["fc-bow" if form == "features" else "cnn-bow"]
+    values = {"name": name, "dataset": dataset, "recipes": json.dumps(recipes)}
+    values |= {"objectives": json.dumps(list(objectives or EXAMPLES)), "epochs": "10"}
+    if recipes[0] in catalog.names("recipes"):
+        values["epochs"] = f"{catalog.recipe(recipes[0]).train.epochs}  # as the recipe has it"
+    content = FILE.format_map(values)
+    if root or not catalog.described(dataset).embedded:
+        hint = "" if root else f"  # change this; `goalgrid data where {dataset}` says where to get it"
+        place = json.dumps(str(user_path(root or f"/data/{dataset}").absolute()), ensure_ascii=False)
+        content += PLACE.format(dataset=dataset, root=place, hint=hint)
+    check(content_of(Text(f"grid {name!r}", tomllib.loads(content))))
+    return content, doubt
+
+
+def _form(dataset: str, root: Path) -> tuple[str, str]:
+    """What lies under the root, `pictures` or `features`; and a doubt, if neither does."""
+    from goalgrid.retrieval.data import annotations, precomp
+
+    if not root.is_dir():
+        return "pictures", f"there is no folder {root} yet"
+    if annotations.find(dataset, root):
+        return "pictures", ""
+    if precomp.find(dataset, root):
+        return "features", ""
+    return "pictures", f"nothing under {root} is in a known form: goalgrid data check {dataset} --root {root}"

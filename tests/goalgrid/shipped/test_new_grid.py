@@ -1,0 +1,53 @@
+"""`goalgrid new`: a grid file for the data at hand, which plans as it stands."""
+
+from pathlib import Path
+
+import pytest
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import load
+from goalgrid.shipped import new_grid
+
+from ...conftest import Goalgrid
+from ...retrieval.packages import write_csv, write_precomp
+
+
+@pytest.mark.parametrize(("write", "recipe"), [(write_csv, "cnn-bow"), (write_precomp, "fc-bow")])
+def test_a_new_grid_reads_what_lies_there(write: object, recipe: str, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    root = tmp_path / 'my "photos"'
+    root.mkdir()
+    write(root)  # type: ignore[operator]
+    made = goalgrid("new", "birds", "--root", root.name, runs=tmp_path, folder=tmp_path)
+    assert (made.returncode, "note:" in made.stderr) == (0, False), made.stderr
+    grid = load(str(tmp_path / "birds.toml"))
+    assert (grid.datasets, grid.recipes, grid.root("birds")) == (["birds"], [recipe], root)
+    planned = goalgrid("plan", "birds.toml", runs=tmp_path, folder=tmp_path)
+    assert planned.stdout.startswith("birds: 9 trials: 9 planned"), planned.stderr
+    again = goalgrid("new", "birds.toml", "--root", root.name, runs=tmp_path, folder=tmp_path)
+    assert again.returncode == 2
+    assert "birds.toml is there already" in again.stderr
+
+
+def test_lines_that_are_comments_become_settings(tmp_path: Path) -> None:
+    text, _ = new_grid.text("birds", None, ["cnn-gru"], ["goal"], None)
+    for line in ('"train.epochs"', "[sweep]", '"train.lr"'):
+        assert f"\n# {line}" in text
+        text = text.replace(f"\n# {line}", f"\n{line}")
+    (tmp_path / "birds.toml").write_text(text, encoding="utf-8")
+    grid = load(str(tmp_path / "birds.toml"))
+    assert (grid.datasets, len(grid.objectives)) == (["shapes"], 15)
+    assert (grid.set, grid.sweep) == ({"train.epochs": 10}, {"train.lr": [1e-4, 1e-3]})
+
+
+def test_what_is_wrong_or_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"(?s)unknown recipe 'cnn-bwo'.*unknown objective 'hinge'"):
+        new_grid.text("birds", "flickr8k", ["cnn-bwo"], ["hinge"], None)
+    with pytest.raises(UserError, match=r"where is 'birds'\? Give --root DIR"):
+        new_grid.text("mine", "birds", [], [], None)
+    with pytest.raises(UserError, match="a name begins with a letter or digit"):
+        new_grid.text("../mine", None, [], [], None)
+    with pytest.raises(UserError, match="data set 'shapes' is made on the spot"):
+        new_grid.text("mine", "shapes", [], [], str(tmp_path))
+    assert "goalgrid data check birds --root" in new_grid.text("birds", None, [], [], str(tmp_path))[1]
+    assert "there is no folder" in new_grid.text("birds", None, [], [], str(tmp_path / "none"))[1]
+    assert "goalgrid data where flickr8k" in new_grid.text("birds", "flickr8k", [], [], None)[0]
