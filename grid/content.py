@@ -86,6 +86,14 @@ class Content(NamedTuple):
         some = [pair for entry in self.values("where") for pair in entry["set"].items()]
         return [*self.table("set").items(), *some, *self.swept(), *self.tried()]
 
+    def unchosen(self, names: Iterable[str]) -> Self:
+        """The content without a choice of these settings; without [select] if it chooses nothing else."""
+        if self.over().keys().isdisjoint(names := set(names)):
+            return self
+        over = {name: values for name, values in self.over().items() if name not in names}
+        fields = {field: value for field, value in self.fields.items() if field != "select"}
+        return self._replace(fields=fields | ({"select": {**self.table("select"), "over": over}} if over else {}))
+
     def put(self, **fields: Any) -> Self:
         """The content with other values in these fields."""
         return self._replace(fields=self.fields | fields)
@@ -169,15 +177,15 @@ def _extended(base: Content, content: Content) -> Content:
     """
     recipes = content.table("recipe").items()
     anew = {name for name, recipe in recipes if isinstance(recipe, dict) and "extends" in recipe}
+    base = base.unchosen([*content.table("set"), *content.table("sweep")])
     to_set, swept, chosen = content.table("set"), content.table("sweep"), content.over()
     replaced: dict[str, Collection[str]] = {"recipe": anew, "set": {*swept, *chosen}, "sweep": {*to_set, *chosen}}
     below = {field: value for field, value in base.fields.items() if field not in {"name", *content.misfits}}
     for field, names in replaced.items():
         below[field] = {name: value for name, value in base.table(field).items() if name not in names}
-    over = {name: value for name, value in base.over().items() if name not in {*to_set, *swept, *chosen}}
-    below["select"] = {**base.table("select"), "over": over}
-    if not over and not chosen:
-        del below["select"]
+    if chosen and base.over():
+        over = {name: value for name, value in base.over().items() if name not in chosen}
+        below["select"] = {**base.table("select"), "over": over}
     if "datasets" in content.fields:
         below["data"] = {name: place for name, place in base.table("data").items() if name in content.names("datasets")}
     if "where" in below:

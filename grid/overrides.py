@@ -29,10 +29,10 @@ def changed(
     if overrides:
         table = content.fields | content.misfits
         changes = [_apply(table, override) for override in overrides]
+        names = [key.removeprefix("set.").removeprefix("sweep.") for key, _ in changes]
         if "where" in content.fields and "where" not in dict(changes):
-            names = [key.removeprefix("set.").removeprefix("sweep.") for key, _ in changes]
             table["where"] = unset(table["where"], names)
-        content = content_of(Text(content.where, table))
+        content = content_of(Text(content.where, table)).unchosen(names)
         if any(key.partition(".")[0] in AXES for key, _ in changes):
             content = content.put(idle=[field for field in ("exclude", "where") if field not in dict(changes)])
         if "datasets" in dict(changes):

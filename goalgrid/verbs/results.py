@@ -223,10 +223,10 @@ def figures(
     """Draw the figures of what is done so far.
 
     The matrix, effects, training behaviour, diagnostics, and ours against the paper's; sensitivity to swept numbers;
-    steps and triplets of trials with train.trace_every; geometry of the embeddings against the rsum;
-    pooling, the weights that GPO and ADPOOL learnt; speed, rsum against pairs scored a second. Of one trial: attention,
-    which words of a caption look at which regions of an image, in a model of sets; and examples, queries with their
-    first answers.
+    steps and triplets of trials with train.trace_every; geometry of the embeddings against the rsum; pooling, the
+    weights that GPO and ADPOOL learnt; speed, rsum against pairs scored a second; search, the points that [select]
+    chose among. Of one trial: attention, which words of a caption look at which regions of an image, in a model of
+    sets; and examples, queries with their first answers.
     """
     from goalgrid.showing.figures import FigureRequest, write
 

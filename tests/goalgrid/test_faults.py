@@ -86,6 +86,28 @@ def test_a_launch_of_pretrained_models_is_killed_and_ends_in_the_same_table(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("done", [1, 4], ids=["in the search", "in the trials of chosen values"])
+def test_a_launch_killed_on_either_side_of_the_choice_ends_in_the_same_choice(
+    done: int, goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    grid = ("--set", 'objectives=["con_con","sig-ms_cir"]', *SMALL, "--set", "train.epochs=12", "--set", "seeds=[0]")
+    select = ("--set", 'select.over={"train.lr"=[1e-4,1e-3]}', "--set", "name=tuned", "--mlflow-uri", "")
+    home, undisturbed = Home(tmp_path / "killed"), Home(tmp_path / "whole")
+    process = start("run", "demo", *grid, *select, runs=home.path)
+    ended = ("trials", "*", "done")
+    wait_until(lambda: len(list(home.path.glob("/".join(ended)))) >= done and bool(running(home)), process, seconds=400)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    again = goalgrid("run", "demo", *grid, *select, runs=home.path, timeout=600)
+    assert again.returncode == 0, again.stderr
+    assert any("killed" in made for made in outcomes(home))
+    alone = goalgrid("run", "demo", *grid, *select, "--here", runs=undisturbed.path)
+    assert alone.returncode == 0, alone.stderr
+    assert home.grid("tuned").choices.read_bytes() == undisturbed.grid("tuned").choices.read_bytes()
+    assert_as_if_nothing_happened(home, undisturbed, "tuned")
+
+
+@pytest.mark.slow
 def test_in_one_launch_a_worker_is_killed_one_hangs_and_one_wants_too_much_memory(
     tmp_path: Path, undisturbed: Home, goalgrid: Goalgrid
 ) -> None:

@@ -32,6 +32,13 @@ def searched(path: Path, *words: str) -> Grid:
     return load(str(path), words)
 
 
+def test_a_setting_of_the_command_line_is_no_longer_chosen(tuned: Path) -> None:
+    select = searched(tuned, "train.lr=1e-3").select
+    assert select
+    assert set(select.over) == {"objective.tau"}
+    assert searched(tuned, "sweep.train.lr=[1e-3, 1e-4]", "objective.tau=4").select is None
+
+
 DRAWN = {"objective.tau": [1, 4, 10], "train.lr": {"log_uniform": [1e-5, 1e-3]}, "objective.k": {"uniform": [1, 3]}}
 
 
@@ -100,7 +107,7 @@ def test_a_grid_that_extends_a_search_replaces_what_it_sets_sweeps_or_chooses(tu
         (['select.over={"train.trace_every"=[1]}'], "train.trace_every changes no number of a trial"),
         (['select.over={"objective.gamma"=[1]}'], "objective.gamma: none of the grid's objectives has this parameter"),
         (['select.over={"model.image.pool_k"=[1, 2]}'], "model.image.pool_k: no trial of this grid reads it"),
-        (["train.lr=1e-3"], r"\[set\] has train.lr, which \[select\] chooses"),
+        (['where=[{objective="con*", set={"train.lr"=1e-3}}]'], r"where\[0\] has train.lr, which \[select\] chooses"),
         (['exclude=[{"objective.tau"=1}]'], r"exclude\[0\] has objective.tau, which \[select\] chooses"),
         (["select.draws=7"], "select.draws: the product has 6 points; leave draws out to try all of them"),
         (["select.over.train.lr={uniform=[0.1,0.2]}"], "select.draws: train.lr is drawn from a range, so say how many"),

@@ -150,6 +150,8 @@ def test_one_command_searches_chooses_trains_and_shows(tmp_path: Path, verb: Ver
         "each cell at its own best of 2 draws by validation rsum; mean ± sample standard deviation over 2 fresh"
         in caption
     )
+    drawn = verb("figures", "tuned", "search", "--output", str(tmp_path), runs=home)
+    assert "search-cnn-bow-on-shapes.png" in drawn.stderr
     notes = json.loads(home.grid("tuned").choices.read_text())
     assert [note["objective"] for note in notes] == ["con_con", "sig-ms_cir"]
     again = verb("run", "demo", *words, "--here", "--mlflow-uri", "", runs=home)
