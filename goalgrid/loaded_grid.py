@@ -204,6 +204,7 @@ class LoadedGrid:
         blocks: str | None = None,
         metric: str = "r1",
         protocol: str | None = None,
+        on: str | None = None,
         against: str | None = None,
         marks: bool = False,
         interval: bool = False,
@@ -220,7 +221,7 @@ class LoadedGrid:
 
         request = TableRequest(
             self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
-            against=against, marks=marks, interval=interval, averages=averages, allow_partial=allow_partial,
+            on=on, against=against, marks=marks, interval=interval, averages=averages, allow_partial=allow_partial,
             only=only, set_=self._overrides,
         )  # fmt: skip
         return TableOutput(draw(request, self._home, self._grid))

@@ -22,7 +22,7 @@ KINDS: dict[str, type] = {
         ("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude", "where", "idle"), list
     ),
     **dict.fromkeys(("recipe", "set", "sweep", "data", "weights", "checkpoints"), dict),
-    **dict.fromkeys(("select", "resources", "reliability", "budget"), dict),
+    **dict.fromkeys(("select", "resources", "reliability", "budget", "evaluate"), dict),
 }
 """The fields of a grid file, with the kind of their values; for a list, a single value stands for a list of one."""
 STARTS_FROM, FILE = "train.starts_from", "file:"
@@ -61,6 +61,12 @@ class Content(NamedTuple):
     def names(self, axis: str) -> list[str]:
         """The texts among the values of an axis."""
         return [name for name in self.values(axis) if isinstance(name, str)]
+
+    @property
+    def placed(self) -> list[str]:
+        """The data sets that may have a place on this machine: those to train on, and those to evaluate on."""
+        further = self.table("evaluate").get("datasets", ())
+        return [*self.names("datasets"), *(further if isinstance(further, list) else ())]
 
     def swept(self) -> list[tuple[str, Any]]:
         """Every swept value with its setting's name."""
@@ -187,7 +193,7 @@ def _extended(base: Content, content: Content) -> Content:
         over = {name: value for name, value in base.over().items() if name not in chosen}
         below["select"] = {**base.table("select"), "over": over}
     if "datasets" in content.fields:
-        below["data"] = {name: place for name, place in base.table("data").items() if name in content.names("datasets")}
+        below["data"] = {name: place for name, place in base.table("data").items() if name in content.placed}
     if "where" in below:
         below["where"] = unset(below["where"], [*to_set, *swept, *chosen])
     misfits = {field: value for field, value in base.misfits.items() if field not in content.fields}

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PlainValidator, Vali
 from goalgrid.grid import catalog, uses
 from goalgrid.grid.content import Content, content_of, read_text
 from goalgrid.grid.errors import several, unknown, user_path
+from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.explained import explain
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.names import mistakes
@@ -101,6 +102,7 @@ class Grid(Settings):
     reliability: Reliability = Reliability()
     budget: Budget | None = None
     """Of a grid with seeds = "until resolved": `seeds` are all that it may spend."""
+    evaluate: Evaluate = Evaluate()
 
     @property
     def plain_name(self) -> str:

@@ -11,6 +11,7 @@ from goalgrid.grid.errors import nearest, unknown
 from goalgrid.grid.explained import models_in
 from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
 from goalgrid.grid.objectives.parameters import VARIANTS
+from goalgrid.grid.protocols import ECCV
 from goalgrid.grid.resources import UNTIL_RESOLVED
 from goalgrid.grid.settings import DatasetSettings, TrainSettings
 from goalgrid.grid.settings.base import CHOICES, NoIdentity, Settings
@@ -45,8 +46,10 @@ def _fields(prefix: str, model: type[BaseModel]) -> list[str]:
 
 def mistakes(content: Content) -> list[str]:
     """Unknown names, repeated values and wrong values: all that the model of the grid cannot see."""
-    problems = [*_of_seeds(content), *_unknown_names(content), *_doubled(content), *_wrong_values(content)]
-    return [*problems, *_of_select(content)]
+    return [
+        *_of_seeds(content), *_unknown_names(content), *_of_evaluations(content), *_doubled(content),
+        *_wrong_values(content), *_of_select(content),
+    ]  # fmt: skip
 
 
 def _of_seeds(content: Content) -> list[str]:
@@ -76,7 +79,8 @@ def _unknown_names(content: Content) -> list[str]:
         for index, name in enumerate(content.values(axis))
         if isinstance(name, str) and name not in known and not (axis == "datasets" and nearest(name, placed))
     ]
-    problems += [unknown("data set", name, content.names("datasets"), where=f"in [data.{name}]") for name in placed]
+    strays = [name for name in placed if name not in content.placed]
+    problems += [unknown("data set", name, content.placed, where=f"in [data.{name}]") for name in strays]
     settings = dotted_names()
     tables = {"[set]": content.table("set"), "[sweep]": content.table("sweep"), "[select]": content.over()}
     tables |= {f"where[{place}].set": entry["set"] for place, entry in enumerate(content.values("where"))}
@@ -106,6 +110,20 @@ def _of_select(content: Content) -> list[str]:
         others = [place for place, table in places.items() if isinstance(table, dict) and name in table]
         problems += [f"{place} has {name}, which [select] chooses; leave it out of one of the two" for place in others]
     return problems
+
+
+def _of_evaluations(content: Content) -> list[str]:
+    """Data sets to evaluate on that nobody knows, and protocols that none of the grid's data sets has."""
+    table, known = content.table("evaluate"), sorted({*catalog.names("datasets"), *content.table("data")})
+    further, names = (
+        [name for name in table.get(field, ()) if isinstance(name, str)] for field in ("datasets", "protocols")
+    )
+    problems = [unknown("dataset", name, known, where="in evaluate.datasets") for name in further if name not in known]
+    protocols = [name for dataset in content.placed for name in catalog.protocols(str(dataset))]
+    protocols += [ECCV] if "coco" in content.placed else []
+    return problems + [
+        unknown("protocol", name, protocols, where="in evaluate.protocols") for name in names if name not in protocols
+    ]
 
 
 def _doubled(content: Content) -> list[str]:

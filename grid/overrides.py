@@ -11,7 +11,7 @@ from goalgrid.grid.content import KINDS, Content, Text, content_of, unset
 from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 
-NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability")
+NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability", "evaluate")
 """Fields of a grid file that change no trial."""
 AXES = ("datasets", "recipes", "objectives", "sweep")
 CHANGES = r"[A-Za-z0-9._+,=-]+"
@@ -37,7 +37,7 @@ def changed(
             content = content.put(idle=[field for field in ("exclude", "where") if field not in dict(changes)])
         if "datasets" in dict(changes):
             places = content.table("data").items()
-            content = content.put(data={name: place for name, place in places if name in content.names("datasets")})
+            content = content.put(data={name: place for name, place in places if name in content.placed})
         if "name" in content.fields:
             content = content.put(name=changed_name(content.fields["name"], changes))
     for root in roots:
@@ -70,7 +70,7 @@ def _apply(table: dict[str, Any], override: str) -> tuple[str, Any]:
         *tables, last = first, rest
     elif key.startswith("select.over."):
         *tables, last = "select", "over", key.removeprefix("select.over.")
-    elif key in KINDS or (rest and first in ("data", "select", "resources", "reliability", "budget")):
+    elif key in KINDS or (rest and first in ("data", "select", "resources", "reliability", "budget", "evaluate")):
         *tables, last = key.split(".")
     elif isinstance(value, list):
         raise UserError(f"--set {override!r} gives a list; to sweep a setting, write --set 'sweep.{override}'.")
@@ -108,8 +108,8 @@ def _with_data(content: Content, root: str) -> Content:
     """The content with the place of a data set: DATASET=DIR, or DIR alone for a grid with one data set."""
     dataset, separator, folder = root.partition("=")
     datasets = content.names("datasets")
-    if separator and dataset not in datasets:
-        raise UserError(unknown("data set", dataset, datasets, where=f"in --root {root}", hint="Or DIR alone."))
+    if separator and dataset not in content.placed:
+        raise UserError(unknown("data set", dataset, content.placed, where=f"in --root {root}", hint="Or DIR alone."))
     if not separator:
         if len(datasets) != 1:
             raise UserError(f"--root {root}: the grid has {len(datasets)} data sets; say which: --root NAME={root}.")

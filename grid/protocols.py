@@ -24,6 +24,11 @@ PROTOCOLS = {
     "shapes-500": Protocol(500, description="500 rendered scenes"),
 }
 
+ECCV = "eccv"
+"""COCO's 5,000 test images with the answers that people judged right; see `retrieval.eccv`."""
+JUDGED = ("eccv_map_at_r", "eccv_rprecision", "eccv_r1", "cxc_r1", "cxc_r5", "cxc_r10")
+"""The metrics of `ECCV`, each in both directions."""
+
 
 def protocol(name: str) -> Protocol:
     """The protocol of this name; of a user's own data, the whole test split."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.protocols import JUDGED
 from goalgrid.retrieval.evaluation import RECALLS, Rows, Scoring, product
 
 IMAGES, CAPTIONS = 5000, 5
@@ -24,8 +25,6 @@ DEEPEST = 50
 """Answers that are looked at: no query has more right ones."""
 CHUNK = 500
 """Images whose scores are held at once."""
-
-METRICS = ("eccv_map_at_r", "eccv_rprecision", "eccv_r1", *(f"cxc_r{k}" for k in RECALLS))
 
 
 def metrics(
@@ -79,8 +78,8 @@ def of_answers(judge: Any, i2t: Int[np.ndarray, "i k"], t2i: Int[np.ndarray, "t 
     of_images = dict(zip(images.tolist(), captions[i2t].tolist(), strict=True))
     of_captions = dict(zip(captions.tolist(), images[t2i].tolist(), strict=True))
     with redirect_stderr(StringIO()):  # a progress bar
-        of_all = judge.compute_all_metrics(of_images, of_captions, target_metrics=("cxc_recalls", *METRICS), Ks=RECALLS)
-    return {f"{way}_{name}": 100 * float(of_all[name][way]) for way in ("i2t", "t2i") for name in METRICS}
+        of_all = judge.compute_all_metrics(of_images, of_captions, target_metrics=("cxc_recalls", *JUDGED), Ks=RECALLS)
+    return {f"{way}_{name}": 100 * float(of_all[name][way]) for way in ("i2t", "t2i") for name in JUDGED}
 
 
 def best(

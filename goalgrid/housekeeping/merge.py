@@ -225,6 +225,7 @@ def _take(
 
 def _copy(source: Path, target: Path) -> None:
     """Copy a file that may have been exchanged since it was looked at; OSError: it is a link or no regular file."""
+    target.parent.mkdir(exist_ok=True)
     descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file, target.open("wb") as copy:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -233,8 +234,9 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _files(folder: TrialFolder) -> Iterator[Path]:
-    """What is read of a finished trial, and the logs of its attempts; not `done`."""
+    """What is read of a finished trial, its further evaluations, and the logs of its attempts; not `done`."""
     yield from (path for name in COPIED if os.path.lexists(path := getattr(folder, name)))
+    yield from folder.evaluations.glob("*.parquet")
     yield from folder.attempts_folder.glob("[0-9]*")
 
 
@@ -242,8 +244,8 @@ def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
     """What in the folder is no regular file of the other runs folder."""
     if not there.path.resolve().is_relative_to(other.path.resolve()):
         yield "its folder is a link out of that runs folder"
-    elif there.attempts_folder.is_symlink():
-        yield "attempts is a link"
+    elif linked := [path.name for path in (there.attempts_folder, there.evaluations) if path.is_symlink()]:
+        yield f"{linked[0]} is a link"
     for path in (there.done, *_files(there)):
         if not stat.S_ISREG(path.lstat().st_mode):
             yield f"{path.relative_to(there.path)} is {'a link' if path.is_symlink() else 'no regular file'}"

@@ -12,7 +12,7 @@ from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.saved_grid import save_grid
 from goalgrid.plan.costs import unmeasured
-from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_replace, to_train
+from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_evaluate, to_replace, to_train
 from goalgrid.reading import status
 from goalgrid.reading.named_grids import of_filter
 from goalgrid.reading.overview import Overview
@@ -110,17 +110,21 @@ def _round(
     decisions = decide(overview, choice)
     todo, anew = to_train(decisions), to_replace(decisions)
     save = partial(_save, overview)
-    if not todo:
+    evaluated = [] if choice.failed else to_evaluate(decisions, overview)
+    if not todo and not evaluated:
         save()
         _copy_late(overview, trackers)
         return LaunchResult(decisions, interrupted=False)
     begun = f", {len(anew)} of them anew" if anew else ""
-    say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
+    further = f", evaluating {counted(len(evaluated), 'trial')} further" if evaluated else ""
+    say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}{further}")
     from goalgrid.runners.launch.launch import Launch  # takes seconds
 
     launch = Launch(overview.home, err, options, trackers, live=out.is_terminal and err.is_terminal, notify=notify)
-    ran = launch.run(overview.grid, overview.points, todo, anew, checked=save, halvings=overview.halvings)
-    return LaunchResult(decisions, ran)
+    interrupted = launch.run(
+        overview.grid, overview.points, todo, anew, evaluated=evaluated, checked=save, halvings=overview.halvings
+    )
+    return LaunchResult(decisions, interrupted)
 
 
 def _save(overview: Overview) -> None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, counted, unknown, user_path
+from goalgrid.grid.evaluations import moved
 from goalgrid.grid.expansion import trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
-from goalgrid.grid.protocols import shown
+from goalgrid.grid.protocols import ECCV, shown
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import read_json, written_aside
 from goalgrid.grid.store.home import Home, State, TrialFolder
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from goalgrid.runners.trial.loaded_model import Evaluation, LoadedModel
 
 SPLITS = ("val", "test")
-ECCV = "eccv"
-"""The protocol whose right answers are those that people judged right, on COCO's test split."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,7 @@ class EvaluationRequest:
         name, _ = self.data
         if self.root:
             catalog.has_folder(name or settings.dataset.name, f"--root {self.root}")
-        if name in ("", settings.dataset.name):
-            return settings
-        dataset = {"name": name, "protocol": catalog.protocols(name)[0], "vocabulary": None}
-        return settings.model_copy(update={"dataset": settings.dataset.model_copy(update=dataset)})
+        return moved(settings, name or settings.dataset.name)
 
     def grid(self, home: Home, dataset: str) -> Grid | None:
         """The grid that shows the checkpoint; UserError: no such grid or objective, or a grid without this data set."""

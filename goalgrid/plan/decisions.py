@@ -87,6 +87,14 @@ def to_train(decisions: Iterable[TrialDecision]) -> list[Trial]:
     return [decision.trial for decision in decisions if decision.trains]
 
 
+def to_evaluate(decisions: Iterable[TrialDecision], overview: Overview) -> list[Trial]:
+    """Trials that [evaluate] asks for: those trained now, and those done without; not those done on other data."""
+    if not overview.grid.evaluate.names:
+        return []
+    done = {trial.id for trial in overview.having(State.DONE)} & overview.lacking.keys() - overview.of_other_data
+    return [decision.trial for decision in decisions if decision.trains or decision.trial.id in done]
+
+
 def starting(decisions: Iterable[TrialDecision]) -> list[Trial]:
     return [decision.trial for decision in decisions if decision.starts]
 

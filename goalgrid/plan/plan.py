@@ -99,6 +99,7 @@ class Plan:
             *_labelled("leaves", [*_grouped([decision for decision in decisions if not decision.starts]), *imported]),
             *_labelled("from", list(overview.grid.checkpoints.values())),
             *_labelled("tables", tables),
+            *_labelled("evaluates", overview.evaluation_lines()),
             *_labelled("work", work),
             *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
             *_labelled("GPU", [f"{key}: {need.text()}" for key, need in needs_of(overview, trials).items()]),

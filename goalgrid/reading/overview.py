@@ -12,6 +12,7 @@ from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.select import Halving
+from goalgrid.grid.store.files import stands
 from goalgrid.grid.store.home import ENDED, Home, State, TrialFolder
 from goalgrid.grid.store.imported import imported_cells
 from goalgrid.reading.data_at_hand import DataAtHand, now
@@ -162,12 +163,14 @@ class Overview:
         return rows, {path.parent.name: why for path, why in unreadable.items()}
 
     def reached(self, trial: Trial) -> State:
-        """The state that a command exits with: a trial of other data, or without a whole record, is not done."""
+        """The state that a command exits with: a trial of other data, or that lacks what it is to have, is not done."""
         if trial.id in self.unreadable or trial.id in self.of_other_data:
             return State.INTERRUPTED
         state = self.states[trial.id]
         if state is State.STOPPED:
             return state if trial.id in self.halvings else State.INTERRUPTED
+        if state is State.DONE and trial.id in self.lacking:
+            return State.INTERRUPTED
         return State.RUNNING if state not in (State.DONE, State.FAILED) and trial.id in self._held else state
 
     @cached_property
@@ -235,11 +238,31 @@ class Overview:
         data = provenance.of_trials(self.points, {row["trial_id"] for row in self.records}, self.now.data)
         return {row["trial_id"] for row in self.records if provenance.of_other_data(row, data[row["trial_id"]])}
 
+    @cached_property
+    def lacking(self) -> dict[str, list[str]]:
+        """The protocols by which trials, done or not, are still to be evaluated for [evaluate], by trial id."""
+        if not self.grid.evaluate.names:
+            return {}
+        lacking = dict[str, list[str]]()
+        for trial in (trial for trial in trials_of(self.cells) if not trial.shared.published):
+            done, folder = self.states[trial.id] is State.DONE, self.folder(trial)
+            asked = self.grid.evaluate.protocols_of(trial.settings)
+            if names := [name for name in asked if not (done and stands(folder.evaluation(name)))]:
+                lacking[trial.id] = names
+        return lacking
+
+    def evaluation_lines(self) -> list[str]:
+        """`missing evaluations: 12 by eccv, 12 by f30k-1k`; empty where none is missing."""
+        counts = Counter(name for names in self.lacking.values() for name in names)
+        parts = ", ".join(f"{count:,} by {name}" for name, count in counts.items())
+        return [f"missing evaluations: {parts}"] if parts else []
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "grid": self.grid.name,
             "trials": len(self.trials),
             "states": {state.value: self.counts[state] for state in State},
+            "missing_evaluations": self.lacking,
         }
 
 

@@ -172,7 +172,7 @@ def ended(overview: Overview) -> list[str]:
     """What a launch says at its end: the states, why trials failed, and which trials no table shows."""
     lines = [f"{overview.grid.name}: {overview.headline()}", *unreadable_lines(overview), *choice_lines(overview)]
     lines += seed_lines(overview)
-    lines += [*failure_lines(overview), *_uncompared(overview)]
+    lines += [*failure_lines(overview), *_evaluation_lines(overview), *_uncompared(overview)]
     if other := overview.of_other_data:
         anew = f"goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
         lines += [f"{counted(len(other), 'trial')} done on other data than are here now, and not shown; anew: {anew}"]
@@ -192,6 +192,7 @@ def note_lines(overview: Overview) -> list[str]:
         prune = f"goalgrid prune --done{runs_option(overview.home)}"
         lines += [f"{counted(len(former), 'trial')} left the grid: {listed(former)}"]
         lines += [f"  move what no grid names to the trash: {prune}"]
+    lines += _evaluation_lines(overview)
     return [*lines, *([f"run with overrides, too: {listed(others)}"] if others else [])]
 
 
@@ -240,6 +241,12 @@ def _stale_lines(overview: Overview) -> list[str]:
     patched = Counter(overview.patched.values())
     lines += [f"note: {count} done with other versions, which change no number: {v}" for v, count in patched.items()]
     return lines + _uncompared(overview)
+
+
+def _evaluation_lines(overview: Overview) -> list[str]:
+    """The further evaluations that are missing, with the command that makes them."""
+    resume = f"goalgrid resume {overview.grid.name}{runs_option(overview.home)}"
+    return [f"{line}; make them: {resume}" for line in overview.evaluation_lines()]
 
 
 def _uncompared(overview: Overview) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.explained import models_in
 from goalgrid.grid.gridfile import Location
 from goalgrid.grid.names import SECTIONS
@@ -26,6 +27,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "reliability": Reliability,
     "budget": Budget,
     "select": Select,
+    "evaluate": Evaluate,
 }
 """The tables of a grid file whose settings say which trials there are, and how they run."""
 SWEEPABLE = "[set] or [sweep]"

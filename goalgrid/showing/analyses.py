@@ -31,16 +31,17 @@ def analysed(
     """An analysis for every block that has finished trials, and every metric; with the cells of the grid.
 
     Args:
-        protocol: another protocol of the data set than the trials' own.
+        protocol: another protocol of the data set than the trials' own, or a protocol or data set of [evaluate].
         baseline: the objective that others are compared with; None: con_con if the grid has it, else the first.
         across: axes that are factors beside the objective.
         anew: how to start the grid, for the message where no trial is done.
     """
     from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, analyse, metrics_of
     from goalgrid.results.analysis.query_bootstrap import QueryRanks
-    from goalgrid.results.layouts.captions import METRIC_NAMES
+    from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
 
     all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
+    check_judged([metric], protocol)
     cells, scores = cells_and_scores(grid, home, protocol, anew)
     ranks = QueryRanks.read(cells, home)
     analyses = analyse(cells, scores, ranks, metrics_of(metric, direction), baseline=baseline, across=across)

@@ -8,6 +8,7 @@ from goalgrid.grid.store.home import BeforeReplacement, Home, State
 from goalgrid.reading.data_at_hand import DataAtHand, now
 from goalgrid.reading.named_grids import named_tables_exist, recall
 from goalgrid.reading.overview import cells_of
+from goalgrid.showing.tables import known_protocol
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say_left_out
 
@@ -36,10 +37,11 @@ def compared(
     """
     from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, metrics_of
     from goalgrid.results.analysis.grid_comparison import compare
-    from goalgrid.results.layouts.captions import METRIC_NAMES
+    from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
     from goalgrid.results.reference.coverage import usual_protocol
 
     all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
+    check_judged([metric], protocol)
     if b is None and other is None and not replaced:
         raise UserError(
             f"compare {a!r} with what? Name a second grid, or its runs folder by --other-runs; --replaced compares "
@@ -49,7 +51,8 @@ def compared(
         raise UserError(f"--other-runs {other.path}: there is no such folder.")
     metrics = metrics_of(metric, direction)
     first, second = BeforeReplacement(home.path) if replaced else home, other or home
-    usual = usual_protocol(recall(a, first))  # of both sides, so that values of one protocol are compared
+    grid = recall(a, first)
+    usual, protocol = usual_protocol(grid), known_protocol(grid, protocol)  # of both sides, so that values compare
     one, another = (_side(name, side, metrics, protocol, usual) for name, side in ((a, first), (b or a, second)))
     return compare(*_named_apart(one, another, first, second), metrics)
 
@@ -79,7 +82,10 @@ def _side(name: str, home: Home, metrics: list[str], protocol: str | None, usual
             f"Start it: goalgrid run {name}{runs_option(home)}"
         )
     data = now(DataAtHand(grid, home))
-    return Side.read(grid.name, cells, home, metrics, protocol=protocol, usual=usual, now=data, leave=say_left_out)
+    return Side.read(
+        grid.name, cells, home, metrics,
+        protocol=protocol, usual=usual, now=data, leave=say_left_out, evaluate=grid.evaluate,
+    )  # fmt: skip
 
 
 def _named_apart(a: "Side", b: "Side", of_a: Home, of_b: Home) -> "tuple[Side, Side]":

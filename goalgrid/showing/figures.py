@@ -33,6 +33,7 @@ class FigureRequest:
     quantities: Sequence[str] = ()
     reference: str = ""
     only: str = ""
+    protocol: str | None = None
 
     def check(self) -> None:
         """Check names and options; UserError: an unknown name, or options that do not fit the figures."""
@@ -77,7 +78,7 @@ def write(
             return
     kinds = [kind for kind in request.kinds if kind not in request.of_trial]
     anew = start(grid, home, overrides)
-    cells, scores = cells_and_scores(recalled, home, anew=anew, only=request.only)
+    cells, scores = cells_and_scores(recalled, home, request.protocol, anew, only=request.only)
     studies = figures.Study.read(cells, scores, home)
     draw = partial(
         figures.write, studies, folder,

@@ -45,7 +45,8 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
         return _printed(request)
     grid = grid or recall(request.grid, home, request.set_)
     anew = start(request.grid, home, request.set_)
-    chosen = cells_and_scores(grid, home, request.protocol, anew, interval=request.interval, only=request.only)
+    protocol = request.protocol or request.on
+    chosen = cells_and_scores(grid, home, protocol, anew, interval=request.interval, only=request.only)
     table = request.draw(*chosen)
     return with_seeds(table, Overview.of(grid, home)) if grid.budget else table
 
@@ -78,6 +79,20 @@ def cells_and_scores(
     return cells, scores
 
 
+def known_protocol(grid: Grid, name: str | None) -> str | None:
+    """The protocol of this name, or of the data set of this name that [evaluate] names; None: the usual protocol.
+
+    UserError: no data set of the grid has it, and [evaluate] does not ask for it.
+    """
+    on = [protocol for protocol in grid.evaluate.names if name in grid.evaluate.datasets]
+    known = [protocol for dataset in grid.datasets for protocol in catalog.protocols(dataset)] + grid.evaluate.names
+    if on or name is None or name in known:
+        return next((protocol for protocol in on if protocol in catalog.protocols(str(name))), name)
+    field = "datasets" if name in catalog.names("datasets") else "protocols"
+    hint = f"[evaluate] may ask for more: goalgrid resume {grid.name} --set 'evaluate.{field}=[\"{name}\"]'."
+    raise UserError(unknown("protocol or data set", name, known, where=f"of grid {grid.name!r}", hint=hint))
+
+
 def scores_of(
     grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None, *, interval: bool = False
 ) -> "Scores":
@@ -85,12 +100,12 @@ def scores_of(
     from goalgrid.results.records.scores import Scores
     from goalgrid.results.reference.coverage import usual_protocol
 
-    protocols = [name for dataset in grid.datasets for name in catalog.protocols(dataset)]
-    if protocol is not None and protocol not in protocols:
-        raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {grid.name!r}"))
     data = now(DataAtHand(grid, home))
     usual = usual_protocol(grid)
-    scores = Scores.read(cells, home, protocol=protocol, usual=usual, interval=interval, now=data, leave=say_left_out)
+    scores = Scores.read(
+        cells, home, protocol=known_protocol(grid, protocol), usual=usual, interval=interval, now=data,
+        leave=say_left_out, evaluate=grid.evaluate, make=f"goalgrid resume {grid.name}",
+    )  # fmt: skip
     for message in scores.unreadable:
         say_left_out(message)
     return scores
@@ -213,7 +228,7 @@ def _filled(request: "TableRequest", home: Home) -> "Table":
     """A paper's table, filled by the trials of all grids."""
     from goalgrid.reading.papers import filled
 
-    named = {"GRID": request.grid, "--reference": request.reference, "--protocol": request.protocol}
+    named = {"GRID": request.grid, "--reference": request.reference, "--protocol": request.protocol, "--on": request.on}
     named |= {"--rows, --columns and --blocks": request.axes, "--set": request.set_, "--only": request.only}
     if others := [name for name, value in named.items() if value]:
         raise UserError(f"--paper fills a paper's own table by its own protocols; leave {', '.join(others)} out.")
@@ -229,10 +244,9 @@ def _printed(request: "TableRequest") -> "Table":
     """A paper's own table."""
     from goalgrid.results.reference.reading import Paper
 
-    if request.against or request.protocol or request.only:
-        raise UserError(
-            "--reference shows a table as the paper printed it; leave --against and --protocol out, and --only."
-        )
+    others = {"--against": request.against, "--protocol": request.protocol, "--on": request.on, "--only": request.only}
+    if given := [name for name, value in others.items() if value]:
+        raise UserError(f"--reference shows a table as the paper printed it; leave {' and '.join(given)} out.")
     if request.axes:
         raise UserError("--reference shows a table as the paper printed it; leave --rows, --columns and --blocks out.")
     paper = Paper.read(request.grid)

@@ -139,7 +139,15 @@ NotifyCommand = Annotated[
 Uses = Annotated[
     list[str], typer.Option("--uses", metavar="FILE", help="A file of your own that defines objectives: docs/own.md.")
 ]
-Metric = Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")]
+Metric = Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum; with --protocol eccv, e.g. eccv_map_at_r.")]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="DATASET",
+        help="A data set that [evaluate] of the grid names: the same models on its test split.",
+    ),
+]
 Direction = Annotated[str, typer.Option(help="i2t, t2i or both.")]
 AnalysisFormat = Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")]
 PictureFormat = Annotated[str, typer.Option("--format", help="png, pdf or svg.")]

@@ -34,7 +34,10 @@ def compare(
     ] = False,
     metric: options.Metric = "r1",
     direction: options.Direction = "both",
-    protocol: Annotated[str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; or eccv.")
+    ] = None,
+    on: options.On = None,
     format_: options.AnalysisFormat = "terminal",
     output: options.OutputFile = None,
     as_json: options.Json = False,
@@ -50,7 +53,7 @@ def compare(
         format_ = renderers.format_of(output) or format_
     all_known(("format", format_, grid_comparison.FORMATS))
     comparison = compared(
-        a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol
+        a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol or on
     )
     if as_json:
         show_json(grid_comparison.for_programs(comparison))

@@ -32,7 +32,9 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 OtherProtocol = Annotated[
     str | None,
-    typer.Option(help="A protocol of the data set, e.g. coco-5x1k; else that of the first table that the grid names."),
+    typer.Option(
+        help="A protocol of the data set, e.g. coco-5x1k; or eccv. Else that of the first table that the grid names."
+    ),
 ]
 
 
@@ -114,6 +116,7 @@ def effects(
     metric: options.Metric = "r1",
     direction: options.Direction = "both",
     protocol: OtherProtocol = None,
+    on: options.On = None,
     baseline: Annotated[
         str | None,
         typer.Option(metavar="OBJECTIVE", help="Compare with this objective; default: con_con, else the first."),
@@ -137,7 +140,7 @@ def effects(
     if reference:
         from goalgrid.results.analysis.block_analysis import printed_analyses
 
-        if protocol or baseline or across or set_:
+        if protocol or on or baseline or across or set_:
             raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")
         printed = [analysis for analysis in printed_analyses(grid) if direction in (analysis.metric[:3], "both")]
         text = effects_text.write_out(printed, (), format_).rstrip("\n")
@@ -145,7 +148,7 @@ def effects(
         return
     with _incomplete_without_trials():
         analyses, cells = shown.analysed(
-            recall(grid, home, set_), home, metric=metric, direction=direction, protocol=protocol,
+            recall(grid, home, set_), home, metric=metric, direction=direction, protocol=protocol or on,
             baseline=baseline, across=across, anew=start(grid, home, set_),
         )  # fmt: skip
     text = effects_text.write_out(analyses, cells, format_).rstrip("\n")
@@ -219,6 +222,8 @@ def figures(
     reference: Annotated[
         str, typer.Option(metavar="CURVE", help="With training: a paper's printed curve, e.g. 2ad-figureA1.")
     ] = "",
+    protocol: OtherProtocol = None,
+    on: options.On = None,
 ) -> None:
     """Draw the figures of what is done so far.
 
@@ -230,7 +235,7 @@ def figures(
     """
     from goalgrid.showing.figures import FigureRequest, write
 
-    request = FigureRequest(kinds, format_, trial, image, caption, quantity, reference, only)
+    request = FigureRequest(kinds, format_, trial, image, caption, quantity, reference, only, protocol or on)
     with _incomplete_without_trials():
         for line in write(request, grid, home, set_, output):
             say(line)

@@ -69,6 +69,8 @@ class TrialFolder:
     """What the poolings of its selected checkpoint learnt, of a trial with GPO or ADPOOL."""
     speed = Below("speed.parquet")
     """How fast its model is, once `goalgrid evaluate --speed` has measured it."""
+    evaluations = Below("evaluations")
+    """What [evaluate] of a grid asks for beside the record, a file a protocol."""
     error = Below(_ERROR)
     stopped = Below(_STOPPED)
     """JSON: the `epoch` after which a rule stopped it, `by` which metric, its value, and the `bound` that it missed."""
@@ -81,6 +83,10 @@ class TrialFolder:
     @property
     def trial_id(self) -> str:
         return self.path.name
+
+    def evaluation(self, protocol: str) -> Path:
+        """The file of its evaluation by a protocol that is none of its own data set's, or by people's judgements."""
+        return self.evaluations / f"{protocol}.parquet"
 
     def attempts(self) -> list[Attempt]:
         return attempts_in(self.attempts_folder)

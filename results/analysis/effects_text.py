@@ -63,8 +63,8 @@ def as_csv(analyses: Sequence[Analysis]) -> str:
 
 def metric_title(metric: str, noun: str) -> str:
     """`Image → Text, Recall@1 (%)`."""
-    direction, _, name = metric.rpartition("_")
-    return f"{directions(noun)[direction].text}, {METRIC_NAMES[name]}" if direction else METRIC_NAMES[name]
+    direction, _, name = metric.partition("_")
+    return f"{directions(noun)[direction].text}, {METRIC_NAMES[name]}" if name else METRIC_NAMES[metric]
 
 
 def finding(analysis: Analysis) -> str:

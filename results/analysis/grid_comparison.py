@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.documents import (
@@ -76,6 +77,7 @@ class Side:
         usual: str | None = None,
         now: Now | None = None,
         leave: Leave = refuse,
+        evaluate: Evaluate = Evaluate(),  # noqa: B008
     ) -> "Side":
         """Read the finished trials, those of other code and data than are here now included.
 
@@ -83,7 +85,7 @@ class Side:
             usual: the protocol, unless `protocol` names another.
             leave: of records that cannot be read.
         """
-        scores = Scores.read(cells, home, protocol=protocol, usual=usual)
+        scores = Scores.read(cells, home, protocol=protocol, usual=usual, evaluate=evaluate)
         for message in scores.unreadable:
             leave(message)
         compared = tuple(

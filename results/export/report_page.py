@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.protocols import JUDGED
 from goalgrid.grid.store.home import Home
 from goalgrid.results import figures
 from goalgrid.results.analysis.block_analysis import analyse, metrics_of
@@ -150,8 +151,8 @@ def _tables(cells: Sequence[Cell], scores: Scores) -> Tables:
     """A table of all metrics, and for a grid in GOAL's matrix, before it, a matrix for every metric."""
     several = any(len(cell.trials) > 1 for cell in cells)
     titles = {metric: name.partition(" (")[0].partition(",")[0] for metric, name in METRIC_NAMES.items()}
-    shown = titles.items() if natural(cells) == "goal" else ()
-    tables = {title: arrange(cells, scores, metric=metric) for metric, title in shown}
+    shown = [metric for metric in titles if metric not in JUDGED] if natural(cells) == "goal" else ()
+    tables = {titles[metric]: arrange(cells, scores, metric=metric) for metric in shown}
     tables["all metrics"] = arrange(cells, scores, layout="listing")
     protocols = ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in cells))
     return Tables(protocols, {title: marked(table) if several else table for title, table in tables.items()})

@@ -38,7 +38,10 @@ class TableRequest:
         "r1", "r1, r5, r10, medr, rsum, parameters or kpps; several where a layout has room: medr,kpps."
     )
     protocol: str | None = _option(
-        None, "A protocol of the data set, e.g. coco-5x1k; else that of the first table that the grid names."
+        None, "A protocol of the data set, e.g. coco-5x1k; or eccv. Else that of the first table that the grid names."
+    )
+    on: str | None = _option(
+        None, "A data set that [evaluate] of the grid names: the same models on its test split.", "DATASET"
     )
     paper: str | None = _option(
         None, "Instead of GRID: a paper's table, filled by the trials of all grids in the runs folder.", "NAME"

@@ -29,14 +29,17 @@ def draw_matrix(study: Study) -> Figure | None:
     figure = blank(0.46 * len(pairs) + 1.15, study, "mean ± sample standard deviation over seeds; best in bold")
     for axes, (direction, title) in zip(figure.subplots(1, 2), study.directions.items(), strict=True):
         scores = [
-            [study.scores.of(study.part.cells[f"{pair}_{triplet}"], f"{direction}_r1") for triplet in triplets]
+            [
+                study.scores.of(study.part.cells[f"{pair}_{triplet}"], f"{direction}_{study.scores.headline}")
+                for triplet in triplets
+            ]
             for pair in pairs
         ]
         image = _heat(axes, scores)
         axes.set_title(title)
         axes.set_xticks(range(len(triplets)), [symbol("triplet weight", name) for name in triplets], fontsize=10)
         axes.set_yticks(range(len(pairs)), [symbol("pair weight", name) for name in pairs], fontsize=10)
-        figure.colorbar(image, ax=axes, label=METRIC_NAMES["r1"], pad=0.02).outline.set_visible(False)
+        figure.colorbar(image, ax=axes, label=METRIC_NAMES[study.scores.headline], pad=0.02).outline.set_visible(False)
     return figure
 
 
@@ -73,7 +76,7 @@ def draw_effects(study: Study) -> Figure | None:
             _main(axes, factor)
         if len(parts) == 2:
             _interaction(line[2], parts, means)
-        line[0].set_ylabel(f"{study.directions[direction]}\n{METRIC_NAMES['r1']}")
+        line[0].set_ylabel(f"{study.directions[direction]}\n{METRIC_NAMES[study.scores.headline]}")
         for axes in line:
             axes.grid(visible=True, axis="y")
     for axes, title in zip(every[0], [*(factor.name for factor in factors), "interaction"], strict=False):
@@ -86,7 +89,7 @@ def draw_effects(study: Study) -> Figure | None:
 
 def _analysed(study: Study, direction: str) -> tuple[tuple[Factor, ...], Any] | None:
     """The factors with their marginal means, and the means of all cells, an axis a factor."""
-    seen = study.shared(f"{direction}_r1")
+    seen = study.shared(f"{direction}_{study.scores.headline}")
     if len(seen.names) < 2 or not seen.seeds:
         return None
     values, factors = crossed(study.part, seen)

@@ -10,7 +10,15 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.layouts import of_paper, pivot
-from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource, by_direction, named, noun_of
+from goalgrid.results.layouts.captions import (
+    COLUMN_NAMES,
+    Layout,
+    TableSource,
+    by_direction,
+    check_judged,
+    named,
+    noun_of,
+)
 from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.filled import Filled
@@ -23,12 +31,14 @@ DEFAULT_METRIC = "r1"
 """What a layout of one metric shows unless another one is asked for."""
 
 
-def natural(cells: Sequence[Cell]) -> str:
+def natural(cells: Sequence[Cell], scores: TableSource | None = None) -> str:
     """GOAL's matrix where all objectives have a place in it; else a block a recipe, with a row an objective.
+
+    People's judgements give several metrics, so that they are listed.
 
     Where some recipe of several would have a block of one row, all stand in one block, as in the other papers.
     """
-    if {cell.objective for cell in cells} <= set(CELLS):
+    if {cell.objective for cell in cells} <= set(CELLS) and not (isinstance(scores, Scores) and scores.judged):
         return "goal"
     rows = Counter((cell.dataset, cell.recipe) for cell in cells)
     several = len({cell.recipe for cell in cells}) > 1
@@ -50,6 +60,9 @@ def arrange(
     "paper" is ours beside what papers report, in a layout of its own; of a paper's table, in its columns.
     """
     asked = metric.split(",")
+    if isinstance(scores, Scores):
+        listed = scores.judged and not axes and LAYOUTS[layout or natural(cells, scores)].metrics is None
+        check_judged([] if listed and asked == [DEFAULT_METRIC] else asked, scores.protocol)
     if axes and isinstance(scores, Scores):
         if layout or against:
             chosen = f"--layout {layout}" if layout else f"--against {against}"
@@ -61,7 +74,7 @@ def arrange(
         _check_metrics(f"--against {against}", asked, 1)
         table = of_paper.against(cells, scores, metric)
     else:
-        draw = partial(_laid_out, cells, chosen=layout or natural(cells), asked=asked)
+        draw = partial(_laid_out, cells, chosen=layout or natural(cells, scores), asked=asked)
         source = replace(scores, quoting=not against) if isinstance(scores, Filled) else scores
         table = draw(source)
         if isinstance(source, Filled):

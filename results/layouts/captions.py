@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.protocols import shown
+from goalgrid.grid.protocols import ECCV, JUDGED, shown
 from goalgrid.results.records.scores import Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
@@ -33,6 +34,10 @@ METRIC_NAMES = {
     "r10": "Recall@10 (%)",
     "medr": "median rank",
     "rsum": "rsum, the sum of the six recalls (%)",
+    "eccv_map_at_r": "ECCV Caption's mAP@R (%)",
+    "eccv_rprecision": "ECCV Caption's R-Precision (%)",
+    "eccv_r1": "ECCV Caption's Recall@1 (%)",
+    **{f"cxc_r{k}": f"CxC's Recall@{k} (%)" for k in (1, 5, 10)},
 }
 
 OF_MODEL = {"parameters": "millions of weights", "kpps": "thousands of image-text pairs scored a second (kpps)"}
@@ -46,6 +51,8 @@ DIRECTIONS = {
     "t2i": Label("Text → Image", r"Text $\rightarrow$ Image"),
 }
 CUTS = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "medr": "MedR"}
+CUTS |= {"eccv_map_at_r": "mAP@R", "eccv_rprecision": "R-P", "eccv_r1": "ECCV R@1"}
+CUTS |= {f"cxc_r{k}": f"CxC R@{k}" for k in (1, 5, 10)}
 """Columns of metrics that have a direction."""
 RECALLS = ("r1", "r5", "r10")
 TOTALS = {"rsum": "RSUM", "oips": "#OIPs", "parameters": "weights (M)", "kpps": "kpps"}
@@ -78,8 +85,10 @@ def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEnt
     return TableEntry(source.of(cell, metric), tuple(keys.items()))
 
 
-def beside(what: str, asked: Sequence[str]) -> str:
+def beside(what: str, asked: Sequence[str], scores: TableSource) -> str:
     """What a layout of all recalls shows, with what is asked for beside them."""
+    if isinstance(scores, Scores) and scores.judged:
+        return "ECCV Caption's mAP@R, R-Precision and R@1, and CxC's R@1, R@5 and R@10 (%)"
     further = [COLUMN_NAMES[name] for name in asked if name not in ("r1", "r5", "r10", "rsum")]
     return f"{what} with {' and '.join(further)}," if further else what
 
@@ -100,6 +109,8 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
         f"{variants} variant of the objectives; best in bold.",
         _of_fewer_points(cells),
         _missing(cells, views),
+        scores.to_evaluate(cells),
+        *(view.unknown_words(cells) for view in views),
         _imported(cells),
         *(f"{count} of {done} trials were {what}." for what, count in differing.items()),
         scores.models.note() if OF_MODEL["kpps"] in what and scores.models else "",
@@ -151,7 +162,9 @@ def _imported(cells: Sequence[Cell]) -> str:
 
 def _missing(cells: Sequence[Cell], views: Sequence[Scores]) -> str:
     scores = [
-        view.of(cell, "rsum") for cell in cells for view in {view.protocol_of(cell): view for view in views}.values()
+        view.of(cell, view.metrics[0])
+        for cell in cells
+        for view in {view.protocol_of(cell): view for view in views}.values()
     ]
     counts = {
         "are missing (--)": sum(score.n == 0 for score in scores),
@@ -160,6 +173,15 @@ def _missing(cells: Sequence[Cell], views: Sequence[Scores]) -> str:
     parts = [f"{count} of {len(scores)} cells {what}" for what, count in counts.items() if count]
     why = dict(missing for score in scores for missing in score.missing)  # cells may share a trial
     return f"{'; '.join(parts)}: {counted_reasons(why.values())}." if parts else ""
+
+
+def check_judged(metrics: Sequence[str], protocol: str | None) -> None:
+    """Check that metrics of people's judgements, and no others, go with their protocol; else UserError."""
+    for name in metrics:
+        if name not in OF_MODEL and (name in JUDGED) != (protocol == ECCV):
+            known = JUDGED if protocol == ECCV else [other for other in METRIC_NAMES if other not in JUDGED]
+            where = f"of --protocol {ECCV}" if protocol == ECCV else f"without --protocol {ECCV}"
+            raise UserError(unknown("metric", name, known, where=where))
 
 
 def by_direction(metric: str) -> dict[str, Label]:
@@ -175,7 +197,7 @@ def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> t
     Totals that the source has stand there, asked for or not, except under a prefix.
     """
     groups, shown = [], []
-    cuts = dict.fromkeys([*RECALLS, *(name for name in asked if name in CUTS)])
+    cuts = dict.fromkeys([*RECALLS, *JUDGED, *(name for name in asked if name in CUTS)])
     for direction, title in DIRECTIONS.items():
         present = [name for name in cuts if f"{direction}_{name}" in metrics]
         if present:

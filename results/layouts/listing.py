@@ -12,7 +12,9 @@ WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
     groups, metrics = recalls(scores.metrics, asked)
     blocks = blocks_of(cells, lambda block: (row(cell, cell.objective, scores, metrics) for cell in block.values()))
-    return Table("listing", Label("objective"), tuple(groups), blocks, caption(cells, scores, beside(WHAT, asked)))
+    return Table(
+        "listing", Label("objective"), tuple(groups), blocks, caption(cells, scores, beside(WHAT, asked, scores))
+    )
 
 
 def row(cell: Cell, name: str, scores: TableSource, metrics: list[str]) -> Row:

@@ -17,7 +17,9 @@ def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
     for cell in once(cells):
         sections.setdefault((cell.dataset, scores.section(cell)), []).append(row(cell, "", scores, metrics))
     blocks = tuple(Block(f"{dataset}, {section}", tuple(rows)) for (dataset, section), rows in sections.items())
-    return Table("losses", Label("model, loss"), tuple(groups), blocks, caption(cells, scores, beside(WHAT, asked)))
+    return Table(
+        "losses", Label("model, loss"), tuple(groups), blocks, caption(cells, scores, beside(WHAT, asked, scores))
+    )
 
 
 LAYOUT = Layout(layout)

@@ -24,7 +24,9 @@ def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
     )
     columns = tuple(group for parts, _ in groups.values() for group in parts)
     block = Block(" and ".join(groups), rows)
-    return Table("methods", Label("method"), columns, (block,), caption(cells, scores, beside("Recall (%)", asked)))
+    return Table(
+        "methods", Label("method"), columns, (block,), caption(cells, scores, beside("Recall (%)", asked, scores))
+    )
 
 
 LAYOUT = Layout(layout)

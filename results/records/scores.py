@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.protocols import ECCV, JUDGED
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.results.records import provenance, record, record_cache
+from goalgrid.results.records.evaluations import CAPTIONS, UNKNOWN, FurtherEvaluation
 from goalgrid.results.records.models import Models
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.rounding import rounded, written
@@ -166,7 +169,10 @@ class Scores:
     """The evaluation protocol that the user asks for, which is shown where a data set has it; None: `usual`."""
     usual: str | None = None
     """The protocol that is shown unless another is asked for; None: the protocol in the trial's settings."""
-    metrics: tuple[str, ...] = record.METRICS
+    evaluate: Evaluate = field(default_factory=Evaluate)
+    """The further evaluations of the grid, whose protocols are shown for all cells."""
+    make: str = ""
+    """The command that makes those that are missing."""
     interval: bool = False
     """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -190,6 +196,8 @@ class Scores:
         now: Now | None = None,
         leave: Leave = refuse,
         mixed: bool = False,
+        evaluate: Evaluate = Evaluate(),  # noqa: B008
+        make: str = "",
     ) -> "Scores":
         """Read the records of all finished trials, and the states of trials that were started and are not done.
 
@@ -222,7 +230,9 @@ class Scores:
             rows = [row for row in rows if row["trial_id"] not in other]
         if not mixed:
             refuse_mixed_data(rows)
-        if protocol is not None and not _evaluated(protocol, rows):
+        if protocol in evaluate.names:
+            _add_evaluations(rows, str(protocol), home, leave)
+        elif protocol is not None and not _evaluated(protocol, rows):
             raise UserError(
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
@@ -239,7 +249,24 @@ class Scores:
             unreadable=messages,
             models=models,
             leave=leave,
+            evaluate=evaluate,
+            make=make,
         )
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of the protocol that is shown."""
+        return tuple(f"{way}_{name}" for way in ("i2t", "t2i") for name in JUDGED) if self.judged else record.METRICS
+
+    @property
+    def headline(self) -> str:
+        """The metric, in both directions, that stands for all in a figure."""
+        return JUDGED[0] if self.judged else "r1"
+
+    @property
+    def judged(self) -> bool:
+        """Whether the answers are those that people judged right."""
+        return self.protocol == ECCV
 
     def of(self, cell: Cell, metric: str, protocol: str | None = None) -> Score:
         """A test metric of a cell over its seeds, by this protocol or by the one that is shown."""
@@ -273,7 +300,24 @@ class Scores:
         remarks.pop("", None)
         return remarks, len(now)
 
+    def to_evaluate(self, cells: Iterable[Cell]) -> str:
+        """How to make the further evaluations that finished trials lack; empty where none is missing."""
+        trained = [cell for cell in cells if not cell.published] if self.protocol in self.evaluate.names else []
+        asked = [cell for cell in trained if self.protocol in self.evaluate.protocols_of(cell.trials[0].settings)]
+        missing = [trial_id for cell in asked for trial_id, _ in self.of(cell, self.metrics[0]).missing]
+        return f"Make missing evaluations: {self.make}." if any(trial_id in self.rows for trial_id in missing) else ""
+
+    def unknown_words(self, cells: Iterable[Cell]) -> str:
+        """How many captions have words that the models never read in training; empty where none has."""
+        cells = list(cells)
+        most, captions = (
+            max((v for c in cells for v in self.of(c, name).values), default=0) for name in (UNKNOWN, CAPTIONS)
+        )
+        return f"Up to {most:,.0f} of {captions:,.0f} captions have words that no training read." if most else ""
+
     def protocol_of(self, cell: Cell) -> str:
+        if self.protocol in self.evaluate.names:
+            return str(self.protocol)
         known = [] if "dataset.protocol" in dict(cell.swept) else catalog.protocols(cell.dataset)
         chosen = next((name for name in (self.protocol, self.usual) if name in known), None)
         return chosen or cell.trials[0].settings.dataset.protocol
@@ -303,7 +347,7 @@ class Scores:
 def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | None:
     """A test metric of a record by a protocol; None if the trial was not evaluated by it."""
     if row["protocol"] == protocol:
-        value = row[f"test_{metric}"]
+        value = row.get(f"test_{metric}")
         return None if value is None else float(value)
     return dict(row["other_metrics"] or ()).get(f"{protocol}/{metric}")
 
@@ -317,7 +361,25 @@ def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
     return {place for place, value in enumerate(values) if value.shown == top}
 
 
-def refuse_mixed_data(rows: Iterable[Mapping[str, Any]]) -> None:
+AGAIN = "`goalgrid resume GRID --stale` trains anew those that saw other data than the latest; no result is deleted."
+
+
+def _add_evaluations(rows: Iterable[dict[str, Any]], protocol: str, home: Home, leave: Leave) -> None:
+    """Add the metrics by a protocol of [evaluate] to the rows of records; of trials that lack them, none."""
+    seen = list[Mapping[str, Any]]()
+    for row in rows:
+        if protocol not in catalog.protocols(row["dataset"]):
+            evaluation = FurtherEvaluation.read(home.trial(row["trial_id"]).evaluation(protocol), leave)
+            values = evaluation.metrics if evaluation else {}
+            further = [(f"{protocol}/{name}", value) for name, value in values.items() if value is not None]
+            row["other_metrics"] = [*(row["other_metrics"] or ()), *further]
+            seen += [row | {"dataset": protocol, "data_fingerprint": evaluation.data_fingerprint}] if evaluation else []
+    refuse_mixed_data(
+        seen, f"Remove the evaluations/{protocol}.parquet of these; `goalgrid resume GRID` makes them anew."
+    )
+
+
+def refuse_mixed_data(rows: Iterable[Mapping[str, Any]], again: str = AGAIN) -> None:
     """Raise where trials of the same data set and recipe saw different data."""
     seen: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
@@ -326,9 +388,7 @@ def refuse_mixed_data(rows: Iterable[Mapping[str, Any]]) -> None:
         if len(fingerprints) > 1:
             examples = ", ".join(f"{trial_id} ({mark})" for mark, trial_id in fingerprints.items())
             raise UserError(
-                f"trials on {dataset!r} saw different data, so one table must not hold them: {examples}. "
-                "`goalgrid resume GRID --stale` trains anew those that saw other data than the latest; "
-                "no result is deleted."
+                f"trials on {dataset!r} saw different data, so one table must not hold them: {examples}. {again}"
             )
 
 

@@ -26,6 +26,7 @@ from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
 from goalgrid.runners.training.companions import kinds
 from goalgrid.runners.training.inputs import caption_source, captions_of_epoch, image_source
 from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial import evaluations
 
 
 def check_inputs(
@@ -45,6 +46,10 @@ def check_inputs(
     Raises:
         UserError: the first problem.
     """
+    for job in jobs:
+        for settings, protocols in zip(job.trials, job.protocols, strict=False):
+            evaluations.check(settings, protocols, job.machine)
+    jobs = [job for job in jobs if not job.protocols]
     for job in jobs:
         for settings in job.trials:
             check_alone(settings, job.machine.replicas)

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.evaluations import Evaluate, moved
 from goalgrid.grid.expansion import Trial, chains
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.resources import Resources
@@ -68,6 +69,7 @@ class Job:
         trials, ids: of the chain, parents first.
         tried: attempts at each trial before this round of the launch.
         halvings: by trial id, the rule that may stop it.
+        protocols: of a job that evaluates one finished trial further: the protocols by which, for each of `trials`.
     """
 
     trials: tuple[TrialSettings, ...]
@@ -78,6 +80,7 @@ class Job:
     launched: Launched
     tried: tuple[int, ...] = ()
     halvings: Mapping[str, Halving] = field(default_factory=dict)
+    protocols: tuple[tuple[str, ...], ...] = ()
 
     @property
     def id(self) -> str:
@@ -139,6 +142,16 @@ def jobs_for(
     return jobs
 
 
+def evaluating(job: Job, evaluate: Evaluate) -> list[Job]:
+    """A job for each trial that [evaluate] asks for: its settings with each data set that it is evaluated on."""
+    jobs = []
+    for trial_id, settings in zip(job.ids, job.trials, strict=True):
+        if by_dataset := evaluate.of(settings):
+            on, protocols = tuple(moved(settings, name) for name in by_dataset), map(tuple, by_dataset.values())
+            jobs.append(replace(job, trials=on, ids=(trial_id,) * len(on), protocols=tuple(protocols)))
+    return jobs
+
+
 def in_turn(jobs: Sequence[Job]) -> list[Job]:
     """The jobs, taking turns between requests; jobs of the same request keep their order."""
     groups = defaultdict[Request, list[Job]](list)
@@ -149,8 +162,8 @@ def in_turn(jobs: Sequence[Job]) -> list[Job]:
 
 def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     """The resources of a trial of the grid, and the places of data and weights."""
-    resources = grid.resources
-    roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
+    resources, datasets = grid.resources, dict.fromkeys([*grid.datasets, *grid.evaluate.datasets])
+    roots = tuple((name, str(grid.root(name))) for name in datasets if grid.root(name))
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
     uses = tuple((use.path, use.source) for use in grid.uses)
     features = user_path(resources.features or home.features).absolute()
@@ -194,7 +207,8 @@ def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
 
 def _training(job: Job) -> list[TrialSettings]:
     """The trials that train. An ensemble evaluates models that trained on the same share."""
-    return [settings for settings in job.trials if settings.train.epochs and not settings.ensemble]
+    training = () if job.protocols else job.trials
+    return [settings for settings in training if settings.train.epochs and not settings.ensemble]
 
 
 def with_shares(jobs: Sequence[Job], needs: Needs) -> list[Job]:

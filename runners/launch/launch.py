@@ -20,7 +20,7 @@ from goalgrid.runners.gpu import memory_probe
 from goalgrid.runners.launch import LaunchOptions, shared_folder, worker
 from goalgrid.runners.launch.driver import Driver, check_room
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
-from goalgrid.runners.launch.jobs import Job, Launched, jobs_for, samples, with_shares
+from goalgrid.runners.launch.jobs import Job, Launched, evaluating, jobs_for, samples, with_shares
 from goalgrid.runners.training.progress import Cadence
 from goalgrid.runners.trial import holding, move_aside
 from goalgrid.runners.trial.events import Event, Listener
@@ -54,12 +54,14 @@ class Launch:
         trials: Sequence[Trial],
         anew: Sequence[str] = (),
         *,
+        evaluated: Sequence[Trial] = (),
         checked: Callable[[], None] = lambda: None,
         halvings: Mapping[str, Halving] = {},
     ) -> bool:
         """Train these trials; the disk holds their states. Returns whether the user interrupted the launch.
 
         Args:
+            evaluated: trials that are evaluated further, once all are trained.
             checked: called after all checks passed and before the first write.
             anew: ids of trials that start anew, parents first: their folders are moved aside before any trial starts.
             halvings: by trial id, the rule that may stop it, also of trials that are not trained now: trials of a cell
@@ -79,7 +81,7 @@ class Launch:
             display.phase(
                 "reading the data" if self.options.address is None else f"connecting to Ray at {self.options.address}"
             )
-            jobs = self._checked_jobs(driver, grid, trials, name)
+            jobs = self._checked_jobs(driver, grid, trials, evaluated, name)
             checked()
             jobs = self._sized_jobs(driver, grid, jobs, display)
             for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
@@ -87,13 +89,16 @@ class Launch:
             self._train(driver, grid, jobs, stop, interrupts, display)
         return interrupts.heard
 
-    def _checked_jobs(self, driver: Driver, grid: Grid, trials: Sequence[Trial], name: str) -> list[Job]:
+    def _checked_jobs(
+        self, driver: Driver, grid: Grid, trials: Sequence[Trial], evaluated: Sequence[Trial], name: str
+    ) -> list[Job]:
         """The jobs of the launch, after the checks of resources, nodes, data and weights."""
         capacity = driver.capacity()
         cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
         patience = grid.reliability.folder_seconds
         launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM)
-        jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
+        of = partial(jobs_for, grid, home=self.home, gpus=capacity.gpus, launched=launched)
+        jobs = [*of(trials), *(further for job in of(evaluated) for further in evaluating(job, grid.evaluate))]
         check_room(jobs, capacity, custom=not self.options.here)
         if capacity.gpus and grid.resources.idle:
             self._warn(grid.resources.idle)
@@ -128,7 +133,11 @@ class Launch:
                 display.phase("starting the first worker")
                 with Watchdog(self.home, 60 * grid.reliability.stall_minutes, driver.kill) as watchdog:
                     report = _Audience(self.home, display, watchdog, mirrors, self.notify)
-                    _rounds(driver, jobs, report, stop, grid.resources.concurrency)
+                    further = [job for job in jobs if job.protocols]
+                    training = [job for job in jobs if not job.protocols]
+                    _rounds(driver, training, report, stop, grid.resources.concurrency)
+                    if further and not stop.asked():
+                        driver.run(further, report, limit=grid.resources.concurrency)
         finally:
             for mirror in mirrors:
                 mirror.close()

@@ -24,7 +24,7 @@ from goalgrid.runners.launch import shared_folder
 from goalgrid.runners.launch.halving import is_rung
 from goalgrid.runners.launch.jobs import Job
 from goalgrid.runners.training.inputs import content_of
-from goalgrid.runners.trial import holding, retries
+from goalgrid.runners.trial import evaluations, holding, retries
 from goalgrid.runners.trial.events import Event, Listener
 from goalgrid.runners.trial.holding import Origin
 from goalgrid.runners.trial.retries import Decision
@@ -100,6 +100,9 @@ def work(
         if why := folder.unreadable():
             report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {why}"))
             continue
+        if job.protocols:
+            _evaluate(job, number, report)
+            continue
         if job.is_stopped(trial_id):
             continue  # by an attempt of this launch, before its process died
         if any(parent in job.ids and not home.trial(parent).is_done() for parent in settings.parents):
@@ -112,6 +115,20 @@ def work(
         if (latest := folder.latest()) and latest != before and latest.failure() is Failure.DEVICE:
             raise DeviceFailed(f"{trial_id}: {latest.message()}. This process can use its GPU no more")
         job.machine.release()
+
+
+def _evaluate(job: Job, number: int, report: Listener) -> None:
+    """Evaluate a trial further on a data set, if it is done. A failure is a warning: the next launch tries again."""
+    folder, protocols = job.home.trial(job.ids[number]), job.protocols[number]
+    if not folder.is_done():
+        return
+    try:
+        evaluations.evaluate(job.trials[number], folder, protocols, job.machine)
+    except Exception as error:  # any error is this evaluation's failure, not the grid's
+        what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        report(Event(folder.trial_id, "warning", message=f"not evaluated by {' and '.join(protocols)}: {what}"))
+    report(Event(folder.trial_id, "done"))
+    job.machine.release()
 
 
 class JobThread:

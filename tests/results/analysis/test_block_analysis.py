@@ -18,6 +18,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.protocols import JUDGED
 from goalgrid.grid.store.home import Home
 from goalgrid.results import figures
 from goalgrid.results.analysis import documents, effects_text
@@ -184,7 +185,7 @@ def test_uncertainty_over_queries_is_that_of_images(matrix: list[Cell]) -> None:
     assert (same.low, same.high) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("metric", METRIC_NAMES)
+@pytest.mark.parametrize("metric", [name for name in METRIC_NAMES if name not in JUDGED])
 def test_findings_are_written_in_every_format(metric: str, matrix: list[Cell]) -> None:
     one = analysed(matrix, metric=metric)
     for kind in effects_text.FORMATS:

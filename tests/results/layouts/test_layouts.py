@@ -14,9 +14,11 @@ import pytest
 from rich.console import Console
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.protocols import ECCV, JUDGED
 from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
 from goalgrid.results.layouts import LAYOUTS, arrange, natural
@@ -109,6 +111,8 @@ def test_every_format_says_how_many_trials_other_code_trained(cells: list[Cell],
 def test_every_layout_shows_the_metric_that_is_asked_for(
     layout: str, metric: str, cells: list[Cell], scores: Scores
 ) -> None:
+    if metric in JUDGED:
+        scores = replace(scores, protocol=ECCV, evaluate=Evaluate(protocols=[ECCV]))
     if layout == "known" and metric != "r1":
         with pytest.raises(UserError, match="the layout 'known' shows names of losses and no metric"):
             arrange(cells, scores, layout=layout, metric=metric)

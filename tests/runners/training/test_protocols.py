@@ -180,7 +180,7 @@ def test_the_command_line_shows_another_protocol(
     for verb in ("table", "effects"):
         wrong = goalgrid(verb, file, "--protocol", "coco-1k", runs=swept[0].path)
         assert wrong.returncode == 2
-        assert "unknown protocol 'coco-1k' of grid 'folds'. Did you mean 'coco-5x1k'?" in wrong.stderr
+        assert "unknown protocol or data set 'coco-1k' of grid 'folds'. Did you mean 'coco-5x1k'?" in wrong.stderr
 
 
 def test_a_test_split_of_another_size_is_refused_before_anything_is_trained(

@@ -1,0 +1,53 @@
+"""[evaluate]: how finished trials are evaluated beside their own protocols. It is no part of a trial's identity."""
+
+from pydantic import Field
+
+from goalgrid.grid import catalog
+from goalgrid.grid.protocols import ECCV
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.base import Name, Settings
+
+
+class Evaluate(Settings):
+    """[evaluate]: further evaluations of every finished trial, by its best checkpoint."""
+
+    protocols: list[str] = Field(
+        default=[], description="eccv: ECCV Caption and CxC, on COCO; others: of `datasets`, only these protocols"
+    )
+    datasets: list[Name] = Field(
+        default=[], description="data sets on whose test split the models of other data sets are evaluated"
+    )
+
+    @property
+    def names(self) -> list[str]:
+        """The protocols of all further evaluations; none of them trains, so a trial may lack them."""
+        return [
+            *([ECCV] if ECCV in self.protocols else []),
+            *(name for data in self.datasets for name in self._on(data)),
+        ]
+
+    def of(self, settings: TrialSettings) -> dict[str, list[str]]:
+        """The further protocols of a trial, by data set. An ensemble has none: it has no weights."""
+        own, by_dataset = settings.dataset.name, dict[str, list[str]]()
+        for name in dict.fromkeys([own, *self.datasets]) if not settings.ensemble else ():
+            judged = ECCV in self.protocols and name == "coco" and not settings.model.ranked_anew
+            if protocols := [*(self._on(name) if name != own else ()), *([ECCV] if judged else ())]:
+                by_dataset[name] = protocols
+        return by_dataset
+
+    def protocols_of(self, settings: TrialSettings) -> list[str]:
+        """The same as one list."""
+        return [name for protocols in self.of(settings).values() for name in protocols]
+
+    def _on(self, dataset: str) -> list[str]:
+        """The protocols of a data set that are asked for; where none is named, all."""
+        known = catalog.protocols(dataset)
+        return [name for name in known if name in self.protocols] or known
+
+
+def moved(settings: TrialSettings, dataset: str) -> TrialSettings:
+    """A trial's settings with the test split of another data set; its own data set changes nothing."""
+    if dataset == settings.dataset.name:
+        return settings
+    other = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "vocabulary": None, "train_images": None}
+    return settings.model_copy(update={"dataset": settings.dataset.model_copy(update=other)})

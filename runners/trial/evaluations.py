@@ -1,0 +1,58 @@
+"""Evaluating a finished trial as [evaluate] of its grid asks, by its best checkpoint. Nothing is trained."""
+
+from collections.abc import Sequence
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.protocols import ECCV
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.files import stands
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.records.evaluations import CAPTIONS, UNKNOWN, FurtherEvaluation
+from goalgrid.retrieval import eccv
+from goalgrid.retrieval.words.text_readers import Vocabulary
+from goalgrid.runners.training.inputs import Inputs, content_of, data_fingerprint
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.loaded_model import LoadedModel, settings_of
+
+
+def check(settings: TrialSettings, protocols: Sequence[str], machine: Machine) -> None:
+    """Raise a UserError if the data, or the package with the judgements, are not on this machine."""
+    content_of(settings, machine)
+    if ECCV in protocols:
+        eccv.judge()
+
+
+def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[str], machine: Machine) -> None:
+    """Evaluate a finished trial by the protocols that it lacks, and keep each beside its record.
+
+    Args:
+        settings: of the trial, with the data set of these protocols.
+
+    Raises:
+        UserError: the weights cannot be read or do not fit these data, or the trial was trained anew meanwhile.
+    """
+    lacking = [name for name in protocols if not stands(folder.evaluation(name))]
+    if not lacking:
+        return
+    record = folder.record.stat()
+    elsewhere = None if settings.dataset.name == settings_of(folder).dataset.name else settings
+    machine.begin()
+    loaded = LoadedModel.of_trial(folder, machine, elsewhere)
+    for name in lacking:
+        evaluation = loaded.evaluate("test", None if name == ECCV else name)
+        metrics = loaded.eccv_metrics(evaluation) if name == ECCV else evaluation.ranks.metrics()
+        now = folder.record.stat()
+        if (now.st_ino, now.st_mtime_ns) != (record.st_ino, record.st_mtime_ns):
+            raise UserError(f"{folder.trial_id} was trained anew meanwhile. The same command evaluates it again.")
+        data = data_fingerprint(loaded.inputs, settings.model)
+        FurtherEvaluation(folder.trial_id, name, metrics | _captions(loaded.inputs), data).write(folder)
+
+
+def _captions(inputs: Inputs) -> dict[str, float]:
+    """Captions of the test split; and those with unknown words, where a vocabulary reads them."""
+    captions, reader = inputs.pairs.test.captions, inputs.reader
+    counts = {CAPTIONS: float(len(captions))}
+    if isinstance(reader, Vocabulary):
+        unknown = sum(any(word not in reader.index for word in reader.split(caption)) for caption in captions)
+        counts[UNKNOWN] = float(unknown)
+    return counts
