@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.settings import TrialSettings
@@ -24,6 +23,7 @@ from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words.tokens import Tokens
 from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, Shapes, reads_regions
+from goalgrid.runners.gpu.torch_private import FakeTensorMode
 from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, remove_data, without_data
 from goalgrid.runners.training import companions, recomputation
 from goalgrid.runners.training.inputs import Inputs

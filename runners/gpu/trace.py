@@ -10,16 +10,21 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.nn.modules import rnn
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
 from goalgrid.objectives import mining
 from goalgrid.retrieval.scorers import cross_attention, similarity
 from goalgrid.runners.gpu.allocator import Block, CachingAllocator
+from goalgrid.runners.gpu.torch_private import (
+    FakeTensor,
+    FakeTensorMode,
+    TorchDispatchMode,
+    dispatch_modes,
+    tree_leaves,
+    unset_fake_temporarily,
+)
 
 aten = torch.ops.aten
 DEVICE = torch.ops.prim.device.default
@@ -169,7 +174,7 @@ def _gru(values: Tensor, sizes: Tensor, state: Tensor, weights: list[Tensor], *m
         reset, update = gates.chunk(2, dim=-1)
         new = (of_input[:, 2 * hidden :] + reset * of_state[:, 2 * hidden :]).tanh()
         directions.append(new + update * (before - new))
-    for mode in _get_current_dispatch_mode_stack():  # the steps are sequential: each launches its own kernels
+    for mode in dispatch_modes():  # the steps are sequential: each launches its own kernels
         if isinstance(mode, Trace):
             mode.work.launches += KERNELS_A_STEP * len(sizes) * len(directions) * (3 if train else 1)
     last = torch.stack([direction[: int(sizes[0])] for direction in directions])

@@ -145,8 +145,10 @@ class Launch:
     def _driver(self, stop: Stop, grace: float, halvings: Mapping[str, Halving]) -> Driver:
         if self.options.here:
             return Driver(stop, halvings)
-        from goalgrid.runners.launch.ray_tune import RayTune
+        from goalgrid.runners.launch.ray_tune import RayTune, losses
 
+        for loss in losses():
+            self._warn(loss)
         warn = self._warn_last
         return RayTune(stop, address=self.options.address, grace=grace, warn=warn, halvings=halvings)
 

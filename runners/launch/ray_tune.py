@@ -1,4 +1,4 @@
-"""The Ray Tune driver, and the only file that imports Ray. Each job is a Tune trial, named by the job's id.
+"""The Ray Tune driver; only it and `ray_private` import Ray. Each job is a Tune trial, named by the job's id.
 
 Every launch is a fresh `Tuner` under a new name. Its return value decides nothing: the disk tells what is done.
 """
@@ -40,11 +40,6 @@ logging.getLogger("ray.widgets").setLevel(logging.CRITICAL)  # in a notebook, th
 import ray
 import torch
 from ray import tune
-from ray._private import ray_constants
-from ray._raylet import AuthenticationTokenLoader, GcsClient  # type: ignore[attr-defined]
-from ray.air._internal import usage
-from ray.air.execution import PlacementGroupResourceManager
-from ray.tune.execution import class_cache, tune_controller
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
@@ -64,10 +59,13 @@ from goalgrid.runners.launch.halving import Judge
 from goalgrid.runners.launch.jobs import Job, in_turn
 from goalgrid.runners.launch.nodes import Deaths, Nodes
 from goalgrid.runners.launch.ray_head import answers, check_member, head_watched, host_and_port_of
+from goalgrid.runners.launch.ray_private import PARTS, replace
+from goalgrid.runners.launch.ray_private import losses as losses
 from goalgrid.runners.trial.events import Event, Listener
 from goalgrid.runners.trial.stopping import Stop, hangups_ignored, listen
 
-usage.tag_callbacks = lambda callbacks: False  # to count them, Tune imports all trackers that are installed
+# to count callbacks, Tune imports all trackers that are installed
+replace("ray.air._internal.usage.tag_callbacks", lambda callbacks: False)
 
 KILL_SECONDS = 30.0
 """How long a node may take to kill a process."""
@@ -221,7 +219,8 @@ def _start(grace: float, **quiet: Any) -> None:
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds:.0f}",  # a head that is dead stays dead
     }
-    ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process, which has imported Ray
+    # the first switch for this process, which has imported Ray
+    replace("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
     cpus, gpus = cpus_here(), torch.cuda.device_count()
     try:
         with hangups_ignored():
@@ -236,11 +235,13 @@ def _start(grace: float, **quiet: Any) -> None:
 def _join(address: str, **quiet: Any) -> None:
     """Join the Ray cluster at an address, as a process of a host that is its node."""
     try:
-        AuthenticationTokenLoader.instance().has_token()  # else Ray's compiled part would abort this process
+        if loader := PARTS.get("ray._raylet.AuthenticationTokenLoader"):
+            loader.instance().has_token()  # else Ray's compiled part would abort this process
         if address != "auto":
             if not answers(*host_and_port_of(address)):  # Ray would try for two minutes
                 raise ConnectionError("nothing listens there")
-            check_member(address, _show_token(address))
+            if client := PARTS.get("ray._raylet.GcsClient"):
+                check_member(address, _show_token(address, client))
         ray.init(address, **quiet)
     except ray.exceptions.AuthenticationError as error:
         raise UserError(
@@ -254,7 +255,7 @@ def _join(address: str, **quiet: Any) -> None:
         ) from error
 
 
-def _show_token(address: str) -> list[str]:
+def _show_token(address: str, client: Any) -> list[str]:
     """Show this process's token to the head of a cluster; `ray.init` would retry a refused token for 20 seconds.
 
     Returns the addresses of the cluster's live nodes.
@@ -263,7 +264,7 @@ def _show_token(address: str) -> list[str]:
         UserError: the head refuses it.
     """
     try:
-        nodes = GcsClient(address=address).get_all_node_info(timeout=10).values()
+        nodes = client(address=address).get_all_node_info(timeout=10).values()
     except ray.exceptions.RayError as error:
         if "token" not in str(error).lower():
             raise
@@ -277,12 +278,14 @@ def _inherited_environment() -> Iterator[None]:
 
     Tune sets variables for its processes, even to the same values. Ray then starts new processes beside its idle ones.
     """
-    before = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
-    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, set()
+    variables = {name: part for name, part in PARTS.items() if ".class_cache." in name}
     try:
+        for name, part in variables.items():
+            replace(name, type(part)())
         yield
     finally:
-        class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = before
+        for name, part in variables.items():
+            replace(name, part)
 
 
 def _tuner(
@@ -346,7 +349,10 @@ class _WillingNodes(tune.PlacementGroupFactory):
         return placement_group(self.bundles, bundle_label_selector=[selector for _ in self.bundles])
 
 
-class _Reservations(PlacementGroupResourceManager):
+_Manager: Any = PARTS.get("ray.tune.execution.tune_controller.PlacementGroupResourceManager", object)
+
+
+class _Reservations(_Manager):
     """Tune's reservations, which are made anew when the set of nodes that get jobs changes."""
 
     def update_state(self) -> None:
@@ -360,7 +366,7 @@ class _Reservations(PlacementGroupResourceManager):
                 self.request_resources(request)
 
 
-tune_controller.PlacementGroupResourceManager = _Reservations
+replace("ray.tune.execution.tune_controller.PlacementGroupResourceManager", _Reservations)
 
 
 class _Process(tune.Trainable):

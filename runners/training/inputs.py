@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
@@ -144,9 +143,9 @@ class Batch:
 
     def pinned(self) -> "Batch":
         """The batch in pinned memory, from which a GPU copies while the host goes on."""
-        values = {"owners": self.owners, "images": self.images, "tokens": self.tokens, "extra": dict(self.extra)}
-        second = self.second and self.second.pinned()
-        return Batch(**tree_map_only(Tensor, Tensor.pin_memory, values), second=second)
+        owners, images, ids, lengths = (part.pin_memory() for part in (self.owners, self.images, *self.tokens))
+        extra = {name: part.pin_memory() for name, part in self.extra.items()}
+        return Batch(owners, images, (ids, lengths), extra, self.second and self.second.pinned())
 
     def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
         """Images, tokens and owners on the device; lengths stay on the host, where recurrent encoders need them."""

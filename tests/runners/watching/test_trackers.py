@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -15,6 +16,7 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.runners.watching import trackers
 from goalgrid.runners.watching.mirror import Mirror, final_metrics
 from goalgrid.runners.watching.trackers import OpenRun, RunFiles, TensorBoard, Wandb, trackers_of
 
@@ -142,3 +144,9 @@ def test_a_grid_names_its_trackers_and_they_are_no_part_of_its_trials(tmp_path: 
     assert trackers_of(load("demo", ["trackers=[]"]), home) == []
     with pytest.raises(UserError, match=r"unknown tracker 'tensorbord'\. Did you mean 'tensorboard'"):
         load("demo", ["trackers=tensorbord"])
+
+
+@pytest.mark.parametrize("module", ["wandb.proto.wandb_internal_pb2", "wandb.sdk.internal.datastore"])
+def test_without_wandbs_own_reader_a_run_counts_as_written(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    assert trackers._ended("no-such-file")
