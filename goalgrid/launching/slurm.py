@@ -5,14 +5,16 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import chains, expand, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home
+from goalgrid.reading import slurm_jobs
 
 LEFT_SECONDS = 35
 """Between the end of the grace time and the end of the job: Python ends, and the job is queued again."""
@@ -86,69 +88,97 @@ esac
 """
 
 
+def _option(default: Any, meaning: str, metavar: str | None = None, **more: Any) -> Any:
+    return field(default=default, metadata={"help": meaning, "metavar": metavar, **more})
+
+
+@dataclass(frozen=True)
+class SlurmOptions:
+    """What a job asks of Slurm: options of `goalgrid slurm`, each with its default and meaning."""
+
+    time: str = _option("24:00:00", "Time limit of a job; after it, the job queues again.", "H:M:S")
+    nodes: int = _option(1, "Hosts that train together, connected by Ray.", min=1)
+    gpus: int | None = _option(
+        None, "GPUs of each host; 0: a cluster without. Default: of one job, where Slurm has GPUs.", min=0
+    )
+    array: int | None = _option(None, "Jobs on one runs folder, which share the trials.", "N", min=2)
+    mem: str = _option("", "Memory of each host, e.g. 32G.", "SIZE")
+    account: str = _option("", "Whom the hours are charged to.", "NAME")
+    log: str = _option("", "Of each job, e.g. logs/%j.txt.", "FILE")
+    setup: Path | None = _option(None, "Lines that a job runs first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The options of sbatch that a user gave, by its names."""
+        named = {"array": self.array and f"1-{self.array}", "mem": self.mem, "account": self.account}
+        return {name: value for name, value in (named | {"output": self.log}).items() if value}
+
+
 @dataclass(frozen=True)
 class BatchJob:
     """What a batch job does, and what it asks of Slurm.
 
     Args:
         words: of the command line that trains the grid, without the options for a cluster.
-        time: limit in a form of Slurm.
-        gpus: of each node; None: what one job of the grid asks for.
-        options: of sbatch, as NAME=VALUE or NAME; they count more than what the grid asks for.
+        more: options of sbatch, as NAME=VALUE or NAME; they count more than what the grid asks for.
     """
 
     grid: Grid
     words: Sequence[str]
     folder: Path
-    time: str = "24:00:00"
-    nodes: int = 1
-    gpus: int | None = None
-    options: Sequence[str] = ()
+    options: SlurmOptions
+    more: Sequence[str] = ()
 
     def script(self) -> str:
         """The batch script; UserError: the time or an option has no form of Slurm."""
-        asked = self._asked()
+        asked, setup = self._asked(), self.options.setup
         lines = [f"#SBATCH --{name}{'=' * bool(value)}{value}" for name, value in asked.items()]
         head = "\n".join([
-            "#!/bin/bash",
+            f"#!/bin/bash{' -l' * bool(setup)}",  # `module` and `conda` are of login shells
             f"# Trains the grid {self.grid.name}. Submit it: sbatch FILE",
             *lines,
             "",
+            *([setup.read_text(encoding="utf-8").rstrip()] if setup else []),
             f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH",
             f"{START}cd {shlex.quote(str(self.folder))} || exit",
             "",
         ])  # fmt: skip
         command = shlex.join(["goalgrid", "run", *self.words])
-        if self.nodes > 1:
+        if self.options.nodes > 1:
             command += ' --address "$address"'
         elif self.grid.resources.concurrency is None:
             command += f" --jobs $((SLURM_CPUS_PER_TASK / {self.grid.resources.cpus}))"
-        return f"{head}\n{NODES if self.nodes > 1 else ''}{command} &\n{END}"
+        return f"{head}\n{NODES if self.options.nodes > 1 else ''}{command} &\n{END}"
 
     def _asked(self) -> dict[str, str]:
         """The options of sbatch by name."""
-        if not TIME.fullmatch(self.time):
-            raise UserError(f"--time {self.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S, e.g. 12:00:00.")
-        cpus, gpus = self._of_a_node()
+        if not TIME.fullmatch(self.options.time):
+            raise UserError(
+                f"--time {self.options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S, e.g. 12:00:00."
+            )
+        given = self.options.named | dict(map(_sbatch, self.more))
+        cpus, gpus = self._of_a_node(given.get("partition", ""))
         asked = {
             "job-name": self.grid.plain_name,
-            "nodes": str(self.nodes),
+            "nodes": str(self.options.nodes),
             "ntasks-per-node": "1",
             "cpus-per-task": str(cpus),
             **({"gpus-per-node": str(gpus)} if gpus else {}),
-            "time": self.time,
+            "time": self.options.time,
             "signal": f"B:TERM@{self.grid.reliability.grace_seconds + LEFT_SECONDS:.0f}",
             "requeue": "",
-            **({"no-kill": ""} if self.nodes > 1 else {}),
+            **({"no-kill": ""} if self.options.nodes > 1 else {}),
             "open-mode": "append",
         }
-        return asked | dict(map(_option, self.options))
+        return asked | given
 
-    def _of_a_node(self) -> tuple[int, int]:
+    def _of_a_node(self, partition: str) -> tuple[int, int]:
         """CPUs and GPUs of a node: as many jobs as share its GPUs; without a GPU, up to eight jobs."""
         resources = self.grid.resources
         share = max(resources.gpus(catalog.recipe(recipe).gpu) for recipe in self.grid.recipes)
-        gpus = math.ceil(share) if self.gpus is None else self.gpus
+        gpus = self.options.gpus
+        if gpus is None:
+            gpus = 0 if slurm_jobs.without_gpus(partition) else math.ceil(share)
         if 0 < gpus < share:
             raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
         jobs = round(gpus / share, 6) if gpus and share else 8
@@ -156,7 +186,7 @@ class BatchJob:
         return resources.cpus * min(limits), gpus
 
 
-def _option(text: str) -> tuple[str, str]:
+def _sbatch(text: str) -> tuple[str, str]:
     match = OPTION.fullmatch(text)
     if not match or match[1] in ("signal", "requeue", "open-mode", "ntasks-per-node"):
         why = "which the script sets itself" if match else "which is no NAME=VALUE, e.g. partition=gpu"

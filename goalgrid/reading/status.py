@@ -13,6 +13,7 @@ from goalgrid.grid.expansion import Trial
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.reading import slurm_jobs
 from goalgrid.reading.named_grids import variants
 from goalgrid.reading.overview import ORDER, Overview
 from goalgrid.runners.trial.retries import POLICY
@@ -139,6 +140,7 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         "merged": merged(overview),
         **({"choices": [search.to_dict() for search in overview.searches]} if overview.searches else {}),
         "seeds": {title: asdict(resolution) for title, resolution in overview.contests.items()},
+        "slurm": slurm_jobs.lines(overview.home.grid(overview.grid.name)),
         "left": [trial.id for trial in overview.unfinished()],
     }
 
@@ -147,6 +149,7 @@ def lines(overview: Overview) -> list[str]:
     """A few lines, however many trials there are."""
     headline = f"{overview.grid.name}: {overview.headline()}"
     before = [headline, *unreadable_lines(overview), *running_lines(overview)]
+    before += slurm_jobs.lines(overview.home.grid(overview.grid.name))
     return [*before, *failure_lines(overview), *note_lines(overview)]
 
 

@@ -24,7 +24,7 @@ seeds = [0, 1, 2]  # three trainings of each cell, for mean and deviation
 # uses = ["losses.py"]  # losses of your own, which `objectives` then names; `goalgrid check FILE` checks them
 
 [set]  # for every trial; `goalgrid settings` lists all settings
-# "train.epochs" = {epochs}
+# "train.epochs" = 20  # `goalgrid recipes NAME` says how many a recipe has
 
 # [sweep]  # further axes: every value with every combination
 # "train.lr" = [1e-4, 1e-3]
@@ -38,12 +38,9 @@ root = {root}{hint}
 def text(
     name: str, dataset: str | None, recipes: Sequence[str], objectives: Sequence[str], root: str | None
 ) -> tuple[str, str]:
-    """A grid file, and what is odd about its data, if anything; UserError: a name is wrong, or no folder is given.
+    """A grid file, and a doubt about its data, if any; UserError: a name is wrong, or no folder is given.
 
-    Args:
-        dataset: None: data of the user's own under the grid's name; without a root, the drawn scenes.
-        recipes: empty: one that reads what lies under the root.
-        objectives: empty: `EXAMPLES`.
+    Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes.
     """
     dataset = dataset or (name if root else "shapes")
     if root:
@@ -53,11 +50,8 @@ def text(
         raise UserError(f"where is {dataset!r}? Give --root DIR. How it must look: goalgrid data where")
     form, doubt = _form(dataset, user_path(root).absolute()) if root else ("pictures", "")
     recipes = recipes or ["fc-bow" if form == "features" else "cnn-bow"]
-    values = {"name": name, "dataset": dataset, "recipes": json.dumps(recipes)}
-    values |= {"objectives": json.dumps(list(objectives or EXAMPLES)), "epochs": "10"}
-    if recipes[0] in catalog.names("recipes"):
-        values["epochs"] = f"{catalog.recipe(recipes[0]).train.epochs}  # as the recipe has it"
-    content = FILE.format_map(values)
+    axes = {"recipes": json.dumps(recipes), "objectives": json.dumps(list(objectives or EXAMPLES))}
+    content = FILE.format(name=name, dataset=dataset, **axes)
     if root or not catalog.described(dataset).embedded:
         hint = "" if root else f"  # change this; `goalgrid data where {dataset}` says where to get it"
         place = json.dumps(str(user_path(root or f"/data/{dataset}").absolute()), ensure_ascii=False)
@@ -70,10 +64,8 @@ def _form(dataset: str, root: Path) -> tuple[str, str]:
     """What lies under the root, `pictures` or `features`; and a doubt, if neither does."""
     from goalgrid.retrieval.data import annotations, precomp
 
-    if not root.is_dir():
-        return "pictures", f"there is no folder {root} yet"
-    if annotations.find(dataset, root):
+    if root.is_dir() and annotations.find(dataset, root):
         return "pictures", ""
     if precomp.find(dataset, root):
         return "features", ""
-    return "pictures", f"nothing under {root} is in a known form: goalgrid data check {dataset} --root {root}"
+    return "pictures", f"no data in a known form under {root}: goalgrid data check {dataset} --root {root}"

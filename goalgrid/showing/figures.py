@@ -60,11 +60,7 @@ class FigureRequest:
 def write(
     request: FigureRequest, grid: str, home: Home, overrides: Sequence[str], folder: Path | None
 ) -> Iterator[str]:
-    """Write the figures; yields a line for each file, and for each figure that has nothing to draw.
-
-    Args:
-        folder: of the pictures; None: the figures of the grid in the runs folder.
-    """
+    """Write the figures, without a folder into that of the grid; yields a line for each file or figure without data."""
     from goalgrid.results import figures
 
     request.check()

@@ -60,11 +60,7 @@ def with_seeds(table: "Table", overview: Overview) -> "Table":
 def cells_and_scores(
     grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, interval: bool = False, only: str = ""
 ) -> "tuple[list[Cell], Scores]":
-    """The cells of a grid and what its finished trials measured; NothingDone: none is done, `anew` starts the grid.
-
-    Args:
-        only: a filter of trials; empty: all count.
-    """
+    """The cells of a grid and what the trials of `only` measured; NothingDone: none is done, `anew` starts the grid."""
     from goalgrid.results.records.provenance import OTHER_DATA
 
     named_tables_exist(grid)

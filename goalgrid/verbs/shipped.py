@@ -27,32 +27,17 @@ PICTURES = ("png", "pdf", "svg")
 @verbs.command()
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The grid's name; the file is NAME.toml.")],
-    root: Annotated[
-        str | None, typer.Option("--root", metavar="DIR", help="The folder of photographs or features of your own.")
-    ] = None,
+    root: Annotated[str | None, typer.Option(metavar="DIR", help="Photographs or features of your own.")] = None,
     dataset: Annotated[
         str | None,
-        typer.Option(
-            "--dataset",
-            metavar="NAME",
-            help="A data set; default: with --root, data of your own under the grid's name, else drawn scenes.",
-            autocompletion=completion.datasets,
-        ),
+        typer.Option(metavar="NAME", help="Default: with --root, data of the grid's name, else drawn scenes."),
     ] = None,
     recipes: Annotated[
-        list[str],
-        typer.Option(
-            "--recipe", metavar="NAME", help="Default: what reads these data.", autocompletion=completion.recipes
-        ),
+        list[str], typer.Option("--recipe", metavar="NAME", help="Default: what reads these data.")
     ] = [],
     objectives: Annotated[
         list[str],
-        typer.Option(
-            "--objective",
-            metavar="NAME",
-            help=f"Default: {', '.join(new_grid.EXAMPLES)}.",
-            autocompletion=completion.objectives,
-        ),
+        typer.Option("--objective", metavar="NAME", help=f"Default: {', '.join(new_grid.EXAMPLES)}."),
     ] = [],
 ) -> None:
     """Write a commented grid file to begin with.

@@ -15,11 +15,11 @@ from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import prune as pruning
-from goalgrid.launching.slurm import BatchJob, command_words
+from goalgrid.launching.slurm import BatchJob, SlurmOptions, command_words
 from goalgrid.launching.training import measure, train_all
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
-from goalgrid.reading import named_grids
+from goalgrid.reading import named_grids, slurm_jobs
 from goalgrid.reading import status as standing
 from goalgrid.reading.named_grids import grid_to_train, named_tables_exist, start
 from goalgrid.reading.overview import Overview
@@ -147,6 +147,7 @@ def resume(
 
 
 @verbs.command()
+@options.options_of(SlurmOptions, before="sbatch")
 def slurm(
     grid: options.OptionalGrid = None,
     paper: options.PaperName = None,
@@ -155,17 +156,12 @@ def slurm(
     root: options.Root = [],
     weights: options.WeightPlaces = [],
     only: options.Only = "",
-    time: Annotated[
-        str, typer.Option("--time", metavar="H:M:S", help="Time limit of a job; after it, the job queues again.")
-    ] = ("24:00:00"),
-    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Hosts that train together, connected by Ray.")] = 1,
-    gpus: Annotated[
-        int | None, typer.Option("--gpus", min=0, help="GPUs of each host; 0: a cluster without. Default: of one job.")
-    ] = None,
     sbatch: Annotated[
         list[str], typer.Option("--sbatch", metavar="NAME=VALUE", help="An option of sbatch, e.g. partition=gpu.")
     ] = [],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
+    submit: Annotated[bool, typer.Option("--submit", help="Submit it; `goalgrid status` then shows its jobs.")] = False,
+    **options: Any,
 ) -> None:
     """Write a batch script for Slurm that trains a grid.
 
@@ -175,11 +171,17 @@ def slurm(
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     named_tables_exist(loaded)
     words = command_words(grid, loaded, home, only, {"--set": set_, "--root": root, "--weights": weights})
-    script = BatchJob(loaded, words, Path.cwd(), time, nodes, gpus, sbatch).script()
+    script = BatchJob(loaded, words, Path.cwd(), SlurmOptions(**options), sbatch).script()
+    folder = home.grid(loaded.name)
+    if submit:
+        output = output or folder.path / "job.sh"
     if output is None:
         show(script.rstrip("\n"))
+        return
+    write_text(output, script)
+    if submit:
+        say(f"submitted as job {slurm_jobs.submit(output, folder)}: {output}")
     else:
-        write_text(output, script)
         say(f"written: {output}. Submit it: sbatch {shlex.quote(str(output))}")
 
 

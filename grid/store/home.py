@@ -164,6 +164,8 @@ class GridFolder:
     tables = Below("tables")
     report = Below("report.html")
     figures = Below("figures")
+    slurm = Below("slurm.txt")
+    """Ids of the Slurm jobs that `goalgrid slurm --submit` sent."""
     mirrored = Below("mlflow.json")
     """The finished trials that MLflow holds, so that a run with nothing to train need not ask it."""
 

@@ -13,11 +13,7 @@ from goalgrid.results.tables.table import Block, Label, Row, Table
 
 
 def render(table: Table, spell: Callable[[str], str] = str) -> RenderableType:
-    """One Rich table a block, the caption below; a matrix with few cells as a list.
-
-    Args:
-        spell: gives a text in the letters of the terminal.
-    """
+    """One Rich table a block, the caption below; a matrix with few cells as a list. `spell` is for poor terminals."""
     table = as_list(table) if mostly_empty(table) else table
     return Stack(
         *(_FittedBlock(table, block, spell) for block in table.blocks), Text(spell(table.caption), style="italic")

@@ -7,6 +7,7 @@ Slurm 22.05 said and refused.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,9 +27,14 @@ from ..processes import wait_until
 
 FAKES = {
     "sbatch": """
-        grep -q '^#SBATCH --gpus-per-node' "$1" && { echo "Invalid generic resource (gres) specification"; exit 1; }
-        cp "$1" "$QUEUE/job"; echo "Submitted batch job 7"
+        script="${!#}"
+        grep -q '^#SBATCH --gpus-per-node' "$script" && { echo "Invalid generic resource (gres)" >&2; exit 1; }
+        cp "$script" "$QUEUE/job"
+        if [ "$1" = --parsable ]; then echo 7; else echo "Submitted batch job 7"; fi
     """,
+    "squeue": 'cat "$QUEUE/waiting"',
+    "sacct": 'cat "$QUEUE/accounts" 2>/dev/null || { echo "Slurm accounting storage is disabled" >&2; exit 1; }',
+    "sinfo": 'echo "${GRES:-gpu:4}"',
     "scontrol": """
         case "$1 $2" in
         "requeue $JOB") cp "$QUEUE/started/job" "$QUEUE/job" ;;
@@ -75,7 +81,10 @@ class FakeSlurm:
 
     def start(self, change: Callable[[str], str] = str, **variables: str) -> "subprocess.Popen[str]":
         """Start the job that waits, in a session of its own."""
-        started, script = (self.queue / "job").rename(self.queue / "started" / "job"), self.queue / "script"
+        task = variables.get("SLURM_ARRAY_TASK_ID", "")
+        started, script = self.queue / "started" / "job", self.queue / f"script{task}"
+        started.write_text((self.queue / "job").read_text())
+        (self.queue / "job").unlink()
         text = started.read_text()
         assert "export PATH=" in text
         script.write_text(change(swapped(text, "export PATH=", "export IGNORED=")))  # the fakes stay first
@@ -83,22 +92,23 @@ class FakeSlurm:
             "SLURM_JOB_ID": "7", "SLURM_NNODES": "1", "SLURM_CPUS_PER_TASK": "1", "SLURM_JOB_NODELIST": "n[1-2]",
             "SLURMD_NODENAME": "n1", "JOB": "7",
         }  # fmt: skip
-        with (self.queue / "said").open("w") as said:
+        with (self.queue / f"said{task}").open("w") as said:
             return subprocess.Popen(
                 ["bash", script], env=self.environment | of_job | variables, stdout=said, stderr=said, text=True,
                 start_new_session=True,
             )  # fmt: skip
 
     def ended(self, job: "subprocess.Popen[str]") -> tuple[int, str]:
-        """The exit code of a job and what it said; ends the steps that it left, as Slurm does."""
+        """The exit code of a job, or of a task of an array, and what it said; ends the steps that it left, as Slurm."""
         code = job.wait(600)
         with suppress(ProcessLookupError):
             os.killpg(job.pid, signal.SIGKILL)
-        return code, (self.queue / "said").read_text()
+        _, script = job.args  # type: ignore[misc]
+        return code, (self.queue / Path(script).name.replace("script", "said")).read_text()
 
 
-@pytest.fixture
-def slurm(tmp_path: Path) -> FakeSlurm:
+@pytest.fixture(autouse=True)
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     folder, queue = tmp_path / "bin", tmp_path / "queue"
     (queue / "started").mkdir(parents=True)
     folder.mkdir()
@@ -106,6 +116,8 @@ def slurm(tmp_path: Path) -> FakeSlurm:
         (folder / name).write_text(f"#!/bin/bash\n{line}\n")
         (folder / name).chmod(0o755)
     path = f"{folder}:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("QUEUE", str(queue))
     return FakeSlurm(queue, {**os.environ, "PATH": path, "QUEUE": str(queue), "PYTHONPATH": str(ROOT)})
 
 
@@ -167,6 +179,75 @@ def test_a_node_has_the_cpus_of_the_jobs_that_share_its_gpus(
 def test_wrong_options_are_told(options: tuple[str, str], message: str, tmp_path: Path, goalgrid: Goalgrid) -> None:
     told = goalgrid("slurm", "demo", *options, runs=tmp_path)
     assert (told.returncode, message in told.stderr) == (2 if message else 0, True), told.stderr
+
+
+def test_what_clusters_ask_for_stands_in_the_script(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    (tmp_path / "setup.sh").write_text("module load cuda\nconda activate me\n")
+    asked = ("--array", "3", "--mem", "32G", "--account", "vision", "--log", "logs/%j.txt", "--setup", "setup.sh")
+    script = goalgrid("slurm", "demo", *asked, runs=tmp_path, folder=tmp_path).stdout
+    for line in ("--array=1-3", "--mem=32G", "--account=vision", "--output=logs/%j.txt"):
+        assert f"\n#SBATCH {line}\n" in script
+    assert script.startswith("#!/bin/bash -l\n")
+    assert "\nmodule load cuda\nconda activate me\nexport PATH=" in script
+    more = goalgrid("slurm", "demo", "--mem", "1G", "--sbatch", "mem=64G", runs=tmp_path).stdout
+    assert re.findall("mem=.*", more) == ["mem=64G"]
+
+
+def test_a_partition_without_gpus_is_asked_for_none(
+    tmp_path: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "gpus-per-node=1" in goalgrid("slurm", "demo", runs=tmp_path).stdout
+    monkeypatch.setenv("GRES", "(null)")
+    assert "gpus-per-node" not in goalgrid("slurm", "demo", runs=tmp_path).stdout
+    assert "gpus-per-node=2" in goalgrid("slurm", "demo", "--gpus", "2", runs=tmp_path).stdout
+
+
+def test_a_submitted_script_has_its_jobs_in_the_status(slurm: FakeSlurm, pair: Home, goalgrid: Goalgrid) -> None:
+    refused = goalgrid("slurm", "demo", *PAIR, "--submit", runs=pair.path)
+    assert (refused.returncode, "sbatch: Invalid generic resource (gres)." in refused.stderr) == (2, True)
+    sent = goalgrid("slurm", "demo", *PAIR, "--gpus", "0", "--submit", runs=pair.path)
+    assert sent.stderr.startswith("submitted as job 7: "), sent.stderr
+    assert slurm.queued()
+    waiting = "7_1|RUNNING|None\n7_2|RUNNING|None\n7_[3-9%2]|PENDING|Resources\n70|RUNNING|None\n"
+    (slurm.queue / "waiting").write_text(waiting)
+    said = goalgrid("status", "demo", runs=pair.path).stdout
+    assert "\nslurm: 2 RUNNING (7_1, 7_2)\nslurm: 1 PENDING (Resources) (7_[3-9%2])\n" in said
+    (slurm.queue / "waiting").write_text("")
+    assert "\nslurm: 1 ended (7)\n" in goalgrid("status", "demo", runs=pair.path).stdout
+    (slurm.queue / "accounts").write_text("7_1|COMPLETED\n7_2|TIMEOUT\n")
+    assert json.loads(goalgrid("status", "demo", "--json", runs=pair.path).stdout)["slurm"] == [
+        "slurm: 1 COMPLETED (7_1)",
+        "slurm: 1 TIMEOUT (7_2)",
+    ]
+
+
+def test_a_host_without_slurm_says_so(
+    pair: Home, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    goalgrid("slurm", "demo", *PAIR, "--gpus", "0", "--submit", runs=pair.path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = goalgrid("status", "demo", runs=pair.path)
+    assert "slurm: the states of its jobs are not known: squeue is not on this host.\n" in said.stdout
+    refused = goalgrid("slurm", "demo", "--gpus", "0", "--submit", runs=pair.path)
+    assert (refused.returncode, "sbatch is not on this host" in refused.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_an_array_shares_the_trials_without_a_repeat(slurm: FakeSlurm, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    home, tasks = Home(tmp_path / "runs"), ("1", "2", "3")
+    axes = ("--set", 'objectives=["con_con","con_nca","sig_con","lin_con"]', "--set", "seeds=[0,1,2]", *SMALL)
+    goalgrid("slurm", "demo", *axes, "--gpus", "0", "--array", "3", "--submit", runs=home.path)
+    jobs = []
+    for task in tasks:
+        slurm.submit(home.grid("demo").path / "job.sh")
+        told = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": task, "JOB": f"7_{task}"}
+        jobs.append(slurm.start(lambda text: swapped(text, "--jobs", "--here --mlflow-uri '' --jobs"), **told))
+    for job in jobs:
+        code, said = slurm.ended(job)
+        assert code == 0, said
+    assert [trial.done.exists() for trial in home.trials()] == [True] * 12
+    assert [len(trial.attempts()) for trial in home.trials()] == [1] * 12
+    assert not slurm.queued()
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "CANCELLED"])

@@ -36,7 +36,7 @@ def test_lines_that_are_comments_become_settings(tmp_path: Path) -> None:
     (tmp_path / "birds.toml").write_text(text, encoding="utf-8")
     grid = load(str(tmp_path / "birds.toml"))
     assert (grid.datasets, len(grid.objectives)) == (["shapes"], 15)
-    assert (grid.set, grid.sweep) == ({"train.epochs": 10}, {"train.lr": [1e-4, 1e-3]})
+    assert (grid.set, grid.sweep) == ({"train.epochs": 20}, {"train.lr": [1e-4, 1e-3]})
 
 
 def test_what_is_wrong_or_missing_is_said(tmp_path: Path) -> None:
@@ -49,5 +49,5 @@ def test_what_is_wrong_or_missing_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="data set 'shapes' is made on the spot"):
         new_grid.text("mine", "shapes", [], [], str(tmp_path))
     assert "goalgrid data check birds --root" in new_grid.text("birds", None, [], [], str(tmp_path))[1]
-    assert "there is no folder" in new_grid.text("birds", None, [], [], str(tmp_path / "none"))[1]
+    assert "no data in a known form" in new_grid.text("birds", None, [], [], str(tmp_path / "none"))[1]
     assert "goalgrid data where flickr8k" in new_grid.text("birds", "flickr8k", [], [], None)[0]

@@ -1,0 +1,81 @@
+"""The Slurm jobs that were submitted for a grid, and their states, as Slurm says them."""
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from getpass import getuser
+from pathlib import Path
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import write_text
+from goalgrid.grid.store.home import GridFolder
+
+SECONDS = 30
+"""For Slurm's answer."""
+LATEST = 20
+"""Submitted jobs that are asked for."""
+
+
+def submit(script: Path, folder: GridFolder) -> str:
+    """Submit a script, note its job in the grid's folder, and return the job's id; UserError: it is refused."""
+    job = _asked(["sbatch", "--parsable", str(script)]).partition(";")[0]
+    write_text(folder.slurm, "".join(f"{job}\n" for job in [*_noted(folder), job]))
+    return job
+
+
+def without_gpus(partition: str) -> bool:
+    """Whether Slurm says that no node has a GPU, of this partition or, if empty, of the cluster."""
+    try:
+        return "gpu" not in _asked(
+            ["sinfo", "--noheader", "--format=%G", *([f"--partition={partition}"] * bool(partition))]
+        )
+    except UserError:
+        return False
+
+
+def states(folder: GridFolder) -> dict[str, str]:
+    """The state of each submitted job or task of an array, by its id; UserError: Slurm does not answer."""
+    jobs = _noted(folder)[-LATEST:]
+    if not jobs:
+        return {}
+    waiting = _rows(["squeue", "--noheader", "--user", getuser(), "--format", "%i|%T|%r"])
+    found = {job: state if reason == "None" else f"{state} ({reason})" for job, state, reason in waiting}
+    try:
+        ended = dict(_rows(["sacct", "-nPX", "--format", "JobID,State", "--jobs", ",".join(jobs)]))
+    except UserError:  # many clusters keep no accounts
+        ended = dict.fromkeys([job for job in jobs if not any(_of(other, [job]) for other in found)], "ended")
+    return {job: state for job, state in (ended | found).items() if _of(job, jobs)}
+
+
+def lines(folder: GridFolder) -> list[str]:
+    """`slurm: 2 RUNNING (7_1, 7_2)`, a line a state."""
+    try:
+        by_state: dict[str, list[str]] = {}
+        for job, state in states(folder).items():
+            by_state.setdefault(state, []).append(job)
+    except UserError as error:
+        return [f"slurm: the states of its jobs are not known: {error}"]
+    return [f"slurm: {len(jobs)} {state} ({', '.join(jobs)})" for state, jobs in by_state.items()]
+
+
+def _of(job: str, submitted: Sequence[str]) -> bool:
+    """Whether it is one of these jobs, or a task of one: `7_2` or `7_[3-9]` of 7."""
+    return job.partition("_")[0] in submitted
+
+
+def _noted(folder: GridFolder) -> list[str]:
+    return folder.slurm.read_text(encoding="utf-8").split() if folder.slurm.exists() else []
+
+
+def _rows(command: Sequence[str]) -> Iterator[list[str]]:
+    return (line.split("|") for line in _asked(command).splitlines())
+
+
+def _asked(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = "does not answer" if isinstance(error, subprocess.TimeoutExpired) else "is not on this host"
+        raise UserError(f"{command[0]} {why}.") from error
+    if done.returncode:
+        raise UserError(f"{command[0]}: {' '.join(done.stderr.split()) or 'refused'}.")
+    return done.stdout.strip()
