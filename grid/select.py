@@ -124,18 +124,23 @@ def _at(values: Range, share: float) -> Scalar:
 
 @dataclass(frozen=True)
 class Tried:
-    """A point of a cell's search whose trial is done, and what validation said of it."""
+    """A point of a cell's search whose trial is done or stopped, and what validation said of it."""
 
     trial: str
     """The id of the search trial."""
     point: Point
     """Of the settings that the cell reads."""
     value: float
+    done: bool = True
+    """False: its trial was stopped, behind others."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A cell's choice: the point with the best validation metric; of points that tie, the first."""
+    """A cell's choice: the point with the best validation metric; of points that tie, the first.
+
+    A point whose trial was stopped is chosen only where no trial is done.
+    """
 
     by: str
     draws: int
@@ -143,16 +148,21 @@ class Chosen:
     points: int
     """Points that differ for this cell: those that differ in a setting that it does not read are one."""
     tried: tuple[Tried, ...]
-    """The points whose trial is done, in the order in which they were drawn."""
+    """The points whose trial is done or stopped, in the order in which they were drawn."""
 
     @property
     def best(self) -> Tried:
-        return max(self.tried, key=lambda tried: tried.value)  # the first of several
+        return max(self._rivals, key=lambda tried: tried.value)  # the first of several
+
+    @property
+    def _rivals(self) -> Sequence[Tried]:
+        """The points that may be chosen."""
+        return [tried for tried in self.tried if tried.done] or self.tried
 
     @property
     def runner_up(self) -> Tried | None:
-        """The best of the others; None if only one point is done."""
-        return max((tried for tried in self.tried if tried is not self.best), key=lambda t: t.value, default=None)
+        """The best of the others that may be chosen, if there are any."""
+        return max((tried for tried in self._rivals if tried is not self.best), key=lambda t: t.value, default=None)
 
     @property
     def margin(self) -> float | None:
@@ -183,6 +193,7 @@ class Chosen:
             "runner_up": other and {**dict(other.point), "value": other.value},
             "margin": self.margin,
             "points": self.points,
-            "done": len(self.tried),
+            "done": sum(tried.done for tried in self.tried),
+            "stopped": sum(not tried.done for tried in self.tried),
             "at_edge": self.edges,
         }

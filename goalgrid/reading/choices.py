@@ -13,7 +13,7 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Shared, expand
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.select import Chosen, Halving, Point, Tried
-from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.results.layouts.captions import block_title
 from goalgrid.results.records import record_cache, scores
 
@@ -79,12 +79,23 @@ def searches(grid: Grid, home: Home) -> list[Search]:
     done = [trial_id for trial_id, state in states.items() if state is State.DONE]
     values = _values(select.by, done, home)
     states |= {trial_id: State.UNREADABLE for trial_id in done if trial_id not in values}
+    for trial_id in [trial_id for trial_id, state in states.items() if state is State.STOPPED]:
+        value = _before_the_stop(select.by, home.trial(trial_id))
+        if select.stop == "none" or value is None:
+            states[trial_id] = State.INTERRUPTED  # no rule stops it now, so that it goes on
+        else:
+            values[trial_id] = value
     draws, every = select.draws or len(select.points()), list[Search]()
     for (*_, swept), points in groups.items():  # each of these by its id, so that equal trials are one point
         cells, of_cell = tuple(points.values()), {trial_id: states[trial_id] for trial_id in points}
         read = _read(cells, select.over)
         tried = tuple(
-            Tried(trial_id, tuple(pair for pair in cell.swept if pair[0] in read), values[trial_id])
+            Tried(
+                trial_id,
+                tuple(pair for pair in cell.swept if pair[0] in read),
+                values[trial_id],
+                states[trial_id] is State.DONE,
+            )
             for trial_id, cell in points.items()
             if trial_id in values
         )
@@ -167,6 +178,12 @@ def _values(by: str, done: Sequence[str], home: Home) -> dict[str, float]:
     paths = [home.trial(trial_id).record for trial_id in done]
     rows: list[dict[str, Any]] = record_cache.read(home, paths, ["trial_id", by], unreadable).to_pylist()
     return {row["trial_id"]: row[by] for row in rows}
+
+
+def _before_the_stop(by: str, folder: TrialFolder) -> float | None:
+    """This metric of a trial that was stopped, at its epoch with the best validation rsum."""
+    rows = [row for row in folder.rows() if row.keys() >= {by, "val_rsum"}]
+    return max(rows, key=lambda row: row["val_rsum"])[by] if rows else None
 
 
 def _read(points: Sequence[Cell], names: Iterable[str]) -> set[str]:

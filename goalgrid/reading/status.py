@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from goalgrid.grid.errors import counted
-from goalgrid.grid.expansion import Trial
+from goalgrid.grid.expansion import Trial, trials_of
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
@@ -102,8 +102,8 @@ def running(overview: Overview) -> list[RunningTrial]:
 
 
 def collapsed(overview: Overview) -> list[Trial]:
-    """Trials whose validation recall, at their last epoch, was no better than chance."""
-    begun = [trial for trial in overview.trials if overview.states[trial.id] is not State.PLANNED]
+    """Trials of tables whose validation recall, at their last epoch, was no better than chance."""
+    begun = [trial for trial in trials_of(overview.cells) if overview.states[trial.id] is not State.PLANNED]
     last = [(trial, overview.folder(trial).last_row() or {}) for trial in begun]
     judged = [(trial, row) for trial, row in last if row.keys() >= {"val_rsum", "val_chance"}]
     return [trial for trial, row in judged if row["val_rsum"] <= row["val_chance"]]

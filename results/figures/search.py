@@ -19,9 +19,8 @@ def draw(study: Study) -> Figure | None:
         return None
     settings = list(dict.fromkeys(name for choice in chosen.values() for name, _ in choice.best.point))
     metric = next(iter(chosen.values())).by.removeprefix("val_")
-    figure = blank(
-        0.85 * len(chosen) + 0.9, study, f"{metric} on the validation split, by point; ring: the chosen point"
-    )
+    note = f"{metric} on the validation split; ring: the chosen point; hollow: stopped"
+    figure = blank(0.85 * len(chosen) + 0.9, study, note)
     every = figure.subplots(len(chosen), len(settings), sharex="col", squeeze=False)
     for row, (name, choice) in zip(every, chosen.items(), strict=True):
         for axes, setting in zip(row, settings, strict=True):
@@ -46,7 +45,10 @@ def _points(axes: Axes, choice: Chosen, setting: str) -> None:
     values = [dict(tried.point)[setting] for tried in choice.tried]
     places = [str(value) if isinstance(value, bool) else value for value in values]
     best = choice.tried.index(choice.best)
-    axes.plot(places, [tried.value for tried in choice.tried], "o", markersize=4, color=BLUE)
+    for done in (False, True):
+        points = [(place, t.value) for place, t in zip(places, choice.tried, strict=True) if t.done is done]
+        (marks,) = axes.plot([x for x, _ in points], [y for _, y in points], "o", markersize=4)
+        marks.set(color=BLUE if done else FAINT, fillstyle="full" if done else "none")
     axes.plot(places[best : best + 1], [choice.best.value], "o", markersize=9, color=INK, fillstyle="none")
     axes.margins(0.06, 0.2)
     axes.grid(visible=True)

@@ -1,5 +1,6 @@
 """[select]: the points of a search, the trials that it makes, and what a grid file may not ask for."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,11 @@ def test_the_best_point_is_chosen_and_of_several_the_first() -> None:
     assert chosen(1.0, 3.0, 4.0).edges == ["train.lr"]
     assert chosen(3.0, 1.0).edges == []
     assert chosen(3.0).margin is None
+
+
+def test_a_stopped_point_is_chosen_only_where_none_is_done() -> None:
+    choice = chosen(1.0, 3.0, 2.0)
+    stopped = replace(choice, tried=(choice.tried[0], *(replace(tried, done=False) for tried in choice.tried[1:])))
+    assert (stopped.best.trial, stopped.runner_up) == ("t0", None)
+    none = replace(choice, tried=tuple(replace(tried, done=False) for tried in choice.tried))
+    assert none.best.trial == "t1"

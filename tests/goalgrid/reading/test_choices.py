@@ -13,7 +13,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.attempts import Failure
-from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.choices import searches
 from goalgrid.reading.overview import Overview
 from goalgrid.results.records import record
@@ -84,7 +84,7 @@ def test_a_choice_names_only_what_the_cell_reads(trained_pair: Home, tmp_path: P
     assert con.chosen
     assert con.chosen.to_dict() == {
         "chosen": {"train.lr": 0.01}, "by": "val_rsum", "value": 10.0, "runner_up": {"train.lr": 0.001, "value": 1.0},
-        "margin": 9.0, "points": 3, "done": 3, "at_edge": ["train.lr"],
+        "margin": 9.0, "points": 3, "done": 3, "stopped": 0, "at_edge": ["train.lr"],
     }  # fmt: skip
     assert sig.chosen
     assert dict(sig.chosen.best.point) == {"objective.tau": 1, "train.lr": 0.01}
@@ -160,3 +160,22 @@ def test_one_command_searches_chooses_trains_and_shows(tmp_path: Path, verb: Ver
         by_hand = [word for word in TUNED if "select" not in word and word != "--set"]
         hand = [*by_hand, "name=hand", f"objectives={note['objective']}", f"train.lr={note['chosen']['train.lr']}"]
         assert Overview.of(load("demo", hand), home).headline() == "2 trials: 2 done"
+
+
+def test_stopped_search_trials_are_no_failures_and_the_grid_ends_complete(tmp_path: Path, verb: Verb) -> None:
+    home, asha = Home(tmp_path / "runs"), ("select.stop=asha", "select.grace=1", "seeds=[0]", "objectives=['sig-ms_cir']")
+    words = [*TUNED, *(word for pair in asha for word in ("--set", pair))]
+    ran = verb("run", "demo", *words, "--here", "--mlflow-uri", "", runs=home)
+    assert ran.exit_code == 0, ran.stderr
+    overview = Overview.of(load("demo", [*WORDS, *asha]), home)
+    (search,) = overview.searches
+    assert overview.halvings.keys() == set(search.trials)
+    stopped = [trial_id for trial_id, state in search.states.items() if state is State.STOPPED]
+    assert stopped
+    assert search.chosen
+    assert search.chosen.best.trial not in stopped
+    assert search.chosen.to_dict()["stopped"] == len(stopped)
+    assert verb("status", "tuned", runs=home).exit_code == 0
+    on = Overview.of(load("demo", [*WORDS, *asha, "select.stop=none"]), home)  # no rule: they go on
+    assert on.searches[0].waiting == len(stopped)
+    assert on.cells == []

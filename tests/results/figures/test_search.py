@@ -18,7 +18,7 @@ def test_every_point_of_a_search_is_drawn_and_the_chosen_one_has_a_ring(study: S
     chosen = replace(study, part=replace(study.part, cells=cells))
     drawn = FIGURES["search"].draw(chosen)
     assert drawn
-    every, ring = drawn.axes[0].lines
+    _, every, ring = drawn.axes[0].lines
     assert list(every.get_xdata()) == [1e-4, 1e-2, 1e-3]
     assert list(every.get_ydata()) == [40.0, 50.0, 45.0]
     assert (list(ring.get_xdata()), list(ring.get_ydata())) == ([1e-2], [50.0])
