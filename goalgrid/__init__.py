@@ -2,8 +2,8 @@
 
 In Python, `goalgrid.load(GRID)` gives a grid that can be planned, run and shown (docs/python.md). A file that a grid
 `uses` finds here what makes its losses, poolings, encoders and scorers known: `objective`, `pooling`, `image_encoder`,
-`text_encoder`, `scorer`, `Parameter` and `Triplets` (docs/own.md). Importing this package imports neither torch nor Ray
-nor pandas: a public name is imported when it is first used.
+`text_encoder`, `scorer`, `Parameter`, `Triplets` and `log` (docs/own.md). Importing this package imports neither torch
+nor Ray nor pandas: a public name is imported when it is first used.
 """
 
 from importlib import import_module
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from goalgrid.grid.errors import UserError as UserError
+    from goalgrid.grid.logged import log as log
     from goalgrid.grid.objectives.parameters import parameter as Parameter  # noqa: F401, N812
     from goalgrid.grid.offers import image_encoder as image_encoder
     from goalgrid.grid.offers import objective as objective
@@ -32,6 +33,7 @@ PUBLIC = {
     "image_encoder": ("goalgrid.grid.offers", "image_encoder"),
     "text_encoder": ("goalgrid.grid.offers", "text_encoder"),
     "scorer": ("goalgrid.grid.offers", "scorer"),
+    "log": ("goalgrid.grid.logged", "log"),
     "Parameter": ("goalgrid.grid.objectives.parameters", "parameter"),
     "Triplets": ("goalgrid.objectives.triplets", "Triplets"),
     "objectives": ("goalgrid.objectives", ""),

@@ -51,6 +51,7 @@ def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     meaning = (
         "Means over the anchors of the first training batch, both directions. anchor, positive, negatives: length of "
         "the gradient along the sphere, equal to Unified Eq. (11) and (12). radial: share of the anchor's squared "
-        "gradient that normalisation takes away. cosine: of the gradients at the positive and the hardest negative."
+        "gradient that normalisation takes away. cosine: of the gradients at the positive and the hardest negative. "
+        "A loss of scores has no loss of an anchor: its numbers are those of the whole batch's loss."
     )
     return [head, *body, meaning]

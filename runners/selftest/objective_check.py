@@ -8,14 +8,21 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid import catalog
+from goalgrid.grid.objectives import CATALOGUE, needs, resolve
+from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
 from goalgrid.objectives import build
 from goalgrid.objectives.objective import Objective
+from goalgrid.runners.training.inputs import prepare
+from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.machine import Machine
 
 SEED = 20230107
 
 PAIRS, DIMENSIONS = 7, 12
 """Of the batches that are checked."""
+RECIPE, BESIDE = "cnn-bow", ("con_con", "triplet-hn", "infonce")
+"""On which the first gradient is measured, and the losses of ours beside it."""
 TIMED_PAIRS, TIMED_DIMENSIONS, TIMES = 128, 512, 15
 
 
@@ -102,11 +109,34 @@ def speed(name: str) -> str:
     return f"{ours / hinge:.1f} times the hinge of triplet-hn ({1e3 * ours:.2f} ms for {TIMED_PAIRS} pairs, on one CPU)"
 
 
+def scale(name: str) -> str:
+    """The gradient's norm at the start of a training beside those of ours; none is wrong, but all are clipped alike."""
+    if extra := needs(name):
+        return f"not measured: it needs {' and '.join(extra)}"
+    norms = {other: _first_norm(other) for other in dict.fromkeys([name, *BESIDE])}
+    own, others = norms.pop(name), ", ".join(f"{other} {norm:,.4g}" for other, norm in norms.items())
+    clip = catalog.recipe(RECIPE).train.clip_norm
+    return f"gradient norm {own:,.4g} at the start of {RECIPE}; {others} on the same batch; train.clip_norm is {clip:g}"
+
+
+def _first_norm(name: str) -> float:
+    """The norm of the gradient of all weights, before clipping, on the first batch of a trial."""
+    recipe = catalog.recipe(RECIPE)
+    data = DatasetSettings.model_validate({"name": "shapes", "protocol": catalog.protocols("shapes")[0]})
+    goal = ObjectiveSettings(name=name, parameters=resolve(name))
+    sections = {"dataset": data, "model": recipe.model, "train": recipe.train, "objective": goal}
+    settings = TrialSettings.model_validate({**sections, "recipe": RECIPE, "seed": 0})
+    learner = Learner(settings, prepare(settings, Machine()))
+    _, batch = next(learner.begin(0).since(0))
+    return float(learner.gradient(batch, 0.0)["grad_norm"])
+
+
 OF_OBJECTIVES: dict[str, Callable[[str], str]] = {
     "gradient": gradient,
     "permutation": permutation,
     "half precision": half_precision,
     "empty sets": empty_sets,
+    "scale": scale,
     "speed": speed,
 }
 

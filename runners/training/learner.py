@@ -1,6 +1,6 @@
 """A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or as one of replicas."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -8,7 +8,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from goalgrid import objectives
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import derived_seed
+from goalgrid.grid.logged import of_step
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives.objective import Objective
 from goalgrid.retrieval.model import Vse, class_of
@@ -101,7 +103,8 @@ class Learner:
             self._set_rates(linear_rate(self.settings.train, self.epoch, round(passed * self._steps), self._steps))
         for companion in self.companions:
             companion.before_step(self.model, self.lr, batch, self._mean_loss)
-        value, reports = self.batch_loss(batch, self._mining)
+        with of_step() as logged:
+            value, reports = self.batch_loss(batch, self._mining)
         loss = ramp(self.settings.train, self.epoch, passed) * value
         check()
         for weight in self._parameters:
@@ -118,8 +121,12 @@ class Learner:
         self.finite = torch.isfinite(measured["loss"] + measured["grad_norm"])
         self.optimizer.found_inf = (~self.finite).float()  # type: ignore[attr-defined]
         if len(reports) == 1:
-            return {**measured, **reports[0]}
-        return {**measured, **{name: torch.stack([report[name] for report in reports]).mean() for name in reports[0]}}
+            measured |= reports[0]
+        else:
+            measured |= {name: torch.stack([report[name] for report in reports]).mean() for name in reports[0]}
+        if taken := logged.keys() & measured.keys():
+            raise UserError(f"goalgrid.log({min(taken)!r}, ...): the trainer logs this itself. Take another name.")
+        return measured | {name: _mean(values, loss) for name, values in logged.items()}
 
     def _mean_loss(self, batch: Batch, objective: Objective | None = None) -> Float[Tensor, ""]:
         """The loss of a batch by another objective, else by that of the training, divided by the number of pairs."""
@@ -157,6 +164,11 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
         for companion in self.companions:
             companion.load(state.get(companion.name, {}))
+
+
+def _mean(values: Sequence[Any], like: Tensor) -> Tensor:
+    """The mean of numbers and tensors of one number, without their graph, on the device of `like`."""
+    return torch.stack([torch.as_tensor(value).detach().to(like).reshape(()) for value in values]).mean()
 
 
 class FiniteCheck:

@@ -46,21 +46,19 @@ def on_sphere(
     text: Float[Tensor, "b d"],
     owners: Int[Tensor, " b"] | None = None,
 ) -> Gradients:
-    """The gradients of an objective at unit vectors, each anchor's own loss alone.
+    """The gradients of an objective at unit vectors, each anchor's own loss alone; of a loss of scores, the batch's.
 
     Args:
         owners: which image of the data set each pair has; read by objectives that look at captions of the same image.
-
-    Raises:
-        UserError: the objective is a function of all scores of a batch, so that no anchor has a loss of its own.
     """
-    if isinstance(objective, ScoresObjective):
-        raise UserError("this objective is a function of all scores of a batch: no anchor has a loss of its own.")
     with torch.enable_grad():
         sim = mining.product(image, text).detach().requires_grad_()
         pairs = BatchPairs(len(sim), owners, objective.ignore_same_image)
-        triplets = mining.candidates(sim, pairs, objective.relative, objective.k)
-        losses = [objective.loss(part).sum() for part in triplets]
+        if isinstance(objective, ScoresObjective):
+            losses = [objective.of_scores(sim).sum()] * 2
+        else:
+            triplets = mining.candidates(sim, pairs, objective.relative, objective.k)
+            losses = [objective.loss(part).sum() for part in triplets]
         of_images, of_texts = (torch.autograd.grad(loss, sim, retain_graph=True)[0] for loss in losses)
     sim, same = sim.detach(), pairs.of_same_image() if pairs.masked else None
     same = torch.eye(len(sim), dtype=torch.bool, device=sim.device) if same is None else same
@@ -105,7 +103,7 @@ def mean_gradients(loaded: LoadedModel) -> dict[str, float]:
 
     Raises:
         UserError: the model scores sets, so that no gradient has a sphere; nothing in it learns; the checkpoint lacks
-            what the objective learnt; or as `on_sphere`.
+            what the objective learnt.
     """
     settings, inputs = loaded.settings, loaded.inputs
     if settings.model.of_sets:

@@ -57,6 +57,19 @@ def test_a_right_loss_passes(text: str, tmp_path: Path) -> None:
     assert failing(tmp_path, text) == {}
 
 
+def test_the_scale_of_a_mean_stands_beside_that_of_sums(tmp_path: Path) -> None:
+    """A loss of ours under a name of one's own has the norm of ours; its mean over the 64 pairs a 64th."""
+    sums = f"{TRIPLETS}torch.relu(t.s_neg - t.s_pos + 0.2)"
+    norms = []
+    for text in (sums, sums.replace('"mine"', '"mine", reductions=("mean", "mean")')):
+        define(tmp_path, text)
+        (line,) = (verdict.text for verdict in verdicts("mine") if verdict.check == "scale")
+        own, hinge, clip = re.findall(r"norm ([\d.]+) at .* triplet-hn ([\d.]+), .* train.clip_norm is (\d)$", line)[0]
+        norms.append(float(own))
+        assert (norms[0], clip) == (float(hinge), "2")
+    assert norms[0] == pytest.approx(64 * norms[1], rel=1e-2)
+
+
 WRONG = {
     "a detached part": (f"{TRIPLETS}t.s_neg.detach() * (t.s_neg - t.s_pos)", "gradient", "A detached part"),
     "the first pair counts twice": (

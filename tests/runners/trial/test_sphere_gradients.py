@@ -12,6 +12,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives import OURS
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.objectives import build, mining
+from goalgrid.objectives.objective import ScoresObjective
 from goalgrid.objectives.triplets import BatchPairs
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
@@ -43,6 +44,25 @@ def test_tangents_equal_autograd_through_the_normalisation(name: str) -> None:
         assert found.positive[anchor].item() == pytest.approx(at_others[row].item(), abs=1e-9)
         at_others[row] = 0
         assert found.negatives[anchor].item() == pytest.approx(at_others.norm().item(), abs=1e-9)
+
+
+def test_tangents_of_a_loss_of_scores_are_those_of_the_batch() -> None:
+    """At its anchors, against autograd through the normalisation; the others through the scores of an anchor alone."""
+    generator = torch.Generator().manual_seed(2)
+    free = [torch.randn(5, 4, generator=generator, dtype=torch.float64) for _ in "xy"]
+    objective = ScoresObjective(lambda scores: -scores.log_softmax(1).diagonal().mean(), ("mine", len))
+    found = on_sphere(objective, *(normalize(vectors) for vectors in free))
+    image, text = (vectors.clone().requires_grad_() for vectors in free)
+    sim = normalize(image) @ normalize(text).T
+    objective.of_scores(sim).backward()
+    norms = [v.grad.norm(dim=1) * v.detach().norm(dim=1) for v in (image, text) if v.grad is not None]
+    assert found.anchor.tolist() == pytest.approx(torch.cat(norms).tolist(), abs=1e-9)
+    scores = sim.detach().requires_grad_()
+    objective.of_scores(scores).backward()
+    assert scores.grad is not None
+    pushes = scores.grad.abs() * (1 - scores.detach().square()).sqrt()
+    assert found.positive.tolist() == pytest.approx([*pushes.diagonal().tolist()] * 2)
+    assert found.negatives[0].item() == pytest.approx(pushes[0, 1:].norm().item())
 
 
 def test_a_small_delta_s_alone_does_not_make_the_gradient_vanish_and_near_equal_texts_do() -> None:

@@ -1,0 +1,45 @@
+"""`goalgrid.log`: values that a user's own loss, encoder or scorer shows of each training step."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from goalgrid.grid.errors import UserError
+
+TAKEN = ("epoch", "step", "seconds", "lr")
+"""Names of the history that are no mean over steps, beside those that begin with val_."""
+_STEP = ContextVar[dict[str, list[Any]] | None]("values of this step", default=None)
+
+
+def log(name: str, value: Any) -> None:
+    """Show a value of this training step; its mean over the epoch's steps stands in history, trackers and figures.
+
+    Outside a training step, as in validation and evaluation, it does nothing. Log it in every step.
+
+    Args:
+        value: a number, or a tensor of one number, on any device; several in one step count by their mean.
+
+    Raises:
+        UserError: the name is none, or the trainer's own; or these are several numbers.
+    """
+    values = _STEP.get()
+    if values is None:
+        return
+    if not re.fullmatch(r"(?!val_)[A-Za-z]\w*", name) or name in TAKEN:
+        raise UserError(f"goalgrid.log({name!r}, ...): a name has letters, digits and _, and is not the trainer's own.")
+    if getattr(value, "shape", ()) not in ((), (1,)):
+        raise UserError(f"goalgrid.log({name!r}, ...) got values of shape {tuple(value.shape)}. Give one number.")
+    values.setdefault(name, []).append(value)
+
+
+@contextmanager
+def of_step() -> Iterator[dict[str, list[Any]]]:
+    """Collect what `log` is called with in this thread while the block runs."""
+    values = dict[str, list[Any]]()
+    token = _STEP.set(values)
+    try:
+        yield values
+    finally:
+        _STEP.reset(token)
