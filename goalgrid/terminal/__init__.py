@@ -12,9 +12,7 @@ EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUN
 
 
 def exit_state(states: list[State]) -> State:
-    """The state that decides how a command exits: done only if all are, or were stopped by a rule;
-    running only if all that are left are.
-    """
+    """The state that decides how a command exits: done if all are done or stopped, running if all that are left are."""
     unfinished = set(states) - {State.DONE, State.STOPPED}
     if not unfinished:
         return State.DONE

@@ -38,8 +38,6 @@ class Rungs:
 
     def __call__(self, trial_id: str, epoch: int, metric: float) -> float | None:
         before = list(self._metrics[epoch].values())
-        if trial_id in self._metrics[epoch]:
-            return None
         self._metrics[epoch][trial_id] = metric
         bound = float(np.nanpercentile(before, self.percent)) if before else metric
         return bound if metric < bound else None
@@ -62,19 +60,25 @@ class Judge:
     ) -> None:
         self.halvings = halvings
         self.rules = {halving.cell: rule(halving) for halving in halvings.values()}
+        self._verdicts = dict[tuple[str, int], Verdict | None]()
+        """By trial id and epoch. A process that dies before it reads a verdict asks again."""
         for trial_id in sorted(home.standing() & halvings.keys()):
             folder = home.trial(trial_id)
             again = trial_id in training and folder.state() is not State.STOPPED
             for row in list(folder.rows())[: -1 if again else None]:
                 self(trial_id, row["epoch"], row)
+        self._verdicts = dict.fromkeys(self._verdicts)  # all of these went on, or are stopped
 
     def __call__(self, trial_id: str, epoch: int, metrics: Mapping[str, Any]) -> Verdict | None:
         """Judge a trial at the end of an epoch; None: it goes on."""
         halving = self.halvings.get(trial_id)
         if halving is None or halving.by not in metrics or not is_rung(halving, epoch):
             return None
-        bound = self.rules[halving.cell](trial_id, epoch, metric := metrics[halving.by])
-        return None if bound is None else {"epoch": epoch, "by": halving.by, "metric": metric, "bound": bound}
+        if (key := (trial_id, epoch)) not in self._verdicts:
+            bound = self.rules[halving.cell](trial_id, epoch, metric := metrics[halving.by])
+            verdict = {"epoch": epoch, "by": halving.by, "metric": metric, "bound": bound}
+            self._verdicts[key] = None if bound is None else verdict
+        return self._verdicts[key]
 
 
 def is_rung(halving: Halving, epoch: int) -> bool:

@@ -24,6 +24,7 @@ import json
 import logging
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import uuid
@@ -78,9 +79,6 @@ REPORT_SECONDS = 0.25
 
 REPORTS = 200
 """Reports of all jobs a second, at most: the driver is left time for all else."""
-
-LAST_RUNG = 10**9
-"""An epoch that no trial reaches."""
 
 PENDING = 16
 """Jobs for which Ray reserves resources ahead. More would cost Ray time, and jobs would start in no order."""
@@ -396,17 +394,20 @@ class _Process(tune.Trainable):
 
 
 class _Asha(ASHAScheduler):
-    """Tune's rule for one cell, with a rung at each of the cell's: none is the last, where Tune would stop all."""
+    """Tune's rule for one cell, with rungs without end: at its last, Tune would stop all.
+
+    It does not say which bound a trial missed: that is read from its private `_brackets`.
+    """
 
     def __init__(self, halving: Halving) -> None:
-        super().__init__("epoch", "metric", "max", LAST_RUNG, halving.grace, halving.factor)
+        super().__init__("epoch", "metric", "max", sys.maxsize, halving.grace, halving.factor)
 
     def __call__(self, trial_id: str, epoch: int, metric: float) -> float | None:
         """A `halving.Rule`."""
         trial: Any = SimpleNamespace(trial_id=trial_id)
         (bracket,) = self._brackets
         bound = bracket.cutoff(dict(bracket._rungs)[epoch])
-        self.on_trial_add(None, trial)  # again, where it ended its job and began another
+        self.on_trial_add(None, trial)  # to its only bracket
         return bound if self.on_trial_result(None, trial, {"epoch": epoch, "metric": metric}) == self.STOP else None
 
 
@@ -424,11 +425,16 @@ class _Halvings(FIFOScheduler):
 
     def on_trial_result(self, controller: Any, trial: Any, result: dict[str, Any]) -> str:
         for row in result["epochs"]:
-            verdict, attempt = self.judge(row["trial"], row["epoch"], row), self.home.trial(row["trial"]).latest()
-            if verdict and attempt:
+            verdict = self.judge(row["trial"], row["epoch"], row)
+            if verdict and (attempt := self.home.trial(row["trial"]).latest()):
                 with suppress(UserError):  # a full disk stops no trial
                     write_json(attempt.verdict, verdict)
         return self.CONTINUE
+
+    def on_trial_complete(self, controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        """Note the epochs of a job's last result, which Tune does not give to `on_trial_result`."""
+        for row in result.get("epochs", ()):
+            self.judge(row["trial"], row["epoch"], row)
 
 
 class _Unpickled:

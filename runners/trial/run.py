@@ -404,9 +404,8 @@ class TrialRun:
 
     def _begin(self, step: int) -> None:
         self.hold.begin(step)
-        if not step:
-            return
-        self._write_environment()
+        if step:
+            self._write_environment()
         row = next((row for row in self.folder.rows(last_first=True) if row["step"] <= step), None)
         if row and self.judge:  # the attempt before may have ended before it was judged
             self._epoch(row["epoch"], row)

@@ -102,6 +102,7 @@ def test_the_literal_rule_decides_as_tune_s_asha_on_the_same_results(results: Ep
         ends = asha.on_trial_result(None, trials[number], row) == ASHAScheduler.STOP
         verdict = judge(str(number), epochs[number], row)
         assert bool(verdict) is ends
+        assert judge(str(number), epochs[number], row) is verdict
         if verdict:
             assert verdict["metric"] < verdict["bound"]
             stopped.add(number)
