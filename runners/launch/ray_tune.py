@@ -296,8 +296,9 @@ def _tuner(
 ) -> tune.Tuner:
     """A tuner with a trial for each job; jobs of different resources take turns, so that they run side by side."""
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
+    fitting = int(ray.cluster_resources().get("CPU", 0) / min(job.request.cpu for job in jobs))
+    seconds = max(REPORT_SECONDS, min(len(jobs), limit or len(jobs), fitting) / REPORTS)
     # As points, not as a grid: Tune copies the whole grid for every trial, which takes minutes for thousands.
-    seconds = max(REPORT_SECONDS, _together(jobs, limit) / REPORTS)
     configs = [
         {"job": job.id, "resources": json.dumps(job.request.resources), "seconds": seconds, "content": job.to_json()}
         for job in in_turn(jobs)
@@ -331,12 +332,6 @@ def _tuner(
             callbacks=callbacks,
         ),
     )
-
-
-def _together(jobs: Sequence[Job], limit: int | None) -> int:
-    """How many jobs may run at a time: each takes a CPU at least."""
-    cpus = ray.cluster_resources().get("CPU", 0) / min(job.request.cpu for job in jobs)
-    return min(len(jobs), limit or len(jobs), int(cpus))
 
 
 class _WillingNodes(tune.PlacementGroupFactory):

@@ -64,25 +64,18 @@ def check(job: Job) -> None:
                 raise Refused(f"the data of {where} are not those with which this launch began")
 
 
-def work(
-    job: Job,
-    report: Listener,
-    stop: Stop,
-    *,
-    node: str = "",
-    capture: bool = False,
-    judge: Judgement | None = None,
-) -> None:
+def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judgement | None = None) -> None:
     """Make an attempt at each of a job's trials in this process, in order, until the process is asked to end.
 
     Args:
+        node: by Ray's id, of a process that only works: its output goes to the attempts' logs. Empty: no such process.
         judge: of the trials that have a rule.
 
     Raises:
         Refused: its code or data are not those of the launch; no attempt was made.
         DeviceFailed: this process can use its GPU no more. The attempt has ended; another process goes on.
     """
-    home, origin = job.home, Origin(job.launched.name, node, capture)
+    home, origin = job.home, Origin(job.launched.name, node, capture=bool(node))
     try:
         shared_folder.wait_for(home, job.launched.mark, job.launched.patience)
     except UserError as error:
@@ -179,11 +172,8 @@ class JobThread:
         with suppress(queue.Empty):
             while True:
                 events.append(asdict(self._events.get_nowait()))
-        epochs = [
-            {"trial": event["trial_id"], "epoch": event["epoch"], **event["metrics"]}
-            for event in events
-            if event["kind"] == "epoch"
-        ]
+        ended = [event for event in events if event["kind"] == "epoch"]
+        epochs = [{"trial": event["trial_id"], "epoch": event["epoch"], **event["metrics"]} for event in ended]
         self._latest = epochs[-1] if epochs else self._latest
         if over and isinstance(self._error, Refused) and not self._refusal_sent:
             self._refusal_sent, refusal = True, json.dumps([self._node, str(self._error)])
@@ -214,7 +204,7 @@ class JobThread:
     def _work(self, job: Job) -> None:
         try:
             judge = partial(self._judged, job)
-            work(job, self._events.put, self._stop, node=self._node, capture=True, judge=judge)
+            work(job, self._events.put, self._stop, node=self._node, judge=judge)
             if self._stop.asked() and not self._stop.asked_everywhere():
                 raise RuntimeError("its node is being taken away; it goes on elsewhere")
         except BaseException as error:
@@ -236,8 +226,7 @@ def retryable(job: Job) -> Job | None:
         lost = [parent for parent in settings.parents if parent in job.ids and parent not in ids]
         orphan = any(not home.trial(parent).is_done() for parent in lost)
         state = home.trial(trial_id).state()
-        worth = state is not State.FAILED or decision(job, trial_id).given_up is None
-        worth = worth and not job.is_stopped(trial_id)
+        worth = not job.is_stopped(trial_id) and (state is not State.FAILED or not decision(job, trial_id).given_up)
         if state not in (State.DONE, State.RUNNING) and worth and not orphan:
             ids.append(trial_id)
     return job.only(ids) if ids else None

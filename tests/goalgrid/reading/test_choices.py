@@ -163,7 +163,10 @@ def test_one_command_searches_chooses_trains_and_shows(tmp_path: Path, verb: Ver
 
 
 def test_stopped_search_trials_are_no_failures_and_the_grid_ends_complete(tmp_path: Path, verb: Verb) -> None:
-    home, asha = Home(tmp_path / "runs"), ("select.stop=asha", "select.grace=1", "seeds=[0]", "objectives=['sig-ms_cir']")
+    home, asha = (
+        Home(tmp_path / "runs"),
+        ("select.stop=asha", "select.grace=1", "seeds=[0]", "objectives=['sig-ms_cir']"),
+    )
     words = [*TUNED, *(word for pair in asha for word in ("--set", pair))]
     ran = verb("run", "demo", *words, "--here", "--mlflow-uri", "", runs=home)
     assert ran.exit_code == 0, ran.stderr
