@@ -18,6 +18,7 @@ from ray.tune.schedulers import ASHAScheduler
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.select import Halving
+from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import Home, State
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Driver
@@ -194,3 +195,15 @@ def test_a_chain_ends_with_its_stopped_trial_and_goes_on_from_it_without_the_rul
     assert [kind for kind in kinds if kind != "step"] == ["started", "epoch", "stopped"]
     worker.work(one, lambda event: None, Stop())
     assert [folder.state() for folder in (parent, child)] == [State.DONE, State.DONE]
+
+
+def test_a_process_waits_at_a_rung_until_it_is_asked_again_and_reads_its_verdict_then(tmp_path: Path) -> None:
+    """Long before its next report would be due."""
+    one = searched(tmp_path)[0]
+    folder, process = one.home.trial(one.id), worker.JobThread(one.to_json(), "node")
+    report = process.report(seconds=300)
+    assert (report["trial"], report["epoch"], report["done"], process.live()) == (one.id, 1, False, True)
+    (attempt,) = folder.attempts()
+    write_json(attempt.verdict, HOPELESS)
+    assert process.report(seconds=300)["done"]
+    assert verdicts([one]) == {one.id: HOPELESS}
