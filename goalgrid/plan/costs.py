@@ -47,6 +47,9 @@ class Span:
     def __mul__(self, factor: float) -> "Span":
         return Span(self.least * factor, self.most * factor)
 
+    def at_least(self, value: float) -> "Span":
+        return Span(max(value, self.least), max(value, self.most))
+
     def text(self, unit: str, factor: float = 1.0) -> str:
         """`1.2 to 1.4 GB`; a single figure where both ends read the same."""
         least, most = (_figure(value / factor) for value in (self.least, self.most))
@@ -153,7 +156,7 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
     together = max(1, min(asked, len(in_order)))
     return GridCost(
         _hours(in_order, seconds, shares, overview.grid.resources.cpus),
-        _wall([total(seconds[trial.id] for trial in chain) for chain in in_order], together),
+        wall([total(seconds[trial.id] for trial in chain) for chain in in_order], together),
         total(bases[Key.of(trial)].folder_bytes for trial in known),
         Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
         together,
@@ -214,7 +217,7 @@ def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:
     return max(0, steps * trial.shared.train.epochs - behind)
 
 
-def _wall(chains: Sequence[Span], together: int) -> Span:
+def wall(chains: Sequence[Span], together: int) -> Span:
     """Seconds of all chains, so many at a time: at least the longest chain's, whose trials wait for one another."""
     spans = [total(chains) * (1 / together), *chains]
     return Span(max(span.least for span in spans), max(span.most for span in spans))

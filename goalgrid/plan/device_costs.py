@@ -1,22 +1,26 @@
 """What a grid takes of a GPU that need not be here: memory and hours of each recipe, measured, else estimated."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field, replace
+from copy import copy
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import UserError, counted
-from goalgrid.grid.expansion import Shared, Trial
+from goalgrid.grid.expansion import Shared, Trial, chains
 from goalgrid.grid.identity import digest
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings, parts
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.grid.store.speed_probes import speed_of
-from goalgrid.plan.costs import CLOCK, Key, Span, basis_of, needs_of, steps_left, total, views_of
+from goalgrid.plan.costs import CLOCK, Key, Span, basis_of, needs_of, steps_left, total, views_of, wall
+from goalgrid.plan.taken import HOURS, ONCE, Rented, Taken, assumed_of
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import Card
+from goalgrid.runners.gpu.decoding import decoding
 from goalgrid.runners.gpu.shapes_of_data import PIECES, Shapes, shapes_of
 
 if TYPE_CHECKING:  # a plan without a GPU loads no torch
@@ -25,70 +29,10 @@ if TYPE_CHECKING:  # a plan without a GPU loads no torch
 
 CONTEXT = 0.8e9
 """Bytes of a process beside its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
+WRITTEN = 0.26e9
+"""Bytes of a checkpoint that are written and hashed in a second: 629 MB in 2.4 s."""
 SMALLER = (2, 4, 8)
 """Parts of a batch that are tried where the batch does not fit."""
-HOURS = CLOCK[1:]
-ONCE = {"feature_seconds": "its frozen backbone", "caption_feature_seconds": "its frozen text network"}
-"""What is done once for all trials, by its name in JSON."""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What the trials of a recipe take of a GPU."""
-
-    need: Need
-    memory: str
-    """The source of the need."""
-    hours: str
-    """The source of the seconds."""
-    trials: int
-    """That are left to train."""
-    seconds: Span | None
-    """Of all these trials together; None: the card's rates are not known."""
-    helps: Mapping[str, float] = field(default_factory=dict)
-    """What makes a trial fit that does not, with the bytes that it then takes."""
-    once: Mapping[str, Span] = field(default_factory=dict)
-    """Seconds of what is done once for all trials, by the names in `ONCE`."""
-    assumed: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What was not read from data, by data set."""
-
-    @property
-    def bytes(self) -> float:
-        return self.need.alone + self.need.context
-
-    @property
-    def fits(self) -> bool:
-        return self.bytes <= self.need.total - RESERVED
-
-    @property
-    def together(self) -> int:
-        """Trials that have room on the card at the same time."""
-        return int(1 / self.need.share() + 1e-9) if self.fits else 0
-
-    def lines(self, key: Key) -> list[str]:
-        line = f"{key}: {_gigabytes(self.bytes)} of {self.need.total / 1e9:.3g} GB ({self.memory}), "
-        line += "does not fit" if not self.fits else "fits, alone" if self.together == 1 else "fits"
-        if self.together > 1:
-            line += f"; room for {self.together}"
-        if self.seconds:
-            line += f"; {counted(self.trials, 'trial')} {self.seconds.scaled(HOURS)} ({self.hours})"
-        helps = "; ".join(f"{what}: {_gigabytes(size)} GB" for what, size in self.helps.items())
-        once = [f"  {ONCE[what]} {span.scaled(HOURS)}, once for all (estimated)" for what, span in self.once.items()]
-        return [line, *([] if self.fits else [f"  what helps: {helps or 'a larger GPU'}"]), *once]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "bytes": self.bytes,
-            "memory_from": self.memory,
-            "fits": self.fits,
-            "together": self.together,
-            "helps": self.helps,
-            "trials": self.trials,
-            "seconds": self.seconds.to_list() if self.seconds else None,
-            "hours_from": self.hours if self.seconds else None,
-            **{what: self.once[what].to_list() if what in self.once else None for what in ONCE},
-            "assumed": "; ".join(_assumed([self.assumed])),
-        }
 
 
 @dataclass(frozen=True)
@@ -99,14 +43,48 @@ class DeviceCost:
     hourly: float | None
     """The price of an hour on it."""
     taken: dict[Key, Taken]
+    chains: Sequence[Sequence[Key]] = ()
+    """The trials that wait for one another, by what they take."""
+    rented: Rented | None = None
+    """The machine that the user asks about."""
+
+    @property
+    def once(self) -> Span:
+        """Seconds of what is done once, before any trial."""
+        return total(span for taken in self.taken.values() for span in taken.once.values())
 
     @property
     def seconds(self) -> Span | None:
         """GPU seconds of the grid; None where something does not fit, or the card's rates are not known."""
         spans = [taken.seconds for taken in self.taken.values() if taken.seconds and taken.fits]
-        if len(spans) < len(self.taken):
+        return total([*spans, self.once]) if len(spans) == len(self.taken) else None
+
+    @property
+    def clock(self) -> Span | None:
+        """Seconds until all is done on the rented GPUs; None as `seconds`, or if none are rented."""
+        if not self.seconds or not self.rented:
             return None
-        return total([*spans, *(span for taken in self.taken.values() for span in taken.once.values())])
+        of_trial = {key: taken.packed * (1 / taken.trials) for key, taken in self.taken.items()}
+        in_order = [total(of_trial[key] for key in chain) for chain in self.chains]
+        return wall(in_order, self.rented.gpus) + self.once
+
+    def _in_formats(self) -> list[str]:
+        """What other number formats would take, of trials that are estimated in fp32."""
+        everything, none = self.taken.values(), Span(0, 0)
+        spans = {
+            setting: total(taken.formats.get(setting) or taken.seconds or none for taken in everything)
+            for setting in dict.fromkeys(name for taken in everything for name in taken.formats)
+        }
+        hours = ", ".join(f"{setting} {span.scaled(HOURS)}" for setting, span in spans.items())
+        return [f"with {hours}: other numbers, so other trials with ids of their own"] if spans else []
+
+    def _on_the_clock(self) -> list[str]:
+        rented, clock = self.rented, self.clock
+        if not clock or not rented:
+            return []
+        price = (clock * (rented.gpus * self.hourly / 3600)).text(f"at {self.hourly:g} an hour") if self.hourly else ""
+        where = counted(rented.gpus, "GPU") + (f" and {counted(rented.cores, 'core')}" if rented.cores else "")
+        return [f"on {where}: {clock.scaled(CLOCK)} on the clock{price and f', {price}'}"]
 
     def lines(self) -> list[str]:
         if not self.taken:
@@ -115,12 +93,13 @@ class DeviceCost:
         if self.seconds:
             price = (self.seconds * (self.hourly / 3600)).text(f"at {self.hourly:g} an hour") if self.hourly else ""
             lines.append(f"in all {self.seconds.scaled(HOURS)} of one {self.card.name}{price and f', {price}'}")
+            lines += [*self._on_the_clock(), *self._in_formats()]
         if not self.card.bandwidth:
             lines.append(f"hours and cost need a GPU by its name: of {self.card.name} only the memory is known")
         if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):
             ends = "from a GPU that never waits to one that waits for the start of every operation"
-            lines += [f"estimated hours: {ends};", "reading and decoding images is not counted"]
-        return [*lines, *_assumed([taken.assumed for taken in self.taken.values()])]
+            lines += [f"estimated hours: {ends},", "and to the time that decoding and writing checkpoints take"]
+        return [*lines, *assumed_of([taken.assumed for taken in self.taken.values()])]
 
     def to_dict(self) -> dict[str, Any]:
         seconds = self.seconds
@@ -129,25 +108,40 @@ class DeviceCost:
             "memory_bytes": self.card.bytes,
             "recipes": {str(key): taken.to_dict() for key, taken in self.taken.items()},
             "seconds": seconds.to_list() if seconds else None,
+            "clock_seconds": self.clock.to_list() if self.clock else None,
             "cost": (seconds * (self.hourly / 3600)).to_list() if seconds and self.hourly else None,
         }
 
 
 def device_cost(
-    overview: Overview, trials: Sequence[Trial], replaced: Iterable[str], card: Card, hourly: float | None
+    overview: Overview,
+    trials: Sequence[Trial],
+    replaced: Iterable[str],
+    card: Card,
+    hourly: float | None,
+    rented: Rented | None = None,
 ) -> DeviceCost:
     """What these trials take of a GPU, some begun anew; UserError: the architecture of weights is not known here."""
     groups = dict[Key, list[Trial]]()
     for trial in trials:
         groups.setdefault(Key.of(trial), []).append(trial)
-    costs = _OnCard(overview, card, frozenset(replaced), needs_of(overview, trials))
-    return DeviceCost(card, hourly, {key: costs.taken(key, members) for key, members in groups.items()})
+    costs = _OnCard(overview, card, frozenset(replaced), needs_of(overview, trials), rented)
+    taken = {key: costs.taken(key, members) for key, members in groups.items()}
+    return DeviceCost(card, hourly, taken, [list(map(Key.of, chain)) for chain in chains(trials)], rented)
 
 
 class _OnCard:
     """Looks up what was measured of a grid's trials, and estimates the rest."""
 
-    def __init__(self, overview: Overview, card: Card, anew: frozenset[str], measured: dict[Key, Need]) -> None:
+    def __init__(
+        self,
+        overview: Overview,
+        card: Card,
+        anew: frozenset[str],
+        measured: dict[Key, Need],
+        rented: Rented | None = None,
+    ) -> None:
+        self.rented = rented or Rented()
         self.overview, self.card, self.anew, self.measured = overview, card, anew, measured
         self.places = overview.grid.places()
         self._networks: dict[tuple[Any, int], tuple[Work, Any]] = {}
@@ -182,12 +176,54 @@ class _OnCard:
         most, (heaviest, *_) = max(footprints, key=lambda pair: pair[0].reserved)
         if not measured:
             need, memory = Need(card.name, card.bytes, CONTEXT, most.reserved), "estimated"
-        once = dict[str, Span]()
-        if card.bandwidth:
-            known = known or total(self._seconds(members, footprint) for footprint, members in footprints)
-            once = self._once(trials[0].shared, shapes.typical)
-        taken = Taken(need, memory, hours, len(trials), known, once=once, assumed=assumed)
-        return taken if taken.fits else replace(taken, helps=self._helps(heaviest, shapes))
+        taken = Taken(need, memory, hours, len(trials), known, assumed=assumed)
+        if not taken.fits:
+            taken = replace(taken, helps=self._helps(heaviest, shapes))
+        return self._timed(taken, trials[0].shared, footprints, shapes) if card.bandwidth else taken
+
+    def _timed(
+        self, taken: Taken, shared: Shared, footprints: Sequence[tuple["Footprint", list[Trial]]], shapes: Shapes
+    ) -> Taken:
+        """With hours, unless they were measured: the larger of the GPU's and those of decoding; so in other formats."""
+        resources, formats = self.overview.grid.resources, dict[str, Span]()
+        jobs = self.rented.jobs(taken.together, resources.cpus)
+        threads = self.rented.threads(jobs, resources.workers)
+        view, root = shared.model.image.view, self.overview.grid.root(shared.dataset.name)
+        network = shared.model.image.feature_network
+        decode = decoding(shared.dataset.name, root, view) if view else None
+
+        def hours(card: Card) -> Span:
+            other = copy(self)
+            other.card = card
+            return total(other._seconds(members, footprint) for footprint, members in footprints)
+
+        once = self._once(shared, shapes.typical, decode.rate(resources.workers) if decode else None)
+        if taken.seconds:
+            return replace(taken, once=once, jobs=jobs)
+        card, seconds, text, fed = self.card, hours(self.card), "", 0.0
+        if shared.train.precision == "fp32" and not shared.train.tf32 and card.bf16 > card.fp32:
+            half = replace(card, fp32=card.bf16)
+            fastest = hours(replace(half, bandwidth=2 * card.bandwidth))
+            formats["train.precision=bf16"] = Span(fastest.least, hours(half).most)
+            if card.tf32 > card.fp32:
+                formats["train.tf32=true"] = hours(replace(card, fp32=card.tf32))
+        if decode and not network:
+            pictures = sum(self._pictures(trial) for _, members in footprints for trial in members)
+            fed = pictures / decode.rate(threads)
+            taken_up = pictures / seconds.least
+            give = "gives" if threads == 1 else "give"
+            text = f"decoding: {counted(threads, 'thread')} {give} {decode.rate(threads):,.0f} pictures a second "
+            text += f"({decode.source}), the GPU takes {taken_up:,.0f}"
+            if fed > seconds.least:
+                text += f": {self.rented.fed_by(math.ceil(taken_up * decode.seconds), jobs)}"
+        longer = {setting: span.at_least(fed) for setting, span in formats.items()}
+        return replace(taken, seconds=seconds.at_least(fed), once=once, decoding=text, formats=longer, jobs=jobs)
+
+    def _pictures(self, trial: Trial) -> float:
+        """Pictures that a trial decodes: of every step, validation and test."""
+        sizes, train = self.overview.data.sizes(trial.shared), trial.shared.train
+        read = sizes["val"][0] * (trial.epochs or 1) + sizes["test"][0] if sizes else 0
+        return self._left(trial) * train.batch_size + read
 
     def _averaged(self, trials: Sequence[Trial]) -> Taken:
         """What ensembles take: all members are held, and each of them is evaluated."""
@@ -268,6 +304,10 @@ class _OnCard:
         works = [getattr(footprint, kind) * count for kind, count in counts.items() if count]
         validation, tested = self._evaluations(trials[0], footprint)
         steps_of_all = total(self._span(work, trials[0].shared) for work in works)
+        written = Span(3, 4) * (
+            footprint.weights / WRITTEN
+        )  # weights and both moments; and weights, where they are best
+        steps_of_all += written * sum(trial.epochs for trial in trials)
         return steps_of_all + validation * sum(trial.epochs or 1 for trial in trials) + tested * len(trials)
 
     def _evaluations(self, trial: Trial, footprint: "Footprint") -> tuple[Span, Span]:
@@ -294,8 +334,12 @@ class _OnCard:
             tested += embedded + Span(pair.least * least, pair.most * most)
         return validation, tested
 
-    def _once(self, shared: Shared, typical: int) -> dict[str, Span]:
-        """Seconds of the frozen networks of images and of captions that no other recipe counts."""
+    def _once(self, shared: Shared, typical: int, rate: float | None) -> dict[str, Span]:
+        """Seconds of the frozen networks of images and of captions that no other recipe counts.
+
+        Args:
+            rate: pictures a second that are decoded for them.
+        """
         sizes, spans = self.overview.data.sizes(shared), dict[str, Span]()
         for what, network, length in zip(
             ONCE, (shared.model.image.feature_network, shared.model.text.feature_network), (0, typical), strict=True
@@ -303,7 +347,8 @@ class _OnCard:
             if network and sizes and (shared.dataset.name, network) not in self._extracted:
                 self._extracted.add((shared.dataset.name, network))
                 count = sum(captions for _, captions in sizes.values()) if length else views_of(network, sizes)
-                spans[what] = Span(*self.card.seconds(self._network(network, length)[0])) * count
+                span = Span(*self.card.seconds(self._network(network, length)[0])) * count
+                spans[what] = span.at_least(count / rate) if rate and not length else span
         return spans
 
     def _network(self, network: Any, typical: int = 0) -> tuple["Work", Any]:
@@ -330,15 +375,3 @@ def _kind_of(shared: Shared) -> tuple[tuple[str, ...], bool]:
         and not objectives.build(goal.name, variant=goal.variant, **goal.parameters).learns_from_few
     )
     return needs(goal.name), dense
-
-
-def _assumed(parts: Iterable[Mapping[str, Sequence[str]]]) -> list[str]:
-    """A line for each data set that is not here."""
-    union = dict[str, dict[str, None]]()
-    for dataset, assumed in (entry for part in parts for entry in part.items()):
-        union.setdefault(dataset, {}).update(dict.fromkeys(assumed))
-    return [f"{dataset} is not here (--root): assumed {' and '.join(assumed)}" for dataset, assumed in union.items()]
-
-
-def _gigabytes(size: float) -> str:
-    return f"{size / 1e9:.1f}" if size < 1e10 else f"{size / 1e9:.0f}"

@@ -9,6 +9,7 @@ from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.plan.costs import GridCost, cost_of, needs_of, shares_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
 from goalgrid.plan.device_costs import DeviceCost, device_cost
+from goalgrid.plan.taken import Rented
 from goalgrid.reading.overview import Overview, ranges
 from goalgrid.reading.status import choice_lines
 from goalgrid.runners.gpu.cards import Card
@@ -44,13 +45,14 @@ class Plan:
         jobs: int | None = None,
         card: Card | None = None,
         hourly: float | None = None,
+        rented: Rented | None = None,
         allow_leak: bool = False,
     ) -> "Plan":
         """The plan for the chosen trials.
 
         Args:
             jobs: trials at a time; None: as the grid says, else the number that fits here.
-            card: a GPU that the user asks about, with the price of an hour on it.
+            card: a GPU that the user asks about, with the price of an hour on it, and the machine that has it.
             allow_leak: whether test images may stand in the training split.
 
         UserError: the filter names no trial, or these trials cannot be trained on their data.
@@ -61,7 +63,7 @@ class Plan:
         trials, anew = starting(decisions), to_replace(decisions)
         pending = [] if choice.failed else overview.pending(choice.only)
         trials += pending
-        device = device_cost(overview, trials, anew, card, hourly) if card else None
+        device = device_cost(overview, trials, anew, card, hourly, rented) if card else None
         return cls(overview, decisions, cost_of(overview, trials, anew, jobs=jobs), pending, device)
 
     def to_dict(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from goalgrid.launching.slurm import BatchJob, SlurmOptions, command_words
 from goalgrid.launching.training import measure, train_all
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
+from goalgrid.plan.taken import Rented
 from goalgrid.reading import named_grids, slurm_jobs
 from goalgrid.reading import status as standing
 from goalgrid.reading.named_grids import grid_to_train, named_tables_exist, start
@@ -63,6 +64,12 @@ def plan(
             metavar="PRICE", min=0.0, help="The price of an hour on that GPU; the plan then says what the grid costs."
         ),
     ] = None,
+    cores: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Cores of the machine with that GPU, which decode pictures.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="GPUs of that machine: the plan says the time on the clock.")
+    ] = None,
     trials: Annotated[
         bool, typer.Option("--trials", help="Print a line for each trial: why it would be trained, or not.")
     ] = False,
@@ -74,12 +81,14 @@ def plan(
     """
     if hourly is not None and not device:
         raise UserError("--hourly is the price of an hour on a GPU: say which, e.g. --device h100.")
-    asked = card(device) if device else None
+    if (cores or gpus) and not device:
+        raise UserError("--cores and --gpus are of a machine with a GPU: say which, e.g. --device h100.")
+    asked, rented = card(device) if device else None, Rented(gpus or 1, cores) if cores or gpus else None
     chosen = named_grids.grids_to_train(sources(grids, paper), home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     for grid in chosen if probe else ():
         measure(Overview.of(grid, home), choice)
-    of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, allow_leak=allow_leak)
+    of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, rented=rented, allow_leak=allow_leak)
     chosen = named_grids.of_filter(chosen, home, only)
     _show_plans(chosen, home, of, per_trial=trials, as_json=as_json)
     if paper and not as_json:

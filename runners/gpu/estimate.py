@@ -47,6 +47,8 @@ class Footprint:
     score: Work
     anew: Work | None
     """Scoring a pair in the second stage; None without one."""
+    weights: int = 0
+    """Bytes of what learns."""
 
     def again(self, batch: int, parts: int = 1) -> "Footprint":
         """The same with every step's embeddings computed twice, in so many parts; the evaluation stays as it is."""
@@ -95,7 +97,8 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
         trained = trace.allocator.most_reserved
         parts_of_test = evaluation(model, settings, shapes, mode, trace)
         anew = second_stage(model, settings, shapes, mode, trace)
-    return Footprint(trace.allocator.most_reserved, trained, *steps, *parts_of_test, anew)
+    weights = sum(weight.nbytes for group in model.groups().values() for weight in group) if learner else 0
+    return Footprint(trace.allocator.most_reserved, trained, *steps, *parts_of_test, anew, weights)
 
 
 def peak(settings: TrialSettings, shapes: Shapes, places: Places, **train: Any) -> int:

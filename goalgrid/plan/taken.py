@@ -1,0 +1,123 @@
+"""What the trials of a recipe take of a GPU, and the machine that has it."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from goalgrid.grid.errors import counted
+from goalgrid.grid.store.gpu_needs import RESERVED, Need
+from goalgrid.plan.costs import CLOCK, Key, Span
+
+HOURS = CLOCK[1:]
+ONCE = {"feature_seconds": "its frozen backbone", "caption_feature_seconds": "its frozen text network"}
+"""What is done once for all trials, by its name in JSON."""
+
+
+@dataclass(frozen=True)
+class Rented:
+    """A machine that is rented: its GPUs, and its cores if they are known."""
+
+    gpus: int = 1
+    cores: int | None = None
+
+    def jobs(self, together: int, cpus: int) -> int:
+        """Trials on a GPU at a time: as many as have room, and CPUs."""
+        return max(1, min(together, self.cores // (self.gpus * cpus)) if self.cores else together)
+
+    def threads(self, jobs: int, workers: int) -> int:
+        """Threads that decode for a GPU."""
+        return min(jobs * workers, max(1, self.cores // self.gpus)) if self.cores else jobs * workers
+
+    def fed_by(self, threads: int, jobs: int) -> str:
+        """What lets so many threads decode for a GPU."""
+        if self.cores and threads > self.cores // self.gpus:
+            return f"it needs {threads} cores a GPU"
+        return f"set resources.workers = {math.ceil(threads / jobs)}"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What the trials of a recipe take of a GPU."""
+
+    need: Need
+    memory: str
+    """The source of the need."""
+    hours: str
+    """The source of the seconds."""
+    trials: int
+    """That are left to train."""
+    seconds: Span | None
+    """Of all these trials together; None: the card's rates are not known."""
+    helps: Mapping[str, float] = field(default_factory=dict)
+    """What makes a trial fit that does not, with the bytes that it then takes."""
+    once: Mapping[str, Span] = field(default_factory=dict)
+    """Seconds of what is done once for all trials, by the names in `ONCE`."""
+    assumed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What was not read from data, by data set."""
+    decoding: str = ""
+    """How fast pictures come, and how fast the GPU takes them; empty: none are decoded."""
+    formats: Mapping[str, Span] = field(default_factory=dict)
+    """Seconds in other number formats, by the setting that chooses them."""
+
+    jobs: int = 1
+    """Of these trials that train on a GPU at the same time."""
+
+    @property
+    def packed(self) -> Span:
+        """The seconds where so many jobs share the GPU: while one waits for a start, another computes."""
+        least, most = (self.seconds or Span(0, 0)).to_list()
+        return Span(least, max(least, most / self.jobs))
+
+    @property
+    def bytes(self) -> float:
+        return self.need.alone + self.need.context
+
+    @property
+    def fits(self) -> bool:
+        return self.bytes <= self.need.total - RESERVED
+
+    @property
+    def together(self) -> int:
+        """Trials that have room on the card at the same time."""
+        return int(1 / self.need.share() + 1e-9) if self.fits else 0
+
+    def lines(self, key: Key) -> list[str]:
+        line = f"{key}: {_gigabytes(self.bytes)} of {self.need.total / 1e9:.3g} GB ({self.memory}), "
+        line += "does not fit" if not self.fits else "fits, alone" if self.together == 1 else "fits"
+        if self.together > 1:
+            line += f"; room for {self.together}"
+        if self.seconds:
+            line += f"; {counted(self.trials, 'trial')} {self.seconds.scaled(HOURS)} ({self.hours})"
+        helps = "; ".join(f"{what}: {_gigabytes(size)} GB" for what, size in self.helps.items())
+        once = [f"  {ONCE[what]} {span.scaled(HOURS)}, once for all (estimated)" for what, span in self.once.items()]
+        decoding = [f"  {self.decoding}"] if self.decoding else []
+        return [line, *([] if self.fits else [f"  what helps: {helps or 'a larger GPU'}"]), *decoding, *once]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "bytes": self.bytes,
+            "memory_from": self.memory,
+            "fits": self.fits,
+            "together": self.together,
+            "helps": self.helps,
+            "trials": self.trials,
+            "seconds": self.seconds.to_list() if self.seconds else None,
+            "hours_from": self.hours if self.seconds else None,
+            "decoding": self.decoding or None,
+            "seconds_in": {setting: span.to_list() for setting, span in self.formats.items()},
+            **{what: self.once[what].to_list() if what in self.once else None for what in ONCE},
+            "assumed": "; ".join(assumed_of([self.assumed])),
+        }
+
+
+def assumed_of(parts: Iterable[Mapping[str, Sequence[str]]]) -> list[str]:
+    """A line for each data set that is not here."""
+    union = dict[str, dict[str, None]]()
+    for dataset, assumed in (entry for part in parts for entry in part.items()):
+        union.setdefault(dataset, {}).update(dict.fromkeys(assumed))
+    return [f"{dataset} is not here (--root): assumed {' and '.join(assumed)}" for dataset, assumed in union.items()]
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.1f}" if size < 1e10 else f"{size / 1e9:.0f}"

@@ -1,0 +1,102 @@
+"""Hours on a GPU that need not be here: the larger of the GPU's and of decoding, packed, and in other formats."""
+
+from pathlib import Path
+
+import pytest
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.plan.costs import Span
+from goalgrid.plan.device_costs import WRITTEN, DeviceCost, _OnCard, device_cost
+from goalgrid.plan.taken import Rented
+from goalgrid.reading.overview import Overview
+from goalgrid.runners.gpu.cards import card
+from goalgrid.runners.gpu.decoding import OTHER
+from goalgrid.runners.gpu.estimate import Footprint
+from goalgrid.runners.gpu.trace import Work
+
+from ..conftest import Verb
+
+PICTURES = 6000, 1000, 1000
+"""Of Flickr8k's splits; each of the first has five captions."""
+EPOCHS = 2
+
+
+def cost_of(home: Path, rented: Rented | None, *words: str) -> DeviceCost:
+    small = ["objectives=con_con", "seeds=[0,1]", f"train.epochs={EPOCHS}", *words]
+    overview = Overview.of(load("flickr8k", small), Home(home))
+    return device_cost(overview, overview.trials, (), card("h100"), 2.0, rented)
+
+
+PIXELS = 'recipes=["cnn-bow"]', "train.batch_size=100"
+
+
+def decoded(threads: int) -> float:
+    """Seconds in which so many threads decode what two trials read, at five captions an image."""
+    train, val, test = PICTURES
+    return 2 * (EPOCHS * (5 * train + val) + test) * OTHER / threads
+
+
+def test_hours_are_those_of_decoding_where_the_gpu_waits_for_pictures(tmp_path: Path) -> None:
+    slow = cost_of(tmp_path, Rented(1, 1), *PIXELS)
+    (taken,) = slow.taken.values()
+    assert taken.seconds is not None
+    assert taken.seconds.to_list() == [pytest.approx(decoded(1))] * 2
+    assert "decoding: 1 thread gives 323 pictures a second (pictures of 640 x 480" in taken.decoding
+    assert "cores a GPU" in taken.decoding
+    fed = cost_of(tmp_path, None, *PIXELS, "resources.workers=500", "resources.cpu=500")
+    (other,) = fed.taken.values()
+    assert other.seconds is not None
+    assert decoded(500 * other.jobs) < other.seconds.least < other.seconds.most
+    assert other.decoding.endswith(f"the GPU takes {63_000 * 2 / other.seconds.least:,.0f}")
+
+
+def test_time_on_the_clock_and_price_are_of_the_grid_as_it_is_packed(tmp_path: Path, verb: Verb) -> None:
+    cost = cost_of(tmp_path, Rented(2, 4), *PIXELS)
+    (taken,) = cost.taken.values()
+    assert taken.jobs == 2
+    assert cost.clock is not None
+    assert cost.clock.to_list() == [pytest.approx(decoded(2) / 2)] * 2
+    (line,) = (line for line in cost.lines() if "on the clock" in line)
+    assert line.startswith("on 2 GPUs and 4 cores: ")
+    assert line.endswith(f", {cost.clock.least * 2 / 3600 * 2:.2g} at 2 an hour")
+    assert cost_of(tmp_path, None, *PIXELS).clock is None
+    with pytest.raises(UserError, match="--cores and --gpus are of a machine with a GPU"):
+        verb("plan", "flickr8k", "--cores", "2", runs=Home(tmp_path))
+
+
+def test_trials_that_wait_for_one_another_bound_the_time_on_the_clock(tmp_path: Path) -> None:
+    chain = 'recipes=["vsepp-r152-tiny-ft"]', "model.image.size=64", "seeds=[0]"
+    cost = cost_of(tmp_path, Rented(64), *chain)
+    spans = [taken.packed for taken in cost.taken.values()]
+    assert cost.clock is not None
+    assert len(spans) == 2
+    assert cost.clock.least == pytest.approx(sum(span.least for span in spans) + cost.once.least)
+
+
+def test_views_for_features_are_decoded_before_any_trial(tmp_path: Path) -> None:
+    cost = cost_of(tmp_path, None, 'recipes=["vsepp-r152-tiny"]', "resources.workers=3")
+    (taken,) = cost.taken.values()
+    crops = 4 * PICTURES[0] + sum(PICTURES[1:])  # the recipe's own number, for training images
+    assert taken.once["feature_seconds"].to_list() == [pytest.approx(crops * OTHER / 3)] * 2
+    assert not taken.decoding
+
+
+def test_other_number_formats_are_other_trials_and_take_less(tmp_path: Path) -> None:
+    cost = cost_of(tmp_path, None, 'recipes=["fc-gru"]', "train.batch_size=1000")
+    (taken,) = cost.taken.values()
+    assert taken.seconds is not None
+    tf32, bf16 = taken.formats["train.tf32=true"], taken.formats["train.precision=bf16"]
+    assert bf16.least < tf32.least < taken.seconds.least
+    assert bf16.most < tf32.most < taken.seconds.most
+    (line,) = (line for line in cost.lines() if line.startswith("with train.precision=bf16 "))
+    assert line.endswith("other trials with ids of their own")
+
+
+def test_checkpoints_of_every_epoch_are_counted(tmp_path: Path) -> None:
+    overview = Overview.of(load("flickr8k", ['recipes=["fc-bow"]', "seeds=[0]", "train.epochs=7"]), Home(tmp_path))
+    nothing = Work()
+    kept = Footprint(0, 0, nothing, nothing, nothing, nothing, nothing, nothing, None, round(WRITTEN))
+    found = _OnCard(overview, card("h100"), frozenset(), {})._seconds(overview.trials[:1], kept)
+    assert found == Span(7 * 3, 7 * 4) * (round(WRITTEN) / WRITTEN)
