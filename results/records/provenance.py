@@ -142,7 +142,7 @@ def program() -> Mapping[str, bytes]:
 def program_fingerprint() -> str:
     """16 hexadecimal digits over all sources: nodes of one cluster run the same."""
     state = hashlib.sha256()
-    for name, text in program().items():
+    for name, text in sorted(program().items()):
         state.update(f"{name} {len(text)} ".encode() + text)
     return state.hexdigest()[:16]
 

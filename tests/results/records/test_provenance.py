@@ -77,7 +77,7 @@ def test_a_version_counts_for_trials_that_load_the_package() -> None:
 
 def test_another_python_or_patch_of_numpy_is_a_note_and_another_numpy_makes_stale() -> None:
     now = version("numpy")
-    patch, minor = f"{now.rpartition('.')[0]}.99", "2.0.0"
+    patch, minor = f"{now.rpartition('.')[0]}.99", "1.26.0"
     assert stale([of_versions("3.0.0", numpy=patch)]) == {}
     noted = provenance.patched([of_versions("3.0.0", numpy=patch)])
     assert noted == {"one": f"python 3.0.0 -> {platform.python_version()}, numpy {patch} -> {now}"}
@@ -110,6 +110,13 @@ def test_every_source_counts_for_the_nodes_of_a_cluster(tmp_path: Path) -> None:
     before = program(tmp_path)
     append(tmp_path / "goalgrid" / "showing" / "report.py")
     assert program(tmp_path) != before
+
+
+def test_a_checkout_is_the_same_program_as_what_is_installed_from_it(tmp_path: Path) -> None:
+    """In a checkout, packages inside the program's are links."""
+    copied(tmp_path / "checkout")
+    shutil.copytree(tmp_path / "checkout" / "goalgrid", tmp_path / "installed" / "goalgrid")
+    assert program(tmp_path / "checkout") == program(tmp_path / "installed")
 
 
 def append(path: Path) -> None:
