@@ -1,4 +1,5 @@
 # make demo   install, then train the 5 x 3 matrix x 3 seeds on the embedded data and print the table
+# make quick  format, lint, types and the tests that need no training: about a minute; T=tests/runners/gpu adds tests
 # make test   install, then format check, lint, types and all tests but the slow ones
 # make shapes the tests of objectives/ and retrieval/, with the shapes and types of tensors checked at each call
 # make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
@@ -11,7 +12,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests share what the first one compiles
 
-.PHONY: demo test check types tests shapes slow mutants tour docs bench clean
+QUICK  := tests/grid tests/objectives tests/test_structure.py tests/test_docs.py tests/test_doctests.py
+
+.PHONY: demo quick test check types tests shapes slow mutants tour docs bench clean
 
 demo: $(READY)
 	$(BIN)/goalgrid run demo
@@ -22,6 +25,12 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(MAKE) --jobs=2 types tests
+
+quick: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest $(QUICK) $(T)
 
 types: $(READY)
 	$(BIN)/mypy

@@ -12,7 +12,10 @@ import goalgrid
 
 ROOT = Path(__file__).parent.parent
 START = "README.md"
-OUTSIDE = (START, "CONTRIBUTING.md", "RELEASING.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "benchmarks/RESULTS.md")
+OUTSIDE = (
+    START, "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md", "CHANGELOG.md", "CITATION.cff", "LICENSE",
+    "benchmarks/RESULTS.md",
+)  # fmt: skip
 MODULES = ("goalgrid.outputs",)
 """Modules whose classes the public names give."""
 

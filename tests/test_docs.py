@@ -26,6 +26,7 @@ DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "RELEASING.md",
+    ROOT / "SECURITY.md",
     *(ROOT / "docs").rglob("*.md"),
     *(ROOT / "benchmarks").glob("*.md"),
 ]
@@ -186,6 +187,14 @@ def test_the_reliability_shown_is_accepted() -> None:
 def shown(language: str, document: str) -> list[str]:
     """The blocks of a language in a document."""
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_a_commit_is_checked_by_the_commands_of_make() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    hooks = {hook["id"]: hook["entry"] for hook in repository["hooks"]}
+    assert re.search(rf"^{hooks.pop('quick').partition(' ')[2]}: ", makefile, re.MULTILINE)
+    assert [hook for hook in hooks.values() if f"\t{hook.replace('.venv/bin', '$(BIN)')}\n" not in makefile] == []
 
 
 def test_what_clusters_are_told_can_be_read() -> None:
