@@ -1,4 +1,4 @@
-"""Makes the site of more than docs/: the README as its start, the pages beside it, and the API from the docstrings.
+"""Makes the site of more than docs/: the README, the pages beside it, a page a topic of the settings, and the API.
 
 In the site, a page of docs/ stands at the top and any other file where it stands in the repository; links follow.
 """
@@ -11,9 +11,9 @@ from typing import Any
 import goalgrid
 
 ROOT = Path(__file__).parent.parent
-START = "README.md"
+README, SETTINGS = "README.md", "settings.md"
 OUTSIDE = (
-    START, "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md", "CHANGELOG.md", "CITATION.cff", "LICENSE",
+    README, "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md", "CHANGELOG.md", "CITATION.cff", "LICENSE",
     "benchmarks/RESULTS.md",
 )  # fmt: skip
 MODULES = ("goalgrid.outputs",)
@@ -27,6 +27,10 @@ def on_files(files: Any, config: Any) -> Any:
     for name in OUTSIDE:
         files.append(File.generated(config, _place(name), content=(ROOT / name).read_text(encoding="utf-8")))
     files.append(File.generated(config, "api.md", content=_api()))
+    files.remove(files.get_file_from_path(SETTINGS))
+    for name, content in (settings := _settings()).items():
+        files.append(File.generated(config, name, content=content))
+    config.nav.append({"Settings by topic": [name for name in settings if name != SETTINGS]})
     listed = str(config.nav)
     config.nav += [file.src_uri for file in files.documentation_pages() if f"'{file.src_uri}'" not in listed]
     return files
@@ -35,7 +39,7 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Lead the links of a page to where the site has their targets."""
     here = page.file.src_uri
-    source = START if here == "index.md" else here if here in OUTSIDE else f"docs/{here}"
+    source = README if here == _place(README) else here if here in OUTSIDE else f"docs/{here}"
 
     def moved(link: re.Match[str]) -> str:
         target, hash_, part = link[1].partition("#")
@@ -49,7 +53,23 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def _place(name: str) -> str:
     """The path in the site of a file of the repository."""
-    return "index.md" if name == START else name.removeprefix("docs/")
+    return "overview.md" if name == README else name.removeprefix("docs/")
+
+
+def _settings() -> dict[str, str]:
+    """The page of all settings as a page a topic, and a list of these."""
+    start, *sections = (ROOT / "docs" / SETTINGS).read_text(encoding="utf-8").split("\n## ")
+    topics: dict[str, str] = {}
+    for section in sections:
+        title, _, table = section.partition("\n")
+        topics[title] = topics.get(title, "") + table
+    place = "settings/{}.md".format
+    pages = {place(title.strip("[]").lower()): f"# {title}\n{table}" for title, table in topics.items()}
+    counts = (text.count("\n| `") for text in pages.values())
+    links = [
+        f"* [{title.strip('[]')}]({name}): {count}" for title, name, count in zip(topics, pages, counts, strict=True)
+    ]
+    return {SETTINGS: "\n".join([start, "", "Settings by topic:", "", *links, ""]), **pages}
 
 
 def _api() -> str:

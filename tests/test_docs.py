@@ -214,8 +214,12 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
-    start, api = ((tmp_path / name).read_text(encoding="utf-8") for name in ("index.html", "api/index.html"))
+    readme, api = ((tmp_path / name).read_text(encoding="utf-8") for name in ("overview/index.html", "api/index.html"))
     for link in ("benchmarks/RESULTS/", "CONTRIBUTING/", "LICENSE", "data/coco/", "pictures/table.png"):
-        assert f'"{link}"' in start
+        assert f'"../{link}"' in readme
+    settings = re.compile(r"^\| `([\w.]+)`", re.MULTILINE).findall((ROOT / "docs" / "settings.md").read_text("utf-8"))
+    topics = [path.read_text(encoding="utf-8") for path in (tmp_path / "settings").glob("*/index.html")]
+    for name in set(settings):
+        assert sum(f"<td><code>{name}</code>" in topic for topic in topics) == 1, name
     assert 'id="goalgrid.loaded_grid.load"' in api
     assert 'id="goalgrid.objectives.build"' in api
