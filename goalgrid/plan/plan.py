@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import counted
-from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.expansion import Trial
 from goalgrid.plan.costs import GridCost, cost_of, needs_of, shares_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
 from goalgrid.plan.device_costs import DeviceCost, device_cost
@@ -75,7 +75,7 @@ class Plan:
             **({"pending": len(self.pending)} if overview.searches else {}),
             "work": [part.to_dict() for part in work_of(self.overview, trials)],
             "cost": self.cost.to_dict(),
-            **({"most_trials": len(trials_of(expand(self.overview.grid)))} if self.overview.grid.budget else {}),
+            **({"most_trials": self.overview.most} if self.overview.grid.budget else {}),
             **({"device": self.device.to_dict()} if self.device else {}),
             "gpu_shares": {str(key): share for key, share in shares_of(self.overview, trials).items()},
             "tables": [_numbers(table) for table in _fills(self.overview)],
@@ -116,8 +116,7 @@ def _budget(overview: Overview) -> list[str]:
         return []
     from goalgrid.reading import seeds
 
-    most = len(trials_of(expand(overview.grid)))
-    now = f"{counted(len(overview.trials), 'trial')} now, at most {most:,}: seeds are added until resolved"
+    now = f"{counted(len(overview.trials), 'trial')} now, at most {overview.most:,}: seeds are added until resolved"
     return [now, *seeds.lines(overview.contests, overview.grid.budget)]
 
 

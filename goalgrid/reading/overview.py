@@ -123,6 +123,13 @@ class Overview:
         """Records of published checkpoints, which nobody trains here."""
         return [trial for trial in self.trials if trial.shared.published]
 
+    @property
+    def most(self) -> int:
+        """How many trials there are once all seeds are added."""
+        if self.searches:
+            return sum(len(search.points) + len(search.points[0].trials) - 1 for search in self.searches)
+        return len(trials_of(expand(self.grid)))
+
     def headline(self) -> str:
         """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
         counts = ", ".join(f"{self.counts[state]:,} {state}" for state in ORDER if self.counts[state])

@@ -68,7 +68,11 @@ def cells_and_scores(
     scores = scores_of(grid, cells, home, protocol, interval=interval)
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())
-        done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}" if other else "no trial is done"
+        done = (
+            f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
+            if other
+            else f"no trial{' with chosen values' * bool(grid.select)} is done"
+        )
         if other:
             anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
         raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {anew}")

@@ -310,6 +310,9 @@ def export(
     if target is None:
         raise UserError("into which folder? Give DIR, a new or empty folder.")
     overview = Overview.of(recall(source(grid, paper), home, set_), home, only)
+    if not overview.cells:
+        go_on = f"goalgrid resume {overview.grid.name}{options.runs_option(home)}"
+        raise UserError(f"grid {overview.grid.name!r}: no cell has chosen its settings yet. Go on: {go_on}")
     with begun(target):
         html, filled = page.render(overview, paper=paper), table_of_paper(paper, home)
         write(overview.grid, overview.cells, home, target, report=html, now=overview.now, paper=filled, only=only)

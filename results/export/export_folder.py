@@ -95,6 +95,10 @@ def export(
     write_text(target / "report.html", report)
     write_text(target / "grid.toml", grid.to_toml())
     _write_trials(target)
+    if chosen := [cell for cell in cells if cell.chosen]:
+        write_json(target / "choices.json", [cell.axes | cell.chosen.to_dict() for cell in chosen if cell.chosen])
+        searched = [tried.trial for cell in chosen if cell.chosen for tried in cell.chosen.tried if tried.done]
+        write_records(searched, home, target / "search.parquet")
     environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
     write_text(target / "README.md", readme(grid, cells, tables, environments))
     write_text(target / "trials.csv", trial_list(cells, scores))
@@ -134,7 +138,8 @@ def readme(grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], envi
     """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
     machines = dict(Counter(map(_machine, environments)).most_common())
     count = len({trial.id for cell in cells for trial in cell.trials})
-    return page("export.md", name=grid.name, example=_train(cells[0]), tables=tables, machines=machines, wanted=count)
+    numbers = {"machines": machines, "wanted": count, "searched": grid.select is not None}
+    return page("export.md", name=grid.name, example=_train(cells[0]), tables=tables, **numbers)
 
 
 def trial_list(cells: Sequence[Cell], scores: Scores) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from goalgrid.grid.errors import UserError
@@ -92,6 +93,8 @@ def test_a_choice_names_only_what_the_cell_reads(trained_pair: Home, tmp_path: P
 
 def test_a_cell_waits_for_its_own_search_alone(trained_pair: Home, tmp_path: Path, grid: Grid, verb: Verb) -> None:
     home = Home(tmp_path / "runs")
+    with pytest.raises(UserError, match="no cell has chosen its settings yet"):
+        verb("export", "demo", str(tmp_path / "export"), *TUNED, runs=home)
     planned = verb("plan", "demo", *TUNED, runs=home).stdout
     assert "objective.tau, train.lr: 3 or 6 points a cell, with seed 100, by val_rsum" in planned
     assert "4 x chosen when the 3 or 6 search trials of its cell have ended" in planned
@@ -154,6 +157,9 @@ def test_one_command_searches_chooses_trains_and_shows(tmp_path: Path, verb: Ver
     assert "search-cnn-bow-on-shapes.png" in drawn.stderr
     notes = json.loads(home.grid("tuned").choices.read_text())
     assert [note["objective"] for note in notes] == ["con_con", "sig-ms_cir"]
+    verb("export", "tuned", str(tmp_path / "export"), runs=home)
+    assert json.loads((tmp_path / "export" / "choices.json").read_text()) == notes
+    assert pq.read_metadata(tmp_path / "export" / "search.parquet").num_rows == 4
     again = verb("run", "demo", *words, "--here", "--mlflow-uri", "", runs=home)
     assert "training" not in again.stderr
     for note in notes:  # the same values by hand are the same trials
@@ -182,3 +188,15 @@ def test_stopped_search_trials_are_no_failures_and_the_grid_ends_complete(tmp_pa
     on = Overview.of(load("demo", [*WORDS, *asha, "select.stop=none"]), home)  # no rule: they go on
     assert on.searches[0].waiting == len(stopped)
     assert on.cells == []
+
+
+def test_seeds_are_added_until_resolved_to_chosen_cells_alone(
+    trained_pair: Home, tmp_path: Path, grid: Grid, verb: Verb
+) -> None:
+    home = Home(tmp_path / "runs")
+    for trial in search_trials(grid):
+        finish(trained_pair, home, trial, val_rsum=trial.shared.train.lr)
+    budget = ("--set", "seeds=until resolved", "--set", "budget.seeds=4")
+    planned = verb("plan", "demo", *TUNED, *budget, runs=home).stdout
+    assert "15 trials now, at most 17" in planned  # 9 of the search, 3 seeds of each cell
+    assert "6 x new" in planned
