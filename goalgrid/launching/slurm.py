@@ -107,12 +107,6 @@ class SlurmOptions:
     log: str = _option("", "Of each job, e.g. logs/%j.txt.", "FILE")
     setup: Path | None = _option(None, "Lines that a job runs first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
 
-    @property
-    def named(self) -> dict[str, str]:
-        """The options of sbatch that a user gave, by its names."""
-        named = {"array": self.array and f"1-{self.array}", "mem": self.mem, "account": self.account}
-        return {name: value for name, value in (named | {"output": self.log}).items() if value}
-
 
 @dataclass(frozen=True)
 class BatchJob:
@@ -156,7 +150,9 @@ class BatchJob:
             raise UserError(
                 f"--time {self.options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S, e.g. 12:00:00."
             )
-        given = self.options.named | dict(map(_sbatch, self.more))
+        array = f"1-{self.options.array}" if self.options.array else ""
+        named = {"array": array, "mem": self.options.mem, "account": self.options.account, "output": self.options.log}
+        given = {name: value for name, value in named.items() if value} | dict(map(_sbatch, self.more))
         cpus, gpus = self._of_a_node(given.get("partition", ""))
         asked = {
             "job-name": self.grid.plain_name,

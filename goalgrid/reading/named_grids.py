@@ -4,6 +4,7 @@ import fnmatch
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache, partial
+from pathlib import Path
 
 from goalgrid.grid import catalog
 from goalgrid.grid.content import content_of, read_text
@@ -44,7 +45,11 @@ def recall(
                     _say_gone(use.path, name)
                 return grid
         if source not in known:
-            raise UserError(unknown("grid", source, known, hint="Or give the path of a grid file, ending in .toml."))
+            file = Path(f"{source}.toml")
+            hint = (
+                f"Or {file}, which is here." if file.exists() else "Or give the path of a grid file, ending in .toml."
+            )
+            raise UserError(unknown("grid", source, known, hint=hint))
     return load(source, overrides, roots=roots, weights=weights)
 
 

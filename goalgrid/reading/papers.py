@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
@@ -44,12 +45,17 @@ def sources(grids: Sequence[str], paper: str | None) -> list[str]:
     """
     if paper is None:
         if not grids:
-            known = ", ".join(catalog.names("presets"))
-            raise UserError(f"which grid? Known: {known}; or the path of a grid file; or --paper NAME.")
+            raise no_grid()
         return list(grids)
     if grids:
         raise UserError(f"--paper {paper} names the grids itself; leave {' '.join(grids)} out.")
     return [grid_of_paper(paper)]
+
+
+def no_grid() -> UserError:
+    """That a command names no grid, with the grid files at hand."""
+    files = "".join(f"{path.name}, " for path in sorted(Path().glob("*.toml")))
+    return UserError(f"which grid? Known: {files}demo; goalgrid grids lists all that are shipped. Or --paper NAME.")
 
 
 def source(grid: str | None, paper: str | None) -> str:

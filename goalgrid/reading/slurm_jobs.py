@@ -1,7 +1,7 @@
 """The Slurm jobs that were submitted for a grid, and their states, as Slurm says them."""
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from getpass import getuser
 from pathlib import Path
 
@@ -33,17 +33,19 @@ def without_gpus(partition: str) -> bool:
 
 
 def states(folder: GridFolder) -> dict[str, str]:
-    """The state of each submitted job or task of an array, by its id; UserError: Slurm does not answer."""
+    """The state of each submitted job or task, by its id, e.g. 7_2 or 7_[3-9]; UserError: Slurm does not answer."""
     jobs = _noted(folder)[-LATEST:]
     if not jobs:
         return {}
-    waiting = _rows(["squeue", "--noheader", "--user", getuser(), "--format", "%i|%T|%r"])
-    found = {job: state if reason == "None" else f"{state} ({reason})" for job, state, reason in waiting}
+    waiting = _asked(["squeue", "--noheader", "--user", getuser(), "--format", "%i|%T|%r"]).splitlines()
+    parts = (line.split("|") for line in waiting)
+    found = {job: state if reason == "None" else f"{state} ({reason})" for job, state, reason in parts}
     try:
-        ended = dict(_rows(["sacct", "-nPX", "--format", "JobID,State", "--jobs", ",".join(jobs)]))
+        accounts = _asked(["sacct", "-nPX", "--format", "JobID,State", "--jobs", ",".join(jobs)]).splitlines()
+        ended = dict(line.split("|") for line in accounts)
     except UserError:  # many clusters keep no accounts
-        ended = dict.fromkeys([job for job in jobs if not any(_of(other, [job]) for other in found)], "ended")
-    return {job: state for job, state in (ended | found).items() if _of(job, jobs)}
+        ended = dict.fromkeys({*jobs} - {job.partition("_")[0] for job in found}, "ended")
+    return {job: state for job, state in (ended | found).items() if job.partition("_")[0] in jobs}
 
 
 def lines(folder: GridFolder) -> list[str]:
@@ -57,17 +59,8 @@ def lines(folder: GridFolder) -> list[str]:
     return [f"slurm: {len(jobs)} {state} ({', '.join(jobs)})" for state, jobs in by_state.items()]
 
 
-def _of(job: str, submitted: Sequence[str]) -> bool:
-    """Whether it is one of these jobs, or a task of one: `7_2` or `7_[3-9]` of 7."""
-    return job.partition("_")[0] in submitted
-
-
 def _noted(folder: GridFolder) -> list[str]:
     return folder.slurm.read_text(encoding="utf-8").split() if folder.slurm.exists() else []
-
-
-def _rows(command: Sequence[str]) -> Iterator[list[str]]:
-    return (line.split("|") for line in _asked(command).splitlines())
 
 
 def _asked(command: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 import json
 import tomllib
 from collections.abc import Sequence
-from pathlib import Path
 
 from goalgrid.grid import catalog
 from goalgrid.grid.content import Text, content_of
@@ -43,15 +42,11 @@ def text(
     Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes.
     """
     dataset = dataset or (name if root else "shapes")
-    if root:
-        catalog.has_folder(dataset, f"--root {root}")
-    known = dataset in catalog.names("datasets")
-    if not known and not root:
-        raise UserError(f"where is {dataset!r}? Give --root DIR. How it must look: goalgrid data where")
-    form, doubt = _form(dataset, user_path(root).absolute()) if root else ("pictures", "")
-    recipes = recipes or ["fc-bow" if form == "features" else "cnn-bow"]
-    axes = {"recipes": json.dumps(recipes), "objectives": json.dumps(list(objectives or EXAMPLES))}
+    usual, doubt = _recipe(dataset, root) if root else ("cnn-bow", "")
+    axes = {"recipes": json.dumps(recipes or [usual]), "objectives": json.dumps(list(objectives or EXAMPLES))}
     content = FILE.format(name=name, dataset=dataset, **axes)
+    if not root and dataset not in catalog.names("datasets"):
+        raise UserError(f"where is {dataset!r}? Give --root DIR. How it must look: goalgrid data where")
     if root or not catalog.described(dataset).embedded:
         hint = "" if root else f"  # change this; `goalgrid data where {dataset}` says where to get it"
         place = json.dumps(str(user_path(root or f"/data/{dataset}").absolute()), ensure_ascii=False)
@@ -60,12 +55,13 @@ def text(
     return content, doubt
 
 
-def _form(dataset: str, root: Path) -> tuple[str, str]:
-    """What lies under the root, `pictures` or `features`; and a doubt, if neither does."""
+def _recipe(dataset: str, folder: str) -> tuple[str, str]:
+    """A recipe for what lies in the folder, and a doubt if that has no known form."""
     from goalgrid.retrieval.data import annotations, precomp
 
+    catalog.has_folder(dataset, f"--root {folder}")
+    root = user_path(folder).absolute()
     if root.is_dir() and annotations.find(dataset, root):
-        return "pictures", ""
-    if precomp.find(dataset, root):
-        return "features", ""
-    return "pictures", f"no data in a known form under {root}: goalgrid data check {dataset} --root {root}"
+        return "cnn-bow", ""
+    doubt = f"no data in a known form under {root}: goalgrid data check {dataset} --root {root}"
+    return ("fc-bow", "") if precomp.find(dataset, root) else ("cnn-bow", doubt)

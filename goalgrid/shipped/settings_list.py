@@ -124,13 +124,8 @@ def markdown(chosen: Iterable[Setting]) -> Iterator[str]:
         kind = setting.type + (f": {setting.allowed}" if setting.allowed else "")
         read = f" Read with {' and '.join(setting.read_with)}." if setting.read_with else ""
         of = f" Of {', '.join(f'`{name}`' for name in setting.of)}." if setting.of else ""
-        cells = (
-            f"`{setting.name}`",
-            kind,
-            setting.default_text,
-            setting.unit,
-            f"{setting.meaning}.{read}".replace("*", r"\*") + of,
-        )
+        meaning = f"{setting.meaning}.{read}".replace("*", r"\*") + of
+        cells = (f"`{setting.name}`", kind, setting.default_text, setting.unit, meaning)
         yield "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
 
 

@@ -11,12 +11,11 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.store.files import write_text
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
-from goalgrid.reading.papers import source
+from goalgrid.reading.papers import no_grid, source
 from goalgrid.results.export.table_request import PROGRAM, TableRequest
 from goalgrid.showing import analyses as shown
 from goalgrid.showing.tables import NothingDone, deliver, table_of_paper
@@ -87,7 +86,7 @@ def table(
     if request.reference and (grid is None or grid in PAPERS):
         show_list(listing(grid))
     elif grid is None and request.paper is None:
-        raise UserError(f"which grid? Known: {', '.join(catalog.names('presets'))}; or the path of a grid file.")
+        raise no_grid()
     else:
         with _incomplete_without_trials():
             deliver(request, home, format_, output)

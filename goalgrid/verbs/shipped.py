@@ -40,10 +40,7 @@ def new(
         typer.Option("--objective", metavar="NAME", help=f"Default: {', '.join(new_grid.EXAMPLES)}."),
     ] = [],
 ) -> None:
-    """Write a commented grid file to begin with.
-
-    It asks nothing, and replaces no file.
-    """
+    """Write a commented grid file to begin with."""
     name = name.removesuffix(".toml")
     content, doubt = new_grid.text(name, dataset, recipes, objectives, root)
     path = Path(f"{name}.toml")

@@ -32,8 +32,6 @@ NEAR = {
 }
 """What columns of a table may be called elsewhere."""
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""What UTF-16 begins with; no UTF-8 does."""
 QUOTES = "Put quotation marks around a cell with a comma, a line break or a quotation mark, and double the last."
 
 
@@ -213,7 +211,7 @@ def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start : error.start + 1]
-        coding = "utf-16" if content.startswith(UTF_16) else "cp1252"
+        coding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "cp1252"
         letter = f"byte {byte[0]:#04x}, which is {byte.decode(coding, 'replace')!r} in {coding}"
         what = f"is not UTF-8: {letter if coding == 'cp1252' else 'it is UTF-16'}"
         fixed = f"iconv -f {coding} -t utf-8 {path.name} > fixed && mv fixed {path.name}"

@@ -40,9 +40,10 @@ FORMATS = {
 }
 """The first format found counts."""
 EXPECTED = (
+    "captions.csv (a first line image,caption, then a row a caption), "
     "dataset.json or dataset_*.json (Karpathy), annotations/captions_train2014.json with id files or "
     "annotations/captions_{train,val,test}.json or captions.json (COCO), id_mapping.json, "
-    "NAME_{train,val,test}.json (X-VLM), captions.csv, or *.token.txt"
+    "NAME_{train,val,test}.json (X-VLM), or *.token.txt"
 )
 ENDINGS = (".json", ".txt", ".csv", ".npy", ".token")
 """Of files that annotations may stand in."""

@@ -23,6 +23,9 @@ def test_a_new_grid_reads_what_lies_there(write: object, recipe: str, tmp_path: 
     assert (grid.datasets, grid.recipes, grid.root("birds")) == (["birds"], [recipe], root)
     planned = goalgrid("plan", "birds.toml", runs=tmp_path, folder=tmp_path)
     assert planned.stdout.startswith("birds: 9 trials: 9 planned"), planned.stderr
+    unnamed = goalgrid("status", runs=tmp_path, folder=tmp_path).stderr
+    assert "which grid? Known: birds.toml, demo; goalgrid grids lists all that are shipped." in unnamed
+    assert "Or birds.toml, which is here." in goalgrid("run", "birds", "--here", runs=tmp_path, folder=tmp_path).stderr
     again = goalgrid("new", "birds.toml", "--root", root.name, runs=tmp_path, folder=tmp_path)
     assert again.returncode == 2
     assert "birds.toml is there already" in again.stderr
