@@ -62,6 +62,8 @@ def grids(as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_GRIDS)
     for name in catalog.names("presets"):
         grid = load(name)
         sizes = " x ".join(counted(len(values), axis) for axis, values in grid.axes().items())
+        if grid.select:
+            sizes += f", each with its own {' and '.join(grid.select.over)} of {len(grid.select.points())} points"
         lines[name] = f"{sizes}: {', '.join(grid.recipes)} on {', '.join(grid.datasets)}"
     show_list(lines)
 
