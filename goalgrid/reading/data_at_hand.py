@@ -64,6 +64,8 @@ class DataAtHand:
             self._check_start(shared)
         for key in dict.fromkeys(DataKey.of(trial.shared.dataset, trial.shared.model) for trial in trials):
             self._found[key] = self._read(key)
+            for name in self.grid.evaluate.datasets:
+                self._read(DataKey(name, key.features, None))
 
     def check_fit(self, trials: Iterable[Trial], *, allow_leak: bool) -> None:
         """Check that these trials can be trained on the data here, as a launch does; else UserError.

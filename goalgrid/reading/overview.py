@@ -251,11 +251,12 @@ class Overview:
         if not self.grid.evaluate.names:
             return {}
         lacking = dict[str, list[str]]()
-        for trial in (trial for trial in trials_of(self.cells) if not trial.shared.published):
-            done, folder = self.states[trial.id] is State.DONE, self.folder(trial)
-            asked = self.grid.evaluate.protocols_of(trial.settings)
-            if names := [name for name in asked if not (done and stands(folder.evaluation(name)))]:
-                lacking[trial.id] = names
+        for cell in (cell for cell in self.cells if cell.trials and not cell.published):
+            asked = self.grid.evaluate.protocols_of(cell.trials[0].settings)
+            for trial in cell.trials:
+                done, folder = self.states[trial.id] is State.DONE, self.folder(trial)
+                if names := [name for name in asked if not (done and stands(folder.evaluation(name)))]:
+                    lacking[trial.id] = names
         return lacking
 
     def evaluation_lines(self) -> list[str]:

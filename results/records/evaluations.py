@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records import sealed
-from goalgrid.results.records.steps import Leave, refuse
+from goalgrid.results.records.steps import Leave, columns_of, refuse
 
 CAPTIONS, UNKNOWN = "captions", "unknown_captions"
 """Beside the metrics: captions of the test split, and those with a word that the training's vocabulary lacks."""
@@ -34,15 +34,10 @@ class FurtherEvaluation:
     @classmethod
     def read(cls, path: Path, leave: Leave = refuse) -> "FurtherEvaluation | None":
         """None where nothing was evaluated, or where the file is not that of its trial and is left out."""
-        try:
-            evaluation = cls(**sealed.read(path).to_pylist()[0])
-            if path != TrialFolder(path.parent.parent.with_name(evaluation.trial_id)).evaluation(evaluation.protocol):
-                raise sealed.Damaged(f"it is that of {evaluation.trial_id} by {evaluation.protocol}")
-            return evaluation
-        except FileNotFoundError:
+        again = "Remove the file; goalgrid resume GRID makes it anew."
+        columns = columns_of(path, leave, "evaluation", again)
+        evaluation = cls(**{name: value for name, (value,) in columns.items()}) if columns else None
+        if evaluation and (evaluation.trial_id, evaluation.protocol) != (path.parent.parent.name, path.stem):
+            leave(f"the evaluation {path} is that of {evaluation.trial_id} by {evaluation.protocol}. {again}")
             return None
-        except (sealed.Damaged, OSError, ValueError, TypeError, LookupError) as error:
-            leave(
-                f"the evaluation {path} cannot be read: {error}. Remove the file; goalgrid resume GRID makes it anew."
-            )
-            return None
+        return evaluation

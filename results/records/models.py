@@ -13,7 +13,7 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record, sealed
-from goalgrid.results.records.steps import Leave, refuse
+from goalgrid.results.records.steps import Leave, columns_of, refuse
 
 ModelKey = tuple[str, str, tuple[tuple[str, object], ...]]
 
@@ -50,15 +50,9 @@ class Speed:
     @classmethod
     def read(cls, path: Path, leave: Leave = refuse) -> "Speed | None":
         """None where nothing was measured, or where the file cannot be read and is left out."""
-        try:
-            (row,) = sealed.read(path).to_pylist()
-            return cls(**row)
-        except FileNotFoundError:
-            return None
-        except (sealed.Damaged, OSError, ValueError, TypeError) as error:
-            again = f"goalgrid evaluate --trial {path.parent.name} --speed"
-            leave(f"the speed {path} cannot be read: {error}. Measure it again: {again}.")
-            return None
+        again = f"Measure it again: goalgrid evaluate --trial {path.parent.name} --speed."
+        columns = columns_of(path, leave, "speed", again)
+        return cls(**{name: value for name, (value,) in columns.items()}) if columns else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from goalgrid.results.records import sealed
 
 Leave = Callable[[str], None]
 """Takes the message of a file beside a record that cannot be read, so that it is left out."""
+ANEW = "Train its trial anew: goalgrid run GRID --force --only FILTER."
 
 
 def refuse(message: str) -> None:
@@ -47,7 +48,7 @@ def write_densities(
 
 def read_densities(path: Path, leave: Leave = refuse) -> tuple[dict[int, list[int]], list[float]]:
     """Counts by epoch and weights, bin by bin, s_pos by s_neg; nothing where the trial kept none."""
-    columns = _columns(path, leave)
+    columns = columns_of(path, leave)
     counts: dict[int, list[int]] = {}
     for epoch, count in zip(columns.get("epoch", []), columns.get("count", []), strict=True):
         counts.setdefault(epoch, []).append(count)
@@ -56,7 +57,7 @@ def read_densities(path: Path, leave: Leave = refuse) -> tuple[dict[int, list[in
 
 def read(path: Path, along: str = "step", leave: Leave = refuse) -> dict[str, dict[int, float]]:
     """Values by name, then by step or by rank, as `along` says; nothing where the trial kept none."""
-    columns = _columns(path, leave)
+    columns = columns_of(path, leave)
     steps = columns.pop(along, [])
     return {
         name: {step: value for step, value in zip(steps, values, strict=True) if value is not None}
@@ -64,12 +65,16 @@ def read(path: Path, along: str = "step", leave: Leave = refuse) -> dict[str, di
     }
 
 
-def _columns(path: Path, leave: Leave) -> dict[str, list[Any]]:
+def columns_of(path: Path, leave: Leave, what: str = "trace", again: str = ANEW) -> dict[str, list[Any]]:
+    """The columns of a file beside a record; nothing without a file, or where it cannot be read and is left out.
+
+    Args:
+        what, again: for the message: the kind of file, and how to make it again.
+    """
     try:
         return sealed.read(path).to_pydict()
     except FileNotFoundError:
         return {}
     except (sealed.Damaged, OSError) as error:
-        again = "Train its trial anew: goalgrid run GRID --force --only FILTER."
-        leave(f"the trace {path} cannot be read: {error}. {again}")
+        leave(f"the {what} {path} cannot be read: {error}. {again}")
         return {}

@@ -18,6 +18,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records.evaluations import CAPTIONS, UNKNOWN, FurtherEvaluation
 from goalgrid.retrieval.eccv import best
+from goalgrid.terminal import INCOMPLETE
 
 from ..conftest import Goalgrid
 from ..retrieval.test_eccv import literal
@@ -79,6 +80,13 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     assert "Up to 1 of 60 captions have words that no training read." in table
     stood = first.stat().st_mtime_ns
 
+    (other,) = (folder for folder in pair.trials() if folder.trial_id != first.parent.parent.name)
+    aside = other.best_checkpoint.rename(tmp_path / "best.ckpt")
+    failed = verb("resume", "demo", "--here", "--mlflow-uri", "", runs=pair)
+    assert failed.exit_code == INCOMPLETE
+    assert f"warning {other.trial_id}: not evaluated by few-test: the best checkpoint" in failed.stderr
+    aside.rename(other.best_checkpoint)
+
     assert verb("resume", "demo", "--here", "--mlflow-uri", "", runs=pair).exit_code == 0
     assert first.stat().st_mtime_ns == stood
     assert contents(pair) == before  # no record, checkpoint or attempt
@@ -104,7 +112,7 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     one, other = (folder.evaluation("few-test") for folder in copy.trials())
     shutil.copy(one, other)
     said = verb("table", "demo", "--on", "few", runs=copy)
-    assert f"the evaluation {other} cannot be read: it is that of {one.parent.parent.name} by few-test" in said.stderr
+    assert f"the evaluation {other} is that of {one.parent.parent.name} by few-test" in said.stderr
     assert "1 of 2 cells are missing" in " ".join(said.stdout.split())
     FurtherEvaluation(other.parent.parent.name, "few-test", {"i2t_r1": 1.0}, "other").write(copy.trials()[1])
     with pytest.raises(UserError, match=r"saw different data.*Remove the evaluations/few-test.parquet of these"):
@@ -125,8 +133,9 @@ def test_what_cannot_be_evaluated_is_said_before_anything_is_trained(
     changes: tuple[str, ...], message: str, verb: Verb, tmp_path: Path
 ) -> None:
     words = [word for change in changes for word in ("--set", change)]
-    with pytest.raises(UserError, match=re.escape(message)):
-        verb("run", "demo", *PAIR, *words, "--here", "--mlflow-uri", "", runs=Home(tmp_path))
+    for command in (("plan",), ("run", "--here", "--mlflow-uri", "")):
+        with pytest.raises(UserError, match=re.escape(message)):
+            verb(command[0], "demo", *PAIR, *words, *command[1:], runs=Home(tmp_path))
     assert not list(tmp_path.glob("trials/*/*"))
 
 
