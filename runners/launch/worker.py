@@ -16,7 +16,7 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.attempts import Attempt, Failure
-from goalgrid.grid.store.files import read_json
+from goalgrid.grid.store.files import read_json, readable_text, write_text
 from goalgrid.grid.store.home import State
 from goalgrid.results.records import provenance
 from goalgrid.retrieval.splits.pairs import DataError
@@ -111,15 +111,24 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judge
 
 
 def _evaluate(job: Job, number: int, report: Listener) -> None:
-    """Evaluate a trial further on a data set, if it is done. A failure is a warning: the next launch tries again."""
+    """Evaluate a trial further on a data set, if it is done. A failure is a warning: the next launch tries again.
+
+    Ray starts a job anew whose process died. So a file says that this launch began the evaluation.
+    """
     folder, protocols = job.home.trial(job.ids[number]), job.protocols[number]
     if not folder.is_done():
         return
-    try:
-        evaluations.evaluate(job.trials[number], folder, protocols, job.machine)
-    except Exception as error:  # any error is this evaluation's failure, not the grid's
-        what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        report(Event(folder.trial_id, "warning", message=f"not evaluated by {' and '.join(protocols)}: {what}"))
+    begun, problem = folder.evaluations / f"{protocols[0]}.begun", "its process died"
+    if readable_text(begun) != job.launched.name:
+        try:
+            write_text(begun, job.launched.name, durable=False)
+            evaluations.evaluate(job.trials[number], folder, protocols, job.machine)
+            problem = ""
+        except Exception as error:  # any error is this evaluation's failure, not the grid's
+            problem = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        begun.unlink(missing_ok=True)
+    if problem:
+        report(Event(folder.trial_id, "warning", message=f"not evaluated by {' and '.join(protocols)}: {problem}"))
     report(Event(folder.trial_id, "done"))
     job.machine.release()
 

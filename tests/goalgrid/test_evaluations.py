@@ -15,9 +15,15 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
+from goalgrid.reading.named_grids import recall
 from goalgrid.results.records.evaluations import CAPTIONS, UNKNOWN, FurtherEvaluation
 from goalgrid.retrieval.eccv import best
+from goalgrid.runners.launch import shared_folder, worker
+from goalgrid.runners.launch.jobs import Job, Launched, evaluating, jobs_for
+from goalgrid.runners.trial.events import Event
+from goalgrid.runners.trial.stopping import Stop
 from goalgrid.terminal import INCOMPLETE
 
 from ..conftest import Goalgrid
@@ -73,7 +79,7 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     assert killed.returncode == -9, killed.stderr
     status = verb("status", "demo", runs=pair).stdout
     assert f"missing evaluations: 1 by few-test; make them: goalgrid resume demo --runs {pair.path}" in status
-    (first,) = pair.trials_folder.glob("*/evaluations/*")
+    (first,) = pair.trials_folder.glob("*/evaluations/*.parquet")
     table = verb("table", "demo", "--on", "few", "--layout", "listing", "--format", "markdown", runs=pair).stdout
     assert "1 of 2 cells are missing (--): 1 trial not evaluated by few-test" in table
     assert "Make missing evaluations: goalgrid resume demo." in table
@@ -117,6 +123,27 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     FurtherEvaluation(other.parent.parent.name, "few-test", {"i2t_r1": 1.0}, "other").write(copy.trials()[1])
     with pytest.raises(UserError, match=r"saw different data.*Remove the evaluations/few-test.parquet of these"):
         verb("table", "demo", "--on", "few", runs=copy)
+
+
+def test_an_evaluation_that_kills_its_process_is_tried_once_a_launch(
+    trained_pair: Home, strange_words: Path, tmp_path: Path
+) -> None:
+    """Ray starts the job anew; what the dead process left says that this launch tried."""
+    home = Home(Path(shutil.copytree(trained_pair.path, tmp_path / "runs")))
+    grid = recall("demo", home, further(strange_words)[2::2])
+    (trial, *_) = trials_of(expand(grid))
+    evaluation = home.trial(trial.id).evaluation("few-test")
+    for launch, ends in (("one", ["warning", "done"]), ("two", ["done"]), ("three", ["done"])):
+        launched = Launched(launch, shared_folder.mark(home))
+        (job,) = jobs_for(grid, [trial], home, gpus=0, launched=launched)
+        (job,) = evaluating(job, grid.evaluate)
+        if launch == "one":
+            write_text(evaluation.with_suffix(".begun"), launch)
+        events = list[Event]()
+        worker.work(Job.from_json(job.to_json()), events.append, Stop())
+        assert [event.kind for event in events] == ends
+        assert evaluation.exists() is (launch != "one")
+        assert evaluation.with_suffix(".begun").exists() is (launch == "one")
 
 
 @pytest.mark.parametrize(
