@@ -1,6 +1,8 @@
 """What `goalgrid compare` shows: two grids, or a grid in two runs folders or before and after a training anew."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from goalgrid.grid.errors import UserError
@@ -36,7 +38,7 @@ def compared(
         replaced: whether A is as it was before its trials were last trained anew.
     """
     from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, metrics_of
-    from goalgrid.results.analysis.grid_comparison import compare
+    from goalgrid.results.analysis.grid_comparison import Side, compare
     from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
     from goalgrid.results.reference.coverage import usual_protocol
 
@@ -52,8 +54,11 @@ def compared(
     metrics = metrics_of(metric, direction)
     first, second = BeforeReplacement(home.path) if replaced else home, other or home
     grid = recall(a, first)
-    usual, protocol = usual_protocol(grid), known_protocol(grid, protocol)  # of both sides, so that values compare
-    one, another = (_side(name, side, metrics, protocol, usual) for name, side in ((a, first), (b or a, second)))
+    read = partial(  # both sides by one protocol
+        Side.read, metrics=metrics, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
+        evaluate=grid.evaluate, leave=say_left_out,
+    )  # fmt: skip
+    one, another = (_side(name, side, read) for name, side in ((a, first), (b or a, second)))
     return compare(*_named_apart(one, another, first, second), metrics)
 
 
@@ -66,10 +71,8 @@ def section(beside: str | None, grid: str, home: Home, other: Home | None) -> "D
     return document(compared(beside or grid, grid, other or home, other=home))
 
 
-def _side(name: str, home: Home, metrics: list[str], protocol: str | None, usual: str | None) -> "Side":
+def _side(name: str, home: Home, read: "Callable[..., Side]") -> "Side":
     """The side as it stands on the disk; UserError: no grid has this name, or none of its trials is done."""
-    from goalgrid.results.analysis.grid_comparison import Side
-
     grid = recall(name, home)
     named_tables_exist(grid)
     cells = cells_of(grid, home)
@@ -82,10 +85,7 @@ def _side(name: str, home: Home, metrics: list[str], protocol: str | None, usual
             f"Start it: goalgrid run {name}{runs_option(home)}"
         )
     data = now(DataAtHand(grid, home))
-    return Side.read(
-        grid.name, cells, home, metrics,
-        protocol=protocol, usual=usual, now=data, leave=say_left_out, evaluate=grid.evaluate,
-    )  # fmt: skip
+    return read(grid.name, cells, home, now=data)
 
 
 def _named_apart(a: "Side", b: "Side", of_a: Home, of_b: Home) -> "tuple[Side, Side]":

@@ -85,7 +85,7 @@ class Side:
             usual: the protocol, unless `protocol` names another.
             leave: of records that cannot be read.
         """
-        scores = Scores.read(cells, home, protocol=protocol, usual=usual, evaluate=evaluate)
+        scores = Scores.read(cells, home, protocol=protocol, usual=usual, evaluate=evaluate, leave=leave)
         for message in scores.unreadable:
             leave(message)
         compared = tuple(

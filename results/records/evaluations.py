@@ -37,7 +37,9 @@ class FurtherEvaluation:
         again = "Remove the file; goalgrid resume GRID makes it anew."
         columns = columns_of(path, leave, "evaluation", again)
         evaluation = cls(**{name: value for name, (value,) in columns.items()}) if columns else None
-        if evaluation and (evaluation.trial_id, evaluation.protocol) != (path.parent.parent.name, path.stem):
+        folder = path.parent.parent.name  # in `replaced/` with a time behind the id
+        ours = evaluation and evaluation.trial_id in (folder, folder.rpartition("-")[0])
+        if evaluation and (not ours or evaluation.protocol != path.stem):
             leave(f"the evaluation {path} is that of {evaluation.trial_id} by {evaluation.protocol}. {again}")
             return None
         return evaluation

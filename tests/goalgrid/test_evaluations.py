@@ -67,7 +67,7 @@ def contents(home: Home) -> dict[Path, bytes]:
 
 
 def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
-    pair: Home, strange_words: Path, verb: Verb, tmp_path: Path
+    pair: Home, trained_pair: Home, strange_words: Path, verb: Verb, tmp_path: Path
 ) -> None:
     before = contents(pair)
     asked = further(strange_words)
@@ -115,6 +115,8 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     assert "missing" not in verb("status", "demo", runs=copy).stdout
     compared = verb("compare", "demo", "--other-runs", str(copy.path), "--on", "few", runs=pair).stdout
     assert "the same trials" in compared
+    without = ("compare", "demo", "--other-runs", str(trained_pair.path), "--on", "few")
+    assert "no finished trial in B" in verb(*without, runs=pair).stdout
     one, other = (folder.evaluation("few-test") for folder in copy.trials())
     shutil.copy(one, other)
     said = verb("table", "demo", "--on", "few", runs=copy)
