@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import astuple, dataclass, replace
@@ -13,7 +13,7 @@ from goalgrid.grid.expansion import Shared, Trial, chains
 from goalgrid.grid.identity import digest
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.protocols import protocol
-from goalgrid.grid.settings import TrialSettings, parts
+from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.plan.costs import CLOCK, Key, Span, basis_of, needs_of, steps_left, total, views_of, wall
@@ -21,7 +21,7 @@ from goalgrid.plan.taken import HOURS, ONCE, Rented, Taken, assumed_of
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import Card
 from goalgrid.runners.gpu.decoding import decoding
-from goalgrid.runners.gpu.shapes_of_data import PIECES, Shapes, shapes_of
+from goalgrid.runners.gpu.shapes_of_data import PIECES, WORDS, Shapes, shapes_of
 
 if TYPE_CHECKING:  # a plan without a GPU loads no torch
     from goalgrid.runners.gpu.estimate import Footprint
@@ -29,6 +29,11 @@ if TYPE_CHECKING:  # a plan without a GPU loads no torch
 
 CONTEXT = 0.8e9
 """Bytes of a process beside its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
+RATES = {
+    name: TrainSettings.model_fields[name].default
+    for name in ("lr", "beta2", "schedule", "rise_share", "decay_every", "decay_factor", "clip_norm", "selection")
+}
+"""Settings of a training that decide values and no operation."""
 WRITTEN = 0.26e9
 """Bytes of a checkpoint that are written and hashed in a second: 629 MB in 2.4 s."""
 SMALLER = (2, 4, 8)
@@ -146,7 +151,7 @@ class _OnCard:
         self.places = overview.grid.places()
         self._networks: dict[tuple[Any, int], tuple[Work, Any]] = {}
         self._extracted = set[tuple[str, Any]]()
-        self._footprints: dict[str, Footprint] = {}
+        self._counts = dict[str, Any]()
         shared = {id(trial.shared): trial.shared for trial in overview.trials}.values()
         sizes = [overview.data.sizes(one) for one in {one.dataset.name: one for one in shared}.values()]
         tested = [size for of in sizes for split, size in of.items() if split != "train"]
@@ -177,7 +182,7 @@ class _OnCard:
         if not measured:
             need, memory = Need(card.name, card.bytes, CONTEXT, most.reserved), "estimated"
         taken = Taken(need, memory, hours, len(trials), known, assumed=assumed)
-        if not taken.fits:
+        if not taken.fits and trials[0].epochs:
             taken = replace(taken, helps=self._helps(heaviest, shapes))
         return self._timed(taken, trials[0].shared, footprints, shapes) if card.bandwidth else taken
 
@@ -207,10 +212,9 @@ class _OnCard:
             formats["train.precision=bf16"] = Span(fastest.least, hours(half).most)
             if card.tf32 > card.fp32:
                 formats["train.tf32=true"] = hours(replace(card, fp32=card.tf32))
-        if decode and not network:
+        if decode and not network and seconds.least:
             pictures = sum(self._pictures(trial) for _, members in footprints for trial in members)
-            fed = pictures / decode.rate(threads)
-            taken_up = pictures / seconds.least
+            fed, taken_up = pictures / decode.rate(threads), pictures / seconds.least
             give = "gives" if threads == 1 else "give"
             text = f"decoding: {counted(threads, 'thread')} {give} {decode.rate(threads):,.0f} pictures a second "
             text += f"({decode.source}), the GPU takes {taken_up:,.0f}"
@@ -242,28 +246,33 @@ class _OnCard:
 
     def _footprint(self, trial: Trial, shapes: Shapes, **changed: Any) -> "Footprint":
         """What a trial takes, with these settings of its training changed."""
-        from goalgrid.runners.gpu.estimate import estimate, trained_by
+        from goalgrid.runners.gpu.estimate import estimate
 
-        settings = trained_by(self._representative(trial), **changed)
-        same = digest([speed_of(settings), _kind_of(trial.shared), astuple(shapes), settings.train.epochs > 0])
-        if same not in self._footprints:
-            self._footprints[same] = estimate(settings, shapes, self.places)
-        return self._footprints[same]
+        footprint: Footprint = self._counted(estimate, trial, shapes, **changed)
+        return footprint
 
-    def _representative(self, trial: Trial) -> TrialSettings:
-        """The trial's settings on the grid's first data set: data sets share an estimate."""
-        return trial.settings.model_copy(update={"dataset": self.overview.trials[0].shared.dataset})
+    def _counted(self, count: Callable[..., Any], trial: Trial, shapes: Shapes, **changed: Any) -> Any:
+        """What a function counts of a trial; once for trials whose steps have the same operations."""
+        from goalgrid.runners.gpu.estimate import trained_by
+
+        alike = {"recipe": "", "dataset": self.overview.trials[0].shared.dataset}
+        settings = trained_by(trial.settings.model_copy(update=alike), **RATES, **changed)
+        same = digest(
+            [count.__name__, speed_of(settings), _kind_of(trial.shared), astuple(shapes), changed.get("epochs")]
+        )
+        if same not in self._counts:
+            self._counts[same] = count(settings, shapes, self.places)
+        return self._counts[same]
 
     def _helps(self, trial: Trial, shapes: Shapes) -> dict[str, float]:
         """What makes a trial fit, with its bytes: computing again, half precision, a smaller batch, or replicas."""
         from goalgrid.runners.gpu.architectures import check_recomputation
         from goalgrid.runners.gpu.estimate import half_peak, peak, trained_by
 
-        shared, settings = trial.shared, self._representative(trial)
-        whole = self._footprint(trial, shapes, micro_batch=None)
+        shared, whole = trial.shared, self._footprint(trial, shapes, micro_batch=None)
         batch, room = shared.train.batch_size, self.card.bytes - RESERVED - CONTEXT
         sizes = dict[str, float]()
-        half = half_peak(settings, shapes, self.places)
+        half = self._counted(half_peak, trial, shapes)
         fewer = {batch // count: whole.of_pairs(batch / count, batch, half) for count in SMALLER if batch // count >= 2}
         part = next((pairs for pairs, taken in fewer.items() if taken <= room), None)
         price = ""
@@ -272,15 +281,15 @@ class _OnCard:
             price = f" ({again / step:.2f} x the time)"
         if not shared.train.computes_again:
             with suppress(UserError):  # batch norms that learn
-                blocks = peak(settings, shapes, self.places, checkpoint_activations=True)
+                blocks = self._counted(peak, trial, shapes, checkpoint_activations=True)
                 if blocks < 0.9 * whole.trained:  # else there are no blocks
                     sizes[f"train.checkpoint_activations=true{price}"] = blocks
             with suppress(UserError):
                 if part:
-                    check_recomputation(trained_by(settings, micro_batch=part))
+                    check_recomputation(trained_by(trial.settings, micro_batch=part))
                     sizes[f"train.micro_batch={part}{price}"] = fewer[part]
         if shared.train.precision != "bf16" and whole.reserved / 2 <= room:
-            sizes["train.precision=bf16 (another trial)"] = peak(settings, shapes, self.places, precision="bf16")
+            sizes["train.precision=bf16 (another trial)"] = self._counted(peak, trial, shapes, precision="bf16")
         if part:
             alone = bool(parts.clash(shared.model, shared.objective.name, replicas=2))
             others = "" if alone else f", or resources.replicas={batch // part} (each)"
@@ -362,7 +371,10 @@ class _OnCard:
 
     def _shapes(self, shared: Shared) -> tuple[Shapes, dict[str, list[str]]]:
         root = self.overview.grid.root(shared.dataset.name)
-        return shapes_of(shared, root, self._largest, lambda *network: self._network(*network)[1])
+        shapes, assumed = shapes_of(shared, root, self._largest, lambda *network: self._network(*network)[1])
+        if assumed and shapes.words in WORDS.values():  # data sets share an estimate: by the largest vocabulary
+            shapes = replace(shapes, words=max(WORDS.values()))
+        return shapes, assumed
 
 
 def _kind_of(shared: Shared) -> tuple[tuple[str, ...], bool]:

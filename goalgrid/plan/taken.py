@@ -59,7 +59,6 @@ class Taken:
     """How fast pictures come, and how fast the GPU takes them; empty: none are decoded."""
     formats: Mapping[str, Span] = field(default_factory=dict)
     """Seconds in other number formats, by the setting that chooses them."""
-
     jobs: int = 1
     """Of these trials that train on a GPU at the same time."""
 

@@ -101,9 +101,9 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
     return Footprint(trace.allocator.most_reserved, trained, *steps, *parts_of_test, anew, weights)
 
 
-def peak(settings: TrialSettings, shapes: Shapes, places: Places, **train: Any) -> int:
-    """Bytes that the step which uses most memory takes, with these settings of the training changed."""
-    settings = trained_by(settings, **train).model_copy(update={"model": in_architecture(settings.model, places)})
+def peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
+    """Bytes that the step which uses most memory takes."""
+    settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
     with Unfilled():
         learner = learner_of(heavy(settings), shapes, places)
     trace = Trace()
@@ -118,7 +118,7 @@ def half_peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
     """Bytes of that step with half of the pairs: of a batch; for a scorer of sets, which reads all, in each part."""
     half = max(1, settings.train.batch_size // 2)
     changed = {"micro_batch": half} if settings.model.of_sets else {"micro_batch": None, "batch_size": max(2, half)}
-    return peak(settings, shapes, places, **changed)
+    return peak(trained_by(settings, **changed), shapes, places)
 
 
 def trained_by(settings: TrialSettings, **train: Any) -> TrialSettings:

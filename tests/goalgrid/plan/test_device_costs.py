@@ -7,7 +7,7 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
-from goalgrid.plan.costs import Span
+from goalgrid.plan.costs import Key, Span
 from goalgrid.plan.device_costs import WRITTEN, DeviceCost, _OnCard, device_cost
 from goalgrid.plan.taken import Rented
 from goalgrid.reading.overview import Overview
@@ -100,3 +100,17 @@ def test_checkpoints_of_every_epoch_are_counted(tmp_path: Path) -> None:
     kept = Footprint(0, 0, nothing, nothing, nothing, nothing, nothing, nothing, None, round(WRITTEN))
     found = _OnCard(overview, card("h100"), frozenset(), {})._seconds(overview.trials[:1], kept)
     assert found == Span(7 * 3, 7 * 4) * (round(WRITTEN) / WRITTEN)
+
+
+def test_trials_whose_steps_have_the_same_operations_are_traced_once(tmp_path: Path) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text(
+        'name = "g"\ndatasets = ["coco", "flickr30k"]\nrecipes = ["fc-bow", "slower", "wider"]\n'
+        'objectives = "con_con"\nseeds = 0\nrecipe.slower = { extends = "fc-bow", train.lr = 1e-5, train.epochs = 9 }\n'
+        'recipe.wider = { extends = "fc-bow", model.dim = 100 }\n'
+    )
+    overview = Overview.of(load(str(file)), Home(tmp_path))
+    costs = _OnCard(overview, card("h100"), frozenset(), {})
+    taken = {Key.of(trial): costs.taken(Key.of(trial), [trial]) for trial in overview.trials}
+    assert len(taken) == 6
+    assert len(costs._counts) == 2
