@@ -74,6 +74,9 @@ class Driver:
 
     def __exit__(self, *_: object) -> None: ...
 
+    def wait(self) -> None:
+        """Wait until it can run jobs: it may begin to start when it is entered. UserError: it did not start."""
+
     def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
         """Run these jobs until all have ended, or were asked to end.
 

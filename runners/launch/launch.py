@@ -83,10 +83,11 @@ class Launch:
             )
             jobs = self._checked_jobs(driver, grid, trials, evaluated, name)
             checked()
-            jobs = self._sized_jobs(driver, grid, jobs, display)
-            for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
-                move_aside.replace(self.home, trial_id)
-            self._train(driver, grid, jobs, stop, interrupts, display)
+            with driver:
+                jobs = self._sized_jobs(driver, grid, jobs, display)
+                for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
+                    move_aside.replace(self.home, trial_id)
+                self._train(driver, grid, jobs, stop, interrupts, display)
         return interrupts.heard
 
     def _checked_jobs(
@@ -128,7 +129,8 @@ class Launch:
                 for trial_id in display.board.trials:
                     mirror.sync(self.home.trial(trial_id))
             display.phase("" if self.options.here else "starting Ray")
-            with driver, holding.watched(suspects):
+            driver.wait()
+            with holding.watched(suspects):
                 interrupts.soften()
                 display.phase("starting the first worker")
                 with Watchdog(self.home, 60 * grid.reliability.stall_minutes, driver.kill) as watchdog:

@@ -30,6 +30,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -158,14 +159,22 @@ class RayTune(Driver):
         return returned
 
     def __enter__(self) -> Self:
-        self._connect()
+        """Begin to start Ray, in a thread: that takes seconds, and most of them this process only waits."""
         NODES.reset()
+        self._starter = ThreadPoolExecutor(1, "ray-start")  # Ray's processes are killed when the thread ends
+        self._started = self._starter.submit(self._connect)
         return self
 
     def __exit__(self, *_: object) -> None:
+        wait([self._started])
         ray.shutdown()
+        self._starter.shutdown()
+
+    def wait(self) -> None:
+        self._started.result()
 
     def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
+        self.wait()
         scratch = tempfile.mkdtemp(prefix="goalgrid-ray-")
         stopper = _Stopper(self.stop, jobs, self.grace)
         reporter = _Reporter(jobs, report, stopper)

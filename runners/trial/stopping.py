@@ -146,12 +146,9 @@ def _leave_terminal() -> None:
 
 @contextmanager
 def hangups_ignored() -> Iterator[None]:
-    """Let processes that start in the block outlive the terminal, so that trials can write their checkpoints."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    """Let processes that this thread starts in the block outlive the terminal, so that trials write checkpoints."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])  # processes inherit the mask of their thread
     try:
         yield
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
