@@ -126,11 +126,9 @@ def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores) -> Ite
     for protocol in (None, *scores.others(cells)):
         folder = Path("tables", *([protocol] if protocol else []))
         shown = replace(scores, protocol=protocol)
-        requests = [replace(request, protocol=protocol)]
-        if reported(cells, shown, ["i2t_r1", "t2i_r1"]).results:
-            requests.append(replace(requests[0], against="paper"))
-        for request in requests:
-            table = request.draw(cells, shown)
+        asked = replace(request, protocol=protocol)
+        compared = [replace(asked, against="paper")] if reported(cells, shown, ["i2t_r1", "t2i_r1"]).results else []
+        for table in (part.draw(cells, shown) for part in (asked, *compared)):
             yield folder / table.name, table
 
 
