@@ -48,13 +48,15 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
     protocol = request.protocol or request.on
     chosen = cells_and_scores(grid, home, protocol, anew, interval=request.interval, only=request.only)
     table = request.draw(*chosen)
-    return with_seeds(table, Overview.of(grid, home)) if grid.budget else table
+    return with_seeds(table, Overview.of(grid, home)) if grid.budget or grid.select else table
 
 
 def with_seeds(table: "Table", overview: Overview) -> "Table":
-    """The table, with a caption that says how many seeds each cell has, and which cells are out."""
-    contests = [f"{line[0].upper()}{line[1:]}." for line in seed_lines(overview)]
-    return replace(table, caption=" ".join([table.caption, *contests]))
+    """The table, with a caption that says which cells it lacks, how many seeds each has, and which cells are out."""
+    lacking = [search.title for search in overview.searches if not search.chosen]
+    sentences = [f"Not shown, since nothing is chosen yet: {', '.join(lacking)}."] if lacking else []
+    sentences += [f"{line[0].upper()}{line[1:]}." for line in seed_lines(overview)]
+    return replace(table, caption=" ".join([table.caption, *sentences]))
 
 
 def cells_and_scores(

@@ -17,7 +17,9 @@ from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.choices import searches
 from goalgrid.reading.overview import Overview
+from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records import record
+from goalgrid.showing.tables import draw
 
 from ...states import fail
 from ..conftest import PAIR, Verb
@@ -125,7 +127,12 @@ def test_a_cell_whose_search_failed_is_named_and_others_go_on(
     planned = verb("plan", "demo", *TUNED, runs=home).stdout
     assert "choices: 1 of 2 cells" in planned
     assert "no choice for con_con by cnn-bow on shapes: all 3 search trials failed; other cells go on" in planned
-    assert {cell.objective for cell in Overview.of(grid, home).cells} == {"sig-ms_cir"}
+    (cell,) = Overview.of(grid, home).cells
+    assert cell.objective == "sig-ms_cir"
+    finish(trained_pair, home, cell.trials[0])
+    caption = " ".join(draw(TableRequest("tuned"), home, grid).caption.split())
+    assert caption.endswith("Not shown, since nothing is chosen yet: con_con by cnn-bow on shapes.")
+    assert "Chosen among fewer points: sig-ms_cir 4." in caption
 
 
 def test_a_trial_with_chosen_values_starts_from_one_with_the_same_values(trained_pair: Home, tmp_path: Path) -> None:
