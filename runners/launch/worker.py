@@ -16,7 +16,7 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.attempts import Attempt, Failure
-from goalgrid.grid.store.files import read_json, readable_text, write_text
+from goalgrid.grid.store.files import read_json, readable_text, stands, write_text
 from goalgrid.grid.store.home import State
 from goalgrid.results.records import provenance
 from goalgrid.retrieval.splits.pairs import DataError
@@ -111,12 +111,14 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judge
 
 
 def _evaluate(job: Job, number: int, report: Listener) -> None:
-    """Evaluate a trial further on a data set, if it is done. A failure is a warning: the next launch tries again.
+    """Evaluate a finished trial on a data set by the protocols that it lacks.
 
-    Ray starts a job anew whose process died. So a file says that this launch began the evaluation.
+    A failure is a warning; the next launch tries again. Ray starts a job anew whose process died, so a file says that
+    this launch began the evaluation.
     """
-    folder, protocols = job.home.trial(job.ids[number]), job.protocols[number]
-    if not folder.is_done():
+    folder = job.home.trial(job.ids[number])
+    protocols = [name for name in job.protocols[number] if not stands(folder.evaluation(name))]
+    if not protocols or not folder.is_done():
         return
     begun, problem = folder.evaluations / f"{protocols[0]}.begun", "its process died"
     if readable_text(begun) != job.launched.name:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.protocols import ECCV
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.store.files import stands
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records.evaluations import CAPTIONS, UNKNOWN, FurtherEvaluation
 from goalgrid.retrieval import eccv
@@ -23,7 +22,7 @@ def check(settings: TrialSettings, protocols: Sequence[str], machine: Machine) -
 
 
 def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[str], machine: Machine) -> None:
-    """Evaluate a finished trial by the protocols that it lacks, and keep each beside its record.
+    """Evaluate a finished trial by these protocols, and keep each evaluation beside its record.
 
     Args:
         settings: of the trial, with the data set of these protocols.
@@ -31,14 +30,11 @@ def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[s
     Raises:
         UserError: the weights cannot be read or do not fit these data, or the trial was trained anew meanwhile.
     """
-    lacking = [name for name in protocols if not stands(folder.evaluation(name))]
-    if not lacking:
-        return
     record = folder.record.stat()
     elsewhere = None if settings.dataset.name == settings_of(folder).dataset.name else settings
     machine.begin()
     loaded = LoadedModel.of_trial(folder, machine, elsewhere)
-    for name in lacking:
+    for name in protocols:
         evaluation = loaded.evaluate("test", None if name == ECCV else name)
         metrics = loaded.eccv_metrics(evaluation) if name == ECCV else evaluation.ranks.metrics()
         now = folder.record.stat()
