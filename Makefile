@@ -4,6 +4,8 @@
 # make shapes the tests of objectives/ and retrieval/, with the shapes and types of tensors checked at each call
 # make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
 # make mutants ROOMS="objectives retrieval" N=20 SEED=7: draws small faults there and lists those that no test notices
+# make lowest, make newest   tests and a training with the lowest and newest versions of all requirements, in an
+#             environment of their own; PYTHON=python3.13 chooses the interpreter
 # make docs   the pages as a site, in site/
 # make tour   run docs/tour.ipynb again and keep its outputs
 # make bench  every benchmark in short form, as one table; ROOT=DIR: Flickr8k, as docs/flickr8k.md says
@@ -13,8 +15,11 @@ READY  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests share what the first one compiles
 
 QUICK  := tests/grid tests/objectives tests/test_structure.py tests/test_docs.py tests/test_doctests.py
+PYTHON := python3
+ENVS   := .cache
+SUITE  := tests/grid tests/objectives tests/results/records tests/retrieval/test_model.py tests/runners/training/test_trainer.py
 
-.PHONY: demo quick test check types tests shapes slow mutants tour docs bench clean
+.PHONY: demo quick test check types tests shapes slow mutants lowest newest tour docs bench clean
 
 demo: $(READY)
 	$(BIN)/goalgrid run demo
@@ -49,6 +54,21 @@ slow: $(READY)
 
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants $(ROOMS) $(if $(N),--n $(N)) $(if $(SEED),--seed $(SEED)) $(if $(FRESH),--fresh)
+
+lowest:
+	mkdir -p $(ENVS) && $(PYTHON) -m tests.lowest > $(ENVS)/lowest.txt
+	$(MAKE) versions ENV=$(ENVS)/lowest PINS="--constraint $(ENVS)/lowest.txt"
+
+newest:
+	$(MAKE) versions ENV=$(ENVS)/newest PINS="--upgrade --upgrade-strategy eager"
+
+.PHONY: versions
+versions:
+	rm -rf build && $(PYTHON) -m venv --clear $(ENV)
+	$(ENV)/bin/pip install --quiet --disable-pip-version-check $(PINS) '.[pretrained,ncr,nltk]' pytest pytest-xdist hypothesis beartype pyyaml
+	$(ENV)/bin/python -m pytest -n 2 -o filterwarnings=default --disable-warnings $(SUITE)
+	$(ENV)/bin/goalgrid run demo --only 'seed=0 objective=con_*' --runs $(ENV)/runs
+	$(ENV)/bin/goalgrid report demo --runs $(ENV)/runs
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -65,6 +65,18 @@ def test_the_image_copies_what_is_here() -> None:
     assert {".git", ".venv", "tests"} <= set(ignored)
 
 
+def test_the_workflow_gives_targets_of_the_makefile() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "versions.yml").read_text(encoding="utf-8"))
+    matrix = workflow["jobs"]["versions"]["strategy"]["matrix"]
+    commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    targets = {command.removeprefix("make ") for command in commands} - {"${{ matrix.target }}"} | {*matrix["target"]}
+    made = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert targets == {"check", "lowest", "newest"}
+    assert targets <= {*made}
+    tried = {name.rpartition(" ")[2] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)}
+    assert tried <= {*matrix["python"]}
+
+
 def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
     linter = Path(sys.executable).with_name("hadolint")
     if not linter.exists():
