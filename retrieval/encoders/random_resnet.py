@@ -23,8 +23,8 @@ class RandomResnet(nn.Module):
         convolution, pool = _convolution(3, width, kernel=7, stride=2), nn.MaxPool2d(3, stride=2, padding=1)
         self.embedder = nn.Sequential(OrderedDict(embedder=convolution, activation=nn.ReLU(), pooler=pool))
         for outputs, depth in zip(architecture["hidden_sizes"], architecture["depths"], strict=True):
-            further = (_Basic(outputs, outputs) for _ in range(depth - 1))
-            layers = nn.Sequential(_Basic(width, outputs, stride=2 if len(stages) else 1), *further)
+            further = (ResidualLayer(outputs, outputs) for _ in range(depth - 1))
+            layers = nn.Sequential(ResidualLayer(width, outputs, stride=2 if len(stages) else 1), *further)
             stages.append(nn.Sequential(OrderedDict(layers=layers)))
             width = outputs
         self.encoder = nn.Sequential(OrderedDict(stages=stages))
@@ -39,7 +39,7 @@ class RandomResnet(nn.Module):
         return States(cells, self.pooler(cells))
 
 
-class _Basic(nn.Module):
+class ResidualLayer(nn.Module):
     """A residual layer of two convolutions."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:

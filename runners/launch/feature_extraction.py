@@ -20,7 +20,6 @@ from goalgrid.retrieval.features import FeatureSource
 from goalgrid.retrieval.fit import check_fit
 from goalgrid.retrieval.published.published_model import check_whole
 from goalgrid.retrieval.splits.problems import Problem
-from goalgrid.runners.gpu.architectures import check_recomputation
 from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
 from goalgrid.runners.training.companions import kinds
@@ -53,8 +52,12 @@ def check_inputs(
     for job in jobs:
         for settings in job.trials:
             check_alone(settings, job.machine.replicas)
-    for settings in {(trial.train, trial.model): trial for job in jobs for trial in job.trials}.values():
-        check_recomputation(settings)
+    recomputing = {(s.train, s.model): s for job in jobs for s in job.trials if s.train.computes_again}
+    if recomputing:
+        from goalgrid.runners.gpu.architectures import check_recomputation  # not with every torch
+
+        for settings in recomputing.values():
+            check_recomputation(settings)
     whole = set[tuple[Path, ModelSettings]]()
     reported, keys = set[Problem](), dict[tuple[str, bool, str | None, str], None]()
     configurations = (

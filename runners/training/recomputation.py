@@ -17,6 +17,7 @@ from goalgrid.retrieval.scorers.sets import Embedded, Sets
 BLOCKS = {
     "GradientCheckpointingLayer",  # base of the layers of transformers' transformers
     *("ResNetBasicLayer", "ResNetBottleNeckLayer", "RegNetXLayer", "RegNetYLayer"),  # of transformers
+    "ResidualLayer",  # of ResNets with random weights
     *("BasicBlock", "Bottleneck"),  # of timm's ResNets
     *("SwinBlock", "BertLayer"),  # of X-VLM
 }

@@ -227,7 +227,7 @@ def test_a_cause_that_fails_all_checks_is_said_once(goalgrid: Goalgrid, tmp_path
     (tmp_path / "losses.py").write_text(LOSSES.replace("(t.s_neg - t", "(t.s_negg - t"), encoding="utf-8")
     wrong = goalgrid("check", str(tmp_path / "losses.py"), runs=tmp_path)
     assert wrong.stdout.count("no attribute 's_negg'") == 1
-    assert "FAILED  gradient, permutation, half precision, empty sets, speed: AttributeError" in wrong.stdout
+    assert "FAILED  gradient, permutation, half precision, empty sets, scale, speed: AttributeError" in wrong.stdout
 
 
 def test_what_the_first_page_shows_makes_a_table_in_an_empty_folder(goalgrid: Goalgrid, tmp_path: Path) -> None:
