@@ -161,7 +161,9 @@ def test_an_estimate_counts_what_an_objective_reads_beside_its_batch(objective: 
 FROM_PIXELS = ("vse-inf-wsl-tiny", *SMALL, "model.image.norm_eval=true", "model.image.size=64")
 
 
-@pytest.mark.parametrize("saving", ["train.micro_batch=8", "train.checkpoint_activations=true"])
+@pytest.mark.parametrize(
+    "saving", [pytest.param("train.micro_batch=8", marks=pytest.mark.slow), "train.checkpoint_activations=true"]
+)
 def test_an_estimate_knows_what_is_computed_again(saving: str) -> None:
     settings = settings_of(*FROM_PIXELS, saving)
     assert 0.97 <= share_of_real(saving, settings, PIXELS) <= 1.2
