@@ -67,7 +67,8 @@ versions:
 	rm -rf build && $(PYTHON) -m venv --clear $(ENV)
 	$(ENV)/bin/pip install --quiet --disable-pip-version-check $(PINS) '.[pretrained,ncr,nltk]' pytest pytest-xdist hypothesis beartype pyyaml
 	$(ENV)/bin/python -m pytest -n 2 -o filterwarnings=default --disable-warnings $(SUITE)
-	$(ENV)/bin/goalgrid run demo --only 'seed=0 objective=con_*' --runs $(ENV)/runs
+	$(ENV)/bin/goalgrid run demo --only 'seed=0 objective=con_*' --runs $(ENV)/runs 2> $(ENV)/run.txt
+	! grep warning: $(ENV)/run.txt
 	$(ENV)/bin/goalgrid report demo --runs $(ENV)/runs
 
 docs: $(READY)

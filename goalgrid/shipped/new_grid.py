@@ -27,6 +27,9 @@ seeds = [0, 1, 2]  # three trainings of each cell, for mean and deviation
 
 # [sweep]  # further axes: every value with every combination
 # "train.lr" = [1e-4, 1e-3]
+
+# [select]  # or for each cell the value that is best on the validation split
+# over = {{ "train.lr" = [1e-4, 3e-4, 1e-3] }}
 """
 PLACE = """
 [data.{dataset}]  # where the data are on this machine; no part of a trial's identity
