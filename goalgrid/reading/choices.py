@@ -13,12 +13,9 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Shared, expand
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.select import Chosen, Halving, Point, Tried
-from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.home import ENDED, Home, State, TrialFolder
 from goalgrid.results.layouts.captions import block_title
 from goalgrid.results.records import record_cache, scores
-
-ENDED = (State.DONE, State.FAILED, State.STOPPED)
-"""States of a search trial for which no choice waits."""
 
 
 @dataclass(frozen=True)
