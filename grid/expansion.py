@@ -222,6 +222,14 @@ def trials_of(cells: Iterable[Cell]) -> list[Trial]:
     return list({trial.id: trial for trials in ranks for trial in trials if trial is not None}.values())
 
 
+def dropping(grid: Grid, cells: Sequence[Cell]) -> frozenset[str]:
+    """Ids of the trials whose weights go once they are done: by `reliability.keep`, and no other trial reads them."""
+    if grid.reliability.keep == "weights":
+        return frozenset()
+    trials = trials_of(cells)
+    return frozenset(trial.id for trial in trials) - {parent for trial in trials for parent in trial.parents}
+
+
 def once(cells: Iterable[Cell]) -> list[Cell]:
     """The cells without repetition: cells share trials that do not read a swept setting, as `con_con` has no tau.
 

@@ -118,6 +118,11 @@ class Reliability(Settings):
     folder_seconds: Annotated[NonNegativeFloat, Unit("seconds")] = Field(
         default=60, description="how long a node waits for a shared folder to appear"
     )
+    keep: Literal["weights", "record"] = Field(
+        default="weights",
+        description="what stays of a finished trial: its best weights, too; or its record, history and log alone, "
+        "unless another trial of the grid starts from it, ranks by it or averages it",
+    )
 
 
 UNTIL_RESOLVED = "until resolved"

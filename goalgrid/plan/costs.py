@@ -5,14 +5,14 @@ A figure rests on the grid's finished trials of the same data set and recipe, or
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import counted
-from goalgrid.grid.expansion import Trial, chains
+from goalgrid.grid.expansion import Trial, chains, dropping
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.resources import Resources, cpus_here
 from goalgrid.grid.store import gpu_needs, speed_probes
@@ -86,8 +86,8 @@ class Basis:
     epoch_steps: int
     best: Span
     """Bytes of the best checkpoint."""
-    folder_bytes: Span
-    """Bytes of a finished trial's folder."""
+    rest: Span
+    """Bytes of the other files of a finished trial."""
     gpu: bool
     source: str
     """The measurements that these figures come from."""
@@ -154,10 +154,11 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
     asked, why = _jobs(overview.grid.resources, shares, jobs)
     in_order = [span for chain in chains(trials) if (span := [trial for trial in chain if trial.id in seconds])]
     together = max(1, min(asked, len(in_order)))
+    without = dropping(overview.grid, overview.points)
     return GridCost(
         _hours(in_order, seconds, shares, overview.grid.resources.cpus),
         wall([total(seconds[trial.id] for trial in chain) for chain in in_order], together),
-        total(bases[Key.of(trial)].folder_bytes for trial in known),
+        total(bases[Key.of(trial)].rest + bases[Key.of(trial)].best * (trial.id not in without) for trial in known),
         Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
         together,
         why if together == asked else "as many as there are",
@@ -186,12 +187,21 @@ def _from_records(overview: Overview, key: Key) -> Basis | None:
     return Basis(
         Span.of(row["train_seconds"] / row["steps"] for row in rows),
         max(row["steps"] // row["epochs"] for row in rows),
-        Span.of(folder.best_checkpoint.stat().st_size for folder in folders if folder.best_checkpoint.exists()),
-        Span.of(bytes_below(folder.path) for folder in folders),
+        Span.of(map(_best_bytes, rows, folders)),
+        Span.of(bytes_below(folder.path) - _size(folder.best_checkpoint) for folder in folders),
         any(environment.get("device_type") == "cuda" for environment in environments),
         counted(len(rows), "finished trial"),
         environments[-1].get("device", ""),
     )
+
+
+def _best_bytes(row: Mapping[str, Any], folder: TrialFolder) -> int:
+    """Of the best checkpoint, as it was before its weights went, in float32."""
+    return max(_size(folder.best_checkpoint), 4 * (row["parameters"] or 0))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _from_probe(overview: Overview, key: Key) -> Basis | None:
@@ -205,8 +215,8 @@ def _from_probe(overview: Overview, key: Key) -> Basis | None:
         return None
     validation = probe.evaluation / probe.epoch_steps
     step = Span(probe.least + validation, probe.most + validation)
-    best, folder_bytes = Span(probe.best, probe.best), Span(probe.best + probe.rest, probe.best + probe.rest)
-    return Basis(step, probe.epoch_steps, best, folder_bytes, probe.gpu, f"a probe of {counted(probe.steps, 'step')}")
+    best, rest = Span(probe.best, probe.best), Span(probe.rest, probe.rest)
+    return Basis(step, probe.epoch_steps, best, rest, probe.gpu, f"a probe of {counted(probe.steps, 'step')}")
 
 
 def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:

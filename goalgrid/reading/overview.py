@@ -164,7 +164,7 @@ class Overview:
             return [], {}
         from goalgrid.results.records import provenance, record_cache
 
-        columns, unreadable = [*provenance.COLUMNS, "steps", "epochs", "train_seconds"], dict[Path, str]()
+        columns, unreadable = [*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters"], dict[Path, str]()
         paths = [self.folder(trial).record for trial in done]
         rows: list[dict[str, Any]] = record_cache.read(self.home, paths, columns, unreadable).to_pylist()
         return rows, {path.parent.name: why for path, why in unreadable.items()}

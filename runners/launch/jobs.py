@@ -70,6 +70,7 @@ class Job:
         tried: attempts at each trial before this round of the launch.
         halvings: by trial id, the rule that may stop it.
         protocols: of a job that evaluates one finished trial further: the protocols by which, for each of `trials`.
+        dropping: ids of the trials whose weights go at the end of the job.
     """
 
     trials: tuple[TrialSettings, ...]
@@ -81,6 +82,7 @@ class Job:
     tried: tuple[int, ...] = ()
     halvings: Mapping[str, Halving] = field(default_factory=dict)
     protocols: tuple[tuple[str, ...], ...] = ()
+    dropping: frozenset[str] = frozenset()
 
     @property
     def id(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from goalgrid.grid.expansion import Cell, Trial
+from goalgrid.grid.expansion import Cell, Trial, dropping
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.attempts import Attempt, Failure
@@ -82,6 +82,9 @@ class Launch:
                 "reading the data" if self.options.address is None else f"connecting to Ray at {self.options.address}"
             )
             jobs = self._checked_jobs(driver, grid, trials, evaluated, name)
+            read_later = {trial.id for trial in evaluated}
+            without = dropping(grid, cells)
+            jobs = [replace(job, dropping=without if job.protocols else without - read_later) for job in jobs]
             checked()
             with driver:
                 jobs = self._sized_jobs(driver, grid, jobs, display)

@@ -24,6 +24,7 @@ from goalgrid.runners.launch import shared_folder
 from goalgrid.runners.launch.halving import is_rung
 from goalgrid.runners.launch.jobs import Job
 from goalgrid.runners.training.inputs import content_of
+from goalgrid.runners.training.progress import drop_weights
 from goalgrid.runners.trial import evaluations, holding, retries
 from goalgrid.runners.trial.events import Event, Listener
 from goalgrid.runners.trial.holding import Origin
@@ -105,6 +106,8 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judge
         before, ruled = folder.latest(), judge if trial_id in job.halvings else None
         cadence = job.launched.cadence
         run_trial(settings, folder, report, job.machine, origin=origin, cadence=cadence, stop=stop, judge=ruled)
+        if folder.is_done() and trial_id in job.dropping:
+            drop_weights(folder)
         if (latest := folder.latest()) and latest != before and latest.failure() is Failure.DEVICE:
             raise DeviceFailed(f"{trial_id}: {latest.message()}. This process can use its GPU no more")
         job.machine.release()
@@ -131,6 +134,8 @@ def _evaluate(job: Job, number: int, report: Listener) -> None:
         begun.unlink(missing_ok=True)
     if problem:
         report(Event(folder.trial_id, "warning", message=f"not evaluated by {' and '.join(protocols)}: {problem}"))
+    elif folder.trial_id in job.dropping and folder.trial_id not in job.ids[number + 1 :]:
+        drop_weights(folder)
     report(Event(folder.trial_id, "done"))
     job.machine.release()
 

@@ -199,19 +199,28 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     """The best checkpoint of a trial.
 
     Raises:
-        UserError: it is missing or damaged; or the trial is done, and its record is of other weights.
+        UserError: it is missing, damaged or without weights; or the trial is done, and its record is of other weights.
     """
-    path = folder.best_checkpoint
+    path, anew = folder.best_checkpoint, "Train its trial anew: goalgrid run GRID --force --only FILTER."
     try:
         content, cause = _own(folder, path, device), None
     except (checkpoints.Corrupt, OSError) as error:
         content, cause = None, error
     if content is None:
-        anew = "Train its trial anew: goalgrid run GRID --force --only FILTER."
         raise UserError(f"the best checkpoint {path} cannot be read. {anew}") from cause
+    if "model" not in content:
+        raise UserError(f'{folder.trial_id} has no weights any more: its grid has reliability.keep = "record". {anew}')
     if folder.is_done():
         FinishedTrial.read(folder).check_weights(content)
     return content
+
+
+def drop_weights(folder: TrialFolder) -> None:
+    """Take the weights out of a finished trial's best checkpoint; what the record is compared with stays."""
+    content = checkpoints.load(folder.best_checkpoint, torch.device("cpu"))
+    if content is not None and "model" in content:
+        rest = {key: value for key, value in content.items() if key in ("trial", "row", "vocabulary", "sources")}
+        checkpoints.save(folder.best_checkpoint, rest)
 
 
 def selected_checkpoint(folder: TrialFolder, train: TrainSettings, device: torch.device) -> dict[str, Any]:
