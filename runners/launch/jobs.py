@@ -70,7 +70,7 @@ class Job:
         tried: attempts at each trial before this round of the launch.
         halvings: by trial id, the rule that may stop it.
         protocols: of a job that evaluates one finished trial further: the protocols by which, for each of `trials`.
-        dropping: ids of the trials whose weights go at the end of the job.
+        dropping: those of `ids` whose weights go when the trial is done, or evaluated further.
     """
 
     trials: tuple[TrialSettings, ...]

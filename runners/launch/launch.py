@@ -82,9 +82,9 @@ class Launch:
                 "reading the data" if self.options.address is None else f"connecting to Ray at {self.options.address}"
             )
             jobs = self._checked_jobs(driver, grid, trials, evaluated, name)
-            read_later = {trial.id for trial in evaluated}
-            without = dropping(grid, cells)
-            jobs = [replace(job, dropping=without if job.protocols else without - read_later) for job in jobs]
+            going = dropping(grid, cells)
+            trained = going.difference(trial.id for trial in evaluated)  # the others go after their evaluation
+            jobs = [replace(job, dropping=(going if job.protocols else trained).intersection(job.ids)) for job in jobs]
             checked()
             with driver:
                 jobs = self._sized_jobs(driver, grid, jobs, display)
