@@ -5,8 +5,10 @@ no program can set back. The copy is never the truth: if it is damaged or of ano
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
@@ -41,6 +43,35 @@ def read(
     rows = {mark: row for row, mark in enumerate(summaries[MARK].to_pylist())}
     places = pa.array([rows[mark] for mark in marked if mark in rows], pa.int64())  # an empty list would have no type
     return summaries.select(columns).take(places)
+
+
+class Copying:
+    """Copies records in a thread as they are written, so that the first table after a long grid opens few of them.
+
+    Each copy writes all summaries anew. It is made when a twentieth more are waiting, so that all copies together take
+    time in proportion to the records.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._home, self._waiting, self._enough = home, list[Path](), FEW
+        self._thread = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+
+    def note(self, record: Path) -> None:
+        """Copy this record, now or with those that follow."""
+        self._waiting.append(record)
+        if len(self._waiting) >= self._enough:
+            self._thread.submit(self._copy, self._waiting)
+            self._waiting = []
+
+    def _copy(self, paths: Sequence[Path]) -> None:
+        read(self._home, paths, [MARK], unreadable={})
+        self._enough = max(FEW, _cached(self._home.summaries).num_rows // 20)
 
 
 def _mark(path: Path) -> str:

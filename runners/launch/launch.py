@@ -16,6 +16,7 @@ from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State
+from goalgrid.results.records.record_cache import Copying
 from goalgrid.runners.gpu import memory_probe
 from goalgrid.runners.launch import LaunchOptions, shared_folder, worker
 from goalgrid.runners.launch.driver import Driver, check_room
@@ -133,11 +134,11 @@ class Launch:
                     mirror.sync(self.home.trial(trial_id))
             display.phase("" if self.options.here else "starting Ray")
             driver.wait()
-            with holding.watched(suspects):
+            with holding.watched(suspects), Copying(self.home) as copying:
                 interrupts.soften()
                 display.phase("starting the first worker")
                 with Watchdog(self.home, 60 * grid.reliability.stall_minutes, driver.kill) as watchdog:
-                    report = _Audience(self.home, display, watchdog, mirrors, self.notify)
+                    report = _Audience(self.home, display, watchdog, copying, mirrors, self.notify)
                     further = [job for job in jobs if job.protocols]
                     training = [job for job in jobs if not job.protocols]
                     _rounds(driver, training, report, stop, grid.resources.concurrency)
@@ -225,11 +226,12 @@ class Watchdog:
 
 @dataclass(frozen=True)
 class _Audience:
-    """Sends each event to display, watchdog and trackers; reports `busy` once per trial."""
+    """Sends each event to display, watchdog, the copy of records and trackers; reports `busy` once per trial."""
 
     home: Home
     display: Display
     watchdog: Watchdog
+    copying: Copying
     mirrors: Sequence[Mirror]
     notify: Notify | None
     busy: set[str] = field(default_factory=set)
@@ -241,6 +243,8 @@ class _Audience:
             self.busy.add(event.trial_id)
         self.display(event)
         self.watchdog.note(event)
+        if event.kind == "done":
+            self.copying.note(self.home.trial(event.trial_id).record)
         if self.notify and event.kind == "failed":
             self.notify.failed(f"{event.trial_id}: {event.message}", self.display.board.sums())
         for mirror in self.mirrors if event.kind != "step" else ():

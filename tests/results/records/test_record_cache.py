@@ -87,6 +87,27 @@ def test_records_are_opened_once(home: Home, monkeypatch: pytest.MonkeyPatch) ->
     assert agrees(home, list(reversed(paths)))
 
 
+def test_records_are_copied_as_they_are_written(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = paths_of(home)
+    with record_cache.Copying(home) as copying:
+        for path in paths:
+            copying.note(path)
+    assert opened(home, paths, monkeypatch) == COUNT - FEW
+
+
+def test_a_copy_waits_for_a_twentieth_more(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_cache, "FEW", 1)
+    paths = [write(home.trial(f"t{number}").record, float(number)) for number in range(64)]
+    assert agrees(home, paths[:60])
+
+    with record_cache.Copying(home) as copying:
+        copying.note(paths[60])
+        copying._thread.submit(int).result()  # after the copy, which learns how many there are
+        for path in paths[61:63]:
+            copying.note(path)
+    assert pq.read_metadata(home.summaries).num_rows == 61
+
+
 def test_few_records_are_read_as_they_are(home: Home) -> None:
     assert agrees(home, paths_of(home, FEW - 1))
     assert not home.summaries.exists()

@@ -6,12 +6,14 @@ import os
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 from goalgrid.grid.expansion import expand, trials_of
-from goalgrid.grid.gridfile import load
+from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.home import Home, State
+from goalgrid.results.records import record_cache
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.runners.launch.launch import Launch
 from goalgrid.runners.trial import holding
@@ -19,12 +21,27 @@ from goalgrid.runners.trial import holding
 from ...conftest import SMALL
 
 
+def three() -> Grid:
+    """A grid of three trials, as small as they can be."""
+    small = [word for word in SMALL if word != "--set"]
+    return load("demo", [*small, 'objectives=["con_con"]', "seeds=[0,1,2]", "train.epochs=1", "train.batch_size=1000"])
+
+
+def test_a_launch_copies_what_tables_read_of_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_cache, "FEW", 2)
+    grid = three()
+    cells, home = expand(grid), Home(tmp_path)
+    Launch(home, Console(file=io.StringIO()), LaunchOptions(here=True)).run(grid, cells, trials_of(cells))
+    copied = pq.read_table(home.summaries)["trial_id"].to_pylist()
+    assert len(copied) == 2
+    assert set(copied) < {trial.id for trial in trials_of(cells)}
+
+
 def test_trials_of_silent_machines_come_last_and_are_watched_all_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holding, "WATCH_SECONDS", 1.5)
-    small = [word for word in SMALL if word != "--set"]
-    grid = load("demo", [*small, 'objectives=["con_con"]', "seeds=[0,1,2]", "train.epochs=1", "train.batch_size=1000"])
+    grid = three()
     cells, home, console = expand(grid), Home(tmp_path), Console(file=io.StringIO())
     trials = trials_of(cells)
     for trial in trials[:2]:
