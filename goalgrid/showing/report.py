@@ -62,6 +62,7 @@ def render(
         beside,
         (examples_picture(retrieved(overview, examples_of)),) if examples_of else (),
         table_of_paper(paper, overview.home),
+        runs,
     ).render()
 
 

@@ -69,7 +69,32 @@ def metric_title(metric: str, noun: str) -> str:
 
 def finding(analysis: Analysis) -> str:
     """What was found in a block, in a sentence: the best cell, and the cells that cannot be told from it."""
-    return f"{_title(analysis)}. {_best(analysis)}"
+    size = f"{counted(len(analysis.names), 'cell')} x {counted(len(analysis.seeds), 'seed')}"
+    best = f"{analysis.title}, {size}: {analysis.best} has the best {_short(analysis)},"
+    return _best(analysis).replace(f"Best: {analysis.best},", best, 1)
+
+
+def verdict(analysis: Analysis, name: str) -> str:
+    """What is known of a cell: whether it can be told from the best, and its difference from the baseline."""
+    means = dict(zip(analysis.names, analysis.means, strict=True))
+    what = f"{_short(analysis)} {written(means[name])}"
+    if name == analysis.best:
+        words = f"{what}, the best of {counted(len(means), 'cell')}"
+    else:
+        alike = "not distinguishable" if name in analysis.like_best else "distinguishable"
+        tested = f", {alike} at {_percent(LEVEL)} (Tukey)" if analysis.like_best else ""
+        words = f"{what}; the best is {analysis.best}, {written(means[analysis.best])}{tested}"
+    for difference in analysis.differences:
+        if difference.name == name:
+            interval = interval_text(difference.interval, "+")
+            words += f". Minus {analysis.baseline}: {written(difference.mean, sign='+')}, 95 % interval {interval}, "
+            words += f"p = {p_text(difference.p_t)}, by Holm {p_text(difference.holm_t)}"
+    return f"{words}."
+
+
+def _short(analysis: Analysis) -> str:
+    """`rsum`, `Image → Text, Recall@1`."""
+    return metric_title(analysis.metric, analysis.noun).partition(" (")[0].partition(", the")[0]
 
 
 def _title(analysis: Analysis) -> str:

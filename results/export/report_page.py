@@ -3,9 +3,11 @@
 import json
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from itertools import chain
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.expansion import Cell, trials_of
@@ -13,9 +15,10 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.protocols import JUDGED
 from goalgrid.grid.store.home import Home
 from goalgrid.results import figures
-from goalgrid.results.analysis.block_analysis import analyse, metrics_of
+from goalgrid.results.analysis.block_analysis import Analysis, analyse, metrics_of
 from goalgrid.results.analysis.documents import Document
-from goalgrid.results.analysis.effects_text import document, finding
+from goalgrid.results.analysis.effects_text import document, finding, verdict
+from goalgrid.results.analysis.factors import parts_of
 from goalgrid.results.analysis.observations import marked
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
 from goalgrid.results.figures import Study
@@ -37,8 +40,11 @@ if TYPE_CHECKING:
 TRIALS_SHOWN = 2000
 """Trials that the page lists, at most; the records have all of them."""
 
+CURVES = 500
+"""Trials with whose curves a page can be opened and sent; of a grid that has more, the page holds no curves."""
+
 _PROVENANCE = (
-    "trial_id", "dataset", "recipe", "objective", "seed", "selected_epoch", "train_seconds",
+    "trial_id", "dataset", "recipe", "objective", "seed", "selected_epoch", "epochs", "train_seconds",
     "data_fingerprint", "environment", "test_i2t_r1", "test_t2i_r1", "test_rsum",
 )  # fmt: skip
 
@@ -56,6 +62,18 @@ class Picture:
     title: str
     alt: str
     source: str
+    kind: str = ""
+    """The word by which `goalgrid figures` draws it."""
+
+
+@dataclass(frozen=True)
+class OpenCell:
+    """What a cell of a table shows when a reader opens it, beside its trials."""
+
+    name: str
+    verdict: str
+    seeds: Mapping[str, int]
+    """By trial id."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +95,9 @@ class Measured:
     no_attention: str = ""
     """Why there are no examples, where a trial could have some."""
     noun: str = "image"
+    cells: Sequence[OpenCell] = ()
+    curves: Mapping[str, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
+    """Logged values: by trial id, then by name, then by epoch."""
     left_out: Sequence[str] = ()
     """A message for each file beside a record that cannot be read, so that a figure lacks its trial."""
 
@@ -92,18 +113,22 @@ class Measured:
         recalls = metrics_of("r1", "both")
         analyses = analyse(cells, scores, QueryRanks.read(cells, home), recalls)
         protocols = [None, *scores.others(cells)]
+        sums = analyse(cells, scores, None, ["rsum"])
+        studies = Study.read(cells, scores, home)
         return cls(
-            tuple(map(finding, analyse(cells, scores, None, ["rsum"]))),
-            tuple(_tables(cells, replace(scores, protocol=protocol)) for protocol in protocols),
+            tuple(map(finding, sums)),
+            tuple(_tables(grid.name, cells, replace(scores, protocol=protocol)) for protocol in protocols),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document(analyses, cells) if analyses else None,
             tuple(
-                _picture(figures.FIGURES[kind].title, f"{figures.FIGURES[kind].title}: {study.title}", figure)
-                for kind, study, figure in figures.draw_all(Study.read(cells, scores, home))
+                _picture(figures.FIGURES[kind].title, f"{figures.FIGURES[kind].title}: {study.title}", figure, kind)
+                for kind, study, figure in figures.draw_all(studies)
             ),
             rows,
             _provenance(rows),
             noun=noun_of(cells),
+            cells=tuple(_opened(cells, sums)),
+            curves=studies[0].histories if studies and len(rows) <= CURVES else {},
             left_out=left_out,
         )
 
@@ -140,22 +165,76 @@ class ReportPage:
     beside: Document | None = None
     examples: tuple[Picture, ...] = ()
     paper: Table | None = None
+    runs: str = ""
+    """What commands say of the runs folder."""
 
     def render(self) -> str:
         shown = dict(list(self.standing.trials.items())[:TRIALS_SHOWN])
         finished = {row["trial_id"]: row for row in self.measured.rows}
-        return page("report.html", report=self, shown=shown, finished=finished)
+        opens = {trial: number for number, cell in enumerate(self.measured.cells) for trial in cell.seeds}
+        return page(
+            "report.html",
+            report=self,
+            shown=shown,
+            finished=finished,
+            opens=opens,
+            behind=self._behind(finished),
+            curves=CURVES,
+            version=version("goalgrid"),
+        )
+
+    def _behind(self, finished: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+        """What the script reads to open a cell: its trials, and their curves as columns of epochs and values."""
+        cells = [
+            {
+                "name": cell.name,
+                "verdict": cell.verdict,
+                "trials": [self._trial(trial, seed, finished.get(trial)) for trial, seed in cell.seeds.items()],
+            }
+            for cell in self.measured.cells
+        ]
+        return {"cells": cells}
+
+    def _trial(self, trial: str, seed: int, row: Mapping[str, Any] | None) -> dict[str, Any]:
+        """A trial as the script reads it; without a record, only its state."""
+        shown = {"id": trial, "seed": seed, "state": self.standing.trials.get(trial, "")}
+        if row is None:
+            return shown
+        metrics = [f"{row[f'test_{name}']:.1f}" for name in ("i2t_r1", "t2i_r1", "rsum")]
+        epochs, seconds = f"{row['selected_epoch']} of {row['epochs']}", f"{row['train_seconds']:.1f}"
+        host = str(json.loads(row["environment"]).get("host"))
+        curves = {
+            name: [list(values), [float(f"{value:.5g}") if isfinite(value) else None for value in values.values()]]
+            for name, values in self.measured.curves.get(trial, {}).items()
+        }
+        return {**shown, "numbers": [*metrics, epochs, seconds, host], "curves": curves}
 
 
-def _tables(cells: Sequence[Cell], scores: Scores) -> Tables:
+def _opened(cells: Sequence[Cell], analyses: Iterable[Analysis]) -> Iterator[OpenCell]:
+    by_title = {analysis.title: analysis for analysis in analyses}
+    for part in parts_of(cells):
+        analysis = by_title.get(part.title)
+        for name, cell in part.cells.items():
+            words = verdict(analysis, name) if analysis and name in analysis.names else ""
+            yield OpenCell(f"{name}, {part.title}", words, {trial.id: trial.settings.seed for trial in cell.trials})
+
+
+def _tables(grid: str, cells: Sequence[Cell], scores: Scores) -> Tables:
     """A table of all metrics, and for a grid in GOAL's matrix, before it, a matrix for every metric."""
     several = any(len(cell.trials) > 1 for cell in cells)
     titles = {metric: name.partition(" (")[0].partition(",")[0] for metric, name in METRIC_NAMES.items()}
     shown = [metric for metric in titles if metric not in JUDGED] if natural(cells) == "goal" else ()
-    tables = {titles[metric]: arrange(cells, scores, metric=metric) for metric in shown}
-    tables["all metrics"] = arrange(cells, scores, layout="listing")
+    tables = {f"--metric {metric}": (titles[metric], arrange(cells, scores, metric=metric)) for metric in shown}
+    tables["--layout listing"] = ("all metrics", arrange(cells, scores, layout="listing"))
     protocols = ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in cells))
-    return Tables(protocols, {title: marked(table) if several else table for title, table in tables.items()})
+    by = f" --protocol {scores.protocol}" if scores.protocol else ""
+    return Tables(
+        protocols,
+        {
+            title: replace(marked(table) if several else table, command=f"table {grid} {words}{by}")
+            for words, (title, table) in tables.items()
+        },
+    )
 
 
 def attention_pictures(maps: Iterable[AttentionMap]) -> tuple[Picture, ...]:
@@ -168,8 +247,8 @@ def examples_picture(examples: RetrievalExamples) -> Picture:
     return _picture("Examples", f"queries of {examples.trial} with their first answers", examples.draw())
 
 
-def _picture(title: str, alt: str, figure: "Figure") -> Picture:
-    return Picture(title, alt, f"data:image/svg+xml;base64,{b64encode(figures.encoded(figure, 'svg')).decode()}")
+def _picture(title: str, alt: str, figure: "Figure", kind: str = "") -> Picture:
+    return Picture(title, alt, f"data:image/svg+xml;base64,{b64encode(figures.encoded(figure, 'svg')).decode()}", kind)
 
 
 def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:

@@ -93,3 +93,85 @@ if (refresh) {
     window.location.reload();
   }, 1000 * refresh);
 }
+
+// Tables and figures are taken along: as text in the clipboard, as files.
+const latex = (text) => text.replace(/[\\&%$#_{}]/g, "\\$&").replace(" ± ", " $\\pm$ ").replaceAll("†", "$^\\dagger$").replaceAll("→", "$\\to$");
+const FORMS = {
+  CSV: (rows) => rows.map(({ texts }) => texts.map((text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)).join(",")),
+  Markdown: (rows) => {
+    const [head, ...others] = rows.map(({ texts }) => `| ${texts.map((text) => text.replaceAll("|", "\\|")).join(" | ")} |`);
+    return [head, `|${" --- |".repeat(rows[0].texts.length)}`, ...others];
+  },
+  LaTeX: (rows) => {
+    const [head, ...others] = rows.map(({ texts, best }) =>
+      `${texts.map((text, place) => (best[place] ? `\\textbf{${latex(text)}}` : latex(text))).join(" & ")} \\\\`);
+    const columns = `l${"r".repeat(rows[0].texts.length - 1)}`;
+    return [`\\begin{tabular}{${columns}}`, "\\toprule", head, "\\midrule", ...others, "\\bottomrule", "\\end{tabular}"];
+  },
+};
+
+/** The rows of a table as it is sorted now, titles of blocks as rows of their own; the first are the columns' heads. */
+const rowsOf = (table) => {
+  const text = (element) => element.textContent.trim().replace(/\s+/g, " ");
+  const [over, under] = table.tHead.rows.length > 1 ? table.tHead.rows : [null, table.tHead.rows[0]];
+  const groups = over ? [...over.cells].flatMap((cell) => Array(cell.colSpan).fill(text(cell))) : [];
+  const heads = [...under.cells].map((cell, place) => `${groups[place] ?? ""} ${text(cell)}`.trim());
+  const rows = [...table.tBodies].flatMap((body) => [...body.rows]).map((row) => {
+    const texts = [...row.cells].map(text);
+    return {
+      texts: [...texts, ...Array(heads.length - texts.length).fill("")],
+      best: [...row.cells].map((cell) => cell.classList.contains("best")),
+    };
+  });
+  return [{ texts: heads, best: [] }, ...rows];
+};
+
+const copy = async (text) => {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = document.body.appendChild(Object.assign(document.createElement("textarea"), { value: text }));
+    area.select();
+    document.execCommand("copy"); // where a page from disk may not write to the clipboard
+    area.remove();
+  }
+};
+
+const actions = (figure, label, named) => {
+  const line = document.createElement("p");
+  line.className = "actions";
+  line.append(label);
+  for (const [name, act] of Object.entries(named)) {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
+    button.setAttribute("aria-label", `${label} ${name}: ${figure.querySelector("[aria-label]").getAttribute("aria-label")}`);
+    button.addEventListener("click", async () => {
+      await act();
+      button.textContent = `${name} ✓`;
+    });
+    line.append(button);
+  }
+  figure.querySelector(".wide").after(line);
+};
+
+const save = (address, name) => Object.assign(document.createElement("a"), { href: address, download: name }).click();
+
+for (const figure of document.querySelectorAll("figure.table")) {
+  const table = figure.querySelector("table");
+  const forms = Object.entries(FORMS).map(([name, form]) => [name, () => copy(`${form(rowsOf(table)).join("\n")}\n`)]);
+  actions(figure, "Copy as", Object.fromEntries(forms));
+}
+for (const figure of document.querySelectorAll("figure.picture")) {
+  const image = figure.querySelector("img");
+  const name = image.alt.replace(/[^\w-]+/g, "-");
+  actions(figure, "Save as", {
+    SVG: () => save(image.src, `${name}.svg`),
+    PNG: () => {
+      const canvas = Object.assign(document.createElement("canvas"), { width: 3 * image.naturalWidth, height: 3 * image.naturalHeight });
+      const paper = canvas.getContext("2d");
+      paper.fillStyle = "#fff";
+      paper.fillRect(0, 0, canvas.width, canvas.height);
+      paper.drawImage(image, 0, 0, canvas.width, canvas.height);
+      save(canvas.toDataURL("image/png"), `${name}.png`);
+    },
+  });
+}

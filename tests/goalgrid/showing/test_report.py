@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select
 
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.results.layouts import arrange
+from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
 from goalgrid.showing import report
 
@@ -27,7 +31,7 @@ from ...states import fail, interrupt
 from ..conftest import Verb, overview
 
 HOSTILE = '<img src=x onerror="document.title=1"> & <script>alert(1)</script>'
-DESK, PHONE = (1280, 900), (390, 800)
+DESK, TABLET, PHONE = (1280, 900), (768, 1000), (390, 800)
 
 
 def browser(*, scripts: bool = True) -> webdriver.Chrome:
@@ -105,7 +109,7 @@ def head(driver: webdriver.Chrome, place: int) -> Any:
 def test_it_opens_from_disk_and_asks_the_network_for_nothing(opened: webdriver.Chrome) -> None:
     assert opened.find_element(By.TAG_NAME, "h1").text == "demo"
     found = opened.find_element(By.CSS_SELECTOR, ".found").text
-    assert re.fullmatch(r"cnn-bow on shapes: rsum, .* \(%\), 2 cells x 2 seeds\. Best: \S+, [\d.]+.*", found)
+    assert re.fullmatch(r"cnn-bow on shapes, 2 cells x 2 seeds: \S+ has the best rsum, [\d.]+.*", found)
     assert "45 trials" not in opened.find_element(By.CSS_SELECTOR, ".lead").text
     assert "30 trials: 4 done, 26 planned" in opened.find_element(By.CSS_SELECTOR, ".lead").text
     loaded = opened.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
@@ -135,6 +139,100 @@ def test_columns_sort_by_mouse_and_keyboard_and_the_missing_come_last(opened: we
     head(opened, 0).find_element(By.TAG_NAME, "button").send_keys(Keys.SPACE)
     assert head(opened, 0).get_attribute("aria-sort") == "descending"
     assert column(opened, 0) == sorted(column(opened, 0), reverse=True)
+
+
+def test_a_cell_opens_with_its_trials_its_tests_and_their_curves(opened: webdriver.Chrome) -> None:
+    (cell,) = [button for button in cells_of(opened) if button.is_displayed()][:1]
+    cell.send_keys(Keys.ENTER)
+    dialog = opened.find_element(By.ID, "cell")
+    assert dialog.find_element(By.TAG_NAME, "h2").text == "con_con, cnn-bow on shapes"
+    assert re.match(r"rsum [\d.]+[;,] the best", dialog.find_element(By.CLASS_NAME, "verdict").text)
+    rows = [row.text.split() for row in dialog.find_elements(By.CSS_SELECTOR, "tbody tr")]
+    assert [row[:2] for row in rows] == [["0", "done"], ["1", "done"]]
+    assert all("trials/shapes_cnn-bow_con_con" in row[-1] for row in rows)
+    assert lines_of(opened) == [True, True]
+    dialog.find_element(By.CSS_SELECTOR, ".lines input").send_keys(Keys.SPACE)
+    assert lines_of(opened) == [False, True]
+    Select(dialog.find_element(By.CLASS_NAME, "quantity")).select_by_value("loss")
+    Select(dialog.find_element(By.CLASS_NAME, "rival")).select_by_index(1)
+    assert lines_of(opened) == [True] * 4
+    dialog.find_element(By.CLASS_NAME, "log").click()
+    assert opened.execute_script("return chart.scales.y.distr") == 3
+    assert "loss over epochs" in str(dialog.find_element(By.CLASS_NAME, "chart").get_attribute("aria-label"))
+    dialog.send_keys(Keys.ESCAPE)
+    assert not dialog.is_displayed()
+
+
+def cells_of(driver: webdriver.Chrome) -> list[WebElement]:
+    return driver.find_elements(By.CSS_SELECTOR, "#tables button.opens")
+
+
+def lines_of(driver: webdriver.Chrome) -> list[bool]:
+    """Which lines of the chart are drawn."""
+    return list(driver.execute_script("return chart.series.slice(1).map(line => line.show)"))
+
+
+def test_the_curves_are_those_of_the_record(opened: webdriver.Chrome, trained: Home) -> None:
+    drawn = opened.execute_script(
+        "return Object.fromEntries(opened.flatMap(cell => cell.trials).map(t => [t.id, t.curves]))"
+    )
+    done = {trial: curves for trial, curves in drawn.items() if curves}
+    assert len(done) == 4
+    for trial, curves in done.items():
+        (row,) = record.collect([trained.trial(trial).record], ["history"]).to_pylist()
+        for logged in row["history"]:
+            epochs, values = curves[logged["name"]]
+            assert values[epochs.index(logged["epoch"])] == pytest.approx(logged["value"], rel=1e-4)
+
+
+def test_a_table_is_copied(opened: webdriver.Chrome) -> None:
+    opened.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
+    figure = opened.find_element(By.ID, "table-1-1")
+    texts = {}
+    for name in ("CSV", "Markdown", "LaTeX"):
+        figure.find_element(By.CSS_SELECTOR, f".actions button[aria-label*={name}]").send_keys(Keys.ENTER)
+        wait_for(lambda name=name: f"{name} ✓" in figure.text)
+        texts[name] = opened.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
+    value = cells_of(opened)[0].text.replace("†", "").strip()
+    assert texts["CSV"].splitlines()[0].startswith(",Image → Text Tcon,")
+    assert value in texts["CSV"]
+    assert texts["Markdown"].splitlines()[1].startswith("| --- | --- |")
+    assert texts["LaTeX"].startswith("\\begin{tabular}{lrrrrrr}\n\\toprule\n & Image $\\to$ Text Tcon")
+    assert value.replace(" ± ", " $\\pm$ ") in texts["LaTeX"]
+
+
+def test_a_figure_is_saved(opened: webdriver.Chrome, tmp_path: Path) -> None:
+    opened.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    figure = opened.find_element(By.ID, "figure-1")
+    for name in ("SVG", "PNG"):
+        figure.find_element(By.CSS_SELECTOR, f".actions button[aria-label*={name}]").send_keys(Keys.ENTER)
+        wait_for(lambda name=name: len(list(tmp_path.glob(f"*.{name.lower()}"))) == 1)
+    (vector,), (raster,) = tmp_path.glob("*.svg"), tmp_path.glob("*.png")
+    assert "<svg" in vector.read_text()[:1000]
+    with Image.open(raster) as picture:
+        assert picture.width > 1000
+
+
+@pytest.mark.parametrize("size", [DESK, TABLET, PHONE])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_nothing_is_cut(chromium: webdriver.Chrome, matrix: Path, size: tuple[int, int], colours: str) -> None:
+    """On a desk no table scrolls; elsewhere it does, with a shadow that says so; an open cell fits."""
+    preferred = {"features": [{"name": "prefers-color-scheme", "value": colours}]}
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", preferred)
+    try:
+        visit(chromium, matrix, size)
+        wider = "return [...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+        if size == DESK:
+            assert chromium.execute_script(wider) == 0
+        cells_of(chromium)[0].send_keys(Keys.ENTER)
+        dialog = chromium.find_element(By.ID, "cell")
+        assert dialog.rect["x"] >= 0
+        assert dialog.rect["x"] + dialog.rect["width"] <= size[0]
+        assert chromium.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", dialog)
+    finally:
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE])
@@ -167,7 +265,7 @@ def test_it_reads_without_scripts(matrix: Path) -> None:
     driver = browser(scripts=False)
     try:
         visit(driver, matrix)
-        assert driver.find_elements(By.TAG_NAME, "button") == []
+        assert not [button for button in driver.find_elements(By.TAG_NAME, "button") if button.is_displayed()]
         assert shown(driver) == ["Recall@1, shapes-500"]
         driver.find_element(By.CSS_SELECTOR, "label[for=metric-1-5]").click()
         assert shown(driver) == ["rsum, shapes-500"]

@@ -253,11 +253,22 @@ def test_an_interval_takes_the_place_of_the_standard_deviation(matrix: list[Cell
     assert "mean ± half the 95 % t interval of the mean over 4 seeds" in table.caption
 
 
+def test_a_verdict_says_how_a_cell_stands(matrix: list[Cell]) -> None:
+    found = analysed(matrix, metric="rsum")
+    means = dict(zip(found.names, found.means, strict=True))
+    assert effects_text.verdict(found, found.best).startswith(f"rsum {max(found.means):.1f}, the best of 15 cells")
+    for difference in found.differences:
+        words = effects_text.verdict(found, difference.name).replace(documents.GLUE, " ")
+        alike = "not distinguishable" if difference.name in found.like_best else "distinguishable"
+        if difference.name != found.best:
+            assert words.startswith(f"rsum {means[difference.name]:.1f}; the best is {found.best}, ")
+            assert f"{alike} at 5 % (Tukey)" in words
+        assert f"Minus {found.baseline}: {difference.mean:+.1f}, 95 % interval [" in words
+
+
 def test_a_sentence_says_what_was_found(matrix: list[Cell]) -> None:
     found = analysed(matrix, metric="rsum")
-    begin = (
-        f"{found.title}: rsum, the sum of the six recalls (%), 15 cells x {len(found.seeds)} seeds. Best: {found.best}"
-    )
+    begin = f"{found.title}, 15 cells x {len(found.seeds)} seeds: {found.best} has the best rsum"
     begin += f", {max(found.means):.1f}"
     named = [name for name in found.like_best if name != found.best]
     assert effects_text.finding(found).replace(documents.GLUE, " ") == (
