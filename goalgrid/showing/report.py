@@ -24,6 +24,7 @@ def render(
     *,
     measured: Measured | None = None,
     refresh: int = 0,
+    live: int = 0,
     beside: Document | None = None,
     examples_of: str = "",
     paper: str | None = None,
@@ -33,6 +34,7 @@ def render(
     Args:
         measured: results to show; None: they are read from the records.
         refresh: seconds after which the page loads itself again while trials are left.
+        live: of a page that is served: how often its results were read; 0: it is a file.
         beside: the comparison with another grid.
         examples_of: id of the trial whose queries and answers are shown; empty: none.
         paper: the table of a paper that is shown, filled by the trials of all grids.
@@ -49,21 +51,27 @@ def render(
             "everything behind this page": f"goalgrid export {name} DIR{runs}",
         },
         measured or read(overview),
-        Standing(
-            overview.headline(),
-            {state.value: overview.counts[state] for state in ORDER},
-            {trial_id: state.value for trial_id, state in overview.states.items()},
-            status.running_lines(overview),
-            [group.to_dict() for group in status.failures(overview)],
-            status.note_lines(overview),
-        ),
+        standing_of(overview),
         datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
         refresh if _unfinished(overview) else 0,
         beside,
         (examples_picture(retrieved(overview, examples_of)),) if examples_of else (),
         table_of_paper(paper, overview.home),
         runs,
+        live,
     ).render()
+
+
+def standing_of(overview: Overview) -> Standing:
+    """The state of the grid, as the page shows it."""
+    return Standing(
+        overview.headline(),
+        {state.value: overview.counts[state] for state in ORDER},
+        {trial_id: state.value for trial_id, state in overview.states.items()},
+        status.running_lines(overview),
+        [group.to_dict() for group in status.failures(overview)],
+        status.note_lines(overview),
+    )
 
 
 def read(overview: Overview) -> Measured:

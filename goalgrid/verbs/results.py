@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -254,6 +254,13 @@ def report(
         bool, typer.Option("--watch", help="Write it again and again until no trial is left; an open page follows.")
     ] = False,
     every: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Time between two writings, with --watch.")] = 10,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Show it at an address of this machine, kept current, until Ctrl-C.")
+    ] = False,
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, help="With --serve; 0: a free one.")] = 8750,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="With --serve: the interface; other machines need the secret path.")
+    ] = "127.0.0.1",
     beside: Annotated[
         str | None,
         typer.Option("--compare", metavar="GRID", help="Add a section: the report's grid minus GRID, cell by cell."),
@@ -272,9 +279,17 @@ def report(
 
     grid = source(grid, paper)
     overview = Overview.of(recall(grid, home, set_), home, only)
-    if watch and examples_of:
-        raise UserError("--examples loads a model and its data each time; leave it out with --watch.")
+    if (watch or serve) and examples_of:
+        raise UserError("--examples loads a model and its data each time; leave it out with --watch and --serve.")
+    if serve and (watch or output):
+        raise UserError("--serve writes no file; leave out --watch and --output.")
     compared = partial(section, beside, grid, home, other)
+    if serve:
+        from goalgrid.showing import serve as live
+
+        with suppress(KeyboardInterrupt):
+            live.serve(live.LivePage(overview, compared, paper, say), host, port, say)
+        return
     path = output or home.grid(overview.grid.name).report
     if not watch:
         write_text(path, page.render(overview, beside=compared(), examples_of=examples_of, paper=paper))

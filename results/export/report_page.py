@@ -167,6 +167,8 @@ class ReportPage:
     paper: Table | None = None
     runs: str = ""
     """What commands say of the runs folder."""
+    live: int = 0
+    """Of a page that is served: how often its results were read; 0: it is a file."""
 
     def render(self) -> str:
         shown = dict(list(self.standing.trials.items())[:TRIALS_SHOWN])

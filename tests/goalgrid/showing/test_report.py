@@ -2,10 +2,14 @@
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.results.layouts import arrange
@@ -34,8 +39,8 @@ HOSTILE = '<img src=x onerror="document.title=1"> & <script>alert(1)</script>'
 DESK, TABLET, PHONE = (1280, 900), (768, 1000), (390, 800)
 
 
-def browser(*, scripts: bool = True) -> webdriver.Chrome:
-    """Debian's Chromium, without a window and without a network."""
+def browser(*, scripts: bool = True, online: bool = False) -> webdriver.Chrome:
+    """Debian's Chromium, without a window and, unless it is `online`, without a network."""
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not program or not driver:
         pytest.skip("no chromium and chromedriver here: apt-get install chromium chromium-driver")
@@ -47,8 +52,9 @@ def browser(*, scripts: bool = True) -> webdriver.Chrome:
         options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     started = webdriver.Chrome(options=options, service=Service(driver))
-    offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-    started.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+    if not online:
+        offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+        started.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
     return started
 
 
@@ -370,6 +376,78 @@ def test_watching_ends_when_no_trial_is_left(pair: Home) -> None:
     assert watching.returncode == 0
     assert "(2 trials: 2 done)" in told.splitlines()[-1]
     assert "data-refresh" not in page.read_text()
+
+
+@contextmanager
+def served(home: Home, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A page that is served, by its address."""
+    command = [sys.executable, "-m", "goalgrid", "report", "demo", "--serve", "--port", "0", *words]
+    process = subprocess.Popen([*command, "--runs", str(home.path)], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stderr is not None
+    try:
+        yield process.stderr.readline().split()[0], process
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+def test_a_served_page_follows_the_grid_and_stays_when_its_program_ends(pair: Home) -> None:
+    ids = [trial.id for trial in overview(pair).trials]
+    done = pair.trial(ids[1]).done
+    done.rename(aside := done.with_name("aside"))
+    driver = browser(online=True)
+    try:
+        with served(pair) as (address, process):
+            driver.get(address)
+            page = "return document.querySelector('#standing').innerText + document.querySelector('main').innerText"
+            assert "1 done" in driver.execute_script(page)
+            rows = "return document.querySelectorAll('#tables button.opens').length"
+            wait_for(lambda: driver.execute_script(rows) > 0)
+            driver.find_element(By.CSS_SELECTOR, "#trials summary").send_keys(Keys.ENTER)
+            aside.rename(done)
+            wait_for(lambda: "2 done" in driver.execute_script(page))
+            opened = "return document.querySelector('#trials details').open"
+            wait_for(lambda: driver.execute_script("return document.body.dataset.live") == "3")
+            wait_for(lambda: driver.execute_script(opened))
+            wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, "#trials tbody td:nth-child(6)")) == 2)
+        assert process.returncode == 0
+        wait_for(lambda: "has ended" in driver.execute_script(page))
+        assert "2 done" in driver.execute_script(page)
+        assert [entry for entry in driver.get_log("browser") if "ERR_CONNECTION_REFUSED" not in entry["message"]] == []
+    finally:
+        driver.quit()
+
+
+def answer(address: str, **headers: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as got:
+            return int(got.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_foreign_page_reads_nothing_of_a_served_one(pair: Home) -> None:
+    with served(pair) as (address, _):
+        assert answer(address) == 200
+        assert answer(address, Host="localhost:9999") == 200, "forwarded by ssh"
+        assert answer(address, Host="evil.example:80") == 404
+        assert answer(f"{address}etc/passwd") == 404
+    with served(pair, "--host", "0.0.0.0") as (address, _):
+        _, _, host, secret, _ = address.split("/")
+        port = host.rpartition(":")[2]
+        assert answer(f"http://127.0.0.1:{port}/{secret}/") == 200
+        assert answer(f"http://127.0.0.1:{port}/") == 404
+
+
+def test_what_cannot_be_served_is_named(verb: Verb, pair: Home) -> None:
+    with served(pair) as (address, _):
+        port = address.rstrip("/").rpartition(":")[2]
+        with pytest.raises(UserError, match=f"port {port} of 127.0.0.1 cannot be used: .* --port 0 takes a free one"):
+            verb("report", "demo", "--serve", "--port", port, runs=pair)
+    with pytest.raises(UserError, match="is the number of an interface"):
+        verb("report", "demo", "--serve", "--host", "x", runs=pair)
+    with pytest.raises(UserError, match="--serve writes no file"):
+        verb("report", "demo", "--serve", "--watch", runs=pair)
 
 
 def wait_for(reached: Callable[[], bool], seconds: float = 60) -> None:

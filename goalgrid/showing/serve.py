@@ -1,0 +1,136 @@
+"""`goalgrid report --serve`: the page of a grid on this machine, kept current. It only reads the runs folder."""
+
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.store.home import State
+from goalgrid.reading.overview import Overview
+from goalgrid.results.analysis.documents import Document
+from goalgrid.results.export.report_page import Measured, Standing
+from goalgrid.showing import report
+
+SECONDS = 1.0
+"""Between two looks at the folder."""
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'"
+
+
+class LivePage:
+    """The page as the folder has it: its state each second, its results when another trial is done.
+
+    Results take seconds to read and draw, so another thread does it, and the state does not wait for them.
+    """
+
+    def __init__(
+        self, overview: Overview, beside: Callable[[], Document | None], paper: str | None, say: Callable[[str], None]
+    ) -> None:
+        self._say, self._trouble = say, ""
+        self._overview, self._beside, self._paper = overview, beside, paper
+        self._measured, self._read = Measured(), 0
+        self._done: list[Trial] | None = None
+        self._reading: Future[Measured] | None = None
+        self._standing: Standing | None = None
+        self._over = threading.Event()
+        self._readers = ThreadPoolExecutor(1)
+        self.html, self.mark = b"", ""
+        self._look()
+
+    @contextmanager
+    def kept_current(self) -> Iterator[None]:
+        """Look at the folder again and again, in a thread, until the block ends."""
+        thread = threading.Thread(target=self._follow, name="report", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+            self._readers.shutdown(cancel_futures=True)
+
+    def _follow(self) -> None:
+        while not self._over.wait(SECONDS):
+            seen = self._overview
+            try:
+                self._overview = Overview.of(seen.grid, seen.home, seen.only)
+                self._look()
+            except UserError as error:  # a file that cannot be read now: the page stays as it was
+                if str(error) != self._trouble:
+                    self._say(f"warning: {error}")
+                self._trouble = str(error)
+
+    def _look(self) -> None:
+        """Begin to read results if others are done now; take those that are read; render what changed."""
+        if self._reading and self._reading.done():
+            reading, self._reading = self._reading, None
+            self._measured, self._read, self._standing = reading.result(), self._read + 1, None
+        if self._reading is None and self._done != (done := self._overview.having(State.DONE)):
+            self._done, self._reading = done, self._readers.submit(report.read, self._overview)
+        if (standing := report.standing_of(self._overview)) != self._standing:
+            self._standing = standing
+            html = report.render(
+                self._overview, measured=self._measured, live=self._read + 1, beside=self._beside(), paper=self._paper
+            )
+            self.html, self.mark = html.encode(), f'"{secrets.token_hex(8)}"'
+
+
+def serve(page: LivePage, host: str, port: int, say: Callable[[str], None]) -> None:
+    """Serve the page until Ctrl-C; on other interfaces than loopback only below a secret path.
+
+    Raises:
+        UserError: the address or the port cannot be used.
+    """
+    try:
+        here = ip_address(host).is_loopback
+        server = ThreadingHTTPServer(
+            (host, port), _handler(page, path := "/" if here else f"/{secrets.token_urlsafe(16)}/")
+        )
+    except ValueError:
+        raise UserError(f"--host is the number of an interface, e.g. 127.0.0.1 or 0.0.0.0, not {host!r}") from None
+    except (OSError, OverflowError) as error:
+        raise UserError(f"port {port} of {host} cannot be used: {error}. --port 0 takes a free one.") from None
+    server.daemon_threads = True
+    port = server.server_address[1]
+    name = socket.gethostname()
+    say(f"http://{host if here else name}:{port}{path}   (Ctrl-C ends it)")
+    if here:
+        say(f"from another machine: ssh -L {port}:127.0.0.1:{port} {name}, then the same address there")
+    with server, page.kept_current():
+        server.serve_forever()
+
+
+def _handler(page: LivePage, path: str) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Answers one path; a name that is not this machine's cannot be made to point here by a foreign page."""
+
+        def do_GET(self) -> None:
+            names = {"localhost", "127.0.0.1", "[::1]"}
+            host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
+            if self.path != path or (path == "/" and host not in names):
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            html, mark = page.html, page.mark
+            same = self.headers.get("If-None-Match") == mark
+            self.send_response(HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK)
+            self.send_header("ETag", mark)
+            if not same:
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(html)))
+                self.send_header("Content-Security-Policy", POLICY)
+                self.send_header("Referrer-Policy", "no-referrer")
+            self.end_headers()
+            if not same:
+                self.wfile.write(html)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing of each request."""
+
+    return Handler
