@@ -19,6 +19,7 @@ from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.explained import explain
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.names import mistakes
+from goalgrid.grid.notes import Notes
 from goalgrid.grid.overrides import CHANGES, changed
 from goalgrid.grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
 from goalgrid.grid.select import Select
@@ -103,6 +104,7 @@ class Grid(Settings):
     budget: Budget | None = None
     """Of a grid with seeds = "until resolved": `seeds` are all that it may spend."""
     evaluate: Evaluate = Evaluate()
+    notes: Notes = Notes()
 
     @property
     def plain_name(self) -> str:

@@ -11,7 +11,18 @@ from goalgrid.grid.content import KINDS, Content, Text, content_of, unset
 from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 
-NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability", "evaluate")
+NO_TRIALS = (
+    "name",
+    "tables",
+    "trackers",
+    "data",
+    "weights",
+    "checkpoints",
+    "resources",
+    "reliability",
+    "evaluate",
+    "notes",
+)
 """Fields of a grid file that change no trial."""
 AXES = ("datasets", "recipes", "objectives", "sweep")
 CHANGES = r"[A-Za-z0-9._+,=-]+"
@@ -70,7 +81,9 @@ def _apply(table: dict[str, Any], override: str) -> tuple[str, Any]:
         *tables, last = first, rest
     elif key.startswith("select.over."):
         *tables, last = "select", "over", key.removeprefix("select.over.")
-    elif key in KINDS or (rest and first in ("data", "select", "resources", "reliability", "budget", "evaluate")):
+    elif key in KINDS or (
+        rest and first in ("data", "select", "resources", "reliability", "budget", "evaluate", "notes")
+    ):
         *tables, last = key.split(".")
     elif isinstance(value, list):
         raise UserError(f"--set {override!r} gives a list; to sweep a setting, write --set 'sweep.{override}'.")

@@ -12,6 +12,7 @@ from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.explained import models_in
 from goalgrid.grid.gridfile import Location
 from goalgrid.grid.names import SECTIONS
+from goalgrid.grid.notes import Notes
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.objectives.parameters import Parameter
@@ -28,6 +29,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "budget": Budget,
     "select": Select,
     "evaluate": Evaluate,
+    "notes": Notes,
 }
 """The tables of a grid file whose settings say which trials there are, and how they run."""
 SWEEPABLE = "[set] or [sweep]"

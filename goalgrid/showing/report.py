@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, text_of
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import ENDED, State
 from goalgrid.looking.trial_figures import attention_examples, retrieved
@@ -59,7 +59,14 @@ def render(
         table_of_paper(paper, overview.home),
         runs,
         live,
+        overview.grid.notes,
+        _later_notes(overview),
     ).render()
+
+
+def _later_notes(overview: Overview) -> str:
+    path = overview.home.grid(overview.grid.name).notes
+    return text_of(path, "notes", "Save them as UTF-8.") if path.exists() else ""
 
 
 def standing_of(overview: Overview) -> Standing:

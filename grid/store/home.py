@@ -163,6 +163,8 @@ class GridFolder:
     results = Below("results.parquet")
     tables = Below("tables")
     report = Below("report.html")
+    notes = Below("notes.md")
+    """What the user writes of the grid later; the report shows it."""
     figures = Below("figures")
     slurm = Below("slurm.txt")
     """Ids of the Slurm jobs that `goalgrid slurm --submit` sent."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.notes import Notes
 from goalgrid.grid.protocols import JUDGED
 from goalgrid.grid.store.home import Home
 from goalgrid.results import figures
@@ -169,6 +170,9 @@ class ReportPage:
     """What commands say of the runs folder."""
     live: int = 0
     """Of a page that is served: how often its results were read; 0: it is a file."""
+    notes: Notes = field(default_factory=Notes)
+    later: str = ""
+    """What `notes.md` adds to the notes, in Markdown."""
 
     def render(self) -> str:
         shown = dict(list(self.standing.trials.items())[:TRIALS_SHOWN])

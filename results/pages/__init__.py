@@ -4,6 +4,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from goalgrid.results.tables.table import Label, TableEntry
@@ -24,12 +25,17 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.globals["inline"] = lambda name: Markup(_source(name))  # our own: not escaped
-    environment.filters |= {"symbol": _symbol, "number": _number, "behind": _behind}
+    environment.filters |= {"symbol": _symbol, "number": _number, "behind": _behind, "markdown": _markdown}
     return environment
 
 
 def _source(name: str) -> str:
     return (files(__name__) / name).read_text(encoding="utf-8")
+
+
+def _markdown(text: str) -> Markup:
+    """A user's Markdown as HTML: with tables, without HTML of its own and without pictures, which need a network."""
+    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(text))
 
 
 def _symbol(label: Label) -> Markup:

@@ -15,7 +15,7 @@ from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from ..conftest import ROOT
 
 PAGE = (ROOT / "docs" / "grids.md").read_text(encoding="utf-8")
-BASE, RATES, WHERE = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+BASE, RATES, WHERE, _NOTES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def of_rates(folder: Path, *overrides: str, rates: str = RATES, base: str = BASE) -> list[Cell]:

@@ -1,5 +1,6 @@
 """The report, in a real browser and as text; where no browser is, what needs one is skipped."""
 
+import json
 import re
 import shutil
 import signal
@@ -330,6 +331,33 @@ class Cells(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._inside:
             self.cells[-1] += data
+
+
+def test_notes_stand_at_the_top_and_run_nothing(
+    chromium: webdriver.Chrome, verb: Verb, pair: Home, tmp_path: Path
+) -> None:
+    hostile = f"{HOSTILE} [click](javascript:alert(1)) ![p](http://example.org/p.png)"
+    notes = {"title": HOSTILE, "hypothesis": HOSTILE, "author": HOSTILE, "text": f"So *it* is: {hostile}"}
+    words = [word for name, text in notes.items() for word in ("--set", f"notes.{name}={json.dumps(text)}")]
+    before = [trial.id for trial in overview(pair).trials]
+    pair.grid("demo").notes.write_text(f"## Later\n\n{hostile}\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    page = tmp_path / "noted.html"
+    verb("report", "demo", *words, "--output", str(page), runs=pair)
+    visit(chromium, page)
+    assert chromium.find_element(By.TAG_NAME, "h1").text == HOSTILE
+    assert chromium.title == f"{HOSTILE} - goalgrid"
+    section = chromium.find_element(By.ID, "notes")
+    assert "So it is: <img" in section.text
+    assert [cell.text for cell in section.find_elements(By.CSS_SELECTOR, "td")] == ["1", "2"]
+    assert not section.find_elements(By.CSS_SELECTOR, "img, script")
+    links = {link.get_attribute("href") for link in section.find_elements(By.TAG_NAME, "a")}
+    assert links == {"http://example.org/p.png"}, "a picture needs a network, so it is a link"
+    assert [trial.id for trial in overview(pair).trials] == before
+    pair.grid("demo").notes.write_bytes(b"\xff")
+    with pytest.raises(UserError, match="notes"):
+        verb("report", "demo", runs=pair)
+    with pytest.raises(UserError, match="notes"):
+        verb("plan", "demo", "--set", "notes.titel=x", runs=pair)
 
 
 def test_its_numbers_are_those_of_the_tables(verb: Verb, trained: Home, tmp_path: Path) -> None:
