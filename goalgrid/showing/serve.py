@@ -42,11 +42,11 @@ class LivePage:
         self._over = threading.Event()
         self._readers = ThreadPoolExecutor(1)
         self.html, self.mark = b"", ""
-        self._look()
 
     @contextmanager
     def kept_current(self) -> Iterator[None]:
-        """Look at the folder again and again, in a thread, until the block ends."""
+        """Look at the folder, and in a thread again and again, until the block ends."""
+        self._look()
         thread = threading.Thread(target=self._follow, name="report", daemon=True)
         thread.start()
         try:

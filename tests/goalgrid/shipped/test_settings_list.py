@@ -8,6 +8,7 @@ import pytest
 
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.names import dotted_names
+from goalgrid.grid.notes import Notes
 from goalgrid.grid.resources import Budget, Reliability, Resources
 from goalgrid.grid.select import Select
 from goalgrid.shipped import settings_list
@@ -25,6 +26,7 @@ def test_every_setting_of_a_grid_file_is_listed_with_its_meaning() -> None:
     running |= {f"budget.{name}" for name in Budget.model_fields}
     running |= {f"select.{name}" for name in Select.model_fields}
     running |= {f"evaluate.{name}" for name in Evaluate.model_fields}
+    running |= {f"notes.{name}" for name in Notes.model_fields}
     assert names == {*dotted_names(), *running, "data.NAME.root"}
     assert [setting.name for setting in listed if len(setting.meaning) < 5 or setting.meaning.endswith(".")] == []
 
