@@ -20,6 +20,7 @@ from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.resources import Reliability, Resources
 from goalgrid.runners.trial.retries import POLICY
+from tests.pages import PAGES
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -37,6 +38,13 @@ def test_links_lead_somewhere(path: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8"))
     dead = [link for link in links if not link.startswith("http") and not (path.parent / link).exists()]
     assert dead == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_the_program_knows(name: str) -> None:
+    write = f"python -m tests.pages {name} > docs/{name}.md"
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert page == "\n".join(PAGES[name]()) + "\n", f"docs/{name}.md is out of date; write it: {write}"
 
 
 def test_the_grid_file_shown_is_a_grid(tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ TABLES: dict[str, type[BaseModel]] = {
 }
 """The tables of a grid file whose settings say which trials there are, and how they run."""
 SWEEPABLE = "[set] or [sweep]"
-FORMATS = ("terminal", "markdown")
 JSON = (
     "Print JSON, for programs: name, place, of, type, default, required, released, unit, meaning, allowed, read_with."
 )
@@ -111,37 +110,6 @@ def lines(chosen: Sequence[Setting]) -> Iterator[str]:
         unit = f" [{setting.unit}]" if setting.unit else ""
         of = f" (of {', '.join(setting.of)})" if often[name] > 1 and setting.of else ""
         yield f"{name:{max(map(len, names))}}  {default:{max(map(len, defaults))}}  {setting.meaning}{unit}{of}"
-
-
-def markdown(chosen: Iterable[Setting]) -> Iterator[str]:
-    """The page docs/settings.md, with these settings."""
-    yield from PAGE.splitlines()
-    before = ""
-    for setting in chosen:
-        section = setting.place if setting.place != SWEEPABLE else setting.name.rpartition(".")[0]
-        if section != before:
-            yield from ("", f"## {section}", "")
-            yield from ("| setting | type | default | unit | meaning |", "|---|---|---|---|---|")
-        before = section
-        kind = setting.type + (f": {setting.allowed}" if setting.allowed else "")
-        read = f" Read with {' and '.join(setting.read_with)}." if setting.read_with else ""
-        of = f" Of {', '.join(f'`{name}`' for name in setting.of)}." if setting.of else ""
-        meaning = f"{setting.meaning}.{read}".replace("*", r"\*") + of
-        cells = (f"`{setting.name}`", kind, setting.default_text, setting.unit, meaning)
-        yield "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
-
-
-PAGE = """# Settings
-
-After reading this page you know every setting that a grid file may set, with its type, default, unit and meaning. The
-program wrote it from the models that check grid files: `goalgrid settings --format markdown`. `goalgrid settings NAME`
-shows a single setting, or all that begin with NAME.
-
-A setting of a data set, a model, a training or an objective stands in `[set]`, or with a list of values in `[sweep]`;
-on the command line it is `--set NAME=VALUE`. A recipe may have another value than the default: `goalgrid recipes NAME`
-shows its values. "Of" names the encoders, scorers or objectives that have it. "Read with" says what a training needs to
-read it; a setting that no trial of a grid reads is refused. Settings of `[data.NAME]`, `[resources]` and
-`[reliability]` change no trial."""
 
 
 def _of_model(prefix: str, model: type[BaseModel], place: str, of: tuple[str, ...] = ()) -> Iterator[Setting]:

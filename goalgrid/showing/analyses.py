@@ -73,11 +73,3 @@ def judged(
         cells, scores = cells_and_scores(recalled, home, anew=start(grid, home, overrides))
         sources.append((recalled.name, judged_by_trials(papers, cells, scores)))
     return sources
-
-
-PAGE = """# The papers' claims
-
-After reading this page you know which sentences of the four papers are supported by the papers' own tables. The
-program wrote this page: `goalgrid claims --format markdown`. `goalgrid claims goal demo` also tests the claims of a
-paper on the trials of a grid; `--comparisons` shows each comparison. What trials here say: [papers.md](papers.md).
-"""

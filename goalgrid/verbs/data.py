@@ -8,10 +8,10 @@ from rich.progress import Progress as Bar
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.expansion import expand
 from goalgrid.grid.resources import cpus_here
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import check_name
-from goalgrid.launching import ahead
 from goalgrid.reading.named_grids import grid_to_train
 from goalgrid.shipped import lists
 from goalgrid.terminal import completion
@@ -60,7 +60,6 @@ def check(
         ),
     ],
     root: Annotated[Path | None, typer.Option("--root", metavar="DIR", help="The folder of your copy.")] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="Only open the headers of image files.")] = False,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Threads that decode images; default: one a CPU.")
     ] = None,
@@ -93,7 +92,7 @@ def check(
                 tasks[what] = bar.add_task(what, total=of)
             bar.update(tasks[what], completed=done)
 
-        report = look(name, user_path(root), fast=fast, workers=workers or cpus_here(), progress=progress)
+        report = look(name, user_path(root), workers=workers or cpus_here(), progress=progress)
     show_for(as_json, report.to_dict, report.lines)
     raise typer.Exit(PROBLEMS if report.problems else 0)
 
@@ -129,8 +128,19 @@ def features(
 
     Without it, the run of the grid does so.
     """
-    for line in ahead.features(grid_to_train(grid, home, set_, roots=root, weights=weights), home):
-        show(line)
+    from goalgrid.runners.launch.feature_extraction import compute_features, feature_jobs, feature_sources
+
+    loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
+    jobs = feature_jobs(loaded, expand(loaded), home)
+    if not feature_sources(jobs):
+        say(f"{loaded.name}: no recipe has a frozen network whose features could be kept")
+        return
+    compute_features(jobs, err)
+    for source, machine in feature_sources(jobs):
+        folder = source.folder(machine.features)
+        size = sum(file.stat().st_size for file in folder.glob("*.npy")) / 1e6
+        what = f"{source.views():,} {source.what} of {source.name} by {source.network.weights}"
+        show(f"{folder}  {what}, {size:,.1f} MB")
 
 
 @verbs.command()
@@ -146,20 +156,3 @@ def backbone(
 
     count = convert(user_path(source), user_path(folder))
     show(f"{folder}: {count:,} tensors. Train with them: --weights {BUTD}={folder}")
-
-
-@verbs.command()
-def negatives(
-    grid: GridName,
-    by: Annotated[str, typer.Option("--by", metavar="TRIAL", help="A finished trial, whose model ranks.")],
-    home: Runs = RUNS,
-    set_: Override = [],
-    root: Root = [],
-    weights: WeightPlaces = [],
-) -> None:
-    """Rank a training split for an objective that reads a ranking.
-
-    Without it, the run of a grid with train.ranker does so.
-    """
-    for line in ahead.negatives(grid_to_train(grid, home, set_, roots=root, weights=weights), home, by):
-        show(line)

@@ -184,8 +184,7 @@ def claims(
     with _incomplete_without_trials():
         judged = shown.judged(paper, grid, home, set_)
     document = judged_claims.document(judged, comparisons=comparisons)
-    page = shown.PAGE + "\n" if format_ == "markdown" and (paper, grid) == (None, None) else ""
-    text = page + TEXT[format_](document).rstrip("\n")
+    text = TEXT[format_](document).rstrip("\n")
     show_for(as_json, lambda: judged_claims.for_programs(judged), text.splitlines)
 
 

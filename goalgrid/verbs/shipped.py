@@ -161,19 +161,14 @@ def settings(
             autocompletion=completion.settings,
         ),
     ] = None,
-    format_: Annotated[
-        str, typer.Option("--format", help="terminal, or markdown for the page docs/settings.md.")
-    ] = "terminal",
     as_json: Annotated[bool, typer.Option("--json", help=settings_list.JSON)] = False,
 ) -> None:
     """List the settings of a grid file; or explain one.
 
     Each with its type, default, unit and meaning, and with what a training needs to read it.
     """
-    all_known(("format", format_, settings_list.FORMATS))
     chosen = settings_list.named(name) if name else settings_list.settings()
-    lines = settings_list.markdown if format_ == "markdown" else settings_list.lines
-    show_for(as_json, lambda: list(map(asdict, chosen)), lambda: lines(chosen))
+    show_for(as_json, lambda: list(map(asdict, chosen)), lambda: settings_list.lines(chosen))
 
 
 @verbs.command()
@@ -184,20 +179,16 @@ def tables(
             metavar="NAME", help="A table or a paper: selhn-table5, selhn.", autocompletion=completion.paper_tables
         ),
     ] = None,
-    format_: Annotated[
-        str, typer.Option("--format", help="terminal, or markdown for the page docs/tables.md.")
-    ] = "terminal",
     as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_TABLES)] = False,
 ) -> None:
     """List which rows of the papers' tables train here.
 
     Each with its grid, recipe and objective; or where the paper quotes it from; or why it is not possible.
     """
-    all_known(("format", format_, settings_list.FORMATS))
-    from goalgrid.shipped import tables_page
+    from goalgrid.shipped import paper_rows
 
-    rows, lines = tables_page.rows(name), tables_page.markdown if format_ == "markdown" else tables_page.lines
-    show_for(as_json, lambda: [asdict(row) | {"origin": row.origin} for row in rows], lambda: lines(rows))
+    rows = paper_rows.rows(name)
+    show_for(as_json, lambda: [asdict(row) | {"origin": row.origin} for row in rows], lambda: paper_rows.lines(rows))
 
 
 @verbs.command()

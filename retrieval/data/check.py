@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,6 @@ def check(
     name: str,
     root: Path,
     *,
-    fast: bool = False,
     workers: int = 2,
     progress: CheckProgress = lambda what, done, of: None,
 ) -> DataReport:
@@ -67,7 +65,6 @@ def check(
 
     Args:
         name: a shipped data set, held against its official size; any other name is a user's own data.
-        fast: open the headers of image files only, instead of decoding them.
         progress: told (what, how much is done, of how much).
     """
     official = catalog.described(name)
@@ -76,7 +73,7 @@ def check(
         return DataReport(name, root, [], [missing])
     parts: list[Part] = []
     if annotated := annotations.Annotated.read(name, root):
-        parts.append(_pictures(annotated, progress, workers=workers, fast=fast))
+        parts.append(_pictures(annotated, progress, workers))
     if folder := precomp.find(name, root):
         parts.append(_features(folder, official.test_splits, progress))
     parts += [form.faults(root, official, progress) for form in forms() if form.begun(root)]
@@ -88,8 +85,8 @@ def check(
     return DataReport(name, root, parts, problems if parts else [_nothing(name, root)])
 
 
-def _pictures(annotated: annotations.Annotated, progress: CheckProgress, *, workers: int, fast: bool) -> Part:
-    """Everything that the annotations name, each image file opened: decoded whole, or with `fast` its header alone."""
+def _pictures(annotated: annotations.Annotated, progress: CheckProgress, workers: int) -> Part:
+    """Everything that the annotations name, each image file decoded."""
     path = annotated.path
     part = Part(f"raw images, {annotated.title}", path, problems=annotated.problems)
     for split, entries in annotated.by_split.items():
@@ -98,30 +95,29 @@ def _pictures(annotated: annotations.Annotated, progress: CheckProgress, *, work
             fix = "Each of train, val and test needs images: look at what the annotations say of splits."
             part.problems.append(Problem(f"{split} split of {path}", "is empty: 0 images", fix))
     part.files = list(dict.fromkeys(file for _, file in annotated.files))
-    part.problems += [*annotated.notes(), *unreadable(part.files, progress, workers=workers, fast=fast)]
+    part.problems += [*annotated.notes(), *unreadable(part.files, progress, workers)]
     return part
 
 
-def unreadable(files: list[Path], progress: CheckProgress, *, workers: int, fast: bool) -> list[Problem]:
+def unreadable(files: list[Path], progress: CheckProgress, workers: int) -> list[Problem]:
     """Files that are not whole images, in their order."""
     problems = []
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="check") as pool:
-        for number, fault in enumerate(pool.map(partial(_fault, whole=not fast), files), 1):
+        for number, fault in enumerate(pool.map(_fault, files), 1):
             if fault:
                 what = f"the image cannot be read: {fault}"
                 fix = TOO_LARGE if "exceeds limit" in fault else "Fetch this file again."
                 problems.append(Problem(str(files[number - 1]), what, fix))
             if number % STEP == 0 or number == len(files):
-                progress("opening images" if fast else "decoding images", number, len(files))
+                progress("decoding images", number, len(files))
     return problems
 
 
-def _fault(file: Path, *, whole: bool) -> str:
+def _fault(file: Path) -> str:
     """Why this file is no image; empty for a good image."""
     try:
         with Image.open(file) as image:
-            if whole:
-                image.load()
+            image.load()
     except Exception as error:  # decoders raise many kinds on a torn file, and every kind is a fault of the file
         return str(error).replace(f" {str(file)!r}", "") or type(error).__name__
     return ""

@@ -285,16 +285,8 @@ def _words(trial: FinishedTrial) -> tuple[str, ...]:
 
 
 def ranker(folder: Path, machine: Machine) -> tuple[str, Callable[[], tuple[Rows, Rows, np.ndarray]]]:
-    """A checksum of a finished trial's model, and a function that embeds the training split by it.
-
-    Raises:
-        UserError: the trial is not done.
-    """
+    """A checksum of a finished trial's model, and a function that embeds the training split by it."""
     trial = TrialFolder(folder)
-    if not trial.is_done():
-        raise UserError(
-            f"trial {trial.trial_id}, which ranks the training split, is not done. Train it first: goalgrid run GRID."
-        )
 
     def embed() -> tuple[Rows, Rows, np.ndarray]:
         loaded = LoadedModel.of_trial(trial, machine)

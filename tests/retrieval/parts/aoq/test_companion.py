@@ -60,12 +60,9 @@ def test_one_grid_ranks_and_trains_and_its_record_names_the_ranker(runs: Path, g
         TrialSettings.model_validate_json(record.collect([trained.record])["settings"][0].as_py()).ranker == by.trial_id
     )
     assert goalgrid("status", "demo", *SMALL, *WORDS, runs=runs).returncode == 0
-    shown = goalgrid("data", "negatives", "demo", "--by", by.trial_id, *SMALL, *WORDS, runs=runs)
-    assert [line.split("  ")[1] for line in shown.stdout.splitlines()] == [
-        "2,000 captions for each of 1,000 images",
-        "400 images for each of 5,000 captions",
-    ]
-    i2t, t2i = (np.load(line.split("  ")[0]) for line in shown.stdout.splitlines())
+    (folder,) = Home(runs).features.glob(f"negatives-{by.trial_id}-*")
+    i2t, t2i = (np.load(folder / f"{name}.npy") for name in ("i2t", "t2i"))
+    assert (i2t.shape, t2i.shape) == ((1_000, 2_000), (5_000, 400))
     loaded = LoadedModel.of_trial(by, Machine())
     image, text, owners = embedded(loaded.model, loaded.settings, loaded.inputs, "train")
     assert isinstance(image, torch.Tensor)
@@ -105,22 +102,6 @@ def test_the_training_learns_from_what_its_ranker_ranked_and_says_from_which_wei
     mark = checkpoints.checksum(by.best_checkpoint)
     assert json.loads(row["environment"])["negatives"] == mark
     assert best_of(trained, torch.device("cpu"))["sources"]["negatives"] == mark
-
-
-def test_a_ranker_that_is_not_done_or_not_there_is_named(runs: Path, goalgrid: Goalgrid) -> None:
-    by = of_objective(runs, "triplet-hn")
-    done = by.done.read_text()
-    by.done.unlink()
-    try:
-        shown = goalgrid("data", "negatives", "demo", "--by", by.trial_id, *SMALL, *WORDS, runs=runs)
-    finally:
-        by.done.write_text(done)
-    assert shown.returncode == 2
-    assert f"trial {by.trial_id}, which ranks the training split, is not done" in shown.stderr
-    other = goalgrid("data", "negatives", "unified-table7", "--by", by.trial_id, runs=runs)
-    assert "data set 'shapes'; grid 'unified-table7' is on " in other.stderr
-    near = goalgrid("data", "negatives", "demo", "--by", by.trial_id[:-1], *SMALL, *WORDS, runs=runs)
-    assert f"Did you mean '{by.trial_id}'" in near.stderr.replace("\n", " ")
 
 
 @pytest.mark.parametrize("recipe", ["cnn-bow", "bfan-equal-tiny", "saf-tiny"])

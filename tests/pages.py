@@ -1,0 +1,108 @@
+"""Pages of docs/ that the tests write: `python -m tests.pages settings > docs/settings.md`."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from goalgrid.results.analysis.claims import document, judged_by_print
+from goalgrid.results.analysis.documents import as_markdown
+from goalgrid.results.reference.coverage import ORIGINS, PaperRow
+from goalgrid.results.reference.reading import PAPERS, paper_table
+from goalgrid.shipped import paper_rows
+from goalgrid.shipped.settings_list import SWEEPABLE
+from goalgrid.shipped.settings_list import settings as every_setting
+
+SETTINGS = """# Settings
+
+After reading this page you know every setting that a grid file may set, with its type, default, unit and meaning. The
+tests wrote it from the models that check grid files: `python -m tests.pages settings`. `goalgrid settings NAME`
+shows a single setting, or all that begin with NAME.
+
+A setting of a data set, a model, a training or an objective stands in `[set]`, or with a list of values in `[sweep]`;
+on the command line it is `--set NAME=VALUE`. A recipe may have another value than the default: `goalgrid recipes NAME`
+shows its values. "Of" names the encoders, scorers or objectives that have it. "Read with" says what a training needs to
+read it; a setting that no trial of a grid reads is refused. Settings of `[data.NAME]`, `[resources]` and
+`[reliability]` change no trial.
+"""
+TABLES = """# The rows of the papers' tables
+
+After reading this page you know which rows of the four papers' tables you can train with goalgrid, and by which grid.
+The tests wrote it: `python -m tests.pages tables`. `goalgrid tables selhn-table5` shows a single table,
+`goalgrid tables selhn` the tables of a paper. [The tables with your numbers](paper-tables.md) are another page.
+
+**Trained here**: a shipped grid fills all numbers of the row that are measured here. The line names the grid, the
+recipe and the objective. **Quoted**: the paper took the numbers from elsewhere and did not train them; a number in
+brackets is the reference in the paper. A quoted row that a grid trains counts as trained here; where recipe and
+objective are shipped, but no grid fills the row, the line names both. **Not possible**: the paper trained the row, and
+no grid here does; the line says why.
+
+**Differs** says how the training here differs from the source of the numbers: another schedule than a quoted row's own
+paper has, a part that stands in for another, our reading of what a paper leaves open. It is empty where we know of no
+difference. What GOAL leaves open of its objectives concerns all of its rows: [variants](variants.md).
+"""
+CLAIMS = """# The papers' claims
+
+After reading this page you know which sentences of the four papers are supported by the papers' own tables. The
+tests wrote this page: `python -m tests.pages claims`. `goalgrid claims goal demo` also tests the claims of a
+paper on the trials of a grid; `--comparisons` shows each comparison. What trials here say: [papers.md](papers.md).
+"""
+
+
+def settings() -> Iterator[str]:
+    yield from SETTINGS.splitlines()
+    before = ""
+    for setting in every_setting():
+        section = setting.place if setting.place != SWEEPABLE else setting.name.rpartition(".")[0]
+        if section != before:
+            yield from ("", f"## {section}", "")
+            yield from ("| setting | type | default | unit | meaning |", "|---|---|---|---|---|")
+        before = section
+        kind = setting.type + (f": {setting.allowed}" if setting.allowed else "")
+        read = f" Read with {' and '.join(setting.read_with)}." if setting.read_with else ""
+        of = f" Of {', '.join(f'`{name}`' for name in setting.of)}." if setting.of else ""
+        meaning = f"{setting.meaning}.{read}".replace("*", r"\*") + of
+        cells = (f"`{setting.name}`", kind, setting.default_text, setting.unit, meaning)
+        yield "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
+
+
+def tables() -> Iterator[str]:
+    rows = paper_rows.rows()
+    yield from TABLES.splitlines()
+    yield from ("", paper_rows.count(rows), "", f"| table | rows | {' | '.join(ORIGINS)} |", "|---|---|---|---|---|")
+    for table, members in paper_rows.by_table(rows):
+        counts = Counter(row.origin for row in members)
+        numbers = (len(members), *(counts[origin] for origin in ORIGINS))
+        yield f"| [{table}](#{table.lower()}) | {' | '.join(map(str, numbers))} |"
+    for table, members in paper_rows.by_table(rows):
+        yield from ("", f"## {table}", "", f"{paper_table(table).heading}.", "")
+        yield from ("| row | here | differs |", "|---|---|---|")
+        for row in members:
+            title = f"{row.block}: " if row.block else ""
+            cells = title + row.label, paper_rows.here(_as_code(row)), "; ".join(row.differs)
+            yield f"| {' | '.join(map(_plain, cells))} |"
+
+
+def claims() -> Iterator[str]:
+    yield from CLAIMS.splitlines()
+    yield from ("", *as_markdown(document([("printed", judged_by_print(PAPERS))])).splitlines())
+
+
+PAGES = {"settings": settings, "tables": tables, "claims": claims}
+
+
+def _as_code(row: PaperRow) -> PaperRow:
+    """The row with its names between backticks; several objectives are a row of GOAL's matrix."""
+    first, *others = row.objectives or ("",)
+    objectives = (f"{first.partition('_')[0]}_*" if others else first,) if first else ()
+    names = {"grids": row.grids, "recipes": row.recipes, "objectives": objectives}
+    return replace(row, **{field: tuple(f"`{name}`" for name in values) for field, values in names.items()})
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is, in a cell of a table."""
+    return text.replace("|", "\\|").replace("*", "\\*") if "`" not in text else text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{line}\n" for line in PAGES[sys.argv[1]]())
