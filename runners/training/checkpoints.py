@@ -4,16 +4,20 @@ A checkpoint is the zip file that `torch.save` writes, with its SHA-256 in the z
 unchanged, and a truncated or damaged file is detected.
 """
 
+import copy
 import hashlib
 import io
 import os
 import pickle
 import random
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from goalgrid.grid.errors import regular_bytes
 from goalgrid.grid.store.files import written_aside
@@ -36,13 +40,97 @@ def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, d
     Raises:
         UserError: the disk is full or read-only; the checkpoint before is untouched.
     """
-    body = dumped(content)[:-2]  # torch, writing by itself, hides a full disk behind an error of its own
-    length = _COMMENT.to_bytes(2, "little")
-    digest = hashlib.sha256(body)
-    digest.update(length)
     with written_aside(path, durable=durable, previous=previous) as aside, aside.open("wb") as file:
-        file.write(body)
-        file.write(length + _MARK + digest.hexdigest().encode())
+        summed = _Summed(file)
+        torch.save(content, summed)
+        summed.end()
+
+
+class _Summed:
+    """A file that `torch.save` writes to, hashed on the way; so no second copy of a checkpoint is in memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.digest = file, hashlib.sha256()
+        self._last = b""
+        """The last two bytes, in the end the length of the zip's comment, which is then replaced."""
+        self._error: OSError | None = None
+
+    def write(self, data: memoryview) -> int:
+        """Write and hash, until the disk fails; torch would hide the error behind one of its own."""
+        if self._error is None:
+            try:
+                self.file.write(data)
+            except OSError as error:
+                self._error = error
+            self.digest.update(self._last[: max(0, len(self._last) + len(data) - 2)])
+            self.digest.update(data[:-2])
+            self._last = (self._last + bytes(data[-2:]))[-2:]
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing: the caller flushes the file."""
+
+    def end(self) -> None:
+        """Write the comment; raise the error of the disk, if there was any."""
+        if self._error is not None:
+            raise self._error
+        length = _COMMENT.to_bytes(2, "little")
+        self.digest.update(length)
+        self.file.seek(-2, os.SEEK_END)
+        self.file.write(length + _MARK + self.digest.hexdigest().encode())
+
+
+class Writer:
+    """Writes in a thread, while the caller goes on. One write at a time: a second waits for the first."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def start(self, write: Callable[[], None]) -> None:
+        """Wait for the write before, and let this one begin.
+
+        Raises:
+            UserError: the write before failed.
+        """
+        self.wait()
+        self._thread = threading.Thread(target=self._run, args=(write,), name="checkpoint", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait for the write that runs; raises what made it fail."""
+        if self._thread is not None:
+            self._thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raise what made a write fail, without waiting."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _run(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except BaseException as error:
+            self._error = error
+
+
+def snapshot(value: Any, copies: dict[tuple[Any, ...], Tensor] | None = None) -> Any:
+    """A copy in host memory of tensors in dicts, lists and tuples; a tensor that stands there twice is copied once."""
+    copies = {} if copies is None else copies
+    if isinstance(value, Tensor):
+        key = value.data_ptr(), value.shape, value.stride(), value.dtype
+        if key not in copies or not value.data_ptr():  # a tensor without elements has no place of its own
+            copies[key] = value.detach().to("cpu", copy=True)
+        return copies[key]
+    if isinstance(value, dict):
+        entries = copy.copy(value)  # keeps the versions of modules, an attribute of a state_dict
+        entries.update({name: snapshot(part, copies) for name, part in value.items()})
+        return entries
+    if isinstance(value, list | tuple):
+        return type(value)(snapshot(part, copies) for part in value)
+    return value
 
 
 def load(path: Path, device: torch.device) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from goalgrid.runners.training.measured import StepTrace
 
 BRIEF_SECONDS = 5.0
 """A trial shorter than this writes no checkpoint to go on from."""
-SAVED = ("epoch", "step", "batch", "sums", "seconds", "rows", "replicas", "threads")
+SAVED = ("epoch", "step", "batch", "sums", "seconds", "rows", "replicas", "threads", "devices")
 """Fields of a trial's progress in its checkpoint; a checkpoint of an earlier version lacks the later fields."""
 
 
@@ -44,6 +44,7 @@ class Progress:
         best: the row of the epoch with the best validation.
         replicas: the largest number of processes that trained it together.
         threads: threads of each process at the start: on a CPU another number rounds otherwise.
+        devices: the kinds of device that trained it, "cpu" or "cuda", one after the other.
     """
 
     train: TrainSettings
@@ -61,12 +62,15 @@ class Progress:
     best: dict[str, Any] | None = None
     replicas: int = 1
     threads: int = field(default_factory=torch.get_num_threads)
+    devices: list[str] = field(default_factory=list)
     trace: StepTrace = field(init=False)
+    writer: checkpoints.Writer = field(default_factory=checkpoints.Writer)
     _saved: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
     """Step and time of the last checkpoint."""
 
     def __post_init__(self) -> None:
         self.trace = StepTrace(self.train.trace_every)
+        self.devices.append(self.device.type)
 
     @property
     def over(self) -> bool:
@@ -95,22 +99,32 @@ class Progress:
                 sums[name] = sums.get(name, 0.0) + value
         return {name: value / batches for name, value in sums.items() if not math.isnan(value)}
 
-    def end_epoch(self, metrics: Mapping[str, float], seconds: float, weights: Callable[[], Mapping[str, Any]]) -> None:
-        """Write the row of an epoch that took so many seconds, and the weights if they validated best so far.
+    def end_epoch(
+        self,
+        metrics: Mapping[str, float],
+        seconds: float,
+        weights: Callable[[], Mapping[str, Any]],
+        state: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        """Write the row of an epoch that took so many seconds, the weights if they validated best, and a checkpoint.
 
-        The best weights are written first: the checkpoint, which the caller writes next unless the trial is `brief`,
-        must never name best weights that are missing.
+        The best weights are written first: a checkpoint must never name best weights that are missing. A `brief` trial
+        gets no checkpoint.
         """
         self.epoch += 1
         row = {"epoch": self.epoch, "step": self.step, "seconds": seconds, **metrics}
         self.rows.append(row)
         self.batch, self.sums, self.seconds = 0, {}, 0.0
         self.trace.blocks()
+        best: dict[str, Any] | None = None
         if self.best is None or row["val_rsum"] > self.best["val_rsum"]:
             self.best = row
-            content = {"trial": self.folder.trial_id, "row": row, **weights(), "sources": dict(self.sources)}
-            checkpoints.save(self.folder.best_checkpoint, content, durable=not self.brief)
+            best = {"trial": self.folder.trial_id, "row": row, **weights(), "sources": dict(self.sources)}
         write_json_lines(self.folder.history, self.rows, durable=False)
+        if not self.brief:
+            self.save(state(), best)
+        elif best:
+            self._write(best, None)
 
     @property
     def brief(self) -> bool:
@@ -119,17 +133,35 @@ class Progress:
         return self.over and step == 0 and time.monotonic() - since < BRIEF_SECONDS
 
     def due(self, cadence: Cadence) -> bool:
-        """Whether the steps or the time since the last checkpoint call for the next."""
+        """Whether the steps or the time since the last checkpoint call for the next; raises if its write failed."""
+        self.writer.check()
         step, since = self._saved
         late = cadence.minutes and time.monotonic() - since >= 60 * cadence.minutes
         return bool(late or (cadence.steps and self.step - step >= cadence.steps))
 
-    def save(self, state: Mapping[str, Any]) -> None:
-        """Write a checkpoint with the state of the trainer."""
+    def save(self, state: Mapping[str, Any], best: Mapping[str, Any] | None = None) -> None:
+        """Begin to write a checkpoint with the state of the trainer, after the best weights if there are new ones.
+
+        Raises:
+            UserError: the write before failed.
+        """
         saved = {name: getattr(self, name) for name in SAVED} | {"trace": self.trace.state()}
-        content = {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state}
-        checkpoints.save(self.folder.last_checkpoint, content, previous=self.folder.previous_checkpoint)
+        self._write(best, {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state})
         self._saved = (self.step, time.monotonic())
+
+    def _write(self, best: Mapping[str, Any] | None, last: Mapping[str, Any] | None) -> None:
+        """Write what stands here now in a thread, once the write before is done: memory holds one copy at most."""
+        self.writer.wait()
+        best, last = checkpoints.snapshot((best, last))
+        folder = self.folder
+
+        def write() -> None:
+            if best:
+                checkpoints.save(folder.best_checkpoint, best, durable=last is not None)
+            if last:
+                checkpoints.save(folder.last_checkpoint, last, previous=folder.previous_checkpoint)
+
+        self.writer.start(write)
 
     def restore(self) -> dict[str, Any] | None:
         """Go on from the last whole checkpoint and return its state; None: start from the beginning.
@@ -150,6 +182,11 @@ class Progress:
                 return None
             for name in SAVED:
                 setattr(self, name, content.get(name, getattr(self, name)))
+            if self.devices[-1] != (now := self.device.type):
+                self.warn(
+                    f"it goes on with {now} after {self.devices[-1]}, which rounds otherwise; its record names both"
+                )
+                self.devices.append(now)
             self.sums = {names: values.to(self.device) for names, values in self.sums.items()}
             self.trace.load(content["trace"])
             self.best = best and best["row"]

@@ -116,17 +116,22 @@ class Trainer:
         progress = self.progress
         self._resume()
         self.hooks.begin(progress.step)
-        while not progress.over:
-            started = time.monotonic()
-            metrics = self._train_epoch()
-            self.hooks.beat(progress.step)
-            metrics |= self._validate()
-            progress.end_epoch(metrics, progress.seconds + time.monotonic() - started, self._weights)
-            if not progress.brief:
-                progress.save(self._state())
-            self.hooks.epoch(progress.epoch, metrics)
-            if self.hooks.beat(progress.step) and not progress.over:
-                raise Preempted
+        try:
+            while not progress.over:
+                self._fit_epoch()
+        finally:
+            progress.writer.wait()  # a checkpoint that could not be written is the error, whatever came after it
+
+    def _fit_epoch(self) -> None:
+        progress, started = self.progress, time.monotonic()
+        metrics = self._train_epoch()
+        self.hooks.beat(progress.step)
+        metrics |= self._validate()
+        seconds = progress.seconds + time.monotonic() - started
+        progress.end_epoch(metrics, seconds, self._weights, self._state)
+        self.hooks.epoch(progress.epoch, metrics)
+        if self.hooks.beat(progress.step) and not progress.over:
+            raise Preempted
 
     def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
         """Evaluate the selected checkpoint on the test split by several protocols, from one set of embeddings.

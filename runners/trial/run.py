@@ -172,6 +172,7 @@ class TrialRun:
             data=progress.sources["data"],
             rows=progress.rows,
             replicas=progress.replicas,
+            devices=progress.devices,
             parameters=sizes_of(trainer.learner.model),
         )
 
@@ -308,6 +309,7 @@ class TrialRun:
         data: str,
         rows: Sequence[dict[str, Any]] = (),
         replicas: int = 1,
+        devices: Sequence[str] = (),
         parameters: tuple[int, int] | None = None,
     ) -> State:
         """Write the record, and then that the trial is done.
@@ -316,6 +318,7 @@ class TrialRun:
             by_protocol: ranks of the test split by each of `protocols_of`.
             selected, rows, replicas, parameters: as `record.Trained` has them.
             data: fingerprint of the data that were read.
+            devices: kinds of device that trained it, which the record names if there were several.
 
         Raises:
             Fenced: another process holds the trial now.
@@ -334,7 +337,7 @@ class TrialRun:
             replicas=replicas,
             data_fingerprint=data,
             code_fingerprint=self.code,
-            environment=self.environment | self._noted(inputs),
+            environment=self.environment | self._noted(inputs) | ({"devices": devices} if len(devices) > 1 else {}),
             parameters=parameters,
         )
         self.hold.commit()

@@ -27,7 +27,9 @@ def test_the_first_of_the_best_epochs_is_selected_and_its_weights_are_kept(
     for epoch, rsum in enumerate((10.0, 12.0, 12.0, 11.0), start=1):
         progress.step += 5
         weights = {"weight": torch.tensor(float(epoch))}
-        progress.end_epoch({"val_rsum": rsum}, 0.5, lambda weights=weights: {"model": weights})  # type: ignore[misc]
+        progress.end_epoch({"val_rsum": rsum}, 0.5, lambda: {"model": weights}, dict)  # noqa: B023 - called at once
+        weights["weight"] += 100  # as training goes on; the write may have begun or not
+    progress.writer.wait()
     assert progress.over
     assert progress.selected["epoch"] == selected
     content = best_of(progress.folder, CPU)
