@@ -208,6 +208,7 @@ def _take(
             return "refused", why
         when = datetime.now(UTC).isoformat(timespec="seconds")
         write_json(copy.origin, {"from": str(other.path.absolute()), "merged": when}, durable=False)
+        make_durable(copy.attempts_folder)
         make_durable(copy.path)
         write_text(copy.done, (aside / "done").read_text(encoding="utf-8"))
         on(here.trial_id)

@@ -3,12 +3,10 @@
 Files that only count together are written without the flush (`durable=False`), and flushed at once by `make_durable`.
 """
 
-import ctypes
 import errno
 import json
 import os
 import stat
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -99,24 +97,20 @@ def write_json_lines(path: Path, rows: list[dict[str, Any]], *, durable: bool = 
 
 
 def make_durable(folder: Path) -> None:
-    """Wait until all files of a folder stand on the disk: with one commit on Linux, whatever their number.
+    """Wait until a folder and the files in it, without those of folders in it, stand on the disk.
+
+    Each file is flushed, not the file system (`syncfs`): that would wait for what every other process writes there.
 
     Raises:
         UserError: the disk failed.
     """
     try:
-        if _syncfs is None:
-            for file in folder.iterdir():
-                if file.is_file():
+        for file in folder.iterdir():
+            if file.is_file():
+                with suppress(FileNotFoundError):  # written aside by another process, and gone since
                     _sync(file)
-            _sync(folder)
-            return
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            if _syncfs(descriptor):
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        finally:
-            os.close(descriptor)
+        _sync(folder)
+        _sync(folder.parent)
     except OSError as error:
         raise cannot_write(folder, error) from error
 
@@ -218,10 +212,6 @@ def bytes_below(folder: Path) -> int:
                 status = os.lstat(f"{place}/{name}")
                 total += status.st_size * stat.S_ISREG(status.st_mode)
     return total
-
-
-_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if sys.platform == "linux" else None
-"""Flushes the file system that an open file is on; each `fsync` would be a commit of its own."""
 
 
 def _sync(path: Path) -> None:

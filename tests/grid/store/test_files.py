@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store import files
 from goalgrid.grid.store.files import json_lines, make_durable, write_json_lines, write_text, written_aside
 
 
@@ -51,13 +50,8 @@ def test_what_is_not_flushed_is_replaced_whole_all_the_same(tmp_path: Path) -> N
     assert [file.read_text() for file in tmp_path.iterdir()] == ["new"]
 
 
-@pytest.mark.parametrize("at_once", [True, False], ids=["one commit", "file by file"])
-def test_a_folder_is_made_durable_with_what_is_in_it(
-    tmp_path: Path, at_once: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_made_durable_with_what_is_in_it(tmp_path: Path) -> None:
     """That a power cut leaves it can be tested on no running machine; that a folder that is gone is said, here."""
-    if not at_once:
-        monkeypatch.setattr(files, "_syncfs", None)
     (tmp_path / "inner").mkdir()
     write_text(tmp_path / "file", "content", durable=False)
     make_durable(tmp_path)
