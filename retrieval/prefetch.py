@@ -1,5 +1,6 @@
-"""Work one step ahead: the next batch is read while the network is busy with this one."""
+"""Work ahead of its use: the next batches are read while the network is busy with this one."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -7,18 +8,23 @@ from typing import TypeVar
 Argument = TypeVar("Argument")
 Made = TypeVar("Made")
 
+AHEAD = 2
+"""Results that are made at a time: while one is put together, pictures of the next are decoded."""
+
 
 def ahead(make: Callable[[Argument], Made], items: Sequence[Argument]) -> Iterator[Made]:
-    """`make(item)` for each item, in order; a thread makes the next result while the caller uses this one.
+    """`make(item)` for each item, in order; threads make the next results while the caller uses this one.
 
     The caller meets an error of `make` at the item that caused it.
     """
     if len(items) < 2:  # there is no next item, and a thread takes longer to start than many batches to read
         yield from map(make, items)
         return
-    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as pool:
-        pending = pool.submit(make, items[0])
-        for item in items[1:]:
-            ready, pending = pending, pool.submit(make, item)
+    with ThreadPoolExecutor(AHEAD, thread_name_prefix="ahead") as pool:
+        pending = deque(pool.submit(make, item) for item in items[:AHEAD])
+        for item in items[AHEAD:]:
+            ready = pending.popleft()
+            pending.append(pool.submit(make, item))
             yield ready.result()
-        yield pending.result()
+        for ready in pending:
+            yield ready.result()

@@ -5,7 +5,8 @@ level 7 of 10. Brightness and sharpness only rise; turns and shifts go either wa
 X-VLM's configs/Retrieval_*.yaml and dataset/randaugment.py.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -128,10 +129,18 @@ CHANGES: dict[str, Callable[[Image.Image, float], Image.Image]] = {
 
 
 class ImageFiles:
-    """Image files decoded by worker threads (Pillow lets go of the interpreter) and framed by a view."""
+    """Image files decoded by worker threads (Pillow lets go of the interpreter) and framed by a view.
 
-    def __init__(self, files: list[Path], view: View, *, workers: int = 2, keep: bool = True) -> None:
-        self.files, self.view = files, view
+    Each thread writes its view to its place in the batch: when the last picture is decoded, the batch is whole.
+
+    Args:
+        pinned: batches of views are made in memory from which a GPU copies while the host goes on.
+    """
+
+    def __init__(
+        self, files: list[Path], view: View, *, workers: int = 1, keep: bool = True, pinned: bool = False
+    ) -> None:
+        self.files, self.view, self.pinned = files, view, pinned
         self.pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="decode")
         self.kept: UInt8[Tensor, "i 3 h w"] | None = None
         if keep and len(files) * 3 * view.size * view.size <= KEPT_BYTES:
@@ -149,20 +158,31 @@ class ImageFiles:
         self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
     ) -> UInt8[Tensor, "p 3 h w"]:
         """Decode these images, or take their evaluation views from memory; DataError: as `opened`."""
+        seeds: list[list[int] | None] = [None] * len(rows)
         if draw is not None and self.view.random:
-            views = self.pool.map(self._decode, rows[part].tolist(), draws(draw, len(rows))[part])
-            return torch.stack(list(views))
-        rows = rows[part]
-        if self.kept is None:
-            return torch.stack(list(self.pool.map(self._decode, rows.tolist())))
-        missing = np.unique(rows[~self.read[rows]]).tolist()
-        for row, pixels in zip(missing, self.pool.map(self._decode, missing), strict=True):
-            self.kept[row] = pixels
-            self.read[row] = True
-        return self.kept[torch.from_numpy(rows)]
+            seeds = [[draw, place] for place in range(len(rows))]
+        elif self.kept is not None:
+            return self._evaluation_views(self.kept, rows[part])
+        views = torch.empty(len(rows[part]), *self.shape, dtype=torch.uint8, pin_memory=self.pinned)
+        self._decode_into(views, rows[part], seeds[part])
+        return views
 
-    def _decode(self, row: int, draw: np.random.Generator | None = None) -> UInt8[Tensor, "3 h w"]:
-        return planes(pixels_of(opened(self.files[row]), self.view, draw))
+    def _evaluation_views(
+        self, kept: UInt8[Tensor, "i 3 h w"], rows: Int[np.ndarray, " b"]
+    ) -> UInt8[Tensor, "b 3 h w"]:
+        missing = np.unique(rows[~self.read[rows]])
+        self._decode_into([kept[row] for row in missing], missing, [None] * len(missing))
+        self.read[missing] = True
+        return kept[torch.from_numpy(rows)]
+
+    def _decode_into(
+        self, views: Iterable[Tensor], rows: Int[np.ndarray, " b"], seeds: Sequence[list[int] | None]
+    ) -> None:
+        deque(self.pool.map(self._decode, views, rows.tolist(), seeds), maxlen=0)
+
+    def _decode(self, view: UInt8[Tensor, "3 h w"], row: int, seed: list[int] | None) -> None:
+        draw = None if seed is None else np.random.default_rng(seed)
+        view.copy_(planes(pixels_of(opened(self.files[row]), self.view, draw)))
 
 
 def draws(seed: int, count: int) -> list[np.random.Generator]:

@@ -20,8 +20,9 @@ def load(
     view: View | None,
     *,
     reads: tuple[PartRead, ...] = (),
-    workers: int = 2,
+    workers: int = 1,
     keep: bool = True,
+    pinned: bool = False,
 ) -> Pairs:
     """Open a data set as images under this view, as features of images, or in the form of a part's; or UserError.
 
@@ -31,6 +32,7 @@ def load(
         reads: what is read of data in the form of a part's; empty: the data are images.
         workers: threads that decode raw images.
         keep: hold decoded images in memory where they are few, for all epochs.
+        pinned: batches of pictures lie in memory from which a GPU copies while the host goes on.
     """
     test_splits = catalog.described(name).test_splits
     check_form(name, root, view, reads)
@@ -42,7 +44,11 @@ def load(
     if catalog.described(name).embedded:
         return shapes.load(view)
     return Pairs(*(
-        Split(ImageFiles(listing.files, view, workers=workers, keep=keep), listing.captions, listing.image_of_text)
+        Split(
+            ImageFiles(listing.files, view, workers=workers, keep=keep, pinned=pinned),
+            listing.captions,
+            listing.image_of_text,
+        )
         for listing in annotations.load(name, checked_root(name, root))
     ))  # fmt: skip
 

@@ -75,9 +75,8 @@ def check_inputs(
             if problem not in reported:
                 reported.add(problem)
                 warn(str(problem))
-        pairs = opening.opened(
-            dataset.name, root, view, data.fingerprint, reads=model.image.reads, workers=machine.workers, keep=keep
-        )
+        more = {"reads": model.image.reads, "keep": keep, **machine.decoding}
+        pairs = opening.opened(dataset.name, root, view, data.fingerprint, **more)
         for part in model.pretrained:
             place = pretrained.locate(part, machine.places)
             if part.of_file and place is not None and (place, model) not in whole:

@@ -191,7 +191,7 @@ def image_source(dataset: DatasetSettings, image: BackboneSettings, machine: Mac
     """The images of a data set, with the frozen backbone whose features of them are cached."""
     root = machine.root(dataset.name)
     held = content(dataset.name, root, features=False, kept=machine.data)
-    pairs = opening.opened(dataset.name, root, image.view, held.fingerprint, workers=machine.workers, keep=False)
+    pairs = opening.opened(dataset.name, root, image.view, held.fingerprint, keep=False, **machine.decoding)
     source: ImageSource = SOURCES[image.encoder](dataset.name, image, machine.places, pairs, held.images)
     return source
 
@@ -226,8 +226,8 @@ def _inputs(
 def _opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
     """The data as they lie; images that a network reads once are not kept in memory."""
     root, keep, reads = machine.root(dataset.name), image.feature_network is None, image.reads
-    workers = machine.workers
-    return opening.opened(dataset.name, root, image.view, held.fingerprint, reads=reads, workers=workers, keep=keep)
+    more = {"reads": reads, "keep": keep, **machine.decoding}
+    return opening.opened(dataset.name, root, image.view, held.fingerprint, **more)
 
 
 def batches(

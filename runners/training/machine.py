@@ -5,6 +5,7 @@ import gc
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -60,7 +61,8 @@ class Machine:
     """The resources of a trial."""
 
     threads: int = 1
-    workers: int = 2
+    workers: int = 1
+    """Threads that decode pictures."""
     gpu: bool = False
     roots: tuple[tuple[str, str], ...] = ()
     """(data set, folder) of every data set that is not embedded."""
@@ -93,6 +95,11 @@ class Machine:
         if torch.cuda.is_initialized():
             gc.collect()
             torch.cuda.empty_cache()
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """How pictures are read here, as options of `retrieval.data.opening`."""
+        return {"workers": self.workers, "pinned": self.device.type == "cuda"}
 
     @property
     def device_name(self) -> str:
