@@ -58,8 +58,8 @@ class Resources(Settings):
     concurrency: Annotated[PositiveInt | None, Unit("jobs")] = Field(
         default=None, description="jobs at a time; none: as many as the CPUs and GPUs hold"
     )
-    workers: Annotated[PositiveInt, Unit("threads")] = Field(
-        default=2, description="threads that decode raw images, in each process that trains"
+    workers: Annotated[PositiveInt | None, Unit("threads")] = Field(
+        default=None, description="threads that decode pictures, in each process that trains; none: as many as `cpu`"
     )
     features: str | None = Field(
         default=None, description="folder of the features of frozen backbones; none: `features` in the runs folder"
@@ -79,6 +79,11 @@ class Resources(Settings):
     def cpus(self) -> int:
         """CPUs that a job asks for."""
         return self.cpu * self.replicas
+
+    @property
+    def threads(self) -> int:
+        """Threads that decode pictures, in each process that trains."""
+        return self.workers or self.cpu
 
     @property
     def idle(self) -> str:

@@ -14,10 +14,16 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import chains, expand, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home
+from goalgrid.plan.device_costs import device_cost
 from goalgrid.reading import slurm_jobs
+from goalgrid.reading.overview import Overview
+from goalgrid.runners.gpu.cards import card
 
 LEFT_SECONDS = 35
 """Between the end of the grace time and the end of the job: Python ends, and the job is queued again."""
+
+MOST = 32
+"""CPUs that a job asks for beside a GPU, at most: few nodes have more of them for each GPU."""
 
 TIME = re.compile(r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){0,2})")
 """Slurm's forms: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
@@ -102,6 +108,9 @@ class SlurmOptions:
         None, "GPUs of each host; 0: a cluster without. Default: of one job, where Slurm has GPUs.", min=0
     )
     array: int | None = _option(None, "Jobs on one runs folder, which share the trials.", "N", min=2)
+    device: str = _option(
+        "", "Type of the GPUs, e.g. h100: asks for the CPUs that feed it, for as many trials as keep it busy.", "GPU"
+    )
     mem: str = _option("", "Memory of each host, e.g. 32G.", "SIZE")
     account: str = _option("", "Whom the hours are charged to.", "NAME")
     log: str = _option("", "Of each job, e.g. logs/%j.txt.", "FILE")
@@ -115,6 +124,7 @@ class BatchJob:
     Args:
         words: of the command line that trains the grid, without the options for a cluster.
         more: options of sbatch, as NAME=VALUE or NAME; they count more than what the grid asks for.
+        sharing: trials that share a GPU; None: as the recipes' shares say.
     """
 
     grid: Grid
@@ -122,6 +132,7 @@ class BatchJob:
     folder: Path
     options: SlurmOptions
     more: Sequence[str] = ()
+    sharing: int | None = None
 
     def script(self) -> str:
         """The batch script; UserError: the time or an option has no form of Slurm."""
@@ -178,8 +189,25 @@ class BatchJob:
         if 0 < gpus < share:
             raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
         jobs = round(gpus / share, 6) if gpus and share else 8
+        if self.sharing and gpus and resources.gpu is None and resources.replicas == 1:
+            jobs = self.sharing * gpus
         limits = [int(jobs), len(chains(trials_of(expand(self.grid)))), *filter(None, [resources.concurrency])]
         return resources.cpus * min(limits), gpus
+
+
+def feeding(grid: Grid, home: Home, device: str) -> tuple[int, int]:
+    """Trials that keep a GPU of this type busy, and CPUs of each that decode its pictures, by the plan on that GPU.
+
+    Raises:
+        UserError: the GPU is not known by its name.
+    """
+    known = card(device)
+    if not known.bandwidth:
+        raise UserError(f"--device {device!r} says what fits, not what feeds it. Name the GPU, e.g. --device h100.")
+    overview = Overview.of(grid, home)
+    sharing, cpus = device_cost(overview, overview.trials, (), known, None).feeding
+    sharing = min(sharing, MOST // grid.resources.cpu or 1)
+    return sharing, max(min(cpus, MOST // sharing), grid.resources.cpu)
 
 
 def _sbatch(text: str) -> tuple[str, str]:

@@ -73,6 +73,13 @@ class DeviceCost:
         in_order = [total(of_trial[key] for key in chain) for chain in self.chains]
         return wall(in_order, self.rented.gpus) + self.once
 
+    @property
+    def feeding(self) -> tuple[int, int]:
+        """Trials that keep a GPU busy, and CPUs of each that decode its pictures: as the neediest recipe asks."""
+        feeding = [taken.feeding for taken in self.taken.values()]
+        cpus = max((math.ceil(threads / jobs) for jobs, threads in feeding), default=1)
+        return max((jobs for jobs, _ in feeding), default=1), cpus
+
     def _in_formats(self) -> list[str]:
         """What other number formats would take, of trials that are estimated in fp32."""
         everything, none = self.taken.values(), Span(0, 0)
@@ -192,7 +199,7 @@ class _OnCard:
         """With hours, unless they were measured: the larger of the GPU's and those of decoding; so in other formats."""
         resources, formats = self.overview.grid.resources, dict[str, Span]()
         jobs = self.rented.jobs(taken.together, resources.cpus)
-        threads = self.rented.threads(jobs, resources.workers)
+        threads = self.rented.threads(jobs, resources.threads)
         view, root = shared.model.image.view, self.overview.grid.root(shared.dataset.name)
         network = shared.model.image.feature_network
         decode = decoding(shared.dataset.name, root, view) if view else None
@@ -202,7 +209,7 @@ class _OnCard:
             other.card = card
             return total(other._seconds(members, footprint) for footprint, members in footprints)
 
-        once = self._once(shared, shapes.typical, decode.rate(resources.workers) if decode else None)
+        once = self._once(shared, shapes.typical, decode.rate(resources.threads) if decode else None)
         if taken.seconds:
             return replace(taken, once=once, jobs=jobs)
         card, seconds, text, fed = self.card, hours(self.card), "", 0.0
@@ -212,16 +219,21 @@ class _OnCard:
             formats["train.precision=bf16"] = Span(fastest.least, hours(half).most)
             if card.tf32 > card.fp32:
                 formats["train.tf32=true"] = hours(replace(card, fp32=card.tf32))
+        busy = min(taken.together, math.ceil(seconds.most / seconds.least)) if seconds.least else 1
+        feeding = max(1, busy), 1
         if decode and not network and seconds.least:
             pictures = sum(self._pictures(trial) for _, members in footprints for trial in members)
             fed, taken_up = pictures / decode.rate(threads), pictures / seconds.least
+            feeding = max(1, busy), math.ceil(taken_up * decode.seconds)
             give = "gives" if threads == 1 else "give"
             text = f"decoding: {counted(threads, 'thread')} {give} {decode.rate(threads):,.0f} pictures a second "
             text += f"({decode.source}), the GPU takes {taken_up:,.0f}"
             if fed > seconds.least:
-                text += f": {self.rented.fed_by(math.ceil(taken_up * decode.seconds), jobs)}"
+                text += f": {self.rented.fed_by(feeding[1], jobs)}"
         longer = {setting: span.at_least(fed) for setting, span in formats.items()}
-        return replace(taken, seconds=seconds.at_least(fed), once=once, decoding=text, formats=longer, jobs=jobs)
+        return replace(
+            taken, seconds=seconds.at_least(fed), once=once, decoding=text, formats=longer, jobs=jobs, feeding=feeding
+        )
 
     def _pictures(self, trial: Trial) -> float:
         """Pictures that a trial decodes: of every step, validation and test."""

@@ -33,7 +33,7 @@ class Rented:
         """What lets so many threads decode for a GPU."""
         if self.cores and threads > self.cores // self.gpus:
             return f"it needs {threads} cores a GPU"
-        return f"set resources.workers = {math.ceil(threads / jobs)}"
+        return f"set resources.cpu = {math.ceil(threads / jobs)}"
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class Taken:
     """Seconds in other number formats, by the setting that chooses them."""
     jobs: int = 1
     """Of these trials that train on a GPU at the same time."""
+    feeding: tuple[int, int] = (1, 1)
+    """Trials that keep the GPU busy, and threads that decode as fast as it takes pictures."""
 
     @property
     def packed(self) -> Span:

@@ -15,7 +15,7 @@ from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import prune as pruning
-from goalgrid.launching.slurm import BatchJob, SlurmOptions, command_words
+from goalgrid.launching.slurm import BatchJob, SlurmOptions, command_words, feeding
 from goalgrid.launching.training import measure, train_all
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
@@ -179,8 +179,13 @@ def slurm(
     grid = source(grid, paper)
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     named_tables_exist(loaded)
+    asked, sharing = SlurmOptions(**options), None
+    if asked.device:
+        sharing, cpus = feeding(loaded, home, asked.device)
+        set_ = [*set_, f"resources.cpu={cpus}"]
+        loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     words = command_words(grid, loaded, home, only, {"--set": set_, "--root": root, "--weights": weights})
-    script = BatchJob(loaded, words, Path.cwd(), SlurmOptions(**options), sbatch).script()
+    script = BatchJob(loaded, words, Path.cwd(), asked, sbatch, sharing).script()
     folder = home.grid(loaded.name)
     if submit:
         output = output or folder.path / "job.sh"

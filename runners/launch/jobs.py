@@ -171,7 +171,7 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     features = user_path(resources.features or home.features).absolute()
     return Machine(
         resources.cpu,
-        resources.workers,
+        resources.threads,
         gpu,
         roots,
         weights,

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
+from goalgrid.launching.slurm import MOST, feeding
 
 from ...conftest import ROOT, SMALL, Goalgrid, swapped
 from ...states import attempt
@@ -160,6 +162,21 @@ def test_a_node_has_the_cpus_of_the_jobs_that_share_its_gpus(
     script = goalgrid("slurm", "demo", *sets, *options, runs=tmp_path).stdout
     assert f"#SBATCH --cpus-per-task={cpus}\n" in script
     assert ("gpus-per-node" in script, f"#SBATCH --gpus-per-node={gpus}\n" in script) == (gpus > 0,) * 2
+
+
+def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_busy(
+    tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    words = ("--set", 'recipes=["cnn-bow"]', "--set", 'objectives="goal"', "--set", "seeds=[0,1,2,3]")
+    sharing, cpus = feeding(load("flickr8k", words[1::2]), Home(tmp_path), "h100")
+    assert sharing > 1
+    assert 16 < sharing * cpus <= MOST
+    script = goalgrid("slurm", "flickr8k", *words, "--device", "h100", "--gpus", "2", runs=tmp_path).stdout
+    jobs = 2 * sharing
+    assert f"#SBATCH --cpus-per-task={cpus * jobs}\n" in script
+    assert f"--set resources.cpu={cpus} --jobs $((SLURM_CPUS_PER_TASK / {cpus})) &" in script
+    unnamed = goalgrid("slurm", "flickr8k", *words, "--device", "24GB", runs=tmp_path)
+    assert "--device '24GB' says what fits, not what feeds it" in unnamed.stderr
 
 
 @pytest.mark.parametrize(

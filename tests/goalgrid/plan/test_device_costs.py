@@ -1,5 +1,6 @@
 """Hours on a GPU that need not be here: the larger of the GPU's and of decoding, packed, and in other formats."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,10 @@ def test_hours_are_those_of_decoding_where_the_gpu_waits_for_pictures(tmp_path: 
     assert taken.seconds.to_list() == [pytest.approx(decoded(1))] * 2
     assert "decoding: 1 thread gives 323 pictures a second (pictures of 640 x 480" in taken.decoding
     assert "cores a GPU" in taken.decoding
-    fed = cost_of(tmp_path, None, *PIXELS, "resources.workers=500", "resources.cpu=500")
+    jobs, threads = taken.feeding
+    assert f"it needs {threads} cores a GPU" in taken.decoding
+    assert slow.feeding == (jobs, math.ceil(threads / jobs))
+    fed = cost_of(tmp_path, None, *PIXELS, "resources.cpu=500")
     (other,) = fed.taken.values()
     assert other.seconds is not None
     assert decoded(500 * other.jobs) < other.seconds.least < other.seconds.most
