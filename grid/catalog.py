@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, PositiveInt
 
 from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.forms import flat
 from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.settings.base import CHOICES, WHOLE, Settings
 from goalgrid.grid.settings.model import ModelSettings
@@ -175,22 +176,7 @@ def settings(name: str) -> dict[str, Any]:
     >>> settings("vse-2ad")["train.weight_decay"], settings("vse-inf-wsl")["model.text.init"]
     (0.0001, 'torch')
     """
-    return flat(recipe(name))
-
-
-def flat(recipe: Recipe) -> dict[str, Any]:
-    """The settings of a recipe by dotted name, defaults filled in."""
-    by_name: dict[str, Any] = {}
-
-    def walk(table: dict[str, Any], prefix: str) -> None:
-        for key, value in table.items():
-            if isinstance(value, dict) and not _is_whole(key):
-                walk(value, f"{prefix}{key}.")
-            else:
-                by_name[prefix + key] = value
-
-    walk(recipe.model_dump(include={"model", "train"}), "")
-    return by_name
+    return flat(recipe(name).model_dump(include={"model", "train"}), _is_whole)
 
 
 def trained_by(name: str) -> str | None:

@@ -171,8 +171,8 @@ def _where(entry: dict[str, Any], where: str) -> dict[str, Any]:
 
 def unset(entries: Iterable[dict[str, Any]], names: Collection[str]) -> list[dict[str, Any]]:
     """The entries of [[where]] without these settings, and without entries that set nothing else."""
-    left = [{**entry, "set": {key: entry["set"][key] for key in entry["set"] if key not in names}} for entry in entries]
-    return [entry for entry in left if entry["set"]]
+    rest = [{**entry, "set": {key: entry["set"][key] for key in entry["set"] if key not in names}} for entry in entries]
+    return [entry for entry in rest if entry["set"]]
 
 
 def _extended(base: Content, content: Content) -> Content:

@@ -28,10 +28,10 @@ class Evaluate(Settings):
 
     def of(self, settings: TrialSettings) -> dict[str, list[str]]:
         """The further protocols of a trial, by data set. An ensemble has none: it has no weights."""
-        own, by_dataset = settings.dataset.name, dict[str, list[str]]()
-        for name in dict.fromkeys([own, *self.datasets]) if not settings.ensemble else ():
+        trained_on, by_dataset = settings.dataset.name, dict[str, list[str]]()
+        for name in dict.fromkeys([trained_on, *self.datasets]) if not settings.ensemble else ():
             judged = ECCV in self.protocols and name == "coco" and not settings.model.ranked_anew
-            if protocols := [*(self._on(name) if name != own else ()), *([ECCV] if judged else ())]:
+            if protocols := [*(self._on(name) if name != trained_on else ()), *([ECCV] if judged else ())]:
                 by_dataset[name] = protocols
         return by_dataset
 

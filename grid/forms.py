@@ -1,7 +1,7 @@
 """The forms in which settings may be written in a grid file: dotted names, tables, single values and ranges."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from goalgrid.grid.errors import UserError
@@ -11,6 +11,35 @@ RANGES = {"log": 2, "linear": 3}
 """How the values of a range are spaced, with the significant digits that they are rounded to."""
 DISTRIBUTIONS = ("uniform", "log_uniform")
 """How a value that [select] chooses is drawn between two ends."""
+
+
+def flat(table: Mapping[str, Any], whole: Callable[[str], bool] = lambda key: False) -> dict[str, Any]:
+    """The values of nested tables by dotted name; `whole` says which keys hold a table that counts as one value.
+
+    >>> flat({"train": {"lr": 0.1, "decay": None}, "seed": 0})
+    {'train.lr': 0.1, 'train.decay': None, 'seed': 0}
+    """
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        below = isinstance(value, Mapping) and not whole(key)
+        values |= {f"{key}.{name}": inner for name, inner in flat(value, whole).items()} if below else {key: value}
+    return values
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Both values, by dotted name, where nested tables differ; None for a value that a table lacks.
+
+    >>> differing({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}, "d": 4})
+    {'a.c': (2, 3), 'd': (None, 4)}
+    """
+    differences: dict[str, tuple[Any, Any]] = {}
+    for key in dict.fromkeys([*one, *other]):
+        values = one.get(key), other.get(key)
+        if all(isinstance(value, Mapping) for value in values):
+            differences |= {f"{key}.{name}": pair for name, pair in differing(*values).items()}  # type: ignore[arg-type]
+        elif values[0] != values[1]:
+            differences[key] = values
+    return differences
 
 
 def dotted(table: Mapping[str, Any], where: str, *, swept: bool) -> dict[str, Any]:

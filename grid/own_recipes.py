@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, several, toml_of, unknown, user_path
 from goalgrid.grid.explained import explain
+from goalgrid.grid.forms import differing
 from goalgrid.grid.settings.base import check_name
 
 
@@ -74,9 +75,7 @@ class OwnRecipes:
 
 def _differences(new: catalog.Recipe, other: catalog.Recipe) -> list[str]:
     """The settings in which two recipes differ, the description aside."""
-    (one, two) = ({**catalog.flat(recipe), "parents": recipe.parents, "gpu": recipe.gpu} for recipe in (new, other))
-    return [
-        f"{key} {one.get(key)} and {two.get(key)}"
-        for key in dict.fromkeys([*one, *two])
-        if one.get(key) != two.get(key)
-    ]
+    one, two = (
+        {**recipe.model_dump(include={"model", "train", "gpu"}), "parents": recipe.parents} for recipe in (new, other)
+    )
+    return [f"{key} {mine} and {theirs}" for key, (mine, theirs) in differing(one, two).items()]

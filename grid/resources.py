@@ -10,15 +10,15 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from goalgrid.grid.settings.base import Settings, Unit
 
 
-def cpus_here(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+def cpus_here(groups: Path = Path("/sys/fs/cgroup"), member: Path = Path("/proc/self/cgroup")) -> int:
     """CPUs that this process may use: by its affinity, and by the quotas of its control groups, e.g. a container's.
 
     Args:
         groups: where control groups are mounted.
-        own: the file that names those of this process.
+        member: the file that names those of this process.
     """
     counts = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
-    names = [line.split(":", 2)[2].strip("/") for line in own.read_text().splitlines()] if own.exists() else []
+    names = [line.split(":", 2)[2].strip("/") for line in member.read_text().splitlines()] if member.exists() else []
     places = {place for name in names for place in (Path(name), *Path(name).parents)}
     for folder in [mount / place for mount in (groups, groups / "cpu") for place in places]:
         for files in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):  # versions 2 and 1

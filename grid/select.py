@@ -77,11 +77,11 @@ class Select(Settings):
         over: dict[str, Range] = info.data.get("over", {})
         if not over:  # which is wrong itself
             return draws
-        drawn = [name for name, values in over.items() if _count(values) == math.inf]
+        ranges = [name for name, values in over.items() if _count(values) == math.inf]
         most = math.prod(map(_count, over.values()))
-        if draws is None and drawn:
+        if draws is None and ranges:
             raise ValueError(
-                f"{drawn[0]} is drawn from a range, so say how many points each cell tries, e.g. draws = 12"
+                f"{ranges[0]} is drawn from a range, so say how many points each cell tries, e.g. draws = 12"
             )
         if draws is not None and draws > most:
             raise ValueError(f"the product has {counted(int(most), 'point')}; leave draws out to try all of them")

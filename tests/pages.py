@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from goalgrid.results.analysis.claims import document, judged_by_print
+from goalgrid.results.analysis.claims import document, judged
 from goalgrid.results.analysis.documents import as_markdown
 from goalgrid.results.reference.coverage import ORIGINS, PaperRow
 from goalgrid.results.reference.reading import PAPERS, paper_table
@@ -85,7 +85,7 @@ def tables() -> Iterator[str]:
 
 def claims() -> Iterator[str]:
     yield from CLAIMS.splitlines()
-    yield from ("", *as_markdown(document([("printed", judged_by_print(PAPERS))])).splitlines())
+    yield from ("", *as_markdown(document([("printed", judged(PAPERS))])).splitlines())
 
 
 PAGES = {"settings": settings, "tables": tables, "claims": claims}

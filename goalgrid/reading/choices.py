@@ -6,7 +6,6 @@ The disk is the state: every look reads the validation metrics anew. No test met
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from goalgrid.grid.errors import counted
@@ -74,7 +73,8 @@ def searches(grid: Grid, home: Home) -> list[Search]:
         groups.setdefault((cell.dataset, cell.recipe, cell.objective, swept), {}).setdefault(cell.trials[0].id, cell)
     states = _states((cell for points in groups.values() for cell in points.values()), home)
     done = [trial_id for trial_id, state in states.items() if state is State.DONE]
-    values = _values(select.by, done, home)
+    columns = ["trial_id", select.by]
+    values = {row["trial_id"]: row[select.by] for row in record_cache.rows(home, done, columns, {})}
     states |= {trial_id: State.UNREADABLE for trial_id in done if trial_id not in values}
     for trial_id in [trial_id for trial_id, state in states.items() if state is State.STOPPED]:
         value = _before_the_stop(select.by, home.trial(trial_id))
@@ -167,14 +167,6 @@ def _states(cells: Iterable[Cell], home: Home) -> dict[str, State]:
         if states[trial_id] is State.PLANNED and any(states.get(name) is State.FAILED for name in trial.parents):
             states[trial_id] = State.FAILED
     return states
-
-
-def _values(by: str, done: Sequence[str], home: Home) -> dict[str, float]:
-    """This validation metric at the selected epoch of finished trials, by id."""
-    unreadable: dict[Path, str] = {}
-    paths = [home.trial(trial_id).record for trial_id in done]
-    rows: list[dict[str, Any]] = record_cache.read(home, paths, ["trial_id", by], unreadable).to_pylist()
-    return {row["trial_id"]: row[by] for row in rows}
 
 
 def _before_the_stop(by: str, folder: TrialFolder) -> float | None:

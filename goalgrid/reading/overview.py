@@ -165,8 +165,7 @@ class Overview:
         from goalgrid.results.records import provenance, record_cache
 
         columns, unreadable = [*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters"], dict[Path, str]()
-        paths = [self.folder(trial).record for trial in done]
-        rows: list[dict[str, Any]] = record_cache.read(self.home, paths, columns, unreadable).to_pylist()
+        rows = record_cache.rows(self.home, [trial.id for trial in done], columns, unreadable)
         return rows, {path.parent.name: why for path, why in unreadable.items()}
 
     def reached(self, trial: Trial) -> State:

@@ -7,8 +7,6 @@ given again, goes on where it was.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from pathlib import Path
-from typing import Any
 
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.resources import Budget
@@ -91,7 +89,5 @@ def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[G
 def _values(budget: Budget, done: Sequence[str], home: Home) -> dict[str, float]:
     """The metric that decides of finished trials, by id; of a recall, the mean of both directions."""
     columns = [f"test_{name}" for name in by_direction(budget.metric)]
-    unreadable: dict[Path, str] = {}
-    paths = [home.trial(trial_id).record for trial_id in done]
-    rows: list[dict[str, Any]] = record_cache.read(home, paths, ["trial_id", *columns], unreadable).to_pylist()
+    rows = record_cache.rows(home, done, ["trial_id", *columns], {})
     return {row["trial_id"]: sum(row[name] for name in columns) / len(columns) for row in rows}

@@ -39,13 +39,13 @@ def states(folder: GridFolder) -> dict[str, str]:
         return {}
     waiting = _asked(["squeue", "--noheader", "--user", getuser(), "--format", "%i|%T|%r"]).splitlines()
     parts = (line.split("|") for line in waiting)
-    found = {job: state if reason == "None" else f"{state} ({reason})" for job, state, reason in parts}
+    queued = {job: state if reason == "None" else f"{state} ({reason})" for job, state, reason in parts}
     try:
         accounts = _asked(["sacct", "-nPX", "--format", "JobID,State", "--jobs", ",".join(jobs)]).splitlines()
         ended = dict(line.split("|") for line in accounts)
     except UserError:  # many clusters keep no accounts
-        ended = dict.fromkeys({*jobs} - {job.partition("_")[0] for job in found}, "ended")
-    return {job: state for job, state in (ended | found).items() if job.partition("_")[0] in jobs}
+        ended = dict.fromkeys({*jobs} - {job.partition("_")[0] for job in queued}, "ended")
+    return {job: state for job, state in (ended | queued).items() if job.partition("_")[0] in jobs}
 
 
 def lines(folder: GridFolder) -> list[str]:

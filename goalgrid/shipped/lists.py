@@ -1,6 +1,6 @@
 """What is shipped: grids, recipes, objectives and data sets, as JSON for programs and in lines for a reader."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
@@ -101,21 +101,17 @@ def _integral(name: str) -> str:
     return ("of a loss" if of_a_loss(name) else "of no loss") if name in GOAL else ""
 
 
-def sizes(names: Sequence[str]) -> "dict[str, ModelSize]":
-    """The size of each recipe's model on MS-COCO; UserError: the architecture of weights is not known here."""
-    return {name: _size(name) for name in names}
-
-
-def _size(name: str) -> "ModelSize":
+def size(name: str) -> "ModelSize":
+    """The size of a recipe's model on MS-COCO; UserError: the architecture of weights is not known here."""
     from goalgrid.runners.gpu.architectures import ModelSize, size_of
     from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, reads_regions
 
     recipe = catalog.recipe(name)
     if recipe.ensemble:
-        return sum(map(_size, recipe.ensemble), ModelSize(0, 0))
+        return sum(map(size, recipe.ensemble), ModelSize(0, 0))
     shape = REGIONS if reads_regions(recipe.model) else VECTOR
-    size = size_of(recipe.model, shape, WORDS["coco"])
-    return size if recipe.train.epochs else replace(size, learning=0)
+    whole = size_of(recipe.model, shape, WORDS["coco"])
+    return whole if recipe.train.epochs else replace(whole, learning=0)
 
 
 def size_lines(sizes: "Mapping[str, ModelSize]") -> Iterator[str]:

@@ -1,6 +1,7 @@
 """`goalgrid effects` and `goalgrid claims`: which axis matters, and which of the papers' sentences hold."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
@@ -56,7 +57,7 @@ def judged(
     Args:
         paper: a name in `PAPERS`; a grid, if `grid` is None and no paper has this name; None: all papers.
     """
-    from goalgrid.results.analysis.claims import judged_by_print, judged_by_trials
+    from goalgrid.results.analysis import claims
     from goalgrid.results.reference.reading import PAPERS
 
     if grid is None and paper is not None and paper not in PAPERS:
@@ -67,9 +68,9 @@ def judged(
             raise UserError(unknown("paper or grid", given, sorted(names), hint=hint))
     all_known(*([("paper", paper, PAPERS)] if paper else []))
     papers = [paper] if paper else list(PAPERS)
-    sources = [("printed", judged_by_print(papers))]
+    sources = [("printed", claims.judged(papers))]
     if grid is not None:
         recalled = recall(grid, home, overrides)
         cells, scores = cells_and_scores(recalled, home, anew=start(grid, home, overrides))
-        sources.append((recalled.name, judged_by_trials(papers, cells, scores)))
+        sources.append((recalled.name, claims.judged(papers, partial(claims.measured, cells=cells, scores=scores))))
     return sources

@@ -26,7 +26,7 @@ def plain(text: str) -> str:
     >>> plain("a name\x1b[31m")
     'a name\\x1b[31m'
     """
-    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _OBEYED.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class PlainConsole(Console):

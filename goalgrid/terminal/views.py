@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from goalgrid.terminal.streams import PlainConsole, plain, spelt
 if TYPE_CHECKING:
     from goalgrid.results.tables.table import Table
     from goalgrid.runners.selftest.own_check import Verdict
-    from goalgrid.runners.selftest.story import TestedClaim
 
 _TERMINAL = False if "ipykernel" in sys.modules else None
 """A notebook says that it is a terminal, and obeys none of the codes that move a cursor. None: Rich finds out."""
@@ -106,15 +104,3 @@ def check_lines(verdicts_of: "Mapping[str, Sequence[Verdict]]") -> list[str]:
         checked = ((holds, ", ".join(checks), text) for (holds, text), checks in alike.items())
         lines += [name, *(f"  {'ok' if holds else 'FAILED':8}{checks}: {text}" for holds, checks, text in checked)]
     return lines
-
-
-def show_verdicts(verdicts: "Iterable[TestedClaim]", runs: Path) -> bool:
-    """Print a line for each verdict as it falls, and the conclusion; return whether all claims hold."""
-    for verdict in verdicts:
-        if verdict.problem:
-            show(f"FAILED  {verdict.claim}: {verdict.problem}")
-            show(f"goalgrid cannot be trusted with {runs} yet. {verdict.advice}")
-            return False
-        show(f"ok      {verdict.claim}")
-    show(f"goalgrid can be trusted with {runs}: nothing was lost, and nothing was trained twice")
-    return True

@@ -94,7 +94,7 @@ def recipes(
         name = recipes_of_file.add(name)
         catalog.register(recipes_of_file.whole)
     if parameters:
-        sizes = lists.sizes([name] if name else catalog.names("recipes"))
+        sizes = {known: lists.size(known) for known in ([name] if name else catalog.names("recipes"))}
         content = [{"name": known} | asdict(size) for known, size in sizes.items()]
         show_for(as_json, lambda: content, lambda: lists.size_lines(sizes))
         return

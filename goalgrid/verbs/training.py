@@ -30,7 +30,7 @@ from goalgrid.runners.launch import LaunchOptions
 from goalgrid.terminal import EXIT, exit_state, options
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.streams import outlive_disks
-from goalgrid.terminal.views import say, show, show_for, show_json, show_lines, show_verdicts
+from goalgrid.terminal.views import say, show, show_for, show_json, show_lines
 
 verbs = typer.Typer()
 
@@ -263,11 +263,16 @@ def selftest(home: options.Runs = options.RUNS, address: options.Address = None)
 
     It kills a worker of a tiny grid, in a folder of its own below DIR.
     """
-    from goalgrid.runners.selftest.story import selftest as put_to_the_test
+    from goalgrid.runners.selftest import story
 
     say(f"takes less than a minute, in a folder of its own below {home.path}")
-    if not show_verdicts(put_to_the_test(home.path, address), home.path):
-        raise typer.Exit(EXIT[State.FAILED])
+    try:
+        for claim in story.selftest(home.path, address):
+            show(f"ok      {claim}")
+    except story.Unmet as unmet:
+        show(f"FAILED  {unmet}")
+        raise typer.Exit(EXIT[State.FAILED]) from None
+    show(f"goalgrid can be trusted with {home.path}: nothing was lost, and nothing was trained twice")
 
 
 def _show_plans(

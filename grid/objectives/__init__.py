@@ -115,9 +115,9 @@ def accepted(name: str, overrides: Mapping[str, Any], variant: str = "paper") ->
     ({'tau': 5, 'k': 2}, {'mining': 'all'})
     """
     parameters = CATALOGUE[name].parameters
-    own = {key: value for key, value in overrides.items() if key in parameters}
-    values = {key: parameter.default(variant) for key, parameter in parameters.items()} | own
-    return {key: value for key, value in own.items() if parameters[key].read(values)}
+    declared = {key: value for key, value in overrides.items() if key in parameters}
+    values = {key: parameter.default(variant) for key, parameter in parameters.items()} | declared
+    return {key: value for key, value in declared.items() if parameters[key].read(values)}
 
 
 def unknown_objective(name: str, where: str = "") -> str:

@@ -141,17 +141,17 @@ def parameter(
         UserError: the default is no value of such a parameter.
     """
     both = default, default if released == "as paper" else released
-    made = Parameter(meaning, *both, tuple(choices), optional, tuple(silent), only_with)
+    entry = Parameter(meaning, *both, tuple(choices), optional, tuple(silent), only_with)
     for value in both:
         if isinstance(value, str) and not choices:
             raise UserError(
                 f"Parameter({default!r}, ...): a parameter that is a text needs its choices, e.g. ('a', 'b')"
             )
         try:
-            made.parse(value)
+            entry.parse(value)
         except ValueError as error:
             raise UserError(f"Parameter({default!r}, ...): the default {error}") from None
-    return made
+    return entry
 
 
 def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:

@@ -24,13 +24,13 @@ class Reader(NamedTuple):
     needs: tuple[str, ...]
 
 
-_IN_STEPS = ReadWhere(lambda own, _: own.schedule == "steps", "schedule = steps")
+_IN_STEPS = ReadWhere(lambda part, _: part.schedule == "steps", "schedule = steps")
 _WORDS = ReadWhere(lambda _, by: by.model.text.tokenizer is None, "a text encoder that reads words")
-_OWN = ReadWhere(lambda own, _: own.vocabulary is None, "no dataset.vocabulary")
+_OWN = ReadWhere(lambda part, _: part.vocabulary is None, "no dataset.vocabulary")
 _TEXT_LEARNS = ReadWhere(lambda _, by: not getattr(by.model.text, "frozen", True), "a text backbone that learns")
 _IMAGE_LEARNS = ReadWhere(lambda _, by: not getattr(by.model.image, "frozen", True), "an image backbone that learns")
 _HELD = ReadWhere(
-    lambda own, by: own.ramp_epochs > 0 or _IMAGE_LEARNS.condition(own, by),
+    lambda part, by: part.ramp_epochs > 0 or _IMAGE_LEARNS.condition(part, by),
     f"{_IMAGE_LEARNS.words}, or ramp_epochs above 0",
 )
 _WARMS_UP = ReadWhere(
@@ -38,8 +38,8 @@ _WARMS_UP = ReadWhere(
     "an objective that mines the hardest negatives and may mine all, or reads clean probabilities",
 )
 _OFFLINE = ReadWhere(lambda _, by: RANKED in by.needs, "an objective that reads offline negatives, e.g. aoq")
-_RANKED = ReadWhere(lambda own, by: own.ranker is not None and RANKED in by.needs, "train.ranker")
-_NOISY = ReadWhere(lambda own, _: own.noise > 0, "dataset.noise above 0")
+_RANKED = ReadWhere(lambda part, by: part.ranker is not None and RANKED in by.needs, "train.ranker")
+_NOISY = ReadWhere(lambda part, _: part.noise > 0, "dataset.noise above 0")
 
 
 class DatasetSettings(Settings):
@@ -98,7 +98,7 @@ class TrainSettings(Settings):
     )
     optimizer: Annotated[
         Literal["adam", "adamw", "ranger"],
-        ReadWhere(lambda own, _: own.weight_decay > 0 or own.optimizer == "ranger", "weight_decay above 0"),
+        ReadWhere(lambda part, _: part.weight_decay > 0 or part.optimizer == "ranger", "weight_decay above 0"),
     ] = Field(
         "adam",
         description="Adam; AdamW, which keeps weight decay apart from the gradient; or Ranger, RAdam with lookahead",
@@ -111,7 +111,7 @@ class TrainSettings(Settings):
     undecayed: Annotated[
         Literal["none", "biases-and-norms"],
         IdentityDefault("none"),
-        ReadWhere(lambda own, _: own.weight_decay > 0, "weight_decay above 0"),
+        ReadWhere(lambda part, _: part.weight_decay > 0, "weight_decay above 0"),
     ] = Field("none", description="weights without weight decay; biases and norms are recognised by name, as in X-VLM")
     beta2: Annotated[float, Field(gt=0, lt=1), IdentityDefault(0.999)] = Field(
         0.999, description="Adam's decay of the mean of squared gradients"
@@ -123,7 +123,7 @@ class TrainSettings(Settings):
         float,
         Field(ge=0, lt=1),
         IdentityDefault(0.1),
-        ReadWhere(lambda own, _: own.schedule == "linear", "schedule = linear"),
+        ReadWhere(lambda part, _: part.schedule == "linear", "schedule = linear"),
     ] = Field(0.1, description="share of all training steps in which the learning rate rises")
     decay_every: Annotated[PositiveInt, Unit("epochs"), _IN_STEPS] = Field(
         15, description="epochs between two steps of the learning rate"

@@ -23,13 +23,13 @@ AUGMENTED = (
     "side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes"
 )
 
-_LEARNS = ReadWhere(lambda own, _: not own.frozen, "frozen = false")
+_LEARNS = ReadWhere(lambda part, _: not part.frozen, "frozen = false")
 _CROPS = ReadWhere(
-    lambda own, _: own.frozen and (own.view.random or own.crops == "online"),
+    lambda part, _: part.frozen and (part.view.random or part.crops == "online"),
     "frozen = true, and random views or crops = online",
 )
-_PICTURES = ReadWhere(lambda own, _: own.view is not None, 'an encoder on = "pictures"')
-_VIEWS = ReadWhere(lambda own, _: not own.frozen or own.crops != 1, "frozen = false, or crops above 1")
+_PICTURES = ReadWhere(lambda part, _: part.view is not None, 'an encoder on = "pictures"')
+_VIEWS = ReadWhere(lambda part, _: not part.frozen or part.crops != 1, "frozen = false, or crops above 1")
 
 
 class HeadSettings(PoolingSettings):
@@ -40,7 +40,7 @@ class HeadSettings(PoolingSettings):
         PositiveInt,
         Unit("values"),
         IdentityDefault(512),
-        ReadWhere(lambda own, _: own.head in MLP_HEADS, "a head with an MLP"),
+        ReadWhere(lambda part, _: part.head in MLP_HEADS, "a head with an MLP"),
     ] = Field(512, description="width of the head's MLP; half of model.dim unless it is set")
     init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch"), HAS_HEAD] = Field(
         "xavier", description="first weights of the projection: VSE++'s, or PyTorch's own"
@@ -143,7 +143,7 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     head: Literal[HeadName, "none"] = Field(
         "linear", description="the trained network on the backbone's vectors; none: they are the embeddings"
     )
-    drop_rule: Annotated[DropRule, SEVERAL, ReadWhere(lambda own, _: own.drop > 0, "drop above 0")] = Field(
+    drop_rule: Annotated[DropRule, SEVERAL, ReadWhere(lambda part, _: part.drop > 0, "drop above 0")] = Field(
         "graded", description="each: every cell alike; graded: an image's own share, up to drop, drawn each time"
     )
 

@@ -35,10 +35,11 @@ Balance = Annotated[
 ]
 
 SEVERAL = ReadWhere(
-    lambda own, _: getattr(own, "output", "grid") in ("grid", "states"), "output = grid, or a caption's output = states"
+    lambda part, _: getattr(part, "output", "grid") in ("grid", "states"),
+    "output = grid, or a caption's output = states",
 )
 """Where an image or a caption is several vectors; features that a user computed are taken for several."""
-HAS_HEAD = ReadWhere(lambda own, _: getattr(own, "head", "linear") != "none", "a head")
+HAS_HEAD = ReadWhere(lambda part, _: getattr(part, "head", "linear") != "none", "a head")
 
 
 class PoolingSettings(Settings):
@@ -50,13 +51,13 @@ class PoolingSettings(Settings):
         Unit("values"),
         IdentityDefault(5),
         SEVERAL,
-        ReadWhere(lambda own, _: own.pooling == "kmax", "pooling = kmax"),
+        ReadWhere(lambda part, _: part.pooling == "kmax", "pooling = kmax"),
     ] = Field(5, description="how many of the largest values k-max averages")
     pool_balance: Annotated[
         Balance,
         IdentityDefault("learnt"),
         SEVERAL,
-        ReadWhere(lambda own, _: own.pooling.startswith("adpool"), "pooling = adpool"),
+        ReadWhere(lambda part, _: part.pooling.startswith("adpool"), "pooling = adpool"),
     ] = Field(
         "learnt",
         description="share of ADPOOL's token level, the rest is its embedding level: learnt; drawn once from U(0, 1), "

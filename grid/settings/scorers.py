@@ -39,7 +39,7 @@ class ScanSettings(AttentionSettings):
     kind: Literal["scan"] = Field(description=KIND)
     direction: Direction = Field(description="t2i: words attend to regions; i2t: regions attend to words")
     pooling: ScorePooling = Field("mean", description="of the cosines; lse: log-sum-exp, which may exceed 1")
-    lse_sharpness: Annotated[PositiveFloat, ReadWhere(lambda own, _: own.pooling == "lse", "pooling = lse")] = Field(
+    lse_sharpness: Annotated[PositiveFloat, ReadWhere(lambda part, _: part.pooling == "lse", "pooling = lse")] = Field(
         6.0, description="lambda of the log-sum-exp"
     )
 

@@ -1,7 +1,7 @@
 """Whether a paper's sentence holds, tested on printed means or on trials, and what `goalgrid claims` says of it."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
@@ -194,19 +194,10 @@ def _adjusted(tests: Sequence[Tested]) -> tuple[Tested, ...]:
     return tuple(replace(test, holm=p) for test, p in zip(tests, adjusted, strict=True))
 
 
-def judged_by_print(names: Iterable[str]) -> list[JudgedClaim]:
-    """All claims of these papers, held against their own tables."""
-    return [judge(paper, claim, printed(claim)) for paper, claim in _claims(names)]
-
-
-def judged_by_trials(names: Iterable[str], cells: Sequence[Cell], scores: Scores) -> list[JudgedClaim]:
-    """All claims of these papers, held against finished trials."""
-    return [judge(paper, claim, measured(claim, cells, scores)) for paper, claim in _claims(names)]
-
-
-def _claims(names: Iterable[str]) -> Iterator[tuple[str, Claim]]:
-    for paper in map(reference.claims, names):
-        yield from ((paper.paper, claim) for claim in paper.claims)
+def judged(names: Iterable[str], entries: Callable[[Claim], Sequence[Entry]] = printed) -> list[JudgedClaim]:
+    """All claims of these papers, held against their own tables, or against other entries."""
+    papers = map(reference.claims, names)
+    return [judge(paper.paper, claim, entries(claim)) for paper in papers for claim in paper.claims]
 
 
 def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]:
@@ -271,9 +262,9 @@ def document(sources: Sequence[tuple[str, Sequence[JudgedClaim]]], *, comparison
     for by_source in zip(*(claims for _, claims in sources), strict=True):
         claim = by_source[0].claim
         parts: list[str | Sheet] = [f'"{claim.sentence}."']
-        for (source, _), judged in zip(sources, by_source, strict=True):
-            parts.append(line(source, judged))
-            parts += _sheets(source, judged) if comparisons else []
+        for (source, _), of_source in zip(sources, by_source, strict=True):
+            parts.append(line(source, of_source))
+            parts += _sheets(source, of_source) if comparisons else []
         sections.append(DocumentSection(f"{by_source[0].paper} {claim.where}: {claim.name}", tuple(parts)))
     return Document(tuple(sections), FOOTER)
 
@@ -305,11 +296,11 @@ def line(source: str, judged: JudgedClaim) -> str:
 def for_programs(sources: Sequence[tuple[str, Sequence[JudgedClaim]]]) -> list[dict[str, Any]]:
     """The verdicts for JSON, unrounded."""
     return [
-        finite(asdict(judged))
-        | {"claim": judged.claim.model_dump(), "source": source}
-        | {"verdict": judged.verdict, "in_means": judged.in_means}
+        finite(asdict(claim))
+        | {"claim": claim.claim.model_dump(), "source": source}
+        | {"verdict": claim.verdict, "in_means": claim.in_means}
         for source, claims in sources
-        for judged in claims
+        for claim in claims
     ]
 
 

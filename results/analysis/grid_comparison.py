@@ -11,6 +11,7 @@ import numpy as np
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.forms import flat
 from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.documents import (
     TEXT,
@@ -91,7 +92,7 @@ class Side:
         compared = tuple(
             SideCell(
                 {axis: _text(value) for axis, value in cell.axes.items()},
-                dict(_dotted(cell.trials[0].settings.model_dump(mode="json", exclude=set(OF_A_TRIAL)))),
+                _settings_of(cell),
                 {metric: scores.of(cell, metric) for metric in metrics},
             )
             for cell in cells
@@ -296,13 +297,10 @@ def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict
     return of_code | {name: ", ".join(sorted(map(str, texts))) for name, texts in values.items()}
 
 
-def _dotted(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Settings by the names that a grid file gives them: `objective.tau`."""
-    for key, value in content.items():
-        if isinstance(value, dict):
-            yield from _dotted(value, prefix if key == "parameters" and prefix == "objective." else f"{prefix}{key}.")
-        else:
-            yield prefix + key, _text(value)
+def _settings_of(cell: Cell) -> dict[str, str]:
+    """By the names that a grid file gives them: `objective.tau`."""
+    values = flat(cell.trials[0].settings.model_dump(mode="json", exclude=set(OF_A_TRIAL)))
+    return {name.replace("objective.parameters.", "objective."): _text(value) for name, value in values.items()}
 
 
 def _text(value: object) -> str:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.forms import differing
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records import record
@@ -50,7 +51,7 @@ class FinishedTrial:
         """Raise a UserError unless the settings in the trial's folder are those that it was trained with."""
         trained = TrialSettings.model_validate_json(self.row["settings"])
         if settings != trained:
-            differ = ", ".join(_differing(settings.model_dump(mode="json"), trained.model_dump(mode="json")))
+            differ = ", ".join(differing(settings.model_dump(mode="json"), trained.model_dump(mode="json")))
             raise self._other(f"the settings {self.folder.settings}", f"they differ in {differ}")
 
     def check_vocabulary(self, fingerprint: str) -> None:
@@ -111,14 +112,3 @@ class FinishedTrial:
             f"{what}: not as the record of the trial says; {how}. Put back the files of its training, or train it "
             "anew: goalgrid run GRID --force --only FILTER."
         )
-
-
-def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
-    names = list[str]()
-    for name in dict.fromkeys([*ours, *theirs]):
-        value, other = ours.get(name), theirs.get(name)
-        if isinstance(value, Mapping) and isinstance(other, Mapping):
-            names += _differing(value, other, f"{prefix}{name}.")
-        elif value != other:
-            names.append(f"{prefix}{name}")
-    return names

@@ -4,11 +4,11 @@ A mark ties a summary to its record: trial, inode, size, and the times of the la
 no program can set back. The copy is never the truth: if it is damaged or of another schema, it is made anew.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -43,6 +43,12 @@ def read(
     rows = {mark: row for row, mark in enumerate(summaries[MARK].to_pylist())}
     places = pa.array([rows[mark] for mark in marked if mark in rows], pa.int64())  # an empty list would have no type
     return summaries.select(columns).take(places)
+
+
+def rows(home: Home, done: Iterable[str], columns: list[str], unreadable: record.Unreadable) -> list[dict[str, Any]]:
+    """These columns of the records of finished trials, by their ids; without records that cannot be read."""
+    table = read(home, [home.trial(trial_id).record for trial_id in done], columns, unreadable)
+    return list(table.to_pylist())
 
 
 class Copying:

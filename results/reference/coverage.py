@@ -168,6 +168,6 @@ def differences(line: Line, results: Sequence[Result], cells: Sequence[Cell]) ->
         objectives = {result.objective for result in results}
         row = [cell for cell in cells if cell.recipe in models and cell.objective in objectives]
         others = [differing(cell) for cell in row if not cell.trials[0].shared.members]
-        if settings := worded({k: v for k, v in each.items() if k.startswith("train.")} for each in others):
+        if settings := worded({k: v for k, v in cell.items() if k.startswith("train.")} for cell in others):
             yield f"another schedule than its source: {settings}"
     yield from filter(None, dict.fromkeys(catalog.recipe(model).reading for model in models))

@@ -108,15 +108,15 @@ def fill(
     rows = [(row, *line) for row, line in zip(paper_rows(name, shipped), paper_table(name).rows(name), strict=True)]
     used = {grid for row, _, _ in rows for grid in row.grids}
     places = {place_of(result) for _, _, results in rows for result in results if not result.not_possible}
-    own = [c for grid, cells in shipped if grid.name in used for c in _candidates(grid, cells, places)]
+    of_shipped = [c for grid, cells in shipped if grid.name in used for c in _candidates(grid, cells, places)]
     others = [c for grid, cells in saved for c in _candidates(grid, cells, places)]
-    every = [*own, *others]
+    every = [*of_shipped, *others]
     scores = Scores.read([c.cell for c in every], home, interval=interval, now=now, leave=leave, mixed=True)
     scores = _of_one_code(scores, every)
     ours, trained, differs = dict[Cell, Cell](), set[Cell](), dict[Cell, tuple[str, ...]]()
     for row, line, results in rows:
         for cell, result in {cell_of(result): result for result in results if not result.not_possible}.items():
-            theirs = [c for c in own if c.grid in row.grids and place_of(c.cell) == place_of(result)]
+            theirs = [c for c in of_shipped if c.grid in row.grids and place_of(c.cell) == place_of(result)]
             chosen = _chosen(theirs, [c for c in others if place_of(c.cell) == place_of(result)], scores)
             if theirs:
                 trained.add(cell)
@@ -158,20 +158,20 @@ def _of_one_code(scores: Scores, candidates: Iterable[Candidate]) -> Scores:
     return replace(scores, rows=rows, absent={**scores.absent, **dict.fromkeys(out, provenance.OTHER_CODE)})
 
 
-def _chosen(own: Sequence[Candidate], others: Sequence[Candidate], scores: Scores) -> Candidate | None:
+def _chosen(shipped: Sequence[Candidate], others: Sequence[Candidate], scores: Scores) -> Candidate | None:
     """The candidate whose trials fill a row, with the finished trials of all that have its settings.
 
-    Those of the shipped grids that train the row are `own`. That none comes first is a UserError.
+    Those of the shipped grids that train the row are `shipped`. That none comes first is a UserError.
     """
     by_settings: dict[str, Candidate] = {}
-    for candidate in (*own, *others):
+    for candidate in (*shipped, *others):
         first = by_settings.setdefault(candidate.settings, candidate)
         trials = {trial.id: trial for trial in (*candidate.cell.trials, *first.cell.trials)}
         more = [trials[name] for name in candidate.done(scores) if trials[name] not in first.cell.trials]
         by_settings[candidate.settings] = replace(first, cell=replace(first.cell, trials=(*first.cell.trials, *more)))
     done = [candidate for candidate in by_settings.values() if candidate.done(scores)]
     published = [candidate for candidate in done if not changes([candidate.cell])]
-    preferred = [candidate for candidate in done if own and candidate.settings == own[0].settings]
+    preferred = [candidate for candidate in done if shipped and candidate.settings == shipped[0].settings]
     if len(done) > 1 and not preferred and len(published) != 1:
         first, second = done[:2]
         raise UserError(
@@ -179,7 +179,7 @@ def _chosen(own: Sequence[Candidate], others: Sequence[Candidate], scores: Score
             f"and {second.done(scores)[0]} of grid {second.grid!r}; they differ in {_changed(first, second)}. "
             "A grid no longer counts once its folder is moved out of grids/ in the runs folder."
         )
-    return next(iter([*preferred, *(published if len(done) > 1 else done)]), own[0] if own else None)
+    return next(iter([*preferred, *(published if len(done) > 1 else done)]), shipped[0] if shipped else None)
 
 
 def _changed(candidate: Candidate, other: Candidate | None) -> str:
@@ -189,21 +189,21 @@ def _changed(candidate: Candidate, other: Candidate | None) -> str:
 
 
 def _notes(
-    row: PaperRow, line: Line, results: Sequence[Result], chosen: Candidate, own: Sequence[Candidate]
+    row: PaperRow, line: Line, results: Sequence[Result], chosen: Candidate, shipped: Sequence[Candidate]
 ) -> Iterator[str]:
-    yield from row.differs if own else differences(line, results, chosen.cells)
-    first = own[0] if own else None
+    yield from row.differs if shipped else differences(line, results, chosen.cells)
+    first = shipped[0] if shipped else None
     if (not first or first.settings != chosen.settings) and (text := _changed(chosen, first)):
         yield f"trained otherwise: {text}"
 
 
 def _left_out(filled: Filled, candidates: Iterable[Candidate]) -> dict[str, dict[str, None]]:
     """Ids of trials that are done and not shown, by reason."""
-    left: dict[str, dict[str, None]] = {}
+    by_reason: dict[str, dict[str, None]] = {}
     ids = dict.fromkeys(trial.id for candidate in candidates for trial in candidate.cell.trials)
     absent = [(trial_id, filled.scores.absent.get(trial_id, "")) for trial_id in ids]
     values = [pair for score in filled.measured for pair in score.missing if pair[0] in filled.scores.rows]
     for trial_id, reason in [*absent, *values]:
         if reason in (provenance.OTHER_DATA, provenance.OTHER_CODE) or (trial_id in filled.scores.rows and reason):
-            left.setdefault(reason, {})[trial_id] = None
-    return left
+            by_reason.setdefault(reason, {})[trial_id] = None
+    return by_reason

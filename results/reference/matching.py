@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from goalgrid.grid import catalog
+from goalgrid.grid import catalog, forms
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives import resolve
 from goalgrid.results.records.rounding import written
@@ -121,11 +121,11 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
     """
     ours, recipe = _sections(cell), catalog.recipe(cell.recipe)
     if other:
-        return _differing(ours, _sections(other))
+        return forms.differing(ours, _sections(other))
     objective = resolve(cell.objective, variant=cell.trials[0].shared.objective.variant)
     del ours["dataset"]
     theirs = {"train": recipe.train.model_dump(), "model": recipe.model.model_dump(), "objective": objective}
-    return _differing(ours, theirs)
+    return forms.differing(ours, theirs)
 
 
 def worded(cells: Iterable[Differing]) -> str:
@@ -155,17 +155,6 @@ def _key(result: Result) -> ResultKey | None:
     if result.recipe is None or result.objective is None or math.isnan(result.value.mean):
         return None
     return result.dataset, result.protocol, result.recipe, result.objective, result.metric
-
-
-def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Differing:
-    differing: Differing = {}
-    for key, value in ours.items():
-        other, name = theirs.get(key), prefix + key
-        if isinstance(value, dict) and isinstance(other, dict):
-            differing |= _differing(value, other, f"{name}.")
-        elif value != other:
-            differing[name] = value, other
-    return differing
 
 
 def nothing_reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> str:

@@ -114,9 +114,11 @@ def scale(name: str) -> str:
     if extra := needs(name):
         return f"not measured: it needs {' and '.join(extra)}"
     norms = {other: _first_norm(other) for other in dict.fromkeys([name, *BESIDE])}
-    own, others = norms.pop(name), ", ".join(f"{other} {norm:,.4g}" for other, norm in norms.items())
+    norm, others = norms.pop(name), ", ".join(f"{other} {n:,.4g}" for other, n in norms.items())
     clip = catalog.recipe(RECIPE).train.clip_norm
-    return f"gradient norm {own:,.4g} at the start of {RECIPE}; {others} on the same batch; train.clip_norm is {clip:g}"
+    return (
+        f"gradient norm {norm:,.4g} at the start of {RECIPE}; {others} on the same batch; train.clip_norm is {clip:g}"
+    )
 
 
 def _first_norm(name: str) -> float:

@@ -191,7 +191,7 @@ def _evaluating(part: Part) -> tuple[Any, Call]:
 
 def _part(name: str) -> Part | None:
     """The pooling, encoder or scorer of this name; None for a loss."""
-    own = {"encoder": "own", "name": name}
+    content = {"encoder": "own", "name": name}
     if name in own_poolings:
         values, sizes = _sets(MEMBERS)
         read = values, torch.arange(max(MEMBERS)) < sizes[:, None]
@@ -204,11 +204,11 @@ def _part(name: str) -> Part | None:
         lengths = torch.tensor(LENGTHS)
         ids = torch.randint(1, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=_random())
         ids *= torch.arange(max(LENGTHS)) < lengths[:, None]
-        texts = OwnTextSettings.model_validate(own)
+        texts = OwnTextSettings.model_validate(content)
         return Part(lambda: text_encoder(texts, VOCABULARY, DIM), (ids, lengths), _embedded_again, of_sets=False)
     if name in own_parts["image encoder"]:
         on = own_parts["image encoder"][name].on
-        images, shape = OwnImageSettings.model_validate(own), (len(LENGTHS), *IMAGES[on])
+        images, shape = OwnImageSettings.model_validate(content), (len(LENGTHS), *IMAGES[on])
         pixels = torch.randint(0, 256, shape, generator=_random(), dtype=torch.uint8)
         pictures = pixels if on == "pictures" else torch.randn(shape, generator=_random())
         return Part(lambda: image_encoder(images, IMAGES[on], DIM), (pictures,), _embedded_again, of_sets=False)

@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 from goalgrid.grid.errors import UserError
@@ -39,41 +38,34 @@ ADVICE = (
 
 
 class Unmet(Exception):
-    """An awaited event did not happen in time."""
+    """A claim does not hold, or an awaited event did not happen in time."""
 
 
-@dataclass(frozen=True)
-class TestedClaim:
-    """A claim, its counter-evidence (empty if it holds), and the next step then."""
+def selftest(runs: Path, address: str | None) -> Iterator[str]:
+    """Test the claims, one after the other, in a new folder below `runs`, and give each that holds.
 
-    claim: str
-    problem: str = ""
-    advice: str = ""
-
-
-def selftest(runs: Path, address: str | None) -> Iterator[TestedClaim]:
-    """Test the claims, one after the other, in a new folder below `runs`.
-
-    The first claim that does not hold ends the test; if all hold, the folder is removed.
+    If all hold, the folder is removed.
 
     Raises:
         UserError: the folder cannot be made, or no cluster answers.
+        Unmet: a claim does not hold; with the counter-evidence and the next step.
     """
     try:
         runs.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix="selftest-", dir=runs.absolute()))
     except OSError as error:
         raise UserError(f"cannot write {runs}: {error.strerror}. Choose another folder with --runs.") from error
-    story, advice = Story(place, address), ADVICE.format(place=place)
+    story = Story(place, address)
     try:
         for claim, stage in story.stages().items():
             try:
                 problem = stage()
             except (Unmet, subprocess.TimeoutExpired) as unmet:
                 problem = f"{unmet}. Its log: {story.log}, which ends: {story.last_line()}"
-            yield TestedClaim(claim, problem, advice)
             if problem:
-                return
+                advice = f"goalgrid cannot be trusted with {runs} yet. {ADVICE.format(place=place)}"
+                raise Unmet(f"{claim}: {problem}\n{advice}")
+            yield claim
         shutil.rmtree(place)
     finally:
         story.end()

@@ -32,16 +32,8 @@ def progress(folder: TrialFolder) -> Path:
     """
     target = _target(Home(folder.path.parent.parent).replaced, folder.trial_id)
     # The checkpoints go last: as long as one stands here, the next attempt finds it and moves the rest.
-    files = (
-        folder.history,
-        folder.trace,
-        folder.triplets,
-        folder.pooling,
-        folder.speed,
-        folder.best_checkpoint,
-        folder.previous_checkpoint,
-        folder.last_checkpoint,
-    )
+    files = [folder.history, folder.trace, folder.triplets, folder.pooling, folder.speed]
+    files += [folder.best_checkpoint, folder.previous_checkpoint, folder.last_checkpoint]
     try:
         target.mkdir(parents=True)
         for path in files:

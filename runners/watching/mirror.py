@@ -9,8 +9,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from goalgrid.grid.forms import flat
 from goalgrid.grid.store.files import readable_text
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records import record
@@ -53,9 +55,10 @@ class Tracker(ABC):
     def note(self, copied: Iterable[TrialFolder]) -> None:  # noqa: B027
         """Note the copied trials for `lacking`, if their copies do not tell."""
 
+    @property
     @abstractmethod
-    def remedy(self) -> str:
-        """The remedy for damaged copies, as the end of a sentence, or an empty string."""
+    def copies(self) -> Path | None:
+        """The file or folder of the copies, which are made anew without it; None: a server holds them."""
 
 
 class Mirror:
@@ -92,8 +95,10 @@ class Mirror:
             if self._failed_at is None or time.monotonic() - self._failed_at > RETRY_SECONDS:
                 self._catch_up()
         if self._behind and not self._catch_up():
-            name, remedy = self.tracker.name, self.tracker.remedy()
-            self.warn(f"{len(self._behind)} trials are not in {name}; the next run of this grid copies them{remedy}")
+            copies = self.tracker.copies
+            remedy = f"; if {copies} is damaged, remove it: that run makes it anew from the records" if copies else ""
+            text = f"trials are not in {self.tracker.name}; the next run of this grid copies them{remedy}"
+            self.warn(f"{len(self._behind)} {text}")
         if self._store:
             self._store.close()
         if self._synced:
@@ -146,16 +151,7 @@ def final_metrics(folder: TrialFolder) -> dict[str, float]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def dotted(settings: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float | str]:
-    """A trial's settings by dotted names, as numbers and texts.
-
-    >>> dotted({"train": {"lr": 0.1, "decay": None}, "seed": 0})
-    {'train.lr': 0.1, 'train.decay': 'None', 'seed': 0}
-    """
-    flat: dict[str, bool | float | str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= dotted(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value if isinstance(value, bool | int | float | str) else str(value)
-    return flat
+def dotted(settings: Mapping[str, Any]) -> dict[str, bool | float | str]:
+    """A trial's settings by dotted names, as numbers and texts."""
+    values = flat(settings).items()
+    return {name: value if isinstance(value, bool | int | float | str) else str(value) for name, value in values}

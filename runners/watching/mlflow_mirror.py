@@ -83,8 +83,8 @@ class Mlflow(Tracker):
 
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
         """The finished trials that are not in the list of copies; all finished trials if MLflow's database is gone."""
-        file = _database(self.uri)
-        known = _done_times(self.note_file, self.uri) if self.note_file and (file is None or file.exists()) else {}
+        gone = self.copies and not self.copies.exists()
+        known = _done_times(self.note_file, self.uri) if self.note_file and not gone else {}
         return [folder for folder in folders if folder.is_done() and known.get(folder.trial_id) != when_done(folder)]
 
     def note(self, copied: Iterable[TrialFolder]) -> None:
@@ -94,9 +94,9 @@ class Mlflow(Tracker):
                 done = {**_done_times(self.note_file, self.uri), **now}
                 write_json(self.note_file, {"uri": self.uri, "done": done}, durable=False)
 
-    def remedy(self) -> str:
-        file = _database(self.uri)
-        return f"; if {file} is damaged, remove it: that run makes it anew from the records" if file else ""
+    @property
+    def copies(self) -> Path | None:
+        return _database(self.uri)
 
 
 def _done_times(file: Path, uri: str) -> dict[str, str]:

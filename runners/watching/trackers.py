@@ -70,8 +70,9 @@ class RunFiles(Tracker):
         note = self.path / folder.trial_id / COPIED
         return note.exists() and readable_text(note).strip() == when_done(folder)
 
-    def remedy(self) -> str:
-        return f"; if {self.path} is damaged, remove it: that run makes it anew from the records"
+    @property
+    def copies(self) -> Path:
+        return self.path
 
 
 @dataclass

@@ -23,7 +23,7 @@ from goalgrid.results.analysis.claims import (
     JudgedClaim,
     document,
     judge,
-    judged_by_print,
+    judged,
     line,
     measured,
     printed,
@@ -45,7 +45,7 @@ def replace_(claim: Claim, **fields: object) -> Claim:
 
 @pytest.fixture(scope="module")
 def by_print() -> list[JudgedClaim]:
-    return judged_by_print(PAPERS)
+    return judged(PAPERS)
 
 
 def borne_out(claim: Claim) -> list[Entry]:
