@@ -126,7 +126,7 @@ def trained(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Hom
 @pytest.fixture(scope="session")
 def traced(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Home:
     """The grid of `trained`, with the values of every fifth step."""
-    return _two_by_two("traced", tmp_path_factory, goalgrid, "--set", "train.trace_every=5")
+    return _two_by_two("traced", tmp_path_factory, goalgrid, "--set", "train.trace_every=5", "--mlflow-uri", "")
 
 
 def _two_by_two(name: str, factory: pytest.TempPathFactory, goalgrid: Goalgrid, *more: str) -> Home:

@@ -284,7 +284,8 @@ def histories(sources: Path, run: Run) -> dict[str, list[dict[str, float]]]:
         "seeds=[0]",
         "train.epochs=2",
     ]
-    run("run", "demo", "--here", "--set", "name=demo", *(word for axis in axes for word in ("--set", axis)))
+    words = [word for axis in axes for word in ("--set", axis)]
+    run("run", "demo", "--here", "--mlflow-uri", "", "--set", "name=demo", *words)
     files = {path.parent.name: path for path in (sources / "runs" / "trials").glob("*/history.jsonl")}
     return {
         name.split("_", 2)[2].rpartition("_s0")[0]: [json.loads(line) for line in path.read_text().splitlines()]

@@ -317,7 +317,7 @@ WAYS = pytest.mark.parametrize("how", [damaged, failing])
 def test_damage_costs_at_most_its_own_trial(
     how: Callable[..., list[str]], runs: Runs, commands: Commands, tmp_path: Path
 ) -> None:
-    wrong = drawn(how, runs, commands, tmp_path, 4, list(FAST))
+    wrong = drawn(how, runs, commands, tmp_path, 2, list(FAST))
     assert not wrong, "\n".join(wrong)
 
 

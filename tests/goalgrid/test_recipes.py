@@ -40,7 +40,8 @@ def test_every_published_recipe_trains_two_epochs_and_is_evaluated(
     settings = ["objectives=['triplet-hn']", "seeds=[0]", f"recipes={recipes}", "train.epochs=2", "model.dim=64"]
     overrides = [word for setting in settings for word in ("--set", setting)]
     root = ["--set", 'datasets=["few"]', "--root", f"few={few_pictures}"]
-    finished = goalgrid("run", "flickr8k", *overrides, *root, *weights, "--here", runs=tmp_path)
+    here = ("--here", "--mlflow-uri", "")
+    finished = goalgrid("run", "flickr8k", *overrides, *root, *weights, *here, runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
     table = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
     expected = {*recipes, *(name.removesuffix("-ft") for name in recipes)}
@@ -83,7 +84,7 @@ def test_a_child_waits_for_a_parent_that_failed(goalgrid: Goalgrid, tmp_path: Pa
         "model.image.size=32", "model.dim=16",
     ]  # fmt: skip
     overrides = [word for setting in settings for word in ("--set", setting)]
-    finished = goalgrid("run", "demo", *overrides, "--here", runs=tmp_path)
+    finished = goalgrid("run", "demo", *overrides, "--here", "--mlflow-uri", "", runs=tmp_path)
     assert finished.returncode == 4, finished.stderr
     assert "2 trials in 1 chain: 1 failed, 1 planned" in finished.stderr
 
@@ -176,7 +177,7 @@ def test_clip_trains_on_cached_features_of_photographs_and_captions(
     settings = ["objectives=['siglip']", "seeds=[0]", recipes]
     overrides = [word for setting in settings for word in ("--set", setting)]
     root = ["--set", 'datasets=["few"]', "--root", f"few={few_pictures}"]
-    finished = goalgrid("run", "flickr8k", *overrides, *root, "--here", runs=tmp_path)
+    finished = goalgrid("run", "flickr8k", *overrides, *root, "--here", "--mlflow-uri", "", runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
     rows = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
     assert {row["recipe"]: row["epochs"] for row in rows} == {

@@ -110,20 +110,19 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holding, "WATCH_SECONDS", 0.01)
 
 
-MOMENTS = [
-    ("os.rename", "settings.json", 1), ("os.rename", "vocabulary.json", 1), ("os.rename", "001.json", 1),
-    ("os.rename", "last.ckpt", 1), ("os.rename", "previous.ckpt", 2), ("os.rename", "best.ckpt", 1),
-    ("os.rename", "history.jsonl", 2), ("os.rename", "record.parquet", 1), ("os.rename", "done", 1),
-]  # fmt: skip
+MOMENTS = [("001.json", 1), ("best.ckpt", 1), ("record.parquet", 1), ("done", 1)]
+FURTHER = [("settings.json", 1), ("vocabulary.json", 1), ("last.ckpt", 1), ("previous.ckpt", 2), ("history.jsonl", 2)]
 
 
 @pytest.mark.usefixtures("short_leases")
-@pytest.mark.parametrize(("event", "name", "n"), MOMENTS)
+@pytest.mark.parametrize(
+    ("name", "n"), [*MOMENTS, *(pytest.param(*moment, marks=pytest.mark.slow) for moment in FURTHER)]
+)
 def test_a_process_that_comes_back_writes_nothing_into_a_trial_that_was_taken_over(
-    event: str, name: str, n: int, trial: Trial, undisturbed: Home, tmp_path: Path
+    name: str, n: int, trial: Trial, undisturbed: Home, tmp_path: Path
 ) -> None:
     home = Home(tmp_path)
-    back = zombie(event, name, n, lambda: train(trial, home))
+    back = zombie("os.rename", name, n, lambda: train(trial, home))
     train(trial, home)
     before = digests(home)
     go_on(back)
@@ -135,15 +134,15 @@ def test_a_process_that_comes_back_writes_nothing_into_a_trial_that_was_taken_ov
 
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize(
-    ("event", "name", "n"),
-    [("open", "best.ckpt", 1), ("open", "001.json", 1), ("open", "done", 1), ("open", "001.end.json", 1)],
+    "name",
+    ["best.ckpt", "done", *(pytest.param(name, marks=pytest.mark.slow) for name in ("001.json", "001.end.json"))],
 )
 def test_a_process_that_comes_back_writes_nothing_into_a_trial_that_was_begun_anew(
-    event: str, name: str, n: int, trial: Trial, undisturbed: Home, tmp_path: Path
+    name: str, trial: Trial, undisturbed: Home, tmp_path: Path
 ) -> None:
     """The new trial's first attempt has the number of the old trial's first attempt."""
     home = Home(tmp_path)
-    back = zombie(event, name, n, lambda: train(trial, home))
+    back = zombie("open", name, 1, lambda: train(trial, home))
     replace(home, trial.id)
     train(trial, home)
     before = digests(home)
