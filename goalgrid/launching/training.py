@@ -8,6 +8,7 @@ from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store import speed_probes
+from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.saved_grid import save_grid
 from goalgrid.plan.costs import unmeasured
@@ -108,7 +109,7 @@ def _round(
     overview.data.check(selected)
     decisions = decide(overview, choice)
     todo, anew = to_train(decisions), to_replace(decisions)
-    save = partial(save_grid, overview.grid, overview.trials, overview.home)
+    save = partial(_save, overview)
     evaluated = [] if choice.failed else to_evaluate(decisions, overview)
     if not todo and not evaluated:
         save()
@@ -124,6 +125,14 @@ def _round(
         overview.grid, overview.points, todo, anew, evaluated=evaluated, checked=save, halvings=overview.halvings
     )
     return LaunchResult(decisions, interrupted)
+
+
+def _save(overview: Overview) -> None:
+    """Save the grid as it is run, and beside it, for a reader, what validation chose."""
+    save_grid(overview.grid, overview.trials, overview.home)
+    if overview.searches:
+        chosen = [search.to_dict() for search in overview.searches]
+        write_json(overview.home.grid(overview.grid.name).choices, chosen)
 
 
 def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: str | None) -> list[State]:

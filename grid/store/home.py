@@ -153,6 +153,8 @@ class GridFolder:
     grid = Below("grid.toml")
     """The grid as it was last run, overrides included."""
     trials = Below("trials.txt")
+    choices = Below("choices.json")
+    """What validation chose for each cell, at the last run; a note for readers, since the records decide."""
     imported = Below("imported.txt")
     """Ids of the published checkpoints that stand beside the grid's trials."""
     former = Below("former.txt")

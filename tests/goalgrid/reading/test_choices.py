@@ -163,7 +163,8 @@ def test_one_command_searches_chooses_trains_and_shows(tmp_path: Path, verb: Ver
     drawn = verb("figures", "tuned", "search", "--output", str(tmp_path), runs=home)
     assert "search-cnn-bow-on-shapes.png" in drawn.stderr
     verb("export", "tuned", str(tmp_path / "export"), runs=home)
-    notes = json.loads((tmp_path / "export" / "choices.json").read_text())
+    notes = json.loads(home.grid("tuned").choices.read_text())
+    assert json.loads((tmp_path / "export" / "choices.json").read_text()) == notes
     assert [note["objective"] for note in notes] == ["con_con", "sig-ms_cir"]
     assert json.loads(verb("status", "tuned", "--json", runs=home).stdout)["choices"] == notes
     assert pq.read_metadata(tmp_path / "export" / "search.parquet").num_rows == 4
