@@ -87,5 +87,5 @@ class BatchLoss:
         if self.group.replicas == 1:
             return part
         whole = None if part.whole is None else self.group.all_gather(part.whole, count)
-        sizes = self.group.all_gather(part.sizes_beside, count)
-        return Sets(self.group.all_gather(part.vectors, count), sizes.cpu(), whole)
+        sizes = self.group.all_gather(part.sizes, count).cpu()  # the host knows them, and so need not wait for a GPU
+        return Sets(self.group.all_gather(part.vectors, count), sizes, whole)

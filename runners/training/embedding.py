@@ -20,6 +20,7 @@ from goalgrid.retrieval.prefetch import ahead
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.retrieval.splits.pairs import Split
 from goalgrid.runners.training.companions import selecting
+from goalgrid.runners.training.exchange import ALONE, ProcessGroup
 from goalgrid.runners.training.inputs import Inputs
 from goalgrid.runners.training.machine import precision, set_tf32
 
@@ -61,29 +62,51 @@ class Captions:
 
 
 def embedded(
-    model: Vse, settings: TrialSettings, inputs: Inputs, split_name: str
+    model: Vse, settings: TrialSettings, inputs: Inputs, split_name: str, group: ProcessGroup = ALONE
 ) -> tuple[Rows, Rows, Int[np.ndarray, " t"]]:
     """Embeddings of a split's images and captions, and the image that each caption describes.
 
-    The validation split is cut to the images that choose the checkpoint.
+    The validation split is cut to the images that choose the checkpoint. Of replicas, each embeds its part of the
+    batches, so that the embeddings are those of one process; a model that scores sets is not shared.
     """
     split: Split = getattr(inputs.pairs, split_name)
     images, texts = split.first(selecting(settings, inputs.pairs) if split_name == "val" else None)
     device, tokens = inputs.device, inputs.tokens[split_name]
     size = EMBED_BATCH if len(split.images.shape) < 3 else settings.train.batch_size
-    image, text = list[Any](), list[Any]()
     model.eval()
     set_tf32(settings.train)
+
+    def embed_images(batches: Sequence[Tensor]) -> list[Any]:
+        read = ahead(lambda rows: split.images.gather(rows.numpy()), batches)
+        return [model.embed_images(batch.to(device)) for batch in read]
+
+    def embed_texts(batches: Sequence[Tensor]) -> list[Any]:
+        read = (tokens.gather(rows) for rows in batches)
+        return [model.embed_texts(ids.to(device), lengths) for ids, lengths in read]
+
     with torch.inference_mode(), precision(settings, device):
-        for batch in ahead(lambda rows: split.images.gather(rows.numpy()), torch.arange(images).split(size)):
-            image.append(model.embed_images(batch.to(device)))
+        parts = torch.arange(images).split(size)
         if model.scorer is not None:
             captions = Captions(model, settings, inputs, split_name, torch.from_numpy(texts))
-            return Sets.joined(image), captions, split.image_of_text[texts]
-        for rows in torch.from_numpy(texts).split(EMBED_BATCH):
-            ids, lengths = tokens.gather(rows)
-            text.append(model.embed_texts(ids.to(device), lengths))
-        return torch.cat(image), torch.cat(text), split.image_of_text[texts]
+            return Sets.joined(embed_images(parts)), captions, split.image_of_text[texts]
+        image = _shared(group, parts, embed_images)
+        text = _shared(group, torch.from_numpy(texts).split(EMBED_BATCH), embed_texts)
+        return image, text, split.image_of_text[texts]
+
+
+def _shared(
+    group: ProcessGroup, batches: Sequence[Tensor], embed: Callable[[Sequence[Tensor]], list[Tensor]]
+) -> Tensor:
+    """The embeddings of all batches; of replicas, each embeds some and gets the others."""
+    if group.replicas == 1:
+        return torch.cat(embed(batches))
+    own, sizes = group.part(len(batches)), [len(batch) for batch in batches]
+    rows = slice(sum(sizes[: own.start]), sum(sizes[: own.stop]))
+    part = torch.cat(embed(batches[own] or batches[:1]))  # where there are fewer batches than replicas, for its shape
+    whole = part.new_zeros(sum(sizes), *part.shape[1:])
+    whole[rows] = part[: rows.stop - rows.start]
+    group.sum(whole)
+    return whole
 
 
 def ranked(

@@ -7,17 +7,19 @@ loopback only, and a file as rendezvous, so no port has to be chosen.
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, distributed, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from goalgrid.retrieval.encoders.reasoning import sum_of_batch
 
@@ -27,7 +29,12 @@ STEP_TIMEOUT = timedelta(days=1)
 """Time for a collective: practically for ever. The launch's watchdog ends stuck trials."""
 DESTROY_SECONDS = 30.0
 """Seconds to destroy the process group."""
+BUCKET = 25 << 20
+"""Bytes of gradients that replicas sum at a time, as in torch's `DistributedDataParallel`."""
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+
+
+T = TypeVar("T")
 
 
 class PeerLost(RuntimeError):
@@ -55,10 +62,7 @@ class ProcessGroup:
         Raises:
             PeerLost: a replica is gone.
         """
-        try:
-            distributed.all_reduce(values)
-        except (RuntimeError, ValueError) as error:
-            raise PeerLost(str(error)) from error
+        _or_lost(partial(distributed.all_reduce, values))
 
     def all_gather(self, part: Shaped[Tensor, "p *rest"], count: int) -> Shaped[Tensor, "b *rest"]:
         """The parts of all ranks, `count` rows; in the backward pass, each rank keeps the gradient of its part.
@@ -67,22 +71,89 @@ class ProcessGroup:
         """
         return part if self.replicas == 1 else _AllGather.apply(part, self, count)
 
-    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace gradients by their sum over the ranks: the gradient of the whole batch, bit-identical on all.
-
-        Raises:
-            PeerLost: a replica is gone.
-        """
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        if self.replicas == 1 or not gradients:
-            return
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
-        self.sum(flat)
-        for gradient, piece in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
-            gradient.copy_(piece.view_as(gradient))
-
 
 ALONE = ProcessGroup()
+
+
+class GradientSums:
+    """Replaces gradients by their sums over the ranks, bit-identical on all, while backward goes on in the block.
+
+    Buckets are fixed and follow one another, the last parameters first, as in `DistributedDataParallel`; so all ranks
+    send the same. A bucket goes once all its gradients are complete; the rest, and buckets with a parameter that got
+    no gradient, go at the end.
+
+    Args:
+        repeated: parameters of which every rank has the whole gradient.
+        overlap: whether backward completes each gradient at once, and not part by part.
+        bucket: bytes of gradients that go together.
+    """
+
+    def __init__(
+        self,
+        group: ProcessGroup,
+        parameters: Iterable[nn.Parameter],
+        repeated: Iterable[nn.Parameter] = (),
+        *,
+        overlap: bool = True,
+        bucket: int = BUCKET,
+    ) -> None:
+        self.group, self.repeated, self.overlap = group, set(repeated), overlap
+        self.buckets = list[list[nn.Parameter]]()
+        room = 0
+        for parameter in reversed([parameter for parameter in parameters if parameter.requires_grad]):
+            if (size := parameter.numel() * parameter.element_size()) > room:
+                self.buckets.append([])
+                room = bucket
+            self.buckets[-1].append(parameter)
+            room -= size
+        self._complete = set[Tensor]()
+        """Parameters whose gradient is complete."""
+        self._sent = list[tuple[list[Tensor], Tensor, Any]]()
+        self._hooks = list[RemovableHandle]()
+
+    def __enter__(self) -> "GradientSums":
+        if self.overlap:
+            parameters = (parameter for bucket in self.buckets for parameter in bucket)
+            self._hooks = [parameter.register_post_accumulate_grad_hook(self._ready) for parameter in parameters]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        if kind is not None:
+            return
+        while len(self._sent) < len(self.buckets):
+            self._send()
+        for gradients, flat, sending in self._sent:
+            if sending is not None:
+                _or_lost(sending.wait)
+            pieces = flat.split([gradient.numel() for gradient in gradients])
+            for gradient, piece in zip(gradients, pieces, strict=True):
+                gradient.copy_(piece.view_as(gradient))
+
+    def _ready(self, parameter: Tensor) -> None:
+        self._complete.add(parameter)
+        while len(self._sent) < len(self.buckets) and self._complete.issuperset(self.buckets[len(self._sent)]):
+            self._send()
+
+    def _send(self) -> None:
+        gradients = list[Tensor]()
+        for parameter in self.buckets[len(self._sent)]:
+            if parameter.grad is not None:
+                gradients.append(parameter.grad)
+                if parameter in self.repeated:
+                    parameter.grad /= self.group.replicas
+        flat = torch.cat([gradient.flatten() for gradient in gradients or [torch.zeros(0)]])
+        sending = _or_lost(partial(distributed.all_reduce, flat, async_op=True)) if gradients else None
+        self._sent.append((gradients, flat, sending))
+
+
+def _or_lost(call: Callable[[], T]) -> T:
+    """The result; `PeerLost` where torch says that the exchange failed."""
+    try:
+        return call()
+    except (RuntimeError, ValueError) as error:
+        raise PeerLost(str(error)) from error
 
 
 class _AllGather(torch.autograd.Function):
@@ -104,7 +175,8 @@ def init(rank: int, replicas: int, file: Path, device: torch.device, backend: st
 
     Args:
         file: the rendezvous; the same for all ranks, and not written before.
-        backend: None: nccl between GPUs, gloo between CPUs.
+        backend: None: nccl between GPUs, gloo between CPUs. Beside nccl, gloo sums what the host knows without a wait
+            for the GPU.
 
     Raises:
         PeerLost: a replica does not connect in time.
@@ -112,11 +184,13 @@ def init(rank: int, replicas: int, file: Path, device: torch.device, backend: st
     os.environ |= {
         "GLOO_SOCKET_IFNAME": LOOPBACK,
         "NCCL_SOCKET_IFNAME": LOOPBACK,
+        "TORCH_NCCL_ENABLE_MONITORING": "0",  # ends a process after 8 minutes; the launch's watchdog ends stuck trials
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",  # a lost replica is seen by its connection; torch would end the process
     }
     store = distributed.FileStore(str(file), replicas)  # type: ignore[attr-defined]
     store.set_timeout(INIT_TIMEOUT)
-    backend = backend or ("nccl" if device.type == "cuda" else "gloo")
+    nccl = device.type == "cuda" and backend != "gloo"
+    backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
     try:
         distributed.init_process_group(backend, store=store, rank=rank, world_size=replicas, timeout=STEP_TIMEOUT)
     except RuntimeError as error:
@@ -137,7 +211,7 @@ def destroy() -> None:
 
 def abort() -> None:
     """Abort the collective that this process waits in. Only nccl needs it: it would wait for a lost rank for ever."""
-    if distributed.is_initialized() and distributed.get_backend() == "nccl":
+    if distributed.is_initialized() and "nccl" in distributed.get_backend():
         distributed.distributed_c10d._abort_process_group()
 
 
@@ -175,7 +249,7 @@ class _Synchronised(TorchFunctionMode):
     ) -> Float[Tensor, "b c *hw"]:
         if not training:
             return nn.functional.batch_norm(values, running_mean, running_var, weight, bias, False, momentum, eps)
-        normal, mean, var = _Normal.apply(values.float(), eps, self.group)
+        normal, mean, var = _Normal.apply(values, eps, self.group)
         if running_mean is not None and running_var is not None:
             running_mean.lerp_(mean, momentum)
             running_var.lerp_(var, momentum)
@@ -206,7 +280,8 @@ class _Normal(torch.autograd.Function):
     """y = (x - mean) / sqrt(var + eps), with mean and variance per channel over all replicas.
 
     dx = (dy - mean(dy) - y mean(dy y)) / sqrt(var + eps), with means over all replicas. Returns y, mean and variance,
-    the variance unbiased for the running statistics. Ioffe and Szegedy 2015, Algorithm 1.
+    the variance unbiased for the running statistics. Statistics and sums are in float32; y, which backward needs, has
+    the type of x. Ioffe and Szegedy 2015, Algorithm 1.
     """
 
     @staticmethod
@@ -214,8 +289,8 @@ class _Normal(torch.autograd.Function):
         ctx: Any, values: Float[Tensor, "b c *hw"], eps: float, group: ProcessGroup
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.group, ctx.inner = group, [0, *range(2, values.ndim)]
-        var, mean = torch.var_mean(values, ctx.inner, correction=0)
-        table = values.new_zeros(group.replicas, 3, len(mean))
+        var, mean = torch.var_mean(values.float(), ctx.inner, correction=0)
+        table = mean.new_zeros(group.replicas, 3, len(mean))
         table[group.rank] = torch.stack([torch.full_like(mean, values.numel() // len(mean)), mean, var])
         group.sum(table)
         counts, means, variances = table.unbind(1)
@@ -224,7 +299,7 @@ class _Normal(torch.autograd.Function):
         mean = (shares * means).sum(0)
         var = (shares * (variances + (means - mean).square())).sum(0)
         scale = (var + eps).rsqrt()
-        normal = (values - _along(mean, values)) * _along(scale, values)
+        normal = ((values - _along(mean, values)) * _along(scale, values)).to(values.dtype)
         ctx.save_for_backward(normal, scale, count)
         unbiased = var * (count / (count - 1))
         ctx.mark_non_differentiable(mean, unbiased)
@@ -233,11 +308,12 @@ class _Normal(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> Any:
         normal, scale, count = ctx.saved_tensors
-        sums = torch.stack([gradient.sum(ctx.inner), (gradient * normal).sum(ctx.inner)])
+        exact = gradient.float()
+        sums = torch.stack([exact.sum(ctx.inner), (exact * normal).sum(ctx.inner)])
         ctx.group.sum(sums)
         mean, slope = sums / count
-        centred = gradient - _along(mean, gradient) - normal * _along(slope, gradient)
-        return centred * _along(scale, gradient), None, None
+        centred = exact - _along(mean, gradient) - normal * _along(slope, gradient)
+        return (centred * _along(scale, gradient)).to(gradient.dtype), None, None
 
 
 def _along(channels: Float[Tensor, " c"], values: Float[Tensor, "b c *hw"]) -> Tensor:

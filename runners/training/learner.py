@@ -1,6 +1,7 @@
 """A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or as one of replicas."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.runners.training import checkpoints, recomputation
 from goalgrid.runners.training.batch_loss import BatchLoss
 from goalgrid.runners.training.companions import companions_of
-from goalgrid.runners.training.exchange import ALONE, ProcessGroup
+from goalgrid.runners.training.exchange import ALONE, GradientSums, ProcessGroup
 from goalgrid.runners.training.inputs import Batch, Epoch, Inputs, batches
 from goalgrid.runners.training.machine import set_tf32
 from goalgrid.runners.training.optimizers import Clipping, learning_rate, linear_rate, optimizer, ramp
@@ -85,6 +86,16 @@ class Learner:
         self._steps = len(trained)
         return trained
 
+    def _gradient_sums(self) -> AbstractContextManager[object]:
+        """While backward runs in the block, gradients become their sums over the replicas."""
+        if self.group.replicas == 1:
+            return nullcontext()
+        scorers = [network.scorer for network in self.model.networks if network.scorer]
+        scoring = [weight for scorer in scorers for weight in scorer.pair_weights()]  # every replica scores all pairs
+        by_parts = self.settings.train.micro_batch is not None
+        repeated = (*scoring, *self.objective.parameters())
+        return GradientSums(self.group, self._parameters, repeated, overlap=not by_parts)
+
     def _set_rates(self, lr: float) -> None:
         self.lr = lr
         for group in self.optimizer.param_groups:
@@ -109,14 +120,8 @@ class Learner:
         check()
         for weight in self._parameters:
             weight.grad = None
-        loss.backward()
-        if self.group.replicas > 1:
-            scorers = [network.scorer for network in self.model.networks if network.scorer]
-            scoring = [weight for scorer in scorers for weight in scorer.pair_weights()]
-            for weight in (*scoring, *self.objective.parameters()):
-                if weight.grad is not None:
-                    weight.grad /= self.group.replicas  # every replica scored all pairs
-        self.group.sum_gradients(self._parameters)
+        with self._gradient_sums():
+            loss.backward()
         measured = {"loss": loss.detach(), **self._clipping.clip()}
         self.finite = torch.isfinite(measured["loss"] + measured["grad_norm"])
         self.optimizer.found_inf = (~self.finite).float()  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ import torch
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.uses import register, uses_of
 from goalgrid.runners.training import checkpoints, exchange
+from goalgrid.runners.training.embedding import embedded
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.learner import Learner
 
@@ -68,8 +69,12 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
                 place, read = next(steps)
                 learner.gradient(read, place / len(epoch))
                 learner.optimizer.step()
+            case ("validate",) if learner.model.scorer is None:
+                embedded(learner.model, settings, inputs, "val", learner.group)
             case ("random",):
                 answer(bytes(checkpoints.dumped(checkpoints.random_states(device))))
+            case ("validate",):
+                pass  # sets are embedded where they are scored
             case ("end",):
                 exchange.destroy()
                 return

@@ -1,6 +1,6 @@
 """The processes that train a trial together with the trial's own, which is rank 0 and commands them at each step.
 
-Rank 0 alone knows folders, records and drivers, validates while the others wait, and decides for all. If another
+Rank 0 alone knows folders, records and drivers, ranks what all embed to validate, and decides for all. If another
 replica dies or fails, the attempt ends; if rank 0 dies, the others see their connection closed and end.
 """
 
@@ -157,6 +157,13 @@ class Replicas:
     def step(self) -> Iterator[None]:
         """Let the others make a step while this process makes it in the block; raises `ReplicaDied`, or their error."""
         self._tell_all("step")
+        with self._whole():
+            yield
+
+    @contextmanager
+    def validation(self) -> Iterator[None]:
+        """Let the others embed their parts of the validation split while this process does; raises as `step`."""
+        self._tell_all("validate")
         with self._whole():
             yield
 

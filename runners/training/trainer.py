@@ -155,7 +155,8 @@ class Trainer:
         return ranked(self.model, *embedded(self.model, self.settings, self.inputs, split_name))
 
     def _validate(self) -> dict[str, float]:
-        embeddings = embedded(self.model, self.settings, self.inputs, "val")
+        with self.replicas.validation():
+            embeddings = embedded(self.model, self.settings, self.inputs, "val", self.learner.group)
         loss = objective_value(self.model, self.objective, self.settings.train.batch_size, *embeddings)
         metrics = validation(ranked(self.model, *embeddings))
         if self.model.scorer is None and not math.isnan(loss):

@@ -1,5 +1,6 @@
 """Replicas: several processes that train one trial as one process would, and that begin and end with it."""
 
+import os
 import random
 import shutil
 import signal
@@ -19,8 +20,9 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.runners.training import exchange
 from goalgrid.runners.training.batch_sizes import check_replicas
-from goalgrid.runners.training.exchange import ProcessGroup
+from goalgrid.runners.training.exchange import GradientSums, ProcessGroup
 from goalgrid.runners.training.inputs import batches, prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import Cadence
@@ -133,6 +135,48 @@ def test_replicas_learn_what_one_process_learns(
     for after, alone in zip(several.progress.rows, one.progress.rows, strict=True):
         assert after["loss"] == pytest.approx(alone["loss"], rel=1e-3)
         assert after.get("grad_image", 0) == pytest.approx(alone.get("grad_image", 0), rel=1e-3)
+
+
+def test_gradients_are_summed_while_backward_goes_on(tmp_path: Path) -> None:
+    """Two ranks, a parameter a bucket: the sums of both are those of the whole batch, and most go before the end."""
+    torch.manual_seed(0)
+    layers = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(4)])
+    frozen, *trained = layers[1:]
+    frozen.requires_grad_(False)
+    both = torch.nn.Parameter(torch.ones(4))  # of which every rank has the whole gradient
+    batch, parameters = torch.randn(6, 4), [*layers.parameters(), both]
+
+    def loss(values: torch.Tensor) -> torch.Tensor:
+        for layer in (frozen, *trained):
+            values = layer(values).tanh()
+        return values.square().sum() + both.square().sum()
+
+    def summed(rank: int) -> tuple[int, list[torch.Tensor | None]]:
+        group = exchange.init(rank, 2, tmp_path / "meeting", torch.device("cpu"))
+        with GradientSums(group, parameters, [both], bucket=1) as sums:
+            loss(batch[group.part(len(batch))]).backward()
+            before_the_end = len(sums._sent)
+        exchange.destroy()
+        return before_the_end, [parameter.grad for parameter in parameters]
+
+    loss(batch).backward()
+    whole = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    if (pid := os.fork()) == 0:
+        try:
+            torch.save(summed(1), tmp_path / "other")
+        finally:
+            os._exit(0)
+    sent, gradients = summed(0)
+    os.waitpid(pid, 0)
+    sent_there, same = torch.load(tmp_path / "other", weights_only=True)
+    assert sent == sent_there == 1 + len(list(trained[0].parameters())) * len(trained)
+    for ours, theirs, expected in zip(gradients, same, whole, strict=True):
+        assert (ours is None) == (theirs is None) == (expected is None)
+        if ours is not None:
+            assert ours.equal(theirs)
+            torch.testing.assert_close(ours, expected)
 
 
 def test_parts_of_a_batch_are_those_of_the_whole() -> None:
