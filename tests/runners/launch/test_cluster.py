@@ -244,6 +244,17 @@ def checkpoint_on(node: str, runs: Path) -> Path | None:
     return None
 
 
+def test_a_node_that_joins_later_gets_a_job_beside_those_that_run(cluster: Cluster, tmp_path: Path) -> None:
+    run = start("run", "demo", *THREE, runs=tmp_path)
+    wait_for(lambda: tmp_path if leases(tmp_path) else None)
+    with node(cluster.address, "late"):
+        (late,) = cluster.nodes_with("late")
+        _, talk = run.communicate(timeout=300)
+    assert run.returncode == 0, talk
+    assert late in {lease["node"] for lease in leases(tmp_path)}
+    assert [attempt.outcome() for trial in Home(tmp_path).trials() for attempt in trial.attempts()] == ["done"] * 3
+
+
 def wait_for(look: Callable[[], Path | None], seconds: float = 180.0) -> Path:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
