@@ -1,10 +1,15 @@
-"""A GPU put to the test, in blocks of which each is useful alone: `python benchmarks/gpu.py`, about 20 minutes.
+"""A GPU put to the test, in blocks of which each is useful alone: `python benchmarks/gpu.py`, at most 90 minutes.
 
 Each block runs in a process of its own under a time limit; one that fails or takes too long leaves the others alone.
 All that they print goes into one JSON file (`--output`, gpu.json); docs/gpu.md says how to send it in. Without a GPU,
 blocks that need it say so; `--device cpu --small` runs the others on the CPU, to see that they run: their figures say
-nothing.
+nothing. `--hour` runs as many blocks as end within 50 minutes, in this order, and writes a page, gpu.md, too.
 
+steps       five recipes in fp32, tf32 and bf16: time, launches and memory of a step, beside the plan's
+layouts     a convolution backbone: channels last, cuDNN's choice of kernels, compiled
+feeding     the share of the time for which steps keep the card busy, when 2, 8 and 16 threads decode pictures
+packing     steps a second of 1 to 8 trials that share the card
+errors      a lack of memory in a convolution, a GRU and cuBLAS's start: the class that each gets
 tests       the tests that are skipped without a GPU
 recipes     20 steps of each small recipe: the loss beside the CPU's, and how often a step waits for the GPU
 recurrent   a GRU under bfloat16: the format of its states, and its gradient beside float32's
@@ -32,7 +37,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +47,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import measuring
 import torch
 
-from benchmarks.gpu_blocks import agreement, commands, peaks, speed
+from benchmarks.gpu_blocks import agreement, commands, first_hour, peaks, speed
 from benchmarks.gpu_blocks.sample import SMALL, WHOLE, one_of
 from goalgrid.results.records.provenance import environment
 
@@ -58,13 +63,26 @@ class Block:
         needs_root: whether it reads Flickr8k.
     """
 
-    rows: Callable[[str, dict[str, Any]], list[str]]
+    rows: Callable[[str, dict[str, Any]], Iterable[str]]
     seconds: int
     needs_gpu: bool = False
     needs_root: bool = False
 
 
 BLOCKS = {
+    "steps": Block(
+        lambda device, chosen: first_hour.steps_rows(device, chosen["steps"], 3, small=chosen["small"]),
+        600,
+    ),
+    "layouts": Block(
+        lambda device, chosen: first_hour.layouts_rows(device, chosen["steps"], 3, small=chosen["small"]),
+        480,
+    ),
+    "feeding": Block(
+        lambda device, chosen: first_hour.feeding_rows(device, 10 * chosen["steps"], small=chosen["small"]), 480
+    ),
+    "packing": Block(lambda device, chosen: first_hour.packing_rows(device, small=chosen["small"]), 240),
+    "errors": Block(lambda device, chosen: first_hour.errors_rows(device), 180),
     "tests": Block(lambda device, chosen: agreement.rows_of_tests(), 600, needs_gpu=True),
     "recipes": Block(lambda device, chosen: agreement.recipe_rows(device, chosen["steps"]), 300),
     "recurrent": Block(lambda device, chosen: agreement.recurrent_rows(device, chosen["size"]), 60),
@@ -94,9 +112,16 @@ BLOCKS = {
 }
 
 
-def apart(name: str, device: str, root: Path | None, *, small: bool) -> dict[str, Any]:
+HOUR = 3000.0
+"""Seconds for the blocks of `--hour`."""
+
+
+def apart(name: str, device: str, root: Path | None, *, small: bool, seconds: float) -> dict[str, Any]:
     """Run a block in a process of its own; how it ended, its rows and all that it printed."""
     block = BLOCKS[name]
+    limit = min(block.seconds, seconds)
+    if limit <= 0:
+        return {"state": "no time left", "seconds": 0.0, "rows": [], "said": ""}
     missing = not torch.cuda.is_available()
     if missing and (block.needs_gpu or device == "cuda"):
         return {"state": "needs a GPU", "seconds": 0.0, "rows": [], "said": ""}
@@ -109,15 +134,26 @@ def apart(name: str, device: str, root: Path | None, *, small: bool) -> dict[str
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
-        out, err = process.communicate(timeout=block.seconds)
+        out, err = process.communicate(timeout=limit)
         state = "broke off" if process.returncode else "done"
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)  # also what the block has started
         out, err = process.communicate()
-        state = f"took more than {block.seconds} s"
+        state = f"took more than {limit:.0f} s"
     said = out + err[-4000:]
     rows = [line for line in said.splitlines() if line.startswith("| ")]
     return {"state": state, "seconds": time.monotonic() - began, "rows": rows, "said": said}
+
+
+def page(about: dict[str, Any], blocks: dict[str, dict[str, Any]]) -> str:
+    """All rows and how each block ended, in Markdown."""
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    lines = [f"# {about['device']}", "", f"{versions}, Python {about['python']}, {about['platform']}"]
+    for name, block in blocks.items():
+        lines += ["", f"## {name}: {block['state']}, {block['seconds']:.0f} s", ""]
+        printed = ["```", block["said"][-1500:].strip(), "```"] if block["said"] else []
+        lines += [measuring.HEADER, *block["rows"]] if block["rows"] else printed
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
@@ -128,6 +164,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=list(BLOCKS), default=list(BLOCKS), metavar="BLOCK")
     parser.add_argument("--root", type=Path, help="of Flickr8k with features, as docs/flickr8k.md says")
     parser.add_argument("--output", type=Path, default=Path("gpu.json"), help="the file to send in")
+    parser.add_argument("--hour", action="store_true", help="end after 50 minutes, and write a page")
     parser.add_argument("--block", choices=list(BLOCKS), help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -138,13 +175,17 @@ def main() -> int:
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     measuring.begin("torch", note=gpu)
     found = dict[str, dict[str, Any]]()
+    until = time.monotonic() + (HOUR if given.hour else float("inf"))
     for name in given.only:
-        found[name] = apart(name, given.device, given.root, small=given.small)
+        found[name] = apart(name, given.device, given.root, small=given.small, seconds=until - time.monotonic())
         measuring.show(found[name]["rows"])
         print(f"{name}: {found[name]['state']}, {found[name]['seconds']:.0f} s", file=sys.stderr, flush=True)
         about = environment("cuda" if gpu else "cpu", gpu, 1)
         given.output.write_text(json.dumps({"environment": about, "blocks": found}, indent=1), encoding="utf-8")
-    return int(any(block["state"] not in ("done", "needs a GPU", "needs --root") for block in found.values()))
+        if given.hour:
+            given.output.with_suffix(".md").write_text(page(about, found), encoding="utf-8")
+    ends = ("done", "needs a GPU", "needs --root", "no time left")
+    return int(any(block["state"] not in ends for block in found.values()))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_runs_to_its_end_and_names_what_needs_a_gpu(tmp_path: Path) -> None:
     found = tmp_path / "gpu.json"
-    command = [sys.executable, "benchmarks/gpu.py", "--device", "cpu", "--small", "--output", str(found)]
+    command = [sys.executable, "benchmarks/gpu.py", "--hour", "--device", "cpu", "--small", "--output", str(found)]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     blocks = json.loads(found.read_text())["blocks"]
@@ -24,3 +24,6 @@ def test_without_a_gpu_it_runs_to_its_end_and_names_what_needs_a_gpu(tmp_path: P
     assert states.pop("flickr8k") == "needs --root"
     assert set(states.values()) == {"done", "needs a GPU"}
     assert all(block["rows"] for name, block in blocks.items() if states.get(name) == "done")
+    page = found.with_suffix(".md").read_text()
+    assert all(row in page for block in blocks.values() for row in block["rows"])
+    assert all("out-of-memory" in row for row in blocks["errors"]["rows"])
