@@ -5,7 +5,13 @@ import torch
 from goalgrid.grid.errors import UserError
 
 try:
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+    from torch._C import _DisableTorchDispatch as DisableTorchDispatch
+    from torch._subclasses.fake_tensor import (
+        FakeTensor,
+        FakeTensorMode,
+        in_kernel_invocation_manager,
+        unset_fake_temporarily,
+    )
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
     from torch.utils._pytree import tree_leaves
@@ -16,5 +22,6 @@ except ImportError as error:
     ) from error
 
 __all__ = [
-    "FakeTensor", "FakeTensorMode", "TorchDispatchMode", "dispatch_modes", "tree_leaves", "unset_fake_temporarily",
+    "DisableTorchDispatch", "FakeTensor", "FakeTensorMode", "TorchDispatchMode", "dispatch_modes",
+    "in_kernel_invocation_manager", "tree_leaves", "unset_fake_temporarily",
 ]  # fmt: skip
