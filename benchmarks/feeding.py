@@ -93,6 +93,14 @@ def halved(files: list[Path], view: View) -> tuple[float, float, float, float]:
     return len(differences) / len(files), with_draft, without, float(np.mean(differences or [0.0]))
 
 
+def crops(files: list[Path]) -> tuple[float, float]:
+    """Seconds of a core for ten training views of a picture: decoded once, and ten times."""
+    images, rows = ImageFiles(files[:64], VIEWS[0], keep=False), np.arange(len(files[:64]))
+    once = measuring.cpu_seconds(lambda: images.looks(rows, range(10)))
+    each = measuring.cpu_seconds(lambda: [images.gather(rows, draw) for draw in range(10)])
+    return once / len(rows), each / len(rows)
+
+
 def flipped_later(files: list[Path], view: View) -> float:
     """Share of views that another byte differs in if the mirrored place is cropped first and the view is mirrored."""
     mirror, other = Image.Transpose.FLIP_LEFT_RIGHT, 0
@@ -127,6 +135,12 @@ def main() -> None:
         )
         show(f"{name}: half size from libjpeg where the crop allows it", measured)
         show(f"{name}: views with other bytes if mirrored last", f"{flipped_later(files, view):.0%}")
+    once, each = crops(files)
+    show(
+        "ten resized crops of a picture, decoded once: ms of a core",
+        f"{1e3 * once:.1f}",
+        peer=f"ten times {1e3 * each:.1f}",
+    )
     for threads in given.threads:
         after, serial, stack = tail(files, threads)
         show(

@@ -25,6 +25,7 @@ from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import TransformerSettings
 from goalgrid.grid.store.files import read_json, write_json
+from goalgrid.retrieval.data.images import looks
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.text import features_of, text_network
 from goalgrid.retrieval.encoders.vision import Vision
@@ -39,10 +40,14 @@ BLOCK = 256
 BATCH = {"cpu": 32, "cuda": 256}
 """Images or captions that the network sees together."""
 
+Unit = tuple[str, int]
+"""A split, and the number of one of its `units`."""
 RowsDone = Callable[[int], None]
 """Called with how many more rows of features are done."""
 Block = tuple[Tensor, ...]
 """What a network reads at once: pixels; or the indices of captions, and how many each has."""
+Computed = Iterator[tuple[Unit, list[np.ndarray]]]
+"""Units with the features of their blocks."""
 SPLITS = ("train", "val", "test")
 
 
@@ -124,9 +129,13 @@ class FeatureSource(ABC):
     def blocks(self, split: str) -> list[int]:
         """The number of rows of features of each block of a split."""
 
+    def units(self, split: str) -> list[list[int]]:
+        """The blocks of a split that are read together, by their places in `blocks`."""
+        return [[place] for place in range(len(self.blocks(split)))]
+
     @abstractmethod
-    def read(self, split: str, place: int) -> Block:
-        """A block of a split, in host memory."""
+    def read(self, unit: Unit) -> list[Block]:
+        """The blocks of a unit, in host memory."""
 
     @abstractmethod
     def built(self, device: torch.device) -> Callable[..., Tensor]:
@@ -150,8 +159,28 @@ class FeatureSource(ABC):
         """Whether a whole file holds such features as the network gives."""
         return True
 
-    def fill(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> Path:
+    def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
+        """What gives the features of a unit in this process, block by block."""
+        network = self.built(device)
+        return lambda unit: [_features(network, block, device) for block in self.read(unit)]
+
+    def compute(self, units: Sequence[Unit], device: torch.device) -> Computed:
+        """The features of these units in this process, block by block."""
+        network = self.built(device)
+        for unit, blocks in zip(units, ahead(self.read, units), strict=True):
+            yield unit, [_features(network, block, device) for block in blocks]
+
+    def fill(
+        self,
+        cache: Path,
+        device: torch.device,
+        progress: RowsDone = lambda rows: None,
+        compute: Callable[[Sequence[Unit]], Computed] | None = None,
+    ) -> Path:
         """Compute the features that the cache lacks, or that are damaged there, and return their folder.
+
+        Args:
+            compute: as the method, in other processes; it may give the units in any order.
 
         Raises:
             UserError: an image or the weights cannot be read, the disk is full, or features overflow float16.
@@ -161,7 +190,7 @@ class FeatureSource(ABC):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 with FileLock(folder / "lock"):
-                    self._compute(self.wanting(cache), device, progress)
+                    self._fill(self.wanting(cache), compute or partial(self.compute, device=device), progress)
             except OSError as error:
                 raise UserError(f"features cannot be written to {folder}: {error}") from error
         return folder
@@ -169,30 +198,30 @@ class FeatureSource(ABC):
     def _rows(self, split: str) -> int:
         return sum(self.blocks(split))
 
-    def _compute(self, wanting: Sequence[Path], device: torch.device, progress: RowsDone) -> None:
+    def _fill(self, wanting: Sequence[Path], compute: Callable[[Sequence[Unit]], Computed], progress: RowsDone) -> None:
         if not wanting:  # another process was faster
             return
         about = {"dataset": self.name, "backbone": self.network.model_dump(mode="json"), "key": self.key}
         write_json(wanting[0].with_name("about.json"), about)
-        network = self.built(device)
-        progress(self.views() - sum(self._rows(path.stem) for path in wanting))
-        for path in wanting:
-            if path.exists():
-                path.replace(path.with_suffix(".corrupt"))
-            _sum(path).unlink(missing_ok=True)
-            for rows in self._append(path, network, device):
-                progress(rows)
-
-    def _append(self, path: Path, network: Callable[..., Tensor], device: torch.device) -> Iterator[int]:
-        """Append the features that `path` lacks, block by block, and give the number of rows of each block."""
-        file = GrowingArray(path, self.blocks(path.stem))
-        behind = file.resume()
-        yield sum(file.blocks[:behind])
-        for block in ahead(partial(self.read, path.stem), range(behind, len(file.blocks))):
-            file.append(_features(network, block, device))
-            yield len(block[0])
-        file.finish()
-        _whole(path, sum(file.blocks))
+        files = {path.stem: GrowingArray(path, self.blocks(path.stem)) for path in wanting}
+        units = {name: self.units(name) for name in files}
+        left = dict[str, set[int]]()
+        for name, file in files.items():
+            if file.path.exists():
+                file.path.replace(file.path.with_suffix(".corrupt"))
+            _sum(file.path).unlink(missing_ok=True)
+            left[name] = set(range(len(file.blocks))) - file.resume()
+        progress(self.views() - sum(files[name].blocks[place] for name, places in left.items() for place in places))
+        missing = [(name, number) for name in files for number, unit in enumerate(units[name]) if left[name] & {*unit}]
+        for (name, number), blocks in compute(missing):
+            for place, block in zip(units[name][number], blocks, strict=True):
+                if place in left[name]:
+                    files[name].write(place, block)
+                    left[name].remove(place)
+                    progress(files[name].blocks[place])
+            if not left[name]:
+                files[name].finish()
+                _whole(files[name].path, sum(files[name].blocks))
 
 
 @dataclass(frozen=True)
@@ -222,9 +251,17 @@ class ImageSource(FeatureSource):
     def blocks(self, split: str) -> list[int]:
         return [len(rows) for rows in self._images(split)]
 
-    def read(self, split: str, place: int) -> Block:
-        draw = place if self._crops(split) > 1 else None
-        return (self.pairs.splits[split].images.gather(self._images(split)[place], draw=draw),)
+    def units(self, split: str) -> list[list[int]]:
+        """All crops of the same pictures, which are decoded once."""
+        runs = len(self._images(split)) // self._crops(split)
+        return [list(range(run, runs * self._crops(split), runs)) for run in range(runs)]
+
+    def read(self, unit: Unit) -> list[Block]:
+        split, number = unit
+        images, rows, places = self.pairs.splits[split].images, self._images(split)[number], self.units(split)[number]
+        if self._crops(split) == 1:
+            return [(images.gather(rows),)]
+        return [(views,) for views in looks(images, rows, places)]
 
     def built(self, device: torch.device) -> Callable[..., Tensor]:
         return Vision(self.network, self.places).eval().to(device)
@@ -278,9 +315,10 @@ class CaptionSource(FeatureSource):
         lengths, states = self.tokens[split].lengths, self.network.output == "states"
         return [int(lengths[rows].sum()) if states else len(rows) for rows in _runs(len(lengths))]
 
-    def read(self, split: str, place: int) -> Block:
+    def read(self, unit: Unit) -> list[Block]:
+        split, place = unit
         tokens = self.tokens[split]
-        return tokens.gather(torch.from_numpy(_runs(len(tokens))[place]))
+        return [tokens.gather(torch.from_numpy(_runs(len(tokens))[place]))]
 
     def built(self, device: torch.device) -> Callable[..., Tensor]:
         network, output = text_network(self.network, self.words, self.places).eval().to(device), self.network.output

@@ -1,4 +1,4 @@
-"""Arrays written block by block, as they may not fit in memory: a writer resumes after the last whole block."""
+"""Arrays written block by block, as they may not fit in memory: a writer resumes with the blocks that are missing."""
 
 import os
 from collections.abc import Sequence
@@ -10,40 +10,54 @@ from numpy.lib import format as npy
 
 
 class GrowingArray:
-    """An .npy file that grows by blocks of so many rows in `<path>.part`, each synced to disk; `finish` renames it."""
+    """An .npy file of blocks of so many rows, in any order, in `<path>.part`; `finish` renames it.
+
+    `<path>.blocks` lists the blocks that are synced to disk. All blocks have rows of one shape.
+    """
 
     def __init__(self, path: Path, blocks: Sequence[int]) -> None:
         self.path, self.part = path, path.with_name(path.name + ".part")
-        self.blocks = list(blocks)
+        self.journal, self.blocks = path.with_name(path.name + ".blocks"), list(blocks)
+        self.starts = [0, *accumulate(blocks)]
 
-    def resume(self) -> int:
-        """How many whole blocks the part holds; the rest of a torn block is cut off."""
-        if not self.part.exists():
-            return 0
-        try:
-            with self.part.open("rb+") as file:
-                npy.read_magic(file)
-                shape, _, dtype = npy.read_array_header_1_0(file)
-                row = dtype.itemsize * int(np.prod(shape[1:]))
-                header = file.tell()
-                there = (file.seek(0, os.SEEK_END) - header) // row
-                ends = [0, *accumulate(self.blocks)]
-                whole = max(place for place, end in enumerate(ends) if end <= there)
-                file.truncate(header + ends[whole] * row)
-        except ValueError:  # cut off within the header
-            self.part.unlink()
-            return 0
+    def resume(self) -> set[int]:
+        """The whole blocks that the part holds; it begins anew where it has none."""
+        whole = set[int]()
+        if self.part.exists() and self.journal.exists():
+            *lines, _ = self.journal.read_text(encoding="ascii").split("\n")  # the last line may be torn
+            rows = self._rows()
+            whole = {place for place in map(int, lines) if self.starts[place + 1] <= rows}
+        if whole:
+            self.journal.write_text("".join(f"{place}\n" for place in whole), encoding="ascii")
+        else:
+            for path in (self.part, self.journal):
+                path.unlink(missing_ok=True)
         return whole
 
-    def append(self, block: np.ndarray) -> None:
-        with self.part.open("ab") as file:
-            if not file.tell():
-                shape = (sum(self.blocks), *block.shape[1:])
-                descr = npy.dtype_to_descr(block.dtype)
-                npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+    def _rows(self) -> int:
+        """Rows for which the part is long enough."""
+        try:
+            with self.part.open("rb") as file:
+                npy.read_magic(file)
+                shape, _, dtype = npy.read_array_header_1_0(file)
+                header = file.tell()
+                return int((file.seek(0, os.SEEK_END) - header) // (dtype.itemsize * int(np.prod(shape[1:]))))
+        except ValueError:  # cut off within the header
+            return 0
+
+    def write(self, place: int, block: np.ndarray) -> None:
+        with self.part.open("r+b" if self.part.exists() else "w+b") as file:
+            shape, descr = (self.starts[-1], *block.shape[1:]), npy.dtype_to_descr(block.dtype)
+            npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+            file.seek(self.starts[place] * block[:1].nbytes, os.SEEK_CUR)
             file.write(np.ascontiguousarray(block).data)
             file.flush()
             os.fsync(file.fileno())
+        with self.journal.open("a", encoding="ascii") as journal:
+            journal.write(f"{place}\n")
+            journal.flush()
+            os.fsync(journal.fileno())
 
     def finish(self) -> None:
         self.part.replace(self.path)
+        self.journal.unlink(missing_ok=True)

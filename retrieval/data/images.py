@@ -18,7 +18,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from goalgrid.grid.settings.image_views import View
-from goalgrid.retrieval.splits.pairs import WHOLE, DataError
+from goalgrid.retrieval.splits.pairs import WHOLE, DataError, Images
 from goalgrid.retrieval.splits.problems import TOO_LARGE
 
 KEPT_BYTES = 1 << 30
@@ -158,31 +158,47 @@ class ImageFiles:
         self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
     ) -> UInt8[Tensor, "p 3 h w"]:
         """Decode these images, or take their evaluation views from memory; DataError: as `opened`."""
-        seeds: list[list[int] | None] = [None] * len(rows)
         if draw is not None and self.view.random:
-            seeds = [[draw, place] for place in range(len(rows))]
-        elif self.kept is not None:
+            return self.looks(rows, [draw], part)[0]
+        if self.kept is not None:
             return self._evaluation_views(self.kept, rows[part])
         views = torch.empty(len(rows[part]), *self.shape, dtype=torch.uint8, pin_memory=self.pinned)
-        self._decode_into(views, rows[part], seeds[part])
+        self._decode_into(views[:, None], rows[part], [[None]] * len(views))
+        return views
+
+    def looks(
+        self, rows: Int[np.ndarray, " b"], draws: Sequence[int], part: slice = WHOLE
+    ) -> UInt8[Tensor, "d p 3 h w"]:
+        """The training views of several draws, as `gather` gives those of each; each picture is decoded once."""
+        seeds = [[[draw, place] for draw in draws] for place in range(len(rows))[part]]
+        views = torch.empty(len(draws), len(seeds), *self.shape, dtype=torch.uint8, pin_memory=self.pinned)
+        self._decode_into(views.transpose(0, 1), rows[part], seeds)
         return views
 
     def _evaluation_views(
         self, kept: UInt8[Tensor, "i 3 h w"], rows: Int[np.ndarray, " b"]
     ) -> UInt8[Tensor, "b 3 h w"]:
         missing = np.unique(rows[~self.read[rows]])
-        self._decode_into([kept[row] for row in missing], missing, [None] * len(missing))
+        self._decode_into([kept[row : row + 1] for row in missing], missing, [[None]] * len(missing))
         self.read[missing] = True
         return kept[torch.from_numpy(rows)]
 
     def _decode_into(
-        self, views: Iterable[Tensor], rows: Int[np.ndarray, " b"], seeds: Sequence[list[int] | None]
+        self, views: Iterable[Tensor], rows: Int[np.ndarray, " b"], seeds: Sequence[Sequence[list[int] | None]]
     ) -> None:
         deque(self.pool.map(self._decode, views, rows.tolist(), seeds), maxlen=0)
 
-    def _decode(self, view: UInt8[Tensor, "3 h w"], row: int, seed: list[int] | None) -> None:
-        draw = None if seed is None else np.random.default_rng(seed)
-        view.copy_(planes(pixels_of(opened(self.files[row]), self.view, draw)))
+    def _decode(self, views: UInt8[Tensor, "d 3 h w"], row: int, seeds: Sequence[list[int] | None]) -> None:
+        picture = opened(self.files[row])
+        for view, seed in zip(views, seeds, strict=True):
+            draw = None if seed is None else np.random.default_rng(seed)
+            view.copy_(planes(pixels_of(picture, self.view, draw)))
+
+
+def looks(images: Images, rows: Int[np.ndarray, " b"], draws: Sequence[int]) -> Iterable[UInt8[Tensor, "b 3 h w"]]:
+    """The training views of several draws; image files are decoded once for all of them."""
+    several = images.looks(rows, draws) if isinstance(images, ImageFiles) and images.view.random else None
+    return (images.gather(rows, draw) for draw in draws) if several is None else several
 
 
 def draws(seed: int, count: int) -> list[np.random.Generator]:

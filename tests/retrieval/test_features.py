@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.retrieval import features
 from goalgrid.retrieval.data import opening
+from goalgrid.retrieval.data.images import ImageFiles, looks
 from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.features import Bank, ImageSource
 from goalgrid.retrieval.growing_array import GrowingArray
@@ -136,6 +138,19 @@ def test_what_was_cut_off_goes_on_and_ends_the_same(
     assert len(calls) - 9 == (7 if cut == 5 else 5), "blocks that stand there are not computed again"
 
 
+def test_files_are_decoded_once_for_all_crops_and_give_the_views_of_each(tmp_path: Path) -> None:
+    files = [tmp_path / f"{place}.png" for place in range(3)]
+    for place, file in enumerate(files):
+        noise = np.random.default_rng(place).integers(0, 255, (40, 50, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(file)
+    ours, rows, decoded = ImageFiles(files, backbone(crops=4).view), np.array([2, 0, 1]), list[int]()
+    whole = [ours.gather(rows, draw) for draw in (3, 5, 8, 9)]
+    decode = ours._decode
+    ours._decode = lambda views, row, seeds: (decoded.append(row), decode(views, row, seeds))  # type: ignore[method-assign]
+    assert all(one.equal(other) for one, other in zip(looks(ours, rows, [3, 5, 8, 9]), whole, strict=True))
+    assert sorted(decoded) == [0, 1, 2]
+
+
 @pytest.mark.slow
 def test_two_processes_compute_them_once(tmp_path: Path) -> None:
     script = (
@@ -193,28 +208,30 @@ def test_features_are_verified_once(cache: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_growing_array_is_a_plain_npy(tmp_path: Path, rows: list[int]) -> None:
     values = np.arange(sum(rows) * 4, dtype=np.float16).reshape(-1, 2, 2)
     growing = GrowingArray(tmp_path / "x.npy", rows)
-    assert growing.resume() == 0
-    for block in np.split(values, np.cumsum(rows)[:-1]):
-        growing.append(block)
+    assert growing.resume() == set()
+    for place, block in reversed([*enumerate(np.split(values, np.cumsum(rows)[:-1]))]):  # in any order
+        growing.write(place, block)
     assert not (tmp_path / "x.npy").exists()
     growing.finish()
     assert (np.load(tmp_path / "x.npy") == values).all()
 
 
 @pytest.mark.parametrize(("rows", "whole"), [(0, 0), (1, 0), (2, 1), (4, 1), (5, 2)])
-def test_a_growing_array_that_was_cut_off_goes_on_after_its_last_whole_block(
+def test_a_growing_array_that_was_cut_off_goes_on_with_the_blocks_that_it_lacks(
     rows: int, whole: int, tmp_path: Path
 ) -> None:
     """Wherever a kill stops the writing: here after so many rows and a byte of the next."""
     values = np.arange(12, dtype=np.float16).reshape(6, 2)
     blocks = np.split(values, [2, 5])
     growing = GrowingArray(tmp_path / "x.npy", list(map(len, blocks)))
-    for block in blocks:
-        growing.append(block)
+    for place, block in enumerate(blocks):
+        growing.write(place, block)
+    with growing.journal.open("a") as journal:
+        journal.write("2")  # torn
     header = growing.part.stat().st_size - values.nbytes
     os.truncate(growing.part, header + rows * values[0].nbytes + 1)
-    assert growing.resume() == whole
-    for block in blocks[whole:]:
-        growing.append(block)
+    assert growing.resume() == set(range(whole))
+    for place in range(whole, len(blocks)):
+        growing.write(place, blocks[place])
     growing.finish()
     assert (np.load(tmp_path / "x.npy") == values).all()

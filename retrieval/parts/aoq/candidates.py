@@ -110,9 +110,11 @@ def _write(
     size = max(1, SCORES // len(others))
     blocks = torch.arange(len(anchors), device=anchors.device).split(size)
     file = GrowingArray(path, [len(rows) for rows in blocks])
-    for rows in blocks[file.resume() :]:
-        file.append(most_similar(anchors[rows], others, of[rows], owners, width).cpu().numpy())
-        beat()
+    whole = file.resume()
+    for place, rows in enumerate(blocks):
+        if place not in whole:
+            file.write(place, most_similar(anchors[rows], others, of[rows], owners, width).cpu().numpy())
+            beat()
     file.finish()
 
 
