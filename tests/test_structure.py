@@ -92,7 +92,7 @@ def test_grid_knows_no_torch_ray_or_pandas() -> None:
 @pytest.mark.parametrize(
     ("library", "file"),
     [
-        ("ray", "runners/launch/ray_private.py runners/launch/ray_tune.py"),
+        ("ray", "runners/launch/ray_nodes.py runners/launch/ray_private.py runners/launch/ray_tune.py"),
         ("mlflow", "runners/watching/mlflow_mirror.py"),
         ("tensorboardX", "runners/watching/trackers.py"),
         ("wandb", "runners/watching/trackers.py"),

@@ -2,7 +2,7 @@
 
 import faulthandler
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +20,9 @@ from goalgrid.runners.launch.jobs import Job, Request
 from goalgrid.runners.launch.worker import work
 from goalgrid.runners.trial.events import Listener
 from goalgrid.runners.trial.stopping import INCOMPLETE, Stop
+
+Spread = Callable[[Sequence[Any]], Iterator[tuple[Any, Any]]]
+"""Gives each item with a function's result, in any order."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,14 @@ class Driver:
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """The results of a function in a separate process on each node with these resources, once a GPU is free."""
         return [apart(function, *arguments)]
+
+    def spread(self, custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> Spread | None:
+        """What calls the function that `begin` gives in a process on each GPU; None: this process computes.
+
+        Args:
+            begin: called with the arguments, and with the CPUs of the GPU's node for each of its GPUs.
+        """
+        return None
 
     def kill(self, attempt: Attempt) -> None:
         """End the process that makes this attempt; its traceback goes to the attempt's log."""

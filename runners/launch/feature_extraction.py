@@ -1,9 +1,12 @@
 """Preparation of a launch, once before any trial: open every data set, find all weights, run every frozen network."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,10 +19,11 @@ from goalgrid.grid.store.home import Home
 from goalgrid.retrieval.data import opening
 from goalgrid.retrieval.data.content import content
 from goalgrid.retrieval.encoders import pretrained
-from goalgrid.retrieval.features import FeatureSource
+from goalgrid.retrieval.features import FeatureSource, Unit
 from goalgrid.retrieval.fit import check_fit
 from goalgrid.retrieval.published.published_model import check_whole
 from goalgrid.retrieval.splits.problems import Problem
+from goalgrid.runners.launch.driver import Spread
 from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
 from goalgrid.runners.training.companions import kinds
@@ -94,38 +98,68 @@ def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
 
 
 def feature_sources(jobs: Iterable[Job]) -> list[tuple[FeatureSource, Machine]]:
-    """The images and captions that frozen networks read, without repetition, each with its machine settings."""
-    configurations = ((settings.dataset, settings.model, job.machine) for job in jobs for settings in job.trials)
-    by_folder: dict[Path, tuple[FeatureSource, Machine]] = {}
-    for dataset, model, machine in dict.fromkeys(configurations):
+    """What is computed once for all trials, without repetition, each with its machine settings."""
+    return [(source, job.machine) for source, job in _sources(jobs).values()]
+
+
+def _sources(jobs: Iterable[Job]) -> dict[Path, tuple[FeatureSource, Job]]:
+    """What is computed once for all trials, each with a job of a trial that reads it, by its folder in the cache."""
+    first = dict[Any, Job]()
+    for job in jobs:
+        for settings, trial_id in zip(job.trials, job.ids, strict=True):
+            alone = replace(job, trials=(settings,), ids=(trial_id,), protocols=(), tried=())
+            first.setdefault((settings.dataset, settings.model, job.machine), alone)
+    by_folder: dict[Path, tuple[FeatureSource, Job]] = {}
+    for (dataset, model, machine), job in first.items():
         sources = list[FeatureSource]()
         if image := model.image.feature_network:
             sources.append(image_source(dataset, image, machine))
         if text := model.text.feature_network:
             sources.append(caption_source(dataset, model, text, machine))
         for source in sources:
-            by_folder.setdefault(source.folder(machine.features), (source, machine))
-    return list(by_folder.values())
+            by_folder.setdefault(source.folder(machine.features), (source, job))
+    return by_folder
 
 
-def compute_features(jobs: Iterable[Job], console: Console) -> None:
+def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.ndarray]]:
+    """What computes the units of features in this process, with these CPUs.
+
+    Args:
+        content: a job of a trial that reads these features, as JSON.
+        folder: of the features.
+    """
+    job = Job.from_json(content)
+    machine = replace(job.machine, threads=cpus, workers=cpus)
+    machine.begin()
+    source, _ = _sources([replace(job, machine=machine)])[folder]
+    return source.reader(machine.device)
+
+
+def compute_features(
+    jobs: Iterable[Job], console: Console, spread: Callable[..., Spread | None] = lambda begin, *arguments: None
+) -> None:
     """Compute the features of every frozen network, with a progress bar, unless the cache has them.
+
+    Args:
+        spread: as of a driver: has `reader` called on every GPU; by default this process computes.
 
     Raises:
         UserError: an image or the weights cannot be read, or the disk is full.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    for source, machine in feature_sources(jobs):
+    for folder, (source, job) in _sources(jobs).items():
+        machine = job.machine
         if wanting := source.wanting(machine.features):
             for path in wanting:
                 if path.exists():
                     text = f"warning: the features {path} are damaged: they are set aside and computed anew"
                     console.print(text, markup=False, highlight=False, soft_wrap=True)
             what = f"features of {source.name} by {source.network.weights}"
-            text = f"{what}: {source.views():,} {source.what}, kept in {source.folder(machine.features)}"
+            text = f"{what}: {source.views():,} {source.what}, kept in {folder}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
             with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
                 task = bar.add_task(what, total=source.views())
-                source.fill(machine.features, machine.device, partial(bar.advance, task))
+                on_gpus = spread(reader, job.to_json(), folder)
+                source.fill(machine.features, machine.device, partial(bar.advance, task), on_gpus)
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()

@@ -115,9 +115,10 @@ class Launch:
     def _sized_jobs(self, driver: Driver, grid: Grid, jobs: Sequence[Job], display: Display) -> list[Job]:
         """The jobs with the shares of a GPU that they need, measured with the features of frozen backbones."""
         display.phase("running frozen backbones")
-        compute_features(jobs, self.console)
+        custom = list(grid.resources.custom)
+        compute_features(jobs, self.console, partial(driver.spread, custom))
         display.phase("measuring the memory that trials need on a GPU")
-        on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
+        on_gpus = partial(driver.on_gpus, custom)
         return with_shares(jobs, memory_probe.needs_of(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
 
     def _train(

@@ -1,4 +1,4 @@
-"""The Ray Tune driver; only it and `ray_private` import Ray. Each job is a Tune trial, named by the job's id.
+"""The Ray Tune driver: each job is a Tune trial, named by the job's id. `ray_nodes` and `ray_private` import Ray, too.
 
 Every launch is a fresh `Tuner` under a new name. Its return value decides nothing: the disk tells what is done.
 """
@@ -40,15 +40,12 @@ warnings.filterwarnings("ignore", "IProgress not found")
 logging.getLogger("ray.widgets").setLevel(logging.CRITICAL)  # in a notebook, they ask for widgets that we do not use
 
 import ray
-import torch
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.resources import cpus_here
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Attempt
@@ -56,15 +53,24 @@ from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance
 from goalgrid.runners.launch import shared_folder, worker
-from goalgrid.runners.launch.driver import Capacity, Driver
+from goalgrid.runners.launch.driver import Capacity, Driver, Spread
 from goalgrid.runners.launch.halving import Judge
 from goalgrid.runners.launch.jobs import Job, in_turn
 from goalgrid.runners.launch.nodes import Deaths, Nodes
-from goalgrid.runners.launch.ray_head import answers, check_member, head_watched, host_and_port_of
+from goalgrid.runners.launch.ray_head import head_watched
+from goalgrid.runners.launch.ray_nodes import (
+    HEAD_SECONDS,
+    capacity_without,
+    join,
+    nodes_with,
+    on_node,
+    spread,
+    start,
+)
 from goalgrid.runners.launch.ray_private import PARTS, replace
 from goalgrid.runners.launch.ray_private import losses as losses
 from goalgrid.runners.trial.events import Event, Listener
-from goalgrid.runners.trial.stopping import Stop, hangups_ignored, listen
+from goalgrid.runners.trial.stopping import Stop, listen
 
 # to count callbacks, Tune imports all trackers that are installed
 replace("ray.air._internal.usage.tag_callbacks", lambda callbacks: False)
@@ -83,17 +89,6 @@ REPORTS = 200
 
 PENDING = 16
 """Jobs for which Ray reserves resources ahead. More would cost Ray time, and jobs would start in no order."""
-
-HEAD_SECONDS = {True: 2.0, False: 30.0}
-"""Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
-
-ALIVE = 0
-"""`GcsNodeInfo.state` of a node that was not lost."""
-
-TOKEN = (
-    "Copy ~/.ray/auth_token of the head to this host with mode 600, or set RAY_AUTH_TOKEN to the same on both; "
-    "then export RAY_AUTH_MODE=token."
-)
 
 NODES = Nodes()
 """The nodes of the launch. A global of a module is not pickled; anything else that a job's resources refer to, Tune
@@ -131,15 +126,15 @@ class RayTune(Driver):
         if self.address is None:
             return super().capacity()
         self._connect()
-        return Capacity(tuple(node["Resources"] for node in _nodes()))
+        return Capacity(tuple(node["Resources"] for node in nodes_with()))
 
     def check(
         self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
     ) -> None:
         names = [str(path) for path in paths]
         arguments = str(home.path), mark, names, patience, provenance.program_fingerprint(), uses
-        nodes = _nodes(["CPU"])
-        replies = [_on(node["NodeID"], shared_folder.problem_here, *arguments) for node in nodes]
+        nodes = nodes_with(["CPU"])
+        replies = [on_node(node["NodeID"], shared_folder.problem_here, *arguments) for node in nodes]
         for node, reply in zip(nodes, replies, strict=True):
             try:
                 problem = ray.get(reply)
@@ -152,11 +147,15 @@ class RayTune(Driver):
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
         if self.address is None:
             return super().on_gpus(custom, function, *arguments)
-        self._connect()
+        self.wait()
         options = {"num_gpus": 1, "max_calls": 1}  # the process, and what it holds of the GPU, ends with the call
-        nodes = _nodes(["GPU", *custom])
-        returned: list[Any] = ray.get([_on(node["NodeID"], function, *arguments, **options) for node in nodes])
+        nodes = nodes_with(["GPU", *custom])
+        returned: list[Any] = ray.get([on_node(node["NodeID"], function, *arguments, **options) for node in nodes])
         return returned
+
+    def spread(self, custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> Spread | None:
+        self.wait()
+        return spread(custom, begin, *arguments)
 
     def __enter__(self) -> Self:
         """Begin to start Ray, in a thread: that takes seconds, and most of them this process only waits."""
@@ -206,7 +205,7 @@ class RayTune(Driver):
             processes.kill(lease["pid"], lease["started"])
         else:
             with suppress(ray.exceptions.RayError):  # the node is gone, and Ray starts the job anew
-                ray.get(_on(lease["node"], processes.kill, lease["pid"], lease["started"]), timeout=KILL_SECONDS)
+                ray.get(on_node(lease["node"], processes.kill, lease["pid"], lease["started"]), timeout=KILL_SECONDS)
 
     def _connect(self) -> None:
         if ray.is_initialized():
@@ -214,69 +213,9 @@ class RayTune(Driver):
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
         if self.address is None:
-            _start(self.grace, **quiet)
+            start(self.grace, **quiet)
         else:
-            _join(self.address, **quiet)
-
-
-def _start(grace: float, **quiet: Any) -> None:
-    """Start a Ray on this machine; its processes outlive a dead head while trials write their checkpoints."""
-    seconds = HEAD_SECONDS[True] + grace + 5
-    os.environ |= {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds:.0f}",  # a head that is dead stays dead
-    }
-    # the first switch for this process, which has imported Ray
-    replace("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
-    cpus, gpus = cpus_here(), torch.cuda.device_count()
-    try:
-        with hangups_ignored():
-            ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
-    except Exception as error:  # what Ray raises if a process of its own starts too slowly
-        why = " ".join(str(error).split())[:300].rstrip(".")
-        raise UserError(
-            f"Ray did not start on this machine: {why}. The same command tries again; --here needs no Ray."
-        ) from error
-
-
-def _join(address: str, **quiet: Any) -> None:
-    """Join the Ray cluster at an address, as a process of a host that is its node."""
-    try:
-        if loader := PARTS.get("ray._raylet.AuthenticationTokenLoader"):
-            loader.instance().has_token()  # else Ray's compiled part would abort this process
-        if address != "auto":
-            if not answers(*host_and_port_of(address)):  # Ray would try for two minutes
-                raise ConnectionError("nothing listens there")
-            if client := PARTS.get("ray._raylet.GcsClient"):
-                check_member(address, _show_token(address, client))
-        ray.init(address, **quiet)
-    except ray.exceptions.AuthenticationError as error:
-        raise UserError(
-            f"RAY_AUTH_MODE=token, but this host has no token of the Ray cluster at {address!r}. {TOKEN}"
-        ) from error
-    except (ray.exceptions.RayError, OSError) as error:
-        raise UserError(
-            f"no Ray cluster answers at {address!r}: {' '.join(str(error).split())[:300]}. "
-            "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
-            "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
-        ) from error
-
-
-def _show_token(address: str, client: Any) -> list[str]:
-    """Show this process's token to the head of a cluster; `ray.init` would retry a refused token for 20 seconds.
-
-    Returns the addresses of the cluster's live nodes.
-
-    Raises:
-        UserError: the head refuses it.
-    """
-    try:
-        nodes = client(address=address).get_all_node_info(timeout=10).values()
-    except ray.exceptions.RayError as error:
-        if "token" not in str(error).lower():
-            raise
-        raise UserError(f"the Ray cluster at {address} refuses this host's token. {TOKEN}") from error
-    return [node.node_manager_address for node in nodes if node.state == ALIVE]
+            join(self.address, **quiet)
 
 
 @contextmanager
@@ -499,15 +438,15 @@ class _Reporter(_Unpickled, tune.Callback):
         self.refused.add(trial.config["job"])
         if not NODES.refuse(node):
             return
-        name = next((other["NodeManagerHostname"] for other in _nodes() if other["NodeID"] == node), node)
+        name = next((other["NodeManagerHostname"] for other in nodes_with() if other["NodeID"] == node), node)
         self._report(Event(trial.config["job"], "warning", message=f"node {name} takes no job: {why}"))
-        rest = _capacity_without(NODES.refusing)
+        rest = capacity_without(NODES.refusing)
         if not any(rest.fits(job.request) for job in self.jobs.values()):
             self.stopper.hopeless = f"no node is left for the jobs; node {name}: {why}"
 
     def _spare(self, node: str) -> bool:
         """Whether each job fits on a node other than this one."""
-        rest = _capacity_without({node, *NODES.avoided()})
+        rest = capacity_without({node, *NODES.avoided()})
         return all(rest.fits(job.request) for job in self.jobs.values())
 
     def _process_died(self, trial: Any) -> None:
@@ -520,25 +459,8 @@ class _Reporter(_Unpickled, tune.Callback):
         self.stopper.hopeless = self.deaths.process_died(job, error) or self.stopper.hopeless
 
 
-def _nodes(resources: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The nodes with these resources that answer: Ray itself needs 15 s or more to notice that a node is gone."""
-    alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].keys() >= set(resources)]
-    return [node for node in alive if answers(node["NodeManagerAddress"], node["NodeManagerPort"])]
-
-
-def _capacity_without(nodes: Collection[str]) -> Capacity:
-    """The resources of the nodes but these."""
-    return Capacity(tuple(node["Resources"] for node in _nodes(["CPU"]) if node["NodeID"] not in nodes))
-
-
 def _is_alive(node: str | None) -> bool:
-    return node in {other["NodeID"] for other in _nodes()}
-
-
-def _on(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
-    """Call a function in a process on this node, with these options of Ray."""
-    there: Any = NodeAffinitySchedulingStrategy(node, soft=False)
-    return ray.remote(num_cpus=0, scheduling_strategy=there, **options)(function).remote(*arguments)
+    return node in {other["NodeID"] for other in nodes_with()}
 
 
 def _is_gone(lease: Mapping[str, Any]) -> bool:
@@ -546,7 +468,7 @@ def _is_gone(lease: Mapping[str, Any]) -> bool:
     if lease["machine"] == processes.machine():
         return processes.started(lease["pid"]) != lease["started"]
     try:
-        started = ray.get(_on(lease["node"], processes.started, lease["pid"]), timeout=ASK_SECONDS)
+        started = ray.get(on_node(lease["node"], processes.started, lease["pid"]), timeout=ASK_SECONDS)
         return bool(started != lease["started"])
     except ray.exceptions.RayError:  # the driver's own node may have been cut off
         return False

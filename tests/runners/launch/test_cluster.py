@@ -1,5 +1,6 @@
 """On a Ray cluster of several nodes, started as by hand on this machine: where jobs go, and what a lost node costs."""
 
+import io
 import json
 import os
 import secrets
@@ -18,8 +19,12 @@ import pandas as pd
 import psutil
 import pytest
 import torch
+from rich.console import Console
 
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
+from goalgrid.runners.launch.feature_extraction import compute_features, feature_jobs
 
 from ...conftest import ROOT, SMALL, Goalgrid
 from ...goalgrid.processes import start
@@ -38,6 +43,43 @@ from goalgrid.runners.trial.stopping import Stop
 with RayTune(Stop(), address=os.environ["RAY_ADDRESS"], grace=1.0, warn=print) as driver:
     assert driver.on_gpus(["fast"], lambda: os.getpid()) == []
     print(len({pid for _ in range(2) for pid in driver.on_gpus([], lambda: os.getpid())}))
+"""
+
+EXTRACT = """
+import os, sys
+from functools import partial
+from pathlib import Path
+import psutil
+from rich.console import Console
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.retrieval.features import ImageSource
+from goalgrid.runners.launch import feature_extraction
+from goalgrid.runners.launch.ray_tune import RayTune
+from goalgrid.runners.trial.stopping import Stop
+
+def refused(*_):
+    raise AssertionError("the driver's process read the pictures")
+
+def killing(spread, *arguments):
+    # of the processes on both GPUs, the first that has answered twice is killed
+    mapped = spread(*arguments)
+    def results(units):
+        seen = []
+        for unit, blocks in mapped(units):
+            seen.append(unit)
+            if len(seen) == 2:
+                next(p for p in psutil.process_iter(["name"]) if "_Caller" in (p.info["name"] or "")).kill()
+            yield unit, blocks
+        print(len(seen), len(set(seen)))
+    return results
+
+grid = load("demo", ['recipes=["vsepp-r152-tiny"]', "model.image.size=32", "model.image.crops=4"])
+jobs = feature_extraction.feature_jobs(grid, expand(grid), Home(Path(sys.argv[1])))
+ImageSource.built = refused
+with RayTune(Stop(), address=os.environ["RAY_ADDRESS"], grace=1.0, warn=print) as driver:
+    feature_extraction.compute_features(jobs, Console(file=sys.stderr), partial(killing, partial(driver.spread, [])))
 """
 
 RESOURCES = "import ray; ray.init(log_to_driver=False); print([(n['NodeID'], n['Resources']) for n in ray.nodes()])"
@@ -152,6 +194,20 @@ def test_memory_is_probed_where_a_gpu_is_in_a_process_that_ends_then(
     assert "torch sees no GPU where there should be one" in finished.stderr
     assert {lease["node"] for lease in leases(tmp_path)} == there
     assert not Home(tmp_path).memory.exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="its GPU is one that Ray was told of, and torch does not see")
+def test_frozen_networks_run_on_the_gpus_and_a_killed_process_changes_no_byte(cluster: Cluster, tmp_path: Path) -> None:
+    with started(f"--address={cluster.address}", "--num-cpus=2", "--num-gpus=2"):
+        command = [sys.executable, "-c", EXTRACT, str(tmp_path / "there")]
+        finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.split() == ["7", "7"], "each unit once"
+    grid = load("demo", ['recipes=["vsepp-r152-tiny"]', "model.image.size=32", "model.image.crops=4"])
+    compute_features(feature_jobs(grid, expand(grid), Home(tmp_path / "here")), Console(file=io.StringIO()))
+    here, there = (sorted((tmp_path / name / "features").rglob("*.npy")) for name in ("here", "there"))
+    assert [path.name for path in here] == ["test.npy", "train.npy", "val.npy"]
+    assert [path.read_bytes() for path in here] == [path.read_bytes() for path in there]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="its GPU is one that Ray was told of, and torch does not see")

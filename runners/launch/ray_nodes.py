@@ -1,0 +1,188 @@
+"""Ray itself: starting and joining it, its nodes, and functions that run there.
+
+`ray_tune`, which imports this, sets Ray's environment before Ray is imported.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import ray
+import torch
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.resources import cpus_here
+from goalgrid.runners.launch.driver import Capacity
+from goalgrid.runners.launch.ray_head import answers, check_member, host_and_port_of
+from goalgrid.runners.launch.ray_private import PARTS, replace
+from goalgrid.runners.trial.stopping import hangups_ignored
+
+HEAD_SECONDS = {True: 2.0, False: 30.0}
+"""Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
+
+ALIVE = 0
+"""`GcsNodeInfo.state` of a node that was not lost."""
+
+TOKEN = (
+    "Copy ~/.ray/auth_token of the head to this host with mode 600, or set RAY_AUTH_TOKEN to the same on both; "
+    "then export RAY_AUTH_MODE=token."
+)
+
+DEATHS = 3
+"""How many processes of `spread` may die for each GPU."""
+
+AT_ONCE = 2
+"""Items that a process of `spread` works on: while the GPU computes one, pictures of the other are decoded."""
+
+
+def start(grace: float, **quiet: Any) -> None:
+    """Start a Ray on this machine; its processes outlive a dead head while trials write their checkpoints."""
+    seconds = HEAD_SECONDS[True] + grace + 5
+    os.environ |= {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds:.0f}",  # a head that is dead stays dead
+    }
+    # the first switch for this process, which has imported Ray
+    replace("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
+    cpus, gpus = cpus_here(), torch.cuda.device_count()
+    try:
+        with hangups_ignored():
+            ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
+    except Exception as error:  # what Ray raises if a process of its own starts too slowly
+        why = " ".join(str(error).split())[:300].rstrip(".")
+        raise UserError(
+            f"Ray did not start on this machine: {why}. The same command tries again; --here needs no Ray."
+        ) from error
+
+
+def join(address: str, **quiet: Any) -> None:
+    """Join the Ray cluster at an address, as a process of a host that is its node."""
+    try:
+        if loader := PARTS.get("ray._raylet.AuthenticationTokenLoader"):
+            loader.instance().has_token()  # else Ray's compiled part would abort this process
+        if address != "auto":
+            if not answers(*host_and_port_of(address)):  # Ray would try for two minutes
+                raise ConnectionError("nothing listens there")
+            if client := PARTS.get("ray._raylet.GcsClient"):
+                check_member(address, _show_token(address, client))
+        ray.init(address, **quiet)
+    except ray.exceptions.AuthenticationError as error:
+        raise UserError(
+            f"RAY_AUTH_MODE=token, but this host has no token of the Ray cluster at {address!r}. {TOKEN}"
+        ) from error
+    except (ray.exceptions.RayError, OSError) as error:
+        raise UserError(
+            f"no Ray cluster answers at {address!r}: {' '.join(str(error).split())[:300]}. "
+            "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
+            "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
+        ) from error
+
+
+def _show_token(address: str, client: Any) -> list[str]:
+    """Show this process's token to the head of a cluster; `ray.init` would retry a refused token for 20 seconds.
+
+    Returns the addresses of the cluster's live nodes.
+
+    Raises:
+        UserError: the head refuses it.
+    """
+    try:
+        nodes = client(address=address).get_all_node_info(timeout=10).values()
+    except ray.exceptions.RayError as error:
+        if "token" not in str(error).lower():
+            raise
+        raise UserError(f"the Ray cluster at {address} refuses this host's token. {TOKEN}") from error
+    return [node.node_manager_address for node in nodes if node.state == ALIVE]
+
+
+def nodes_with(resources: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The nodes with these resources that answer: Ray itself needs 15 s or more to notice that a node is gone."""
+    alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].keys() >= set(resources)]
+    return [node for node in alive if answers(node["NodeManagerAddress"], node["NodeManagerPort"])]
+
+
+def capacity_without(nodes: Collection[str]) -> Capacity:
+    """The resources of the nodes but these."""
+    return Capacity(tuple(node["Resources"] for node in nodes_with(["CPU"]) if node["NodeID"] not in nodes))
+
+
+def on_node(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
+    """Call a function in a process on this node, with these options of Ray."""
+    there: Any = NodeAffinitySchedulingStrategy(node, soft=False)
+    return ray.remote(num_cpus=0, scheduling_strategy=there, **options)(function).remote(*arguments)
+
+
+def spread(custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> "Spread | None":
+    """A process on each GPU of the nodes with these resources; None: there is no GPU.
+
+    Args:
+        begin: called there with the arguments and the CPUs for each GPU of the node; gives the function of an item.
+    """
+    places = [(node["NodeID"], node["Resources"]) for node in nodes_with(["GPU", *custom])]
+    gpus = [
+        (node, max(1, int(has.get("CPU", 0) // has["GPU"]))) for node, has in places for _ in range(int(has["GPU"]))
+    ]
+    return Spread(gpus, begin, arguments) if gpus else None
+
+
+class _Caller:
+    """The process of a GPU, which makes its function once."""
+
+    def __init__(self, begin: Callable[..., Any], *arguments: Any) -> None:
+        self.function = begin(*arguments)
+
+    def call(self, item: Any) -> Any:
+        return self.function(item)
+
+
+class Spread:
+    """Calls a function of items in a process on each of some GPUs; an item whose process dies goes to another one.
+
+    Args:
+        gpus: the node of each GPU, and the CPUs that the node has for it.
+    """
+
+    def __init__(self, gpus: Sequence[tuple[str, int]], begin: Callable[..., Any], arguments: Sequence[Any]) -> None:
+        self.gpus, self.begin, self.arguments = gpus, begin, arguments
+
+    def __call__(self, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Each item with the function's result, in the order in which they are done.
+
+        Raises:
+            UserError: the function's own, or processes died again and again.
+        """
+        waiting, running = list(items)[::-1], dict[Any, tuple[Any, int]]()
+        callers, deaths = dict(enumerate(map(self._caller, self.gpus))), 0
+        try:
+            while waiting or running:
+                for place in [place for place in callers for _ in range(AT_ONCE)] if waiting else ():
+                    if waiting and sum(at == place for _, at in running.values()) < AT_ONCE:
+                        item = waiting.pop()
+                        running[callers[place].call.remote(item)] = item, place
+                (reply,), _ = ray.wait([*running], num_returns=1)
+                item, place = running.pop(reply)
+                try:
+                    yield item, ray.get(reply)
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause from None
+                except ray.exceptions.RayError as error:
+                    lost = [reply for reply, (_, at) in running.items() if at == place]
+                    waiting += [item, *(running.pop(reply)[0] for reply in lost)]
+                    deaths += 1
+                    del callers[place]
+                    if self.gpus[place][0] in {node["NodeID"] for node in nodes_with()}:
+                        callers[place] = self._caller(self.gpus[place])
+                    if deaths > DEATHS * len(self.gpus) or not callers:
+                        last = str(error).strip().splitlines()[-1]
+                        raise UserError(f"processes on GPUs died: {last}. The same command goes on.") from error
+        finally:
+            for caller in callers.values():
+                ray.kill(caller)
+
+    def _caller(self, gpu: tuple[str, int]) -> Any:
+        node, cpus = gpu
+        there: Any = NodeAffinitySchedulingStrategy(node, soft=False)
+        options = {"num_cpus": 0, "num_gpus": 1, "max_concurrency": AT_ONCE, "scheduling_strategy": there}
+        remote: Any = ray.remote(**options)(_Caller)
+        return remote.remote(self.begin, *self.arguments, cpus)
