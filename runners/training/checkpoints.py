@@ -13,7 +13,7 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ from torch import Tensor
 
 from goalgrid.grid.errors import regular_bytes
 from goalgrid.grid.store.files import written_aside
+
+T = TypeVar("T")
 
 _MARK = b"sha256:"
 _COMMENT = len(_MARK) + 64
@@ -116,21 +118,38 @@ class Writer:
             self._error = error
 
 
-def snapshot(value: Any, copies: dict[tuple[Any, ...], Tensor] | None = None) -> Any:
-    """A copy in host memory of tensors in dicts, lists and tuples; a tensor that stands there twice is copied once."""
-    copies = {} if copies is None else copies
-    if isinstance(value, Tensor):
-        key = value.data_ptr(), value.shape, value.stride(), value.dtype
-        if key not in copies or not value.data_ptr():  # a tensor without elements has no place of its own
-            copies[key] = value.detach().to("cpu", copy=True)
-        return copies[key]
-    if isinstance(value, dict):
-        entries = copy.copy(value)  # keeps the versions of modules, an attribute of a state_dict
-        entries.update({name: snapshot(part, copies) for name, part in value.items()})
-        return entries
-    if isinstance(value, list | tuple):
-        return type(value)(snapshot(part, copies) for part in value)
-    return value
+class Snapshot:
+    """Copies of a training's state in host memory, which stay for the next copy: new memory takes longer than copying.
+
+    They take as much memory as a checkpoint.
+    """
+
+    def __init__(self) -> None:
+        self._copies = dict[tuple[Any, ...], Tensor]()
+        """By place, shape and type of the tensor: weights and moments keep theirs from step to step."""
+
+    def take(self, content: T) -> T:
+        """Copy the tensors in dicts, lists and tuples, over the copies before; one that stands there twice, once."""
+        copies = dict[tuple[Any, ...], Tensor]()
+
+        def copied(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                key = value.data_ptr(), value.shape, value.stride(), value.dtype
+                if not value.data_ptr():  # without elements, it has no place of its own
+                    return value.detach().to("cpu", copy=True)
+                if key not in copies:
+                    new, old = value.detach(), self._copies.get(key)
+                    copies[key] = new.to("cpu", copy=True) if old is None else old.copy_(new)
+                return copies[key]
+            if isinstance(value, dict):
+                entries = copy.copy(value)  # keeps the versions of modules, an attribute of a state_dict
+                entries.update({name: copied(part) for name, part in value.items()})
+                return entries
+            return type(value)(map(copied, value)) if isinstance(value, list | tuple) else value
+
+        taken: T = copied(content)
+        self._copies = copies
+        return taken
 
 
 def load(path: Path, device: torch.device) -> dict[str, Any] | None:

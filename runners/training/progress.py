@@ -65,6 +65,7 @@ class Progress:
     devices: list[str] = field(default_factory=list)
     trace: StepTrace = field(init=False)
     writer: checkpoints.Writer = field(default_factory=checkpoints.Writer)
+    _snapshot: checkpoints.Snapshot = field(default_factory=checkpoints.Snapshot)
     _saved: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
     """Step and time of the last checkpoint."""
 
@@ -152,7 +153,7 @@ class Progress:
     def _write(self, best: Mapping[str, Any] | None, last: Mapping[str, Any] | None) -> None:
         """Write what stands here now in a thread, once the write before is done: memory holds one copy at most."""
         self.writer.wait()
-        best, last = checkpoints.snapshot((best, last))
+        best, last = self._snapshot.take((best, last))
         folder = self.folder
 
         def write() -> None:
