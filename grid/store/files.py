@@ -9,6 +9,7 @@ import os
 import stat
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -97,20 +98,18 @@ def write_json_lines(path: Path, rows: list[dict[str, Any]], *, durable: bool = 
 
 
 def make_durable(folder: Path) -> None:
-    """Wait until a folder and the files in it, without those of folders in it, stand on the disk.
+    """Wait until a folder and the files in it stand on the disk, without folders in it and files still written aside.
 
-    Each file is flushed, not the file system (`syncfs`): that would wait for what every other process writes there.
+    `syncfs` would wait for what all processes write to that disk. The file system joins flushes that are asked for at
+    once, so threads ask: one after the other they take three times as long.
 
     Raises:
         UserError: the disk failed.
     """
     try:
-        for file in folder.iterdir():
-            if file.is_file():
-                with suppress(FileNotFoundError):  # written aside by another process, and gone since
-                    _sync(file)
-        _sync(folder)
-        _sync(folder.parent)
+        files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(_sync, [*files, folder, folder.parent]))
     except OSError as error:
         raise cannot_write(folder, error) from error
 
