@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import rnn
+from torch.nn.utils import clip_grad
 from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -144,13 +145,20 @@ def _work(
     func: Any, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], result: Any
 ) -> tuple[str, float, float]:
     """Number format and floating-point operations, and bytes; no format: bound by the bandwidth alone, no product."""
-    moved = float(sum(tensor.nbytes for tensor in [*inputs, *outputs]))
+    written = outputs or [value for value in tree_leaves(_written(func, args)) if isinstance(value, Tensor)]
+    moved = float(sum(tensor.nbytes for tensor in [*inputs, *written]))
     kernel = ATTENTION.get(func.overloadpacket, func.overloadpacket)
     counter = FLOPS.get(kernel, flop_registry.get(kernel))
     if counter is None:
         return "", 0.0, moved
     kind = str(inputs[0].dtype).removeprefix("torch.")
     return kind, float(counter(*args, **kwargs, out_val=result)), moved
+
+
+def _written(func: Any, args: Any) -> list[Any]:
+    """What an operation changes and does not return: lists of weights, gradients and moments."""
+    given = zip(func._schema.arguments, args, strict=False)
+    return [value for argument, value in given if argument.alias_info and argument.alias_info.is_write]
 
 
 def _release(reference: "weakref.ref[Trace]", block: Block) -> None:
@@ -237,7 +245,7 @@ FLOPS = {aten.convolution_backward: _convolution_backward}
 
 @contextmanager
 def without_data() -> Iterator[FakeTensorMode]:
-    """Inside the block: tensors without data, tiles of a GPU's size, and GRUs as in cuDNN, all members at once.
+    """Inside the block: tensors without data, tiles of a GPU's size, GRUs as in cuDNN, and gradients clipped together.
 
     Garbage collection is off: it would take half of the time, and no tensor's release waits for it.
     """
@@ -246,13 +254,15 @@ def without_data() -> Iterator[FakeTensorMode]:
     tiles = [(table, table["cpu"]) for table in (cross_attention.BLOCK, similarity.VALUES, mining.WHOLE, mining.TILE)]
     for table, _ in tiles:
         table["cpu"] = table["cuda"]
-    rnn._VF.gru = _gru  # type: ignore[attr-defined]
+    rnn._VF.gru, supported = _gru, clip_grad._has_foreach_support  # type: ignore[attr-defined]
+    clip_grad._has_foreach_support = lambda *_: True  # type: ignore[attr-defined]
     try:
         yield FakeTensorMode(allow_non_fake_inputs=True)
     finally:
         if collects:
             gc.enable()
         del rnn._VF.gru  # type: ignore[attr-defined]
+        clip_grad._has_foreach_support = supported  # type: ignore[attr-defined]
         for table, size in tiles:
             table["cpu"] = size
 
