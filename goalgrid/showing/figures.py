@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home
 from goalgrid.looking.trial_figures import attention_of, retrieved
 from goalgrid.reading.named_grids import recall, start
@@ -34,6 +35,8 @@ class FigureRequest:
     reference: str = ""
     only: str = ""
     protocol: str | None = None
+    columns: int | None = None
+    points: float = 8.5
 
     def check(self) -> None:
         """Check names and options; UserError: an unknown name, or options that do not fit the figures."""
@@ -66,6 +69,15 @@ def write(
     request.check()
     recalled = recall(grid, home, overrides)
     folder = folder or home.grid(recalled.name).figures
+    with figures.drawn_for(figures.Sheet(request.columns, request.points)):
+        yield from _written(request, grid, home, overrides, folder, recalled)
+
+
+def _written(
+    request: FigureRequest, grid: str, home: Home, overrides: Sequence[str], folder: Path, recalled: Grid
+) -> Iterator[str]:
+    from goalgrid.results import figures
+
     if request.of_trial:
         overview = Overview.of(recalled, home)
         for name, picture in _of_trial(overview, request):

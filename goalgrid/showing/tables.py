@@ -137,12 +137,12 @@ def keep_table(overview: Overview) -> "Table | None":
     return table
 
 
-def table_of_paper(name: str | None, home: Home) -> "Table | None":
-    """A paper's own table with our numbers; None without a name, or where no trial for it is done."""
+def table_of_paper(name: str | None, home: Home, against: str | None = None) -> "Table | None":
+    """A paper's own table with our numbers, `against` "paper" beside its own; None without name or trials."""
     from goalgrid.results.export.table_request import TableRequest
 
     with suppress(NothingDone):
-        return draw(TableRequest("", paper=name), home) if name else None
+        return draw(TableRequest("", paper=name, against=against), home) if name else None
     return None
 
 
@@ -160,8 +160,10 @@ def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None)
     table = draw(request, home, grid)
     if output and kind == "terminal":
         kind = renderers.format_of(output) or kind
-    if kind != "latex" and (request.label or request.caption):
-        raise UserError("--label and --caption are for LaTeX; give --format latex, or an --output that ends in .tex.")
+    if kind != "latex" and (request.label or request.caption or request.siunitx):
+        raise UserError(
+            "--label, --caption and --siunitx are for LaTeX; give --format latex, or an --output that ends in .tex."
+        )
     if kind == "terminal" and output is None:
         show_table(table)
     elif kind == "terminal":

@@ -150,7 +150,7 @@ On = Annotated[
 ]
 Direction = Annotated[str, typer.Option(help="i2t, t2i or both.")]
 AnalysisFormat = Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")]
-PictureFormat = Annotated[str, typer.Option("--format", help="png, pdf or svg.")]
+PictureFormat = Annotated[str, typer.Option("--format", help="png, pdf, svg or pgf.")]
 OutputFile = Annotated[
     Path | None, typer.Option("--output", "-o", help="A file instead of the screen; its ending may say the format.")
 ]

@@ -202,6 +202,10 @@ def figures(
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Default: DIR/grids/NAME/figures.")
     ] = None,
     format_: options.PictureFormat = "png",
+    columns: Annotated[
+        int | None, typer.Option(min=1, max=2, help="As wide as so many columns of a paper, without a title.")
+    ] = None,
+    points: Annotated[float, typer.Option(metavar="POINTS", min=4, max=20, help="The size of the font.")] = 8.5,
     trial: Annotated[
         str, typer.Option(metavar="ID", help="With attention or examples: whose; a wrong id lists the trials.")
     ] = "",
@@ -233,7 +237,9 @@ def figures(
     """
     from goalgrid.showing.figures import FigureRequest, write
 
-    request = FigureRequest(kinds, format_, trial, image, caption, quantity, reference, only, protocol or on)
+    request = FigureRequest(
+        kinds, format_, trial, image, caption, quantity, reference, only, protocol or on, columns, points
+    )
     with _incomplete_without_trials():
         for line in write(request, grid, home, set_, output):
             say(line)

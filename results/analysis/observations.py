@@ -73,6 +73,13 @@ def _listed(names: Iterable[object]) -> str:
     return ", ".join(map(str, names))
 
 
+RULE = (
+    f"{LIKE_BEST}: not distinguishable from the best at {100 * LEVEL:.0f} % "
+    "(Tukey's test over all pairs of cells that compete, seeds as blocks, one error for all cells)."
+)
+"""What a mark means, for a caption."""
+
+
 def marked(table: Table) -> Table:
     """The table with a mark at every entry that Tukey's test cannot tell from the best of its contest."""
     blocks, notes = [], dict[str, None]()
@@ -88,11 +95,7 @@ def marked(table: Table) -> Table:
             entries = tuple(replace(entry, like_best=mark) if entry else None for entry, mark in places)
             rows.append(replace(row, entries=entries))
         blocks.append(replace(block, rows=tuple(rows)))
-    rule = (
-        f"{LIKE_BEST}: not distinguishable from the best at {100 * LEVEL:.0f} % "
-        "(Tukey's test over all pairs of cells that compete, seeds as blocks, one error for all cells)."
-    )
-    return replace(table, blocks=tuple(blocks), caption=" ".join([table.caption, rule, *notes]))
+    return replace(table, blocks=tuple(blocks), caption=" ".join([table.caption, RULE, *notes]))
 
 
 def _marks(contest: dict[Place, TableEntry]) -> tuple[dict[Place, bool], str]:

@@ -54,6 +54,7 @@ class TableRequest:
     allow_partial: bool = _option(False, "With --averages: over cells that lack seeds, too.")
     label: str | None = _option(None, "Of LaTeX: the name for \\ref.")
     caption: str | None = _option(None, "Of LaTeX: your text in place of ours.", "TEXT")
+    siunitx: bool = _option(False, "Of LaTeX: numbers aligned at their points, by the package siunitx.")
     only: str = _option("", "Only trials that fit, e.g. 'objective=*_cir seed=0'.", "FILTER")
     set_: tuple[str, ...] = ()
     """What `--set` changes of the grid, KEY=VALUE each."""
@@ -86,11 +87,14 @@ class TableRequest:
 
         table = arrange(cells, source, layout=self.layout, metric=self.metric, against=self.against, axes=self.axes)
         if self.marks:
-            from goalgrid.results.analysis.observations import marked  # imports scipy, which few tables need
+            from goalgrid.results.analysis.observations import RULE, marked  # imports scipy, which few tables need
 
             table = marked(table)
         if self.allow_partial and not self.averages:
             raise UserError("--allow-partial says which --averages are shown; give that too.")
         if self.averages:
             table = averaged(table, partial=self.allow_partial)
-        return replace(table, command=self.command, label=self.label or "", caption=self.caption or table.caption)
+        caption = self.caption or table.caption
+        if self.caption and self.marks:
+            caption = f"{caption} {RULE}"
+        return replace(table, command=self.command, label=self.label or "", caption=caption, siunitx=self.siunitx)

@@ -14,10 +14,10 @@ from goalgrid.grid.catalog import members
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.store.files import written_aside
 from goalgrid.results.figures.study import FigureKind, Study
-from goalgrid.results.figures.style import FORMATS, drawing, encoded
+from goalgrid.results.figures.style import FORMATS, Sheet, drawing, drawn_for, encoded
 from goalgrid.results.reference import curves
 
-__all__ = ["FIGURES", "FORMATS", "Study", "draw_all", "encoded", "save", "write"]
+__all__ = ["FIGURES", "FORMATS", "Sheet", "Study", "draw_all", "drawn_for", "encoded", "save", "write"]
 
 FIGURES: dict[str, FigureKind] = dict(
     sorted(
@@ -47,7 +47,8 @@ def draw_all(
         "training": {"quantities": quantities, "reference": curve}, "steps": {"quantities": quantities}
     }  # fmt: skip
     for kind in kinds or FIGURES:
-        for study in FIGURES[kind].gather(studies) if studies else ():
+        gather = FIGURES[kind].gather
+        for study in gather(studies) if gather and studies else studies:
             with drawing():
                 figure = FIGURES[kind].draw(study, **options.get(kind, {}))
             if figure is not None:

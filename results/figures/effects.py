@@ -11,7 +11,7 @@ from goalgrid.grid.palette import BLUE, FAINT, INK
 from goalgrid.results.analysis.block_analysis import crossed
 from goalgrid.results.analysis.factors import factors_of
 from goalgrid.results.figures.study import FigureKind, Study
-from goalgrid.results.figures.style import blank, legend_below, line_styles, symbol
+from goalgrid.results.figures.style import WIDTH, blank, legend_below, line_styles, side_by_side, symbol
 from goalgrid.results.layouts.captions import METRIC_NAMES
 from goalgrid.results.records.scores import Score, best
 from goalgrid.results.statistics.anova import Factor, anova
@@ -27,7 +27,7 @@ def draw_matrix(study: Study) -> Figure | None:
     pairs = [pair for pair in PAIR_WEIGHTS if any(name.startswith(f"{pair}_") for name in study.part.cells)]
     triplets = [triplet for triplet in TRIPLET_WEIGHTS if any(n.endswith(f"_{triplet}") for n in study.part.cells)]
     figure = blank(0.46 * len(pairs) + 1.15, study, "mean ± sample standard deviation over seeds; best in bold")
-    for axes, (direction, title) in zip(figure.subplots(1, 2), study.directions.items(), strict=True):
+    for axes, (direction, title) in zip(side_by_side(figure, 2), study.directions.items(), strict=True):
         scores = [
             [
                 study.scores.of(study.part.cells[f"{pair}_{triplet}"], f"{direction}_{study.scores.headline}")
@@ -37,25 +37,28 @@ def draw_matrix(study: Study) -> Figure | None:
         ]
         image = _heat(axes, scores)
         axes.set_title(title)
-        axes.set_xticks(range(len(triplets)), [symbol("triplet weight", name) for name in triplets], fontsize=10)
-        axes.set_yticks(range(len(pairs)), [symbol("pair weight", name) for name in pairs], fontsize=10)
-        figure.colorbar(image, ax=axes, label=METRIC_NAMES[study.scores.headline], pad=0.02).outline.set_visible(False)
+        axes.set_xticks(
+            np.arange(len(triplets)) + 0.5, [symbol("triplet weight", name) for name in triplets], fontsize="large"
+        )
+        axes.set_yticks(np.arange(len(pairs)) + 0.5, [symbol("pair weight", name) for name in pairs], fontsize="large")
+        bar = figure.colorbar(image, ax=axes, label=METRIC_NAMES[study.scores.headline], pad=0.02)
+        bar.outline.set_visible(False)
+        bar.solids.set(rasterized=False, edgecolor="face")
     return figure
 
 
 def _heat(axes: Axes, scores: list[list[Score]]) -> Any:
     means = np.array([[score.mean for score in row] for row in scores])
-    image = axes.imshow(means, cmap="cividis", aspect="auto")
+    image = axes.pcolormesh(means, cmap="cividis", edgecolors="white", linewidth=1.5)  # PGF takes no bitmaps
+    axes.set(xlim=(0, means.shape[1]), ylim=(means.shape[0], 0))
     winners = best([score for row in scores for score in row])
     for (row, column), mean in np.ndenumerate(means):
         score = scores[row][column]
         dark = bool(np.asarray(image.norm(mean)) < 0.55) if np.isfinite(mean) else False
         first = row * means.shape[1] + column in winners
-        axes.text(column, row, score.text, ha="center", va="center", fontsize=8.5 if score.n == score.expected else 7,
+        size = "medium" if score.n == score.expected else "small"
+        axes.text(column + 0.5, row + 0.5, score.text, ha="center", va="center", fontsize=size,
                   color="white" if dark else INK, weight="bold" if first else "normal")  # fmt: skip
-    axes.set_xticks(np.arange(1, means.shape[1]) - 0.5, minor=True)
-    axes.set_yticks(np.arange(1, means.shape[0]) - 0.5, minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.5)
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
     return image
@@ -116,7 +119,8 @@ def _interaction(axes: Axes, factors: tuple[Factor, ...], means: Any) -> None:
 
 def _name(axes: Axes, factor: Factor) -> None:
     labels = [symbol(factor.name, level.name) for level in factor.levels]
-    long = max(map(len, (level.name for level in factor.levels))) * len(labels) > 60
+    room = 60 * axes.figure.get_figwidth() / WIDTH
+    long = max(map(len, (level.name for level in factor.levels))) * len(labels) > room
     axes.set_xticks(range(len(labels)), labels, rotation=60 if long else 0, ha="right" if long else "center")
     axes.set_xlim(-0.45, len(labels) - 0.45)
 

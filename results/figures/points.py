@@ -12,7 +12,15 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.palette import FAINT
 from goalgrid.results.figures.study import FigureKind, Study, by_dataset
-from goalgrid.results.figures.style import PLAIN, blank, legend_below, line_styles, point_legend, point_looks
+from goalgrid.results.figures.style import (
+    PLAIN,
+    blank,
+    legend_below,
+    line_styles,
+    point_legend,
+    point_looks,
+    side_by_side,
+)
 from goalgrid.results.layouts.captions import METRIC_NAMES
 from goalgrid.results.reference.matching import Difference, Match, reported
 
@@ -38,7 +46,7 @@ def draw_paper(study: Study) -> Figure | None:
     names = [name for name in study.part.cells if any(name in pairs for pairs in shown.values())]
     looks = point_looks(names)
     figure = blank(4.2, study, f"{NOTE} {', '.join(match.sources)}")
-    every = figure.subplots(1, len(shown), squeeze=False)[0]
+    every = side_by_side(figure, len(shown))
     for axes, (direction, pairs) in zip(every, shown.items(), strict=True):
         for name, pair in pairs.items():
             _point(axes, pair, looks[name])
@@ -89,13 +97,13 @@ def draw_geometry(study: Study) -> Figure | None:
     looks = point_looks(names)
     figure = blank(2.9, study, "a point for each epoch of a trial; ρ: Spearman's rank correlation over all points")
     for axes, (quantity, title) in zip(
-        figure.subplots(1, len(QUANTITIES), sharey=True), QUANTITIES.items(), strict=True
+        side_by_side(figure, len(QUANTITIES), sharey=True), QUANTITIES.items(), strict=True
     ):
         every = [pair for name in names for pair in pairs(study, name, quantity)]
         for name in names:
             points = pairs(study, name, quantity)
             axes.plot(*zip(*points, strict=True), **{**looks[name], **PLAIN, "markersize": 3}, alpha=0.7)
-        axes.set_title(f"ρ = {rho(every):.2f}", fontsize=9)
+        axes.set_title(f"ρ = {rho(every):.2f}", fontsize="medium")
         axes.set_xlabel(title)
         axes.grid(visible=True)
         if axes.get_subplotspec().is_first_col():

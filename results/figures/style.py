@@ -1,20 +1,55 @@
 """How figures look: one palette, the papers' notation, and files equal to the byte."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import cycle
 from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.objectives.goal_matrix import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
 from goalgrid.results.figures.study import Study
 
 WIDTH = 7.2
+COLUMNS = {1: 3.3, 2: 6.9}
+"""Inches of one and of two columns of a paper: those of CVPR's and ACL's styles differ by a tenth."""
+POINTS = 8.5
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Where figures are to stand: on a page of their own, or in columns of a paper, whose caption says the rest."""
+
+    columns: int | None = None
+    points: float = POINTS
+
+    @property
+    def inches(self) -> float:
+        return COLUMNS[self.columns] if self.columns else WIDTH
+
+
+_OWN_PAGE = Sheet()
+_SHEET = ContextVar("sheet", default=_OWN_PAGE)
+
+
+@contextmanager
+def drawn_for(sheet: Sheet) -> Iterator[None]:
+    """Figures that are drawn in this block have the width and the font size of this place."""
+    token = _SHEET.set(sheet)
+    try:
+        yield
+    finally:
+        _SHEET.reset(token)
+
 
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -39,12 +74,25 @@ _RC: dict[Any, Any] = {
     "svg.hashsalt": "goalgrid",
     "savefig.dpi": 200,
 }
-_NO_DATE: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+_PGF = r"\usepackage{amsmath}" + "".join(
+    rf"\DeclareUnicodeCharacter{{{ord(sign):04X}}}{{\ensuremath{{{tex}}}}}"
+    for sign, tex in {"→": r"\rightarrow", "±": r"\pm", "ρ": r"\rho", "η": r"\eta", "²": "^2"}.items()
+)
+_RC |= {"pgf.texsystem": "pdflatex", "pgf.rcfonts": False, "pgf.preamble": _PGF}
+"""The preamble that a paper with these PGF files needs, too."""
+_SIZES = [name for name in _RC if name.endswith("size")]
+_NO_DATE: dict[str, dict[str, Any]] = {
+    "png": {"metadata": {"Software": None}},
+    "pdf": {"metadata": {"CreationDate": None}},
+    "svg": {"metadata": {"Date": None}},
+    "pgf": {},
+}
 FORMATS = tuple(_NO_DATE)
 
 
 def drawing() -> Any:
-    return rc_context(_RC)
+    scale = _SHEET.get().points / POINTS
+    return rc_context(_RC | {name: scale * _RC[name] for name in _SIZES})
 
 
 def encoded(figure: Figure, kind: str) -> bytes:
@@ -57,17 +105,33 @@ def encoded(figure: Figure, kind: str) -> bytes:
         if engine := figure.get_layout_engine():
             engine.execute(figure)
             figure.set_layout_engine(None)
-        figure.savefig(content, format=kind, metadata=_NO_DATE[kind])
+        try:
+            figure.savefig(content, format=kind, **_NO_DATE[kind])
+        except (OSError, RuntimeError, ValueError) as error:  # of no pdflatex, and of photographs
+            if kind != "pgf":
+                raise
+            raise UserError(f"--format pgf takes no photographs, and asks pdflatex for widths: {error}") from error
     return content.getvalue()
 
 
 def blank(height: float, study: Study, note: str) -> Figure:
-    """A figure of two columns' width; above it the block's name, and at the right what marks and bands mean."""
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    figure.suptitle(study.title, fontsize=10, color=INK, x=0.01, ha="left", weight="bold")
+    """A figure; on a page of its own above it the block's name, and at the right what marks and bands mean."""
+    sheet = _SHEET.get()
+    figure = Figure(figsize=(sheet.inches, height), layout="constrained")
+    if sheet.columns:
+        return figure
+    figure.suptitle(study.title, fontsize="large", color=INK, x=0.01, ha="left", weight="bold")
     top = 1 - 0.055 / height  # where the title begins, an inch being 1 / height
-    figure.text(0.99, top, note, fontsize=7.5, color="#666666", ha="right", va="top").set_in_layout(False)
+    figure.text(0.99, top, note, fontsize="small", color="#666666", ha="right", va="top").set_in_layout(False)
     return figure
+
+
+def side_by_side(figure: Figure, count: int, **options: Any) -> list[Axes]:
+    """Axes in a row; in one column of a paper, below each other in a figure that is as much higher."""
+    if _SHEET.get().columns != 1:
+        return list(figure.subplots(1, count, squeeze=False, **options)[0])
+    figure.set_figheight(count * figure.get_figheight())
+    return list(figure.subplots(count, 1, squeeze=False)[:, 0])
 
 
 def symbol(factor: str, level: str) -> str:

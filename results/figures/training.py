@@ -104,7 +104,8 @@ def _draw_epochs_until_near(
             mean = float(np.mean(list(values.values())))
             late = mean > sum(axes.get_xlim()) / 2  # the text stands where no marks are
             axes.annotate(
-                f"mean {mean:.1f}", (0.01 if late else 0.99, place), xycoords=("axes fraction", "data"), fontsize=7,
+                f"mean {mean:.1f}", (0.01 if late else 0.99, place), xycoords=("axes fraction", "data"),
+                fontsize="small",
                 ha="left" if late else "right", va="center",
             )  # fmt: skip
     axes.set_yticks(range(len(epochs)), list(epochs))
@@ -167,7 +168,7 @@ def over_epochs(
             axes.grid(visible=True, axis="x")
         every[-1][0].set_ylabel("until 95 % of\nthe final rsum")
     for axes, heading in zip(every[0], columns, strict=True):
-        axes.set_title(heading, fontsize=11)
+        axes.set_title(heading, fontsize="x-large")
     for axes in every[-1]:
         axes.set_xlabel(along)
         axes.xaxis.get_major_locator().set_params(integer=True)

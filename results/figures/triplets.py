@@ -38,7 +38,7 @@ def draw(study: Study) -> Figure | None:
         chosen = [epochs[place] for place in np.linspace(0, len(epochs) - 1, columns).round().astype(int)]
         for axes, epoch in zip(row, chosen, strict=True):
             _panel(axes, np.array(counts[epoch]), np.array(weights, dtype=float))
-            axes.set_title(f"epoch {epoch}", fontsize=8)
+            axes.set_title(f"epoch {epoch}", fontsize="medium")
         row[0].set_ylabel(f"{name}\n$s_{{neg}}$")
     for axes in every[-1]:
         axes.set_xlabel("$s_{pos}$")
@@ -58,7 +58,7 @@ def _panel(axes: Axes, counts: np.ndarray, weights: np.ndarray) -> None:
     levels = density.max() * np.array([0.1, 0.5])
     axes.contourf(middles, middles, density, levels=[*levels, density.max() + 1], colors=[VERMILION], alpha=0.85)
     axes.plot([-1, 1], [-1, 1], color=BLUE, linewidth=0.7, linestyle=":")
-    axes.text(0.97, -0.47, f"mean {mean_weight(counts, weights):.2g}", fontsize=7, ha="right", va="bottom")
+    axes.text(0.97, -0.47, f"mean {mean_weight(counts, weights):.2g}", fontsize="small", ha="right", va="bottom")
     axes.set(xlim=(-0.5, 1), ylim=(-0.5, 1), aspect="equal")
 
 

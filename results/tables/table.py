@@ -33,6 +33,8 @@ class TableEntry:
     """Whether the value cannot be told from the best of its contest; None: not tested."""
     mark: str = ""
     """Of the note in the caption that is about the value; empty: there is none."""
+    verdict: str = ""
+    """Whether it is `above`, `below` or `within` what noise allows around the paper's number; empty: not tested."""
 
     @property
     def contest(self) -> tuple[str, ...]:
@@ -106,6 +108,8 @@ class Table:
     """The command that prints the table, without the format; empty: no command prints it."""
     label: str = ""
     """The name by which LaTeX refers to it."""
+    siunitx: bool = False
+    """Whether LaTeX aligns its numbers at their points, by the package siunitx."""
 
     def about(self, kind: str) -> dict[str, str]:
         """What a file in a format says of the whole table."""

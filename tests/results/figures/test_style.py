@@ -1,8 +1,44 @@
 """How figures look: nothing stands outside the picture."""
 
-from matplotlib.figure import Figure
+import shutil
+from pathlib import Path
 
-from goalgrid.results.figures.style import WIDTH, legend_below
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from goalgrid.grid.errors import UserError
+from goalgrid.results import figures
+from goalgrid.results.figures import Sheet, Study, drawn_for
+from goalgrid.results.figures.style import COLUMNS, WIDTH, legend_below
+
+
+def drawn(study: Study) -> Figure:
+    ((_, _, figure),) = figures.draw_all([study], ["matrix"])
+    return figure
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_figure_is_as_wide_as_its_columns_in_the_papers_font_size(study: Study, columns: int) -> None:
+    with drawn_for(Sheet(columns, points=7)):
+        figure = drawn(study)
+        figures.encoded(figure, "svg")
+    assert figure.get_figwidth() == COLUMNS[columns]
+    axes = [part for part in figure.axes if part.get_title()]
+    assert len({part.get_subplotspec().colspan.start for part in axes}) == columns  # type: ignore[union-attr]
+    values = [text.get_fontsize() for text in figure.findobj(Text) if "±" in text.get_text()]  # type: ignore[attr-defined]
+    assert set(values) == {7}
+    assert not figure.get_suptitle(), "the paper's caption says it"
+    assert drawn(study).get_figwidth() == WIDTH
+
+
+def test_pgf_is_tex_or_names_the_program_that_it_lacks(study: Study, tmp_path: Path) -> None:
+    figure = drawn(study)
+    if shutil.which("pdflatex"):
+        assert "\\begin{pgfpicture}" in figures.save(figure, tmp_path, "matrix", "pgf").read_text()
+    else:
+        with pytest.raises(UserError, match="--format pgf asks pdflatex"):
+            figures.save(figure, tmp_path, "matrix", "pgf")
 
 
 def test_a_legend_has_as_many_columns_as_the_figure_has_room_for() -> None:
