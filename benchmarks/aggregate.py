@@ -26,6 +26,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
 from goalgrid.results.records.record_cache import Copying
+from tests.browser import browser, visit
 
 EPOCHS = 30
 IMAGES = 100
@@ -130,13 +131,19 @@ def tables(folder: Path, trials: int) -> None:
 
 
 def report(folder: Path, trials: int) -> None:
-    """Measure the page of a grid of so many trials."""
+    """Measure the page of a grid of so many trials: written first, written again, and opened in Chromium."""
     folder.mkdir()
     path, home = grid_of(trials, folder), Home(folder / "runs")
     wanted = trials_of(expand(load(str(path))))
     leave(wanted, home)
     words = ("report", str(path), "--output", str(folder / "report.html"), "--runs", str(home.path))
-    command(f"`goalgrid report` of {len(wanted):,} trials", *words)
+    command(f"`goalgrid report` of {len(wanted):,} trials, no record read before", *words)
+    command(f"`goalgrid report` of {len(wanted):,} trials, again", *words)
+    page = folder / "report.html"
+    driver = visit(browser(), page)
+    opened = driver.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd")
+    driver.quit()
+    measuring.show([measuring.row("its page, opened", f"{opened / 1000:.1f} s, {page.stat().st_size / 1e6:.1f} MB")])
 
 
 def main() -> None:

@@ -1,7 +1,10 @@
 """What a grid is for, in its author's words. It stands at the top of the report and decides nothing."""
 
+from pathlib import Path
+
 from pydantic import Field
 
+from goalgrid.grid.errors import text_of
 from goalgrid.grid.settings.base import Settings
 
 
@@ -12,3 +15,18 @@ class Notes(Settings):
     hypothesis: str = Field(default="", description="what the grid is to show or refute")
     text: str = Field(default="", description="more, in Markdown")
     author: str = Field(default="", description="who asks")
+
+    def markdown(self, later: str = "") -> str:
+        """All of it, and what `notes.md` adds `later`, as one text; empty without notes."""
+        title, hypothesis = (
+            f"# {self.title}" * bool(self.title),
+            f"Hypothesis: {self.hypothesis}" * bool(self.hypothesis),
+        )
+        return "".join(
+            f"{part.strip()}\n\n" for part in (title, self.author, hypothesis, self.text, later) if part.strip()
+        )
+
+
+def later(path: Path) -> str:
+    """What `notes.md` of the grid's folder says; empty without that file. UserError: it cannot be read."""
+    return text_of(path, "notes", "Save them as UTF-8.") if path.exists() else ""

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from goalgrid.grid.errors import UserError, text_of
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.notes import later
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import ENDED, State
 from goalgrid.looking.trial_figures import attention_examples, retrieved
@@ -28,6 +29,7 @@ def render(
     beside: Document | None = None,
     examples_of: str = "",
     paper: str | None = None,
+    index: str = "",
 ) -> str:
     """The page as HTML; UserError: records cannot be read, or the trial has no weights.
 
@@ -38,6 +40,7 @@ def render(
         beside: the comparison with another grid.
         examples_of: id of the trial whose queries and answers are shown; empty: none.
         paper: the table of a paper that is shown, filled by the trials of all grids.
+        index: the page of all grids, relative to this one; empty: there is none.
     """
     name, runs = overview.grid.name, runs_option(overview.home)
     return ReportPage(
@@ -56,17 +59,13 @@ def render(
         refresh if _unfinished(overview) else 0,
         beside,
         (examples_picture(retrieved(overview, examples_of)),) if examples_of else (),
-        table_of_paper(paper, overview.home),
+        table_of_paper(paper, overview.home, "paper"),
         runs,
         live,
         overview.grid.notes,
-        _later_notes(overview),
+        later(overview.home.grid(name).notes),
+        index,
     ).render()
-
-
-def _later_notes(overview: Overview) -> str:
-    path = overview.home.grid(overview.grid.name).notes
-    return text_of(path, "notes", "Save them as UTF-8.") if path.exists() else ""
 
 
 def standing_of(overview: Overview) -> Standing:

@@ -48,7 +48,7 @@ class BaselineDifference:
     holm_t: float
     """p, adjusted for all comparisons with the baseline."""
     seeds_needed: int | None
-    """Number of seeds with which a paired t test finds 0.5 points with power 0.8."""
+    """Number of seeds with which a paired t test finds 0.5 points, or of the nearest its mean, with power 0.8."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,8 @@ class Analysis:
     noun: str = "image"
     paired: bool = True
     """Whether differences are seed by seed; those of printed numbers are not."""
+    nearest: BaselineDifference | None = None
+    """The best cell minus the next best, and how many seeds would tell that difference; None: nothing is tested."""
 
 
 def metrics_of(metric: str, direction: str) -> list[str]:
@@ -144,7 +146,18 @@ def _analyse(
         queries=queries,
         notes=(*part.notes, *observations.notes, *(note.format(noun=noun) for note in untold)),
         noun=noun,
+        nearest=_nearest(observations, best, lowest=lowest),
     )
+
+
+def _nearest(observations: Observations, best: str, *, lowest: bool) -> BaselineDifference | None:
+    others = [place for place in np.argsort(observations.means) if observations.names[place] != best]
+    if not others or len(observations.seeds) < 2:
+        return None
+    place = others[0 if lowest else -1]
+    d = observations.values[observations.names.index(best)] - observations.values[place]
+    mean, std, p = float(d.mean()), float(d.std(ddof=1)), paired_t(d)
+    return BaselineDifference(observations.names[place], mean, std, t_interval(d), p, p, seeds_needed(mean, std))
 
 
 def crossed(part: GridPart, observations: Observations) -> tuple[NDArray[np.float64], dict[str, Levels]]:

@@ -68,10 +68,17 @@ def metric_title(metric: str, noun: str) -> str:
 
 
 def finding(analysis: Analysis) -> str:
-    """What was found in a block, in a sentence: the best cell, and the cells that cannot be told from it."""
+    """What was found in a block: the best cell, cells that cannot be told from it, and the seeds that would tell."""
     size = f"{counted(len(analysis.names), 'cell')} x {counted(len(analysis.seeds), 'seed')}"
     best = f"{analysis.title}, {size}: {analysis.best} has the best {_short(analysis)},"
-    return _best(analysis).replace(f"Best: {analysis.best},", best, 1)
+    words, nearest = _best(analysis).replace(f"Best: {analysis.best},", best, 1), analysis.nearest
+    if len(analysis.seeds) < 2:
+        return f"{words} One seed: no difference is tested."
+    if nearest is None or nearest.name not in analysis.like_best:
+        return words
+    seeds = f"about {nearest.seeds_needed}" if nearest.seeds_needed else "more than 1,000"
+    ahead = f"{written(abs(nearest.mean))} of {nearest.name}"
+    return f"{words} Its lead of {ahead} would be told by {seeds} seeds (paired t test, power 0.8)."
 
 
 def verdict(analysis: Analysis, name: str) -> str:

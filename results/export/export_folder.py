@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.notes import later
 from goalgrid.grid.store.files import cannot_write, write_json, write_json_lines, write_text, written_aside
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results import figures
@@ -81,9 +82,9 @@ def export(
     these cells and trials.
     """
     usual = usual_protocol(grid)  # the report says what is left out
-    scores = Scores.read(cells, home, usual=usual, now=now, leave=lambda message: None)
+    scores = Scores.read(cells, home, usual=usual, now=now, leave=lambda message: None, evaluate=grid.evaluate)
     write_records(scores.rows, home, target / "records.parquet")
-    tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores)) | (
+    tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores, home)) | (
         {Path("tables", "paper", paper.name): paper} if paper else {}
     )
     for path, table in tables.items():
@@ -100,7 +101,9 @@ def export(
         searched = [tried.trial for cell in chosen if cell.chosen for tried in cell.chosen.tried if tried.done]
         write_records(searched, home, target / "search.parquet")
     environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
-    write_text(target / "README.md", readme(grid, cells, tables, environments))
+    if notes := grid.notes.markdown(later(home.grid(grid.name).notes)):
+        write_text(target / "notes.md", notes)
+    write_text(target / "README.md", readme(grid, cells, tables, environments, noted=bool(notes)))
     write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
     sums = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target)}\n" for path in files)
@@ -121,22 +124,23 @@ def _write_trials(target: Path) -> None:
             write_json_lines(folder.history, list(rows.values()))
 
 
-def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores) -> Iterator[tuple[Path, Table]]:
+def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores, home: Home) -> Iterator[tuple[Path, Table]]:
     """The grid's table, and the table against the papers if they report its cells; then both by other protocols."""
-    for protocol in (None, *scores.others(cells)):
-        folder = Path("tables", *([protocol] if protocol else []))
-        shown = replace(scores, protocol=protocol)
-        asked = replace(request, protocol=protocol)
+    for shown in (scores, *scores.further(cells, home)):
+        folder = Path("tables", *([shown.protocol] if shown.protocol else []))
+        asked = replace(request, protocol=shown.protocol)
         compared = [replace(asked, against="paper")] if reported(cells, shown, ["i2t_r1", "t2i_r1"]).results else []
         for table in (part.draw(cells, shown) for part in (asked, *compared)):
             yield folder / table.name, table
 
 
-def readme(grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], environments: Iterable[str]) -> str:
+def readme(
+    grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], environments: Iterable[str], *, noted: bool = False
+) -> str:
     """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
     machines = dict(Counter(map(_machine, environments)).most_common())
     count = len({trial.id for cell in cells for trial in cell.trials})
-    numbers = {"machines": machines, "wanted": count, "searched": grid.select is not None}
+    numbers = {"machines": machines, "wanted": count, "searched": grid.select is not None, "noted": noted}
     return page("export.md", name=grid.name, example=_train(cells[0]), tables=tables, **numbers)
 
 

@@ -28,7 +28,7 @@ from goalgrid.results.figures.retrieval_examples import RetrievalExamples
 from goalgrid.results.layouts import arrange, natural
 from goalgrid.results.layouts.captions import METRIC_NAMES, noun_of
 from goalgrid.results.pages import page
-from goalgrid.results.records import record
+from goalgrid.results.records import record_cache
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.coverage import usual_protocol
@@ -42,7 +42,13 @@ TRIALS_SHOWN = 2000
 """Trials that the page lists, at most; the records have all of them."""
 
 CURVES = 500
-"""Trials with whose curves a page can be opened and sent; of a grid that has more, the page holds no curves."""
+"""Trials with whose curves a page can be opened and sent; of a grid that has more, the foremost blocks have curves."""
+
+BLOCKS, FOREMOST = 6, 2
+"""Blocks whose effects and figures a page has; of a grid with more blocks, that many with the best rsum."""
+
+MANY = 500
+"""Cells of which a page has one matrix, and not one of each metric."""
 
 _PROVENANCE = (
     "trial_id", "dataset", "recipe", "objective", "seed", "selected_epoch", "epochs", "train_seconds",
@@ -101,37 +107,61 @@ class Measured:
     """Logged values: by trial id, then by name, then by epoch."""
     left_out: Sequence[str] = ()
     """A message for each file beside a record that cannot be read, so that a figure lacks its trial."""
+    narrowed: bool = False
+    """Whether effects and figures are those of the foremost blocks alone."""
 
     @classmethod
     def read(cls, grid: Grid, cells: Sequence[Cell], home: Home, now: Now | None = None) -> "Measured":
         """Tables, effects and figures of the finished trials; `now`: what the records are compared with."""
         left_out = list[str]()
-        scores = Scores.read(cells, home, usual=usual_protocol(grid), now=now, leave=left_out.append)
+        scores = Scores.read(
+            cells, home, usual=usual_protocol(grid), now=now, leave=left_out.append,
+            evaluate=grid.evaluate, make=f"goalgrid resume {grid.name}",
+        )  # fmt: skip
         if not scores.rows:
             return cls()
         done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
-        rows = record.collect(done, list(_PROVENANCE)).to_pylist()
-        recalls = metrics_of("r1", "both")
-        analyses = analyse(cells, scores, QueryRanks.read(cells, home), recalls)
-        protocols = [None, *scores.others(cells)]
+        rows = record_cache.read(home, done, list(_PROVENANCE)).to_pylist()
         sums = analyse(cells, scores, None, ["rsum"])
-        studies = Study.read(cells, scores, home)
+        foremost = _foremost(cells, sums)
+        recalls = metrics_of("r1", "both")
+        analyses = analyse(foremost, scores, QueryRanks.read(foremost, home), recalls)
+        studies = Study.read(cells if len(rows) <= CURVES else foremost, scores, home)
         return cls(
-            tuple(map(finding, sums)),
-            tuple(_tables(grid.name, cells, replace(scores, protocol=protocol)) for protocol in protocols),
+            tuple(map(finding, sorted(sums, key=_top, reverse=True) if len(sums) > BLOCKS else sums)),
+            tuple(_tables(grid.name, cells, shown) for shown in (scores, *scores.further(cells, home))),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document(analyses, cells) if analyses else None,
-            tuple(
-                _picture(figures.FIGURES[kind].title, f"{figures.FIGURES[kind].title}: {study.title}", figure, kind)
-                for kind, study, figure in figures.draw_all(studies)
-            ),
+            tuple(_pictures(studies, Study.read(cells, scores, home, histories=False), foremost)),
             rows,
             _provenance(rows),
             noun=noun_of(cells),
             cells=tuple(_opened(cells, sums)),
-            curves=studies[0].histories if studies and len(rows) <= CURVES else {},
+            curves=studies[0].histories if studies else {},
             left_out=left_out,
+            narrowed=len(foremost) < len(cells),
         )
+
+
+def _top(analysis: Analysis) -> float:
+    return max(analysis.means)
+
+
+def _foremost(cells: Sequence[Cell], sums: Sequence[Analysis]) -> Sequence[Cell]:
+    """All cells; of more than `BLOCKS` blocks, the cells of those with the best rsum."""
+    if len(sums) <= BLOCKS:
+        return cells
+    best = {analysis.title for analysis in sorted(sums, key=_top, reverse=True)[:FOREMOST]}
+    return [cell for part in parts_of(cells) if part.title in best for cell in part.cells.values()]
+
+
+def _pictures(studies: Sequence[Study], every: Sequence[Study], foremost: Sequence[Cell]) -> Iterator[Picture]:
+    """The figures of the foremost blocks, and of all blocks together."""
+    titles = {part.title for part in parts_of(foremost)}
+    shown = [study for study in studies if study.title in titles]
+    for kind, known in figures.FIGURES.items():
+        for _, study, figure in figures.draw_all(every if known.gather else shown, [kind]):
+            yield _picture(known.title, f"{known.title}: {study.title}", figure, kind)
 
 
 @dataclass(frozen=True)
@@ -173,6 +203,8 @@ class ReportPage:
     notes: Notes = field(default_factory=Notes)
     later: str = ""
     """What `notes.md` adds to the notes, in Markdown."""
+    index: str = ""
+    """The page of all grids of the site that this page is part of."""
 
     def render(self) -> str:
         shown = dict(list(self.standing.trials.items())[:TRIALS_SHOWN])
@@ -186,6 +218,7 @@ class ReportPage:
             opens=opens,
             behind=self._behind(finished),
             curves=CURVES,
+            foremost=FOREMOST,
             version=version("goalgrid"),
         )
 
@@ -229,7 +262,8 @@ def _tables(grid: str, cells: Sequence[Cell], scores: Scores) -> Tables:
     """A table of all metrics, and for a grid in GOAL's matrix, before it, a matrix for every metric."""
     several = any(len(cell.trials) > 1 for cell in cells)
     titles = {metric: name.partition(" (")[0].partition(",")[0] for metric, name in METRIC_NAMES.items()}
-    shown = [metric for metric in titles if metric not in JUDGED] if natural(cells) == "goal" else ()
+    shown = [metric for metric in titles if metric not in JUDGED] if natural(cells, scores) == "goal" else []
+    shown = shown[:1] if len(cells) > MANY else shown
     tables = {f"--metric {metric}": (titles[metric], arrange(cells, scores, metric=metric)) for metric in shown}
     tables["--layout listing"] = ("all metrics", arrange(cells, scores, layout="listing"))
     protocols = ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in cells))

@@ -8,9 +8,10 @@ from string import ascii_lowercase
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell
 from goalgrid.results.layouts.captions import METRIC_NAMES, blocks_of, by_direction, caption, selections, spread
-from goalgrid.results.records.scores import Scores, counted_reasons
+from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.filled import QUOTED, Filled, Quoted
 from goalgrid.results.reference.matching import Difference, Match, changes, nothing_reported, reported
+from goalgrid.results.reference.reading import Printed
 from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 SIDES = ("ours", "paper")
@@ -67,8 +68,8 @@ def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
     def both(label: Label) -> tuple[Label, ...]:
         return tuple(Label(f"{label.text} {side}", label.latex and f"{label.latex} {side}") for side in SIDES)
 
-    def entries(*rows: Row) -> tuple[TableEntry | None, ...]:
-        places = chain.from_iterable(zip(*(row.entries for row in rows), strict=True))
+    def entries(row: Row, his: Row) -> tuple[TableEntry | None, ...]:
+        places = chain.from_iterable(map(_judged, row.entries, his.entries))
         sided = zip(places, cycle(SIDES), strict=False)
         return tuple(entry and replace(entry, keys=(*entry.keys, ("column", side))) for entry, side in sided)
 
@@ -82,6 +83,13 @@ def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
     )
     runs = f"; ± is the standard deviation over {source.content.runs} runs" if source.content.runs else ""
     return replace(ours, groups=groups, blocks=blocks, caption=f"{ours.caption} Paper: as printed{runs}.")
+
+
+def _judged(ours: TableEntry | None, theirs: TableEntry | None) -> tuple[TableEntry | None, TableEntry | None]:
+    """Our entry, with whether it is above or below the paper's, and the paper's."""
+    if ours and theirs and isinstance(ours.score, Score) and isinstance(theirs.score, Printed):
+        ours = replace(ours, verdict=Difference(ours.score, theirs.score).verdict)
+    return ours, theirs
 
 
 def against(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
@@ -110,7 +118,8 @@ def _row(cell: Cell, scores: Scores, match: Match, metrics: list[str], marks: Ma
         for column, value, remark in zip(COLUMNS, [ours, *theirs], ["", note, note], strict=True):
             about = {**keys, "column": column.text, **({"note": remark} if remark else {})}
             mark = marks[remark] if remark and column is COLUMNS[1] else ""
-            entries.append(TableEntry(value, tuple(about.items()), mark=mark) if value else None)
+            verdict = value.verdict if isinstance(value, Difference) else ""
+            entries.append(TableEntry(value, tuple(about.items()), mark=mark, verdict=verdict) if value else None)
     return Row(Label(cell.objective), tuple(entries))
 
 

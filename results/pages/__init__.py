@@ -39,9 +39,11 @@ def _markdown(text: str) -> Markup:
 
 
 def _symbol(label: Label) -> Markup:
-    """A label as HTML: in the papers' notation, `P^con`, the part after ^ as a superscript; else as it is."""
+    """A label as HTML: in the papers' notation, `P^con`, the word after ^ as a superscript; else as it is."""
     base, raised, power = label.text.partition("^")
-    return Markup(f"{escape(base)}<sup>{escape(power)}</sup>") if raised and label.latex else escape(label.text)
+    power, space, rest = power.partition(" ")
+    shown = Markup(f"{escape(base)}<sup>{escape(power)}</sup>{space}{escape(rest)}")
+    return shown if raised and label.latex else escape(label.text)
 
 
 def _number(entry: TableEntry) -> str:

@@ -5,6 +5,7 @@ const opened = JSON.parse(document.getElementById("cells").textContent).cells;
 const dialog = document.getElementById("cell");
 const part = (selector) => dialog.querySelector(selector);
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6bb1", "#7f7f7f"];
+const DASHES = [[], [6, 4], [2, 3], [10, 3, 2, 3]];
 let chart = null;
 
 /** An element with text and attributes. */
@@ -23,23 +24,23 @@ const showTrials = (cell) => {
   }));
 };
 
-/** The lines of a quantity: of the cell, and of the cell beside it in dashes. */
+/** The lines of a quantity: a colour for each seed of a cell; of several cells a colour each, and dashes for the seeds. */
 const linesOf = (cells, quantity) => cells.flatMap((cell, place) =>
   cell.trials.filter((trial) => trial.curves?.[quantity]).map((trial, number) => {
     const [epochs, values] = trial.curves[quantity];
     return {
-      label: `${place ? `${cell.name}, ` : ""}seed ${trial.seed}`,
+      label: `${cells.length > 1 ? `${cell.name}, ` : ""}seed ${trial.seed}`,
       at: new Map(epochs.map((epoch, index) => [epoch, values[index]])),
-      stroke: COLOURS[number % COLOURS.length],
-      dash: place ? [6, 4] : [],
+      stroke: COLOURS[(cells.length > 1 ? place : number) % COLOURS.length],
+      dash: DASHES[cells.length > 1 ? number % DASHES.length : 0],
       width: 2,
     };
   }));
 
 const draw = (cell) => {
   const quantity = part(".quantity").value;
-  const rival = opened[part(".rival").value];
-  const lines = linesOf(rival ? [cell, rival] : [cell], quantity);
+  const rivals = [...part(".rival").selectedOptions].map((option) => opened[option.value]);
+  const lines = linesOf([cell, ...rivals], quantity);
   const epochs = [...new Set(lines.flatMap((line) => [...line.at.keys()]))].sort((a, b) => a - b);
   const values = lines.map((line) => epochs.map((epoch) => line.at.get(epoch) ?? null));
   const positive = values.flat().every((value) => value === null || value > 0);
@@ -90,9 +91,7 @@ const open = (cell) => {
   part(".quantity").replaceChildren(...quantities.map((name) => made("option", name, { value: name })));
   part(".quantity").value = [before, "val_rsum", "loss"].find((name) => quantities.includes(name)) ?? quantities[0];
   const others = [...opened.entries()].filter(([, other]) => other !== cell && other.trials.some((trial) => trial.curves));
-  part(".rival").replaceChildren(
-    made("option", "no other cell", { value: "" }), ...others.map(([number, other]) => made("option", other.name, { value: number })),
-  );
+  part(".rival").replaceChildren(...others.map(([number, other]) => made("option", other.name, { value: number })));
   for (const control of [".quantity", ".rival", ".log"]) part(control).onchange = () => draw(cell);
   draw(cell);
 };

@@ -3,8 +3,8 @@
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -342,6 +342,15 @@ class Scores:
         for row in self.rows.values():
             every |= {row["protocol"]: None} | {key.rpartition("/")[0]: None for key, _ in row["other_metrics"] or ()}
         return [name for name in every if name not in shown]
+
+    def further(self, cells: Iterable[Cell], home: Home) -> "Iterator[Scores]":
+        """The scores by each protocol that is not shown, and by each of [evaluate] that some trial was evaluated by."""
+        yield from (replace(self, protocol=name) for name in self.others(cells))
+        for name in self.evaluate.names:
+            rows = {trial_id: dict(row) for trial_id, row in self.rows.items()}
+            _add_evaluations(rows.values(), name, home, self.leave)
+            if any(key.startswith(f"{name}/") for row in rows.values() for key, _ in row["other_metrics"] or ()):
+                yield replace(self, rows=rows, protocol=name)
 
 
 def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | None:

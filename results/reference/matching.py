@@ -53,6 +53,23 @@ class Difference(TableValue):
         error = "" if math.isnan(self.error) else f" ± {written(self.error)}"
         return f"{written(self.mean, sign='+')}{error}"
 
+    @property
+    def verdict(self) -> str:
+        """`above` or `below`: beyond what seeds explain at 5 %; `within`; empty where the spread of ours is unknown.
+
+        By Welch's test. A number that a paper prints without a spread counts as one more run of ours: the prediction
+        interval t(0.975, n - 1) s sqrt(1 + 1 / n).
+        """
+        from goalgrid.results.statistics.significance import Sample, t_interval, welch  # imports scipy
+
+        ours, theirs = Sample.of(self.ours.values), Sample(self.theirs.mean, self.theirs.std, self.theirs.n)
+        half = welch(ours, theirs)[0].half_width if ours.n > 1 and theirs.n and theirs.n > 1 else math.nan
+        if math.isnan(half):
+            half = t_interval(self.ours.values).half_width * math.sqrt(ours.n + 1)
+        if math.isnan(self.mean) or math.isnan(half):
+            return ""
+        return "within" if abs(self.mean) <= half else "above" if self.mean > 0 else "below"
+
     def tidy(self) -> dict[str, object]:
         mean, error = (None if math.isnan(value) else value for value in (self.mean, self.error))
         return {"difference": mean, "standard_error": error, "text": self.text}

@@ -109,6 +109,10 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     assert effects[0]["means"] == [value.metrics["i2t_r1"] for value in values if value]
     drawn = verb("figures", "demo", "effects", "--on", "few", "-o", str(tmp_path / "figures"), runs=pair)
     assert "effects-cnn-bow-on-shapes.png" in drawn.stderr
+    verb("report", "demo", runs=pair)
+    page = pair.grid("demo").report.read_text()
+    assert re.findall(r'<label for="protocol-\d">(.*?)</label>', page) == ["shapes-500", "few-test"]
+    assert f"goalgrid table demo --metric rsum --protocol few-test --runs {pair.path}" in page
 
     copy = Home(tmp_path / "copy")
     assert "2 taken" in verb("merge", str(pair.path), runs=copy).stdout

@@ -256,6 +256,7 @@ def test_a_report_and_an_export_hold_the_papers_table(home: Home, verb: Verb, tm
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "The paper's table" in page
     assert "SelHN Table 1: Three models" in page
+    assert "goalgrid table --paper selhn-table1 --against paper" in page
     verb("export", "--paper", "selhn-table1", str(tmp_path / "out"), runs=home)
     text = (tmp_path / "out" / "tables" / "paper" / "losses.tex").read_text(encoding="utf-8")
     assert text.startswith("% goalgrid table --paper selhn-table1 --format latex\n")

@@ -9,16 +9,16 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_core_python.base import AXE_SCRIPT
 from PIL import Image
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -32,31 +32,12 @@ from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
 from goalgrid.showing import report
 
+from ...browser import DESK, PHONE, TABLET, browser, visit
 from ...conftest import ROOT
 from ...states import fail, interrupt
 from ..conftest import Verb, overview
 
 HOSTILE = '<img src=x onerror="document.title=1"> & <script>alert(1)</script>'
-DESK, TABLET, PHONE = (1280, 900), (768, 1000), (390, 800)
-
-
-def browser(*, scripts: bool = True, online: bool = False) -> webdriver.Chrome:
-    """Debian's Chromium, without a window and, unless it is `online`, without a network."""
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not program or not driver:
-        pytest.skip("no chromium and chromedriver here: apt-get install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    if not scripts:
-        options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    started = webdriver.Chrome(options=options, service=Service(driver))
-    if not online:
-        offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-        started.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
-    return started
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +72,6 @@ def opened(chromium: webdriver.Chrome, matrix: Path) -> webdriver.Chrome:
     return visit(chromium, matrix)
 
 
-def visit(driver: webdriver.Chrome, page: Path, size: tuple[int, int] = DESK) -> webdriver.Chrome:
-    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    driver.get(page.as_uri())
-    return driver
-
-
 def shown(driver: webdriver.Chrome) -> list[str]:
     """Names of the tables that a reader sees in the first section."""
     tables = driver.find_elements(By.CSS_SELECTOR, "#tables .wide")
@@ -105,12 +79,12 @@ def shown(driver: webdriver.Chrome) -> list[str]:
 
 
 def column(driver: webdriver.Chrome, place: int) -> list[str]:
-    rows = driver.find_elements(By.CSS_SELECTOR, "#tables .panels > :first-child tbody tr:not(.title)")
+    rows = driver.find_elements(By.CSS_SELECTOR, "#tables .panel:first-of-type tbody tr:not(.title)")
     return [row.find_elements(By.CSS_SELECTOR, "th, td")[place].text for row in rows]
 
 
 def head(driver: webdriver.Chrome, place: int) -> Any:
-    return driver.find_elements(By.CSS_SELECTOR, "#tables .panels > :first-child .columns th")[place]
+    return driver.find_elements(By.CSS_SELECTOR, "#tables .panel:first-of-type .columns th")[place]
 
 
 def test_it_opens_from_disk_and_asks_the_network_for_nothing(opened: webdriver.Chrome) -> None:
@@ -161,7 +135,7 @@ def test_a_cell_opens_with_its_trials_its_tests_and_their_curves(opened: webdriv
     dialog.find_element(By.CSS_SELECTOR, ".lines input").send_keys(Keys.SPACE)
     assert lines_of(opened) == [False, True]
     Select(dialog.find_element(By.CLASS_NAME, "quantity")).select_by_value("loss")
-    Select(dialog.find_element(By.CLASS_NAME, "rival")).select_by_index(1)
+    Select(dialog.find_element(By.CLASS_NAME, "rival")).select_by_index(0)
     assert lines_of(opened) == [True] * 4
     dialog.find_element(By.CLASS_NAME, "log").click()
     assert opened.execute_script("return chart.scales.y.distr") == 3
@@ -222,39 +196,61 @@ def test_a_figure_is_saved(opened: webdriver.Chrome, tmp_path: Path) -> None:
         assert picture.width > 1000
 
 
-@pytest.mark.parametrize("size", [DESK, TABLET, PHONE])
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_nothing_is_cut(chromium: webdriver.Chrome, matrix: Path, size: tuple[int, int], colours: str) -> None:
-    """On a desk no table scrolls; elsewhere it does, with a shadow that says so; an open cell fits."""
+CUT = """return [...document.querySelectorAll('body *')].filter(element => {
+  const box = element.getBoundingClientRect();
+  return box.width && (box.right > innerWidth + 1 || box.left < 0) && !element.closest('.wide, .skip, .unseen');
+}).map(element => element.outerHTML.slice(0, 200))"""
+"""What stands outside the window: only within `.wide`, which scrolls, it may."""
+
+SCROLLS = "return [...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+
+UNREACHABLE = """return [...document.querySelectorAll('*')].filter(element => element.tabIndex < 0
+  && element.scrollWidth > element.clientWidth + 1
+  && ['auto', 'scroll'].includes(getComputedStyle(element).overflowX)).map(element => element.outerHTML)"""
+
+
+CONTRAST = {"runOnly": ["color-contrast"]}
+"""What light and dark differ in."""
+SHAPE = {"rules": {"color-contrast": {"enabled": False}}}
+"""What widths differ in."""
+
+
+def violations(driver: webdriver.Chrome, rules: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What axe finds against the accessibility of what is seen: the rule, and a place."""
+    driver.execute_script(AXE_SCRIPT)
+    asked = {"resultTypes": ["violations"], "preload": False, **rules}
+    result = driver.execute_async_script("axe.run(document, arguments[0]).then(arguments[1])", asked)
+    return [(rule["id"], rule["nodes"][0]["html"]) for rule in result["violations"]]
+
+
+@pytest.mark.parametrize(
+    ("size", "colours", "rules"),
+    [(DESK, "light", {}), (DESK, "dark", CONTRAST), (TABLET, "light", SHAPE), (PHONE, "dark", SHAPE)],
+)
+def test_nothing_is_cut_and_axe_finds_nothing(
+    chromium: webdriver.Chrome, matrix: Path, size: tuple[int, int], colours: str, rules: Mapping[str, Any]
+) -> None:
+    """On a desk no table scrolls; elsewhere tables do, with a shadow that says so and by keyboard."""
     preferred = {"features": [{"name": "prefers-color-scheme", "value": colours}]}
     chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", preferred)
     try:
         visit(chromium, matrix, size)
-        wider = "return [...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+        assert chromium.execute_script("return matchMedia('(prefers-color-scheme: dark)').matches") == (
+            colours == "dark"
+        )
+        chromium.execute_script("for (const folded of document.querySelectorAll('details')) folded.open = true")
+        assert chromium.execute_script(CUT) == []
+        assert chromium.execute_script(UNREACHABLE) == []
         if size == DESK:
-            assert chromium.execute_script(wider) == 0
+            assert chromium.execute_script(SCROLLS) == 0
+        assert violations(chromium, rules) == []
         cells_of(chromium)[0].send_keys(Keys.ENTER)
+        assert chromium.execute_script(CUT) == []
         dialog = chromium.find_element(By.ID, "cell")
-        assert dialog.rect["x"] >= 0
-        assert dialog.rect["x"] + dialog.rect["width"] <= size[0]
         assert chromium.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", dialog)
+        assert violations(chromium, rules) == []
     finally:
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-@pytest.mark.parametrize("size", [DESK, PHONE])
-def test_only_tables_scroll_sideways_and_the_keyboard_reaches_them(
-    chromium: webdriver.Chrome, matrix: Path, size: tuple[int, int]
-) -> None:
-    visit(chromium, matrix, size)
-    width = chromium.execute_script("return document.documentElement.scrollWidth")
-    assert width <= size[0]
-    unreachable = chromium.execute_script(
-        "return [...document.querySelectorAll('*')].filter(element => element.tabIndex < 0"
-        " && element.scrollWidth > element.clientWidth + 1"
-        " && ['auto', 'scroll'].includes(getComputedStyle(element).overflowX)).map(element => element.outerHTML)"
-    )
-    assert unreachable == []
 
 
 def test_all_of_it_is_printed(opened: webdriver.Chrome) -> None:

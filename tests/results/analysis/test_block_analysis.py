@@ -34,7 +34,7 @@ from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference import curves
 from goalgrid.results.reference.matching import reported
 from goalgrid.results.renderers import TEXT, parquet
-from goalgrid.results.statistics.significance import t_interval
+from goalgrid.results.statistics.significance import seeds_needed, t_interval
 
 from ...conftest import SMALL
 
@@ -271,12 +271,20 @@ def test_a_sentence_says_what_was_found(matrix: list[Cell]) -> None:
     begin = f"{found.title}, 15 cells x {len(found.seeds)} seeds: {found.best} has the best rsum"
     begin += f", {max(found.means):.1f}"
     named = [name for name in found.like_best if name != found.best]
+    first, second = sorted(found.means)[-1:-3:-1]
+    assert found.nearest
+    assert found.nearest.mean == pytest.approx(first - second)
+    seeds = found.nearest.seeds_needed
+    assert seeds == seeds_needed(first - second, found.nearest.std)
+    words = f"about {seeds}" if seeds else "more than 1,000"
+    lead = f" Its lead of {first - second:.1f} of {found.nearest.name} would be told by {words} seeds"
+    lead += " (paired t test, power 0.8)."
     assert effects_text.finding(found).replace(documents.GLUE, " ") == (
-        f"{begin}; not distinguishable from it at 5 % (†): {', '.join(named)}."
+        f"{begin}; not distinguishable from it at 5 % (†): {', '.join(named)}.{lead}"
     )
     alone = effects_text.finding(replace(found, like_best=(found.best,)))
     assert alone.replace(documents.GLUE, " ") == f"{begin}; every other cell is distinguishable from it at 5 %."
-    assert effects_text.finding(replace(found, like_best=found.names)).endswith("(†): all others.")
+    assert effects_text.finding(replace(found, like_best=found.names)).endswith(f"(†): all others.{lead}")
     assert effects_text.finding(replace(found, like_best=())) == f"{begin}."
 
 

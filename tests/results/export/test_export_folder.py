@@ -102,7 +102,7 @@ def test_the_checksums_are_those_of_every_file(folder: Path) -> None:
 def test_a_grid_that_a_paper_reports_is_put_beside_it() -> None:
     grid = load("goal-table3-coco")
     cells = expand(grid)
-    tables = dict(_tables(TableRequest(grid.name), cells, made(cells)))
+    tables = dict(_tables(TableRequest(grid.name), cells, made(cells), Home(Path())))
     assert list(map(str, tables)) == ["tables/goal", "tables/against", "tables/coco-5x1k/goal"]
     assert tables[Path("tables/against")].command == "goalgrid table goal-table3-coco --against paper"
     assert tables[Path("tables/coco-5x1k/goal")].command == "goalgrid table goal-table3-coco --protocol coco-5x1k"
