@@ -25,7 +25,7 @@ COLLECT = (100_000, 50, 1_000)
 GROUPS = {
     "Begin": "new grids recipes datasets objectives settings tables data check diagrams",
     "Run": "plan run status resume slurm selftest",
-    "Look": "table report figures evaluate gradients",
+    "Look": "table report site figures evaluate gradients",
     "Compare": "effects compare claims",
     "Keep": "export merge prune",
 }

@@ -308,6 +308,28 @@ def report(
 
 
 @verbs.command()
+def site(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write, e.g. of a web space.")],
+    grids: Annotated[
+        list[str],
+        typer.Argument(metavar="GRID", help="Grids that ran; default: all of them.", autocompletion=completion.grids),
+    ] = [],
+    home: Runs = RUNS,
+    compared: Annotated[
+        list[str], typer.Option("--compare", metavar="A,B", help="Add a section: A minus B, cell by cell.")
+    ] = [],
+) -> None:
+    """Write an index of grids and a page for each into a folder that a web server can show.
+
+    Links are relative. Given again, it writes the pages anew.
+    """
+    from goalgrid.showing.site import write
+
+    for path in write(folder, grids, home, compared):
+        say(f"written: {path}")
+
+
+@verbs.command()
 def export(
     grid: options.OptionalGrid = None,
     target: Annotated[Path | None, typer.Argument(metavar="DIR", help="A new or empty folder.")] = None,

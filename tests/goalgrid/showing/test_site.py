@@ -1,0 +1,56 @@
+"""`goalgrid site`: a folder whose pages lead to one another wherever it is put."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
+
+from ...conftest import swapped
+from ..conftest import Verb
+
+
+def test_the_index_leads_to_each_page_and_back(pair: Home, verb: Verb, tmp_path: Path) -> None:
+    folder, grid = tmp_path / "web", pair.grid("demo").grid
+    grid.write_text(swapped(grid.read_text(), 'title = ""', 'title = "Does <b> matter?"'))
+    verb("site", str(folder), "--compare", "demo,demo", runs=pair)
+    assert {path.relative_to(folder) for path in folder.rglob("*.*")} == {Path("index.html"), Path("grids/demo.html")}
+    index = (folder / "index.html").read_text(encoding="utf-8")
+    assert '<a href="grids/demo.html">Does &lt;b&gt; matter?</a>' in index
+    assert "has the best rsum" in index
+    assert "demo: 2 trials: 2 done; last result <time" in index
+    assert "<h2>demo minus demo</h2>" in index
+    page = (folder / "grids" / "demo.html").read_text(encoding="utf-8")
+    assert '<a href="../index.html">All grids</a>' in page
+    links = re.findall(r'(?:href|src)="(?!data:|#)([^"]*)"', index + page)
+    assert links == ["grids/demo.html", "../index.html"], "relative, and nothing of a network"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nope",), "unknown grid 'nope'"),
+        (("demo", "--compare", "demo"), "--compare 'demo': name two grids, e.g. --compare demo,demo"),
+        (("demo", "--compare", "demo,nope"), "unknown grid 'nope'"),
+    ],
+)
+def test_what_no_site_can_hold_is_named(words: tuple[str, ...], message: str, trained_pair: Home, verb: Verb) -> None:
+    with pytest.raises(UserError) as caught:
+        verb("site", str(trained_pair.path / "web"), *words, runs=trained_pair)
+    assert message in str(caught.value)
+    assert not (trained_pair.path / "web").exists()
+
+
+def test_nothing_of_others_is_overwritten(trained_pair: Home, verb: Verb, tmp_path: Path) -> None:
+    index = tmp_path / "index.html"
+    index.write_text("<h1>My home page</h1>")
+    with pytest.raises(UserError, match="is not of goalgrid; give a folder of its own"):
+        verb("site", str(tmp_path), runs=trained_pair)
+    assert index.read_text() == "<h1>My home page</h1>"
+    with pytest.raises(UserError, match=r"no grid ran under .*Start one: goalgrid run demo"):
+        verb("site", str(tmp_path / "web"), runs=Home(tmp_path / "empty"))
+    index.rename(file := tmp_path / "file")
+    with pytest.raises(UserError, match="a file stands where its folder has to be"):
+        verb("site", str(file), runs=trained_pair)
