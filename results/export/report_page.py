@@ -160,8 +160,9 @@ def _pictures(studies: Sequence[Study], every: Sequence[Study], foremost: Sequen
     titles = {part.title for part in parts_of(foremost)}
     shown = [study for study in studies if study.title in titles]
     for kind, known in figures.FIGURES.items():
+        form = "png" if known.gather and len(every) > BLOCKS else "svg"  # a vector for each of thousands of marks
         for _, study, figure in figures.draw_all(every if known.gather else shown, [kind]):
-            yield _picture(known.title, f"{known.title}: {study.title}", figure, kind)
+            yield _picture(known.title, f"{known.title}: {study.title}", figure, kind, form)
 
 
 @dataclass(frozen=True)
@@ -287,8 +288,9 @@ def examples_picture(examples: RetrievalExamples) -> Picture:
     return _picture("Examples", f"queries of {examples.trial} with their first answers", examples.draw())
 
 
-def _picture(title: str, alt: str, figure: "Figure", kind: str = "") -> Picture:
-    return Picture(title, alt, f"data:image/svg+xml;base64,{b64encode(figures.encoded(figure, 'svg')).decode()}", kind)
+def _picture(title: str, alt: str, figure: "Figure", kind: str = "", form: str = "svg") -> Picture:
+    content = b64encode(figures.encoded(figure, form)).decode()
+    return Picture(title, alt, f"data:image/{form}{'+xml' * (form == 'svg')};base64,{content}", kind)
 
 
 def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:

@@ -43,7 +43,6 @@ def draw_matrix(study: Study) -> Figure | None:
         axes.set_yticks(np.arange(len(pairs)) + 0.5, [symbol("pair weight", name) for name in pairs], fontsize="large")
         bar = figure.colorbar(image, ax=axes, label=METRIC_NAMES[study.scores.headline], pad=0.02)
         bar.outline.set_visible(False)
-        bar.solids.set(rasterized=False, edgecolor="face")
     return figure
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -105,6 +106,8 @@ def encoded(figure: Figure, kind: str) -> bytes:
         if engine := figure.get_layout_engine():
             engine.execute(figure)
             figure.set_layout_engine(None)
+        for bar in figure.findobj(QuadMesh) if kind == "pgf" else ():  # colours that other formats hold as a bitmap
+            bar.set(rasterized=False, edgecolor="face")  # type: ignore[attr-defined]
         try:
             figure.savefig(content, format=kind, **_NO_DATE[kind])
         except (OSError, RuntimeError, ValueError) as error:  # of no pdflatex, and of photographs

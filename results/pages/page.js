@@ -164,7 +164,7 @@ for (const figure of document.querySelectorAll("figure.picture")) {
   const image = figure.querySelector("img");
   const name = image.alt.replace(/[^\w-]+/g, "-");
   actions(figure, "Save as", {
-    SVG: () => save(image.src, `${name}.svg`),
+    ...(image.src.startsWith("data:image/svg") && { SVG: () => save(image.src, `${name}.svg`) }),
     PNG: () => {
       const canvas = Object.assign(document.createElement("canvas"), { width: 3 * image.naturalWidth, height: 3 * image.naturalHeight });
       const paper = canvas.getContext("2d");
