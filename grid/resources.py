@@ -61,6 +61,15 @@ class Resources(Settings):
     workers: Annotated[PositiveInt | None, Unit("threads")] = Field(
         default=None, description="threads that decode pictures, in each process that trains; none: as many as `cpu`"
     )
+    channels_last: bool = Field(
+        default=False,
+        description="on a GPU, convolutions keep the channels of a pixel together; last digits change, the id does not",
+    )
+    cudnn_benchmark: bool = Field(
+        default=False,
+        description="on a GPU, cuDNN times its algorithms for each shape and takes the fastest, which may differ from "
+        "run to run, and so the last digits; the id does not change",
+    )
     features: str | None = Field(
         default=None, description="folder of the features of frozen backbones; none: `features` in the runs folder"
     )

@@ -181,6 +181,8 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
         uses,
         resources.replicas,
         resources.exchange,
+        resources.channels_last,
+        resources.cudnn_benchmark,
     )
 
 

@@ -49,6 +49,8 @@ class Inputs:
     content: Content
     prepared: Mapping[str, Any] = field(default_factory=dict)
     """What the companions of the training prepared, by their names."""
+    layout: torch.memory_format = torch.preserve_format
+    """Of the model's weights."""
 
     @classmethod
     def prepare(
@@ -65,7 +67,7 @@ class Inputs:
         if network := text.feature_network:
             source = SOURCES[network.encoder](dataset.name, network, machine.places, tokens, len(reader))
             tokens = {**source.load(machine.features, machine.device)}
-        return cls(pairs, reader, tokens, machine.device, machine.places, content)
+        return cls(pairs, reader, tokens, machine.device, machine.places, content, layout=machine.layout)
 
     @property
     def vocabulary(self) -> str:

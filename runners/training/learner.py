@@ -199,7 +199,8 @@ def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:
     """The trial's model before training, on the device that trains."""
     shape, words, seed = inputs.pairs.train.images.shape, inputs.words, derived_seed(settings, "weights")
     kind = class_of(settings.model)
-    return kind(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
+    model = kind(settings.model, shape, words, seed=seed, places=inputs.places)
+    return model.to(inputs.device, memory_format=inputs.layout)  # type: ignore[call-overload, no-any-return]
 
 
 def objective_of(settings: TrialSettings, device: torch.device) -> Objective:

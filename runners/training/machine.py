@@ -80,6 +80,10 @@ class Machine:
     """Processes that train a trial together, each with its own GPU (if any), threads and workers."""
     exchange: str | None = None
     """The backend of the process group, `nccl` or `gloo`; None: nccl between GPUs, gloo between CPUs."""
+    channels_last: bool = False
+    """On a GPU, weights of convolutions have their channels together."""
+    cudnn_benchmark: bool = False
+    """On a GPU, cuDNN times its algorithms and takes the fastest."""
 
     @property
     def device(self) -> torch.device:
@@ -88,6 +92,7 @@ class Machine:
     def begin(self) -> None:
         """Let this process compute with these threads, and keep the memory of a step for the next step."""
         torch.set_num_threads(self.threads)
+        torch.backends.cudnn.benchmark = self.cudnn_benchmark
         _keep_freed_memory()
 
     def release(self) -> None:
@@ -95,6 +100,12 @@ class Machine:
         if torch.cuda.is_initialized():
             gc.collect()
             torch.cuda.empty_cache()
+
+    @property
+    def layout(self) -> torch.memory_format:
+        """Of the model's weights. On a CPU, another layout has other kernels, so other digits, which ids promise."""
+        on_gpu = self.channels_last and self.device.type == "cuda"
+        return torch.channels_last if on_gpu else torch.preserve_format
 
     @property
     def decoding(self) -> dict[str, Any]:

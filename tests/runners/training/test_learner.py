@@ -2,6 +2,7 @@
 
 import copy
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +48,24 @@ def test_the_backbone_is_still_in_exactly_the_frozen_epochs_while_heads_learn() 
         assert "image.project.weight" in changed
         moved.append(any(name.startswith("image.backbone") for name in changed))
     assert moved == [False, False, True, True]
+
+
+def test_layout_and_algorithms_of_convolutions_change_no_number_on_a_cpu_and_only_the_last_digits_elsewhere() -> None:
+    settings = settings_of(
+        'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=8", "train.frozen_epochs=0"
+    )
+    machine, measured = Machine(channels_last=True, cudnn_benchmark=True), list[dict[str, torch.Tensor]]()
+    there = replace(prepare(settings, machine), layout=torch.channels_last)  # as on a GPU
+    for inputs in (prepare(settings, Machine()), prepare(settings, machine), there):
+        learner = Learner(settings, inputs)
+        torch.manual_seed(0)
+        measured.append(learner.gradient(first_batch(learner, 0), 0.5))
+    plain, on_cpu, on_gpu = ([float(one[name]) for name in ("loss", "grad_norm")] for one in measured)
+    assert plain == on_cpu
+    assert on_gpu == pytest.approx(plain, rel=1e-3)
+    kernels = [weight for weight in learner.model.parameters() if weight.ndim == 4 and min(weight.shape[1:3]) > 1]
+    assert kernels
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in kernels)
 
 
 def test_all_negatives_count_in_exactly_the_warm_up_epochs() -> None:
