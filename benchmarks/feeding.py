@@ -6,9 +6,11 @@ beside it, stacking the views in the end, as it was. The CPU time of the thread 
 """
 
 import argparse
+import io
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -22,6 +24,8 @@ from PIL import Image
 from goalgrid.grid.settings.image_views import View
 from goalgrid.retrieval.data.images import ImageFiles, opened, pixels_of, planes
 from goalgrid.retrieval.data.images import _crop as crop
+from goalgrid.retrieval.shrunk import ShrunkImages, ShrunkPictures
+from goalgrid.retrieval.splits.pairs import Pairs, Split
 
 VIEWS = [
     View(224, "centre-crop", "resized-crop", flip=True),
@@ -70,6 +74,27 @@ def view_seconds(files: list[Path], view: View) -> float:
     for place, file in enumerate(files):
         pixels_of(opened(file), view, np.random.default_rng(place))
     return (time.process_time() - started) / len(files)
+
+
+def shrunk_seconds(files: list[Path], view: View) -> tuple[float, float, float]:
+    """Seconds of a core a view of the cache's pictures, as they are and as JPEGs of quality 95; share of bytes."""
+    splits = [Split(ImageFiles(part, view), [], np.zeros(0, dtype=int)) for part in (files, files[:1], files[:1])]
+    with tempfile.TemporaryDirectory() as folder:
+        images = ShrunkPictures("made", Pairs(*splits), "made", Path(folder)).load().train.images
+        assert isinstance(images, ShrunkImages)
+        coded = []
+        for row in range(len(files)):
+            images.picture(row).save(buffer := io.BytesIO(), "JPEG", quality=95)
+            coded.append(buffer)
+
+        def look(picture: Callable[[int], Image.Image]) -> Callable[[], object]:
+            rows = range(len(files))
+            return lambda: [pixels_of(picture(row), view, np.random.default_rng(row)) for row in rows]
+
+        raw = measuring.cpu_seconds(look(images.picture))
+        jpeg = measuring.cpu_seconds(look(lambda row: Image.open(coded[row]).convert("RGB")))
+        share = sum(len(code.getvalue()) for code in coded) / len(images.pixels)
+    return raw / len(files), jpeg / len(files), share
 
 
 def halved(files: list[Path], view: View) -> tuple[float, float, float, float]:
@@ -128,7 +153,10 @@ def main() -> None:
     torch.set_num_threads(1)
     for view in VIEWS:
         name = f"{view.augmentation} to {view.size}"
-        show(f"{name}: ms of a core a view", f"{1e3 * view_seconds(files, view):.2f}")
+        plain, (raw, jpeg, share) = view_seconds(files, view), shrunk_seconds(files, view)
+        show(f"{name}: ms of a core a view", f"{1e3 * plain:.2f}")
+        against = {"peer": f"as JPEG 95 {1e3 * jpeg:.2f}, {share:.0%} of the bytes", "ratio": f"{plain / raw:.1f}"}
+        show(f"{name}: the same of the cache's pictures", f"{1e3 * raw:.2f}", **against)
         share, draft, whole, difference = halved(files, view)
         measured = (
             f"{share:.0%} of views, {1e3 * draft:.2f} for {1e3 * whole:.2f} ms a view, pixels {difference:.1f} apart"

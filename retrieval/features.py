@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from math import isqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -108,44 +109,50 @@ class CaptionBank(Tokens):
 
 
 @dataclass(frozen=True)
-class FeatureSource(ABC):
-    """Images or captions of a data set, and the frozen network that reads them: they determine a folder of features."""
+class CachedArrays(ABC):
+    """What is computed of the splits of a data set once, and memory-mapped by all trials."""
 
     name: str
-    network: Pretrained
-    places: pretrained.Places
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What is computed, for messages."""
 
     @property
     @abstractmethod
     def what(self) -> str:
-        """What rows of features are called."""
+        """What rows are called."""
+
+    @property
+    @abstractmethod
+    def about(self) -> dict[str, Any]:
+        """What a folder holds, for people who look into it."""
 
     @property
     @abstractmethod
     def key(self) -> str:
-        """Hash of what the network reads, its weights, and every setting that decides what it gives."""
+        """Hash of all that decides the arrays."""
+
+    @abstractmethod
+    def folder(self, cache: Path) -> Path:
+        """Where the arrays stand."""
 
     @abstractmethod
     def blocks(self, split: str) -> list[int]:
-        """The number of rows of features of each block of a split."""
+        """The number of rows of each block of a split."""
 
     def units(self, split: str) -> list[list[int]]:
-        """The blocks of a split that are read together, by their places in `blocks`."""
+        """The blocks of a split that are computed together, by their places in `blocks`."""
         return [[place] for place in range(len(self.blocks(split)))]
 
     @abstractmethod
-    def read(self, unit: Unit) -> list[Block]:
-        """The blocks of a unit, in host memory."""
+    def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
+        """What gives the rows of a unit in this process, block by block."""
 
     @abstractmethod
-    def built(self, device: torch.device) -> Callable[..., Tensor]:
-        """The network, which gives the rows of a block."""
-
-    def folder(self, cache: Path) -> Path:
-        """`<cache>/<data set>-<weights>-<key>`."""
-        network = self.network
-        weights = network.architecture["model_type"] if network.weights == RANDOM else network.weights
-        return cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key[:12]}"
+    def compute(self, units: Sequence[Unit], device: torch.device) -> Computed:
+        """The rows of these units in this process."""
 
     def views(self) -> int:
         return sum(map(self._rows, SPLITS))
@@ -158,17 +165,6 @@ class FeatureSource(ABC):
     def fits(self, path: Path) -> bool:
         """Whether a whole file holds such features as the network gives."""
         return True
-
-    def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
-        """What gives the features of a unit in this process, block by block."""
-        network = self.built(device)
-        return lambda unit: [_features(network, block, device) for block in self.read(unit)]
-
-    def compute(self, units: Sequence[Unit], device: torch.device) -> Computed:
-        """The features of these units in this process, block by block."""
-        network = self.built(device)
-        for unit, blocks in zip(units, ahead(self.read, units), strict=True):
-            yield unit, [_features(network, block, device) for block in blocks]
 
     def fill(
         self,
@@ -201,8 +197,7 @@ class FeatureSource(ABC):
     def _fill(self, wanting: Sequence[Path], compute: Callable[[Sequence[Unit]], Computed], progress: RowsDone) -> None:
         if not wanting:  # another process was faster
             return
-        about = {"dataset": self.name, "backbone": self.network.model_dump(mode="json"), "key": self.key}
-        write_json(wanting[0].with_name("about.json"), about)
+        write_json(wanting[0].with_name("about.json"), self.about)
         files = {path.stem: GrowingArray(path, self.blocks(path.stem)) for path in wanting}
         units = {name: self.units(name) for name in files}
         left = dict[str, set[int]]()
@@ -222,6 +217,47 @@ class FeatureSource(ABC):
             if not left[name]:
                 files[name].finish()
                 _whole(files[name].path, sum(files[name].blocks))
+
+
+@dataclass(frozen=True)
+class FeatureSource(CachedArrays):
+    """Images or captions of a data set, and the frozen network that reads them: they determine a folder of features."""
+
+    network: Pretrained
+    places: pretrained.Places
+
+    @property
+    def title(self) -> str:
+        return f"features of {self.name} by {self.network.weights}"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"dataset": self.name, "backbone": self.network.model_dump(mode="json"), "key": self.key}
+
+    @abstractmethod
+    def read(self, unit: Unit) -> list[Block]:
+        """The blocks of a unit, in host memory."""
+
+    @abstractmethod
+    def built(self, device: torch.device) -> Callable[..., Tensor]:
+        """The network, which gives the rows of a block."""
+
+    def folder(self, cache: Path) -> Path:
+        """`<cache>/<data set>-<weights>-<key>`."""
+        network = self.network
+        weights = network.architecture["model_type"] if network.weights == RANDOM else network.weights
+        return cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key[:12]}"
+
+    def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
+        """What gives the features of a unit in this process, block by block."""
+        network = self.built(device)
+        return lambda unit: [_features(network, block, device) for block in self.read(unit)]
+
+    def compute(self, units: Sequence[Unit], device: torch.device) -> Computed:
+        """The features of these units in this process, block by block."""
+        network = self.built(device)
+        for unit, blocks in zip(units, ahead(self.read, units), strict=True):
+            yield unit, [_features(network, block, device) for block in blocks]
 
 
 @dataclass(frozen=True)

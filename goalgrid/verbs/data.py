@@ -133,14 +133,13 @@ def features(
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     jobs = feature_jobs(loaded, expand(loaded), home)
     if not feature_sources(jobs):
-        say(f"{loaded.name}: no recipe has a frozen network whose features could be kept")
+        say(f"{loaded.name}: no recipe has a frozen network or shrunk pictures that could be kept")
         return
     compute_features(jobs, err)
     for source, machine in feature_sources(jobs):
         folder = source.folder(machine.features)
         size = sum(file.stat().st_size for file in folder.glob("*.npy")) / 1e6
-        what = f"{source.views():,} {source.what} of {source.name} by {source.network.weights}"
-        show(f"{folder}  {what}, {size:,.1f} MB")
+        show(f"{folder}  {source.title}: {source.views():,} {source.what}, {size:,.1f} MB")
 
 
 @verbs.command()

@@ -39,6 +39,10 @@ _WARMS_UP = ReadWhere(
 )
 _OFFLINE = ReadWhere(lambda _, by: RANKED in by.needs, "an objective that reads offline negatives, e.g. aoq")
 _RANKED = ReadWhere(lambda part, by: part.ranker is not None and RANKED in by.needs, "train.ranker")
+_PICTURES = ReadWhere(
+    lambda _, by: by.model.image.view is not None and by.model.image.feature_network is None,
+    "a recipe that reads pictures at each step",
+)
 _NOISY = ReadWhere(lambda part, _: part.noise > 0, "dataset.noise above 0")
 
 
@@ -70,6 +74,11 @@ class DatasetSettings(Settings):
     )
     noise_seed: Annotated[NonNegativeInt, IdentityDefault(0), _NOISY] = Field(
         0, description="seed of the shuffle by dataset.noise, the same for all seeds of a grid"
+    )
+    cache: Annotated[Literal["shrunk"] | None, IdentityDefault(None), _PICTURES] = Field(
+        default=None,
+        description="shrunk: pictures are decoded once and kept, the shorter side 1.15 times that of a view, for all "
+        "trials; other pixels, so other trials; none: files are decoded at each look",
     )
     candidates: Annotated[str | None, IdentityDefault(None), _OFFLINE] = Field(
         default=None,

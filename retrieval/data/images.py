@@ -6,10 +6,12 @@ X-VLM's configs/Retrieval_*.yaml and dataset/randaugment.py.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -141,11 +143,15 @@ class ImageFiles:
         self, files: list[Path], view: View, *, workers: int = 1, keep: bool = True, pinned: bool = False
     ) -> None:
         self.files, self.view, self.pinned = files, view, pinned
+        self.options: dict[str, Any] = {"workers": workers, "keep": keep, "pinned": pinned}
         self.pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="decode")
         self.kept: UInt8[Tensor, "i 3 h w"] | None = None
         if keep and len(files) * 3 * view.size * view.size <= KEPT_BYTES:
             self.kept = torch.zeros(len(files), 3, view.size, view.size, dtype=torch.uint8)
         self.read = np.zeros(len(files), dtype=bool)
+
+    def picture(self, row: int) -> Image.Image:
+        return opened(self.files[row])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -189,7 +195,7 @@ class ImageFiles:
         deque(self.pool.map(self._decode, views, rows.tolist(), seeds), maxlen=0)
 
     def _decode(self, views: UInt8[Tensor, "d 3 h w"], row: int, seeds: Sequence[list[int] | None]) -> None:
-        picture = opened(self.files[row])
+        picture = self.picture(row)
         for view, seed in zip(views, seeds, strict=True):
             draw = None if seed is None else np.random.default_rng(seed)
             view.copy_(planes(pixels_of(picture, self.view, draw)))
@@ -213,13 +219,25 @@ def planes(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[Tensor, "3 h w"]:
 
 def opened(file: Path) -> Image.Image:
     """The picture in this file, in RGB; DataError: it is missing or no readable image."""
+    with _readable(file) as image:
+        if image.mode not in DEEP:
+            return image.convert("RGB")
+        # Pillow itself would cut all above 255 off, which leaves a white square.
+        grey = (np.asarray(image).astype(np.float64) / 257).round().clip(0, 255).astype(np.uint8)
+        return Image.fromarray(grey).convert("RGB")
+
+
+def size_of(file: Path) -> tuple[int, int]:
+    """Width and height, by the file's header; DataError: as `opened`."""
+    with _readable(file) as image:
+        return image.size
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[Image.Image]:
     try:
         with Image.open(file) as image:
-            if image.mode not in DEEP:
-                return image.convert("RGB")
-            # Pillow itself would cut all above 255 off, which leaves a white square.
-            grey = (np.asarray(image).astype(np.float64) / 257).round().clip(0, 255).astype(np.uint8)
-            return Image.fromarray(grey).convert("RGB")
+            yield image
     except FileNotFoundError:
         raise DataError(f"image {file} is missing.") from None
     except Image.DecompressionBombError as error:

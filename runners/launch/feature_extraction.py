@@ -19,7 +19,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.retrieval.data import opening
 from goalgrid.retrieval.data.content import content
 from goalgrid.retrieval.encoders import pretrained
-from goalgrid.retrieval.features import FeatureSource, Unit
+from goalgrid.retrieval.features import CachedArrays, Unit
 from goalgrid.retrieval.fit import check_fit
 from goalgrid.retrieval.published.published_model import check_whole
 from goalgrid.retrieval.splits.problems import Problem
@@ -27,7 +27,7 @@ from goalgrid.runners.launch.driver import Spread
 from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
 from goalgrid.runners.training.companions import kinds
-from goalgrid.runners.training.inputs import caption_source, captions_of_epoch, image_source
+from goalgrid.runners.training.inputs import caption_source, captions_of_epoch, image_source, shrunk_pictures
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial import evaluations
 
@@ -97,25 +97,27 @@ def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
     return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
 
 
-def feature_sources(jobs: Iterable[Job]) -> list[tuple[FeatureSource, Machine]]:
+def feature_sources(jobs: Iterable[Job]) -> list[tuple[CachedArrays, Machine]]:
     """What is computed once for all trials, without repetition, each with its machine settings."""
     return [(source, job.machine) for source, job in _sources(jobs).values()]
 
 
-def _sources(jobs: Iterable[Job]) -> dict[Path, tuple[FeatureSource, Job]]:
+def _sources(jobs: Iterable[Job]) -> dict[Path, tuple[CachedArrays, Job]]:
     """What is computed once for all trials, each with a job of a trial that reads it, by its folder in the cache."""
     first = dict[Any, Job]()
     for job in jobs:
         for settings, trial_id in zip(job.trials, job.ids, strict=True):
             alone = replace(job, trials=(settings,), ids=(trial_id,), protocols=(), tried=())
             first.setdefault((settings.dataset, settings.model, job.machine), alone)
-    by_folder: dict[Path, tuple[FeatureSource, Job]] = {}
+    by_folder: dict[Path, tuple[CachedArrays, Job]] = {}
     for (dataset, model, machine), job in first.items():
-        sources = list[FeatureSource]()
+        sources = list[CachedArrays]()
         if image := model.image.feature_network:
             sources.append(image_source(dataset, image, machine))
         if text := model.text.feature_network:
             sources.append(caption_source(dataset, model, text, machine))
+        if dataset.cache and model.image.view and not image:
+            sources.append(shrunk_pictures(dataset, model.image, machine))
         for source in sources:
             by_folder.setdefault(source.folder(machine.features), (source, job))
     return by_folder
@@ -138,7 +140,7 @@ def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.nd
 def compute_features(
     jobs: Iterable[Job], console: Console, spread: Callable[..., Spread | None] = lambda begin, *arguments: None
 ) -> None:
-    """Compute the features of every frozen network, with a progress bar, unless the cache has them.
+    """Compute features of frozen networks and shrunk pictures, with a progress bar, unless the cache has them.
 
     Args:
         spread: as of a driver: has `reader` called on every GPU; by default this process computes.
@@ -154,7 +156,7 @@ def compute_features(
                 if path.exists():
                     text = f"warning: the features {path} are damaged: they are set aside and computed anew"
                     console.print(text, markup=False, highlight=False, soft_wrap=True)
-            what = f"features of {source.name} by {source.network.weights}"
+            what = source.title
             text = f"{what}: {source.views():,} {source.what}, kept in {folder}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
             with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

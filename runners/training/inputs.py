@@ -25,6 +25,7 @@ from goalgrid.retrieval.features import CaptionSource, ImageSource
 from goalgrid.retrieval.fit import check_sizes
 from goalgrid.retrieval.parts.companion import Companion
 from goalgrid.retrieval.prefetch import ahead
+from goalgrid.retrieval.shrunk import ShrunkPictures
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words import text_readers
 from goalgrid.retrieval.words.text_readers import CaptionReader, Vocabulary
@@ -198,6 +199,12 @@ def image_source(dataset: DatasetSettings, image: BackboneSettings, machine: Mac
     return source
 
 
+def shrunk_pictures(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> ShrunkPictures:
+    """The photographs of a data set, with the cache that holds them shrunk."""
+    held = _content(dataset, image, machine)
+    return ShrunkPictures(dataset.name, _opened(dataset, image, machine, held), held.images, machine.features)
+
+
 def caption_source(
     dataset: DatasetSettings, model: ModelSettings, network: TransformerSettings, machine: Machine
 ) -> CaptionSource:
@@ -218,6 +225,8 @@ def _inputs(
 ) -> Inputs:
     if network := image.feature_network:
         pairs = image_source(dataset, network, machine).load(machine.features, machine.device)
+    elif dataset.cache and image.view:
+        pairs = shrunk_pictures(dataset, image, machine).load()
     else:
         pairs = _opened(dataset, image, machine, held)
     if dataset.noise:

@@ -92,6 +92,7 @@ OTHER = {
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
     "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 4, "window": 2, "drop_path": 0.5, "noise": 0.9,
     "noise_seed": 1, "captions": "one", "feed_forward": 9, "tokens": 2, "clusters": 3, "rise_share": 0.5, "beta2": 0.5,
+    "cache": "shrunk",
 }  # fmt: skip
 """Another value of every setting, or of every member of a list; a truth value is turned around."""
 TURNED = {

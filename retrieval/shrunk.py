@@ -1,0 +1,134 @@
+"""Photographs decoded once and kept smaller, with room for all views: raw, memory-mapped, for all trials of a node.
+
+A folder of the cache holds {train,val,test}.npy, the pixels of all pictures one after another, and
+{train,val,test}.sizes.npy, the width and height of each.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from PIL import Image
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.identity import digest
+from goalgrid.grid.store.files import written_aside
+from goalgrid.retrieval.data.images import ImageFiles, opened, size_of
+from goalgrid.retrieval.features import BLOCK, SPLITS, CachedArrays, Computed, RowsDone, Unit
+from goalgrid.retrieval.prefetch import ahead
+from goalgrid.retrieval.splits.pairs import Pairs
+
+ROOM = 1.15
+"""The shorter side over the side of a view: the centre crop of evaluation is cut from 256 / 224 of it."""
+
+Sizes = Int[np.ndarray, "n 2"]
+
+
+class ShrunkImages(ImageFiles):
+    """Images of a split, read from the cache.
+
+    Args:
+        pixels: of all pictures, one after another.
+        sizes: width and height of each.
+    """
+
+    def __init__(self, images: ImageFiles, pixels: np.ndarray, sizes: Sizes) -> None:
+        super().__init__(images.files, images.view, **images.options)
+        self.pixels, self.sizes = pixels, sizes
+        self.ends = (3 * sizes.prod(axis=1, dtype=np.int64)).cumsum()
+
+    def picture(self, row: int) -> Image.Image:
+        width, height = self.sizes[row].tolist()
+        end = int(self.ends[row])
+        return Image.frombuffer("RGB", (width, height), self.pixels[end - 3 * width * height : end], "raw", "RGB", 0, 1)
+
+
+@dataclass(frozen=True)
+class ShrunkPictures(CachedArrays):
+    """The photographs of a data set, with their fingerprint, and the cache that holds them shrunk."""
+
+    pairs: Pairs
+    images: str
+    cache: Path
+
+    @property
+    def side(self) -> int:
+        """Pixels of the shorter side; pictures with a shorter one stay as they are."""
+        return math.ceil(ROOM * self._files("train").view.size)
+
+    @property
+    def title(self) -> str:
+        return f"pictures of {self.name} with a shorter side of {self.side}"
+
+    @property
+    def what(self) -> str:
+        return "bytes"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"dataset": self.name, "side": self.side, "key": self.key}
+
+    @cached_property
+    def key(self) -> str:
+        return digest({"images": self.images, "side": self.side})
+
+    def folder(self, cache: Path) -> Path:
+        """`<cache>/<data set>-shrunk-<side>-<key>`."""
+        return cache / f"{self.name}-shrunk-{self.side}-{self.key[:12]}"
+
+    def blocks(self, split: str) -> list[int]:
+        sizes = self._sizes[split].prod(axis=1, dtype=np.int64) * 3
+        return [int(sizes[start : start + BLOCK].sum()) for start in range(0, len(sizes), BLOCK)]
+
+    def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
+        return self._read
+
+    def compute(self, units: Sequence[Unit], device: torch.device) -> Computed:
+        return zip(units, ahead(self._read, units), strict=True)
+
+    def load(self, progress: RowsDone = lambda rows: None) -> Pairs:
+        """The data set with pictures of the cache; those missing there are decoded here."""
+        folder = self.fill(self.cache, torch.device("cpu"), progress)
+        arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in SPLITS}
+        return Pairs(*(
+            replace(split, images=ShrunkImages(self._files(name), arrays[name], self._sizes[name]))
+            for name, split in self.pairs.splits.items()
+        ))  # fmt: skip
+
+    def _files(self, split: str) -> ImageFiles:
+        images = self.pairs.splits[split].images
+        if not isinstance(images, ImageFiles):
+            raise UserError(f'dataset.cache = "shrunk" keeps photographs; data set {self.name!r} has no image files.')
+        return images
+
+    @cached_property
+    def _sizes(self) -> dict[str, Sizes]:
+        """Width and height of all shrunk pictures, by split; read from the headers of all files once."""
+        return {name: self._sizes_of(name) for name in SPLITS}
+
+    def _sizes_of(self, split: str) -> Sizes:
+        images, path = self._files(split), self.folder(self.cache) / f"{split}.sizes.npy"
+        if path.exists() and len(sizes := np.load(path)) == len(images):
+            return sizes
+        full = np.array(list(images.pool.map(size_of, images.files)))
+        scale = np.minimum(1.0, self.side / full.min(axis=1, keepdims=True))
+        sizes = (full * scale).round().astype(np.int32)
+        with written_aside(path) as aside, aside.open("wb") as file:
+            np.save(file, sizes)
+        return sizes
+
+    def _read(self, unit: Unit) -> list[np.ndarray]:
+        split, number = unit
+        images, rows = self._files(split), slice(number * BLOCK, (number + 1) * BLOCK)
+        shrunk = images.pool.map(_shrunk, images.files[rows], self._sizes[split][rows].tolist())
+        return [np.concatenate(list(shrunk))]
+
+
+def _shrunk(file: Path, size: tuple[int, int]) -> np.ndarray:
+    return np.asarray(opened(file).resize(size, Image.Resampling.BICUBIC)).reshape(-1)
