@@ -23,6 +23,7 @@ SHORT: dict[str, list[str]] = {
     "pooling": ["--rounds", "3"],
     "rerank": ["--size", "tiny"],
     "grids": ["--epochs", "1", "--sample", "2"],
+    "checkpoint": ["--megabytes", "120"],
     "orchestration": ["--trials", "2000", "6000"],
     "scale": [],
     "aggregate": ["--trials", "9000"],
