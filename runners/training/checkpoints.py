@@ -13,7 +13,7 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, d
     """
     with written_aside(path, durable=durable, previous=previous) as aside, aside.open("wb") as file:
         summed = _Summed(file)
-        torch.save(content, summed)
+        torch.save(content, cast("BinaryIO", summed))
         summed.end()
 
 

@@ -84,7 +84,6 @@ class GradientSums:
 
     Args:
         repeated: parameters of which every rank has the whole gradient.
-        overlap: whether backward completes each gradient at once, and not part by part.
         bucket: bytes of gradients that go together.
     """
 
@@ -94,10 +93,9 @@ class GradientSums:
         parameters: Iterable[nn.Parameter],
         repeated: Iterable[nn.Parameter] = (),
         *,
-        overlap: bool = True,
         bucket: int = BUCKET,
     ) -> None:
-        self.group, self.repeated, self.overlap = group, set(repeated), overlap
+        self.group, self.repeated = group, set(repeated)
         self.buckets = list[list[nn.Parameter]]()
         room = 0
         for parameter in reversed([parameter for parameter in parameters if parameter.requires_grad]):
@@ -112,9 +110,8 @@ class GradientSums:
         self._hooks = list[RemovableHandle]()
 
     def __enter__(self) -> "GradientSums":
-        if self.overlap:
-            parameters = (parameter for bucket in self.buckets for parameter in bucket)
-            self._hooks = [parameter.register_post_accumulate_grad_hook(self._ready) for parameter in parameters]
+        parameters = (parameter for bucket in self.buckets for parameter in bucket)
+        self._hooks = [parameter.register_post_accumulate_grad_hook(self._ready) for parameter in parameters]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -92,9 +92,7 @@ class Learner:
             return nullcontext()
         scorers = [network.scorer for network in self.model.networks if network.scorer]
         scoring = [weight for scorer in scorers for weight in scorer.pair_weights()]  # every replica scores all pairs
-        by_parts = self.settings.train.micro_batch is not None
-        repeated = (*scoring, *self.objective.parameters())
-        return GradientSums(self.group, self._parameters, repeated, overlap=not by_parts)
+        return GradientSums(self.group, self._parameters, (*scoring, *self.objective.parameters()))
 
     def _set_rates(self, lr: float) -> None:
         self.lr = lr

@@ -140,7 +140,7 @@ class Progress:
         late = cadence.minutes and time.monotonic() - since >= 60 * cadence.minutes
         return bool(late or (cadence.steps and self.step - step >= cadence.steps))
 
-    def save(self, state: Mapping[str, Any], best: Mapping[str, Any] | None = None) -> None:
+    def save(self, state: Mapping[str, Any], best: dict[str, Any] | None = None) -> None:
         """Begin to write a checkpoint with the state of the trainer, after the best weights if there are new ones.
 
         Raises:
@@ -150,7 +150,7 @@ class Progress:
         self._write(best, {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state})
         self._saved = (self.step, time.monotonic())
 
-    def _write(self, best: Mapping[str, Any] | None, last: Mapping[str, Any] | None) -> None:
+    def _write(self, best: dict[str, Any] | None, last: dict[str, Any] | None) -> None:
         """Write what stands here now in a thread, once the write before is done: memory holds one copy at most."""
         self.writer.wait()
         best, last = self._snapshot.take((best, last))
