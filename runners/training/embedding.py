@@ -100,9 +100,9 @@ def _shared(
     """The embeddings of all batches; of replicas, each embeds some and gets the others."""
     if group.replicas == 1:
         return torch.cat(embed(batches))
-    own, sizes = group.part(len(batches)), [len(batch) for batch in batches]
-    rows = slice(sum(sizes[: own.start]), sum(sizes[: own.stop]))
-    part = torch.cat(embed(batches[own] or batches[:1]))  # where there are fewer batches than replicas, for its shape
+    place, sizes = group.part(len(batches)), [len(batch) for batch in batches]
+    rows = slice(sum(sizes[: place.start]), sum(sizes[: place.stop]))
+    part = torch.cat(embed(batches[place] or batches[:1]))  # where there are fewer batches than replicas, for its shape
     whole = part.new_zeros(sum(sizes), *part.shape[1:])
     whole[rows] = part[: rows.stop - rows.start]
     group.sum(whole)
