@@ -5,9 +5,10 @@ import random
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -22,6 +23,7 @@ from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import exchange
 from goalgrid.runners.training.batch_sizes import check_replicas
+from goalgrid.runners.training.embedding import _shared
 from goalgrid.runners.training.exchange import GradientSums, ProcessGroup
 from goalgrid.runners.training.inputs import batches, prepare
 from goalgrid.runners.training.machine import Machine
@@ -137,6 +139,42 @@ def test_replicas_learn_what_one_process_learns(
         assert after.get("grad_image", 0) == pytest.approx(alone.get("grad_image", 0), rel=1e-3)
 
 
+def on_two_ranks(folder: Path, work: Callable[[ProcessGroup], Any]) -> tuple[Any, Any]:
+    """What some work returns on both ranks of a process group: in this process, and in a fork of it."""
+
+    def joined(rank: int) -> Any:
+        group = exchange.init(rank, 2, folder / "meeting", torch.device("cpu"))
+        result = work(group)
+        exchange.destroy()
+        return result
+
+    if (pid := os.fork()) == 0:
+        try:
+            torch.save(joined(1), folder / "other")
+        finally:
+            os._exit(0)
+    result = joined(0)
+    os.waitpid(pid, 0)
+    return result, torch.load(folder / "other", weights_only=True)
+
+
+def test_each_rank_embeds_some_batches_and_gets_the_embeddings_of_all(tmp_path: Path) -> None:
+    rows, counts = torch.arange(14.0).reshape(7, 2), list[int]()
+
+    def embed(batches: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        counts.append(len(batches))
+        return [rows[batch] ** 2 for batch in batches]
+
+    def shared(group: ProcessGroup) -> list[Any]:
+        counts.clear()
+        wholes = [_shared(group, torch.arange(7).split(size), embed) for size in (2, 7)]
+        return [wholes, *counts]
+
+    (wholes, *first), (others, *second) = on_two_ranks(tmp_path, shared)
+    assert all(whole.equal(rows**2) for whole in (*wholes, *others))
+    assert [first[0], second[0]] == [2, 2]
+
+
 def test_gradients_are_summed_while_backward_goes_on(tmp_path: Path) -> None:
     """Two ranks, a parameter a bucket: the sums of both are those of the whole batch, and most go before the end."""
     torch.manual_seed(0)
@@ -151,26 +189,17 @@ def test_gradients_are_summed_while_backward_goes_on(tmp_path: Path) -> None:
             values = layer(values).tanh()
         return values.square().sum() + both.square().sum()
 
-    def summed(rank: int) -> tuple[int, list[torch.Tensor | None]]:
-        group = exchange.init(rank, 2, tmp_path / "meeting", torch.device("cpu"))
+    def summed(group: ProcessGroup) -> tuple[int, list[torch.Tensor | None]]:
         with GradientSums(group, parameters, [both], bucket=1) as sums:
             loss(batch[group.part(len(batch))]).backward()
             before_the_end = len(sums._sent)
-        exchange.destroy()
         return before_the_end, [parameter.grad for parameter in parameters]
 
     loss(batch).backward()
     whole = [parameter.grad for parameter in parameters]
     for parameter in parameters:
         parameter.grad = None
-    if (pid := os.fork()) == 0:
-        try:
-            torch.save(summed(1), tmp_path / "other")
-        finally:
-            os._exit(0)
-    sent, gradients = summed(0)
-    os.waitpid(pid, 0)
-    sent_there, same = torch.load(tmp_path / "other", weights_only=True)
+    (sent, gradients), (sent_there, same) = on_two_ranks(tmp_path, summed)
     assert sent == sent_there == 1 + len(list(trained[0].parameters())) * len(trained)
     for ours, theirs, expected in zip(gradients, same, whole, strict=True):
         assert (ours is None) == (theirs is None) == (expected is None)
