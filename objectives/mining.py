@@ -55,40 +55,34 @@ def sets_of(relative: Relative | None, s_pos: Float[Tensor, " b"]) -> RelativeSe
     return None if relative is None else (relative, relative.threshold(s_pos))
 
 
-def scan(sim: Float[Tensor, "a c"], sets: RelativeSets | None) -> tuple[Hardest, Hardest]:
-    """The hardest negative of each row and of each column, with m-'s sums; -inf marks pairs that are no negatives."""
+def scan(sim: Float[Tensor, "a c"], sets: RelativeSets | None) -> Hardest:
+    """The hardest negative of each row, then of each column, with m-'s sums; -inf marks pairs that are no negatives."""
+    s_neg, place = map(torch.cat, zip(hardest(sim, 1), hardest(sim, 0), strict=True))
+    nothing = torch.zeros_like(s_neg)
     if sets is None:
-        return hardest(sim, 1), hardest(sim, 0)
+        return Hardest(s_neg, place, nothing, nothing, nothing)
     relative, threshold = sets
-    over = (sim - threshold).relu_()
-    member = relative.members(sim, threshold, over)
-
-    def summed(dim: int) -> Hardest:
-        negative = hardest(sim, dim)
-        itself = relative.above(negative.s_neg, threshold).to(sim.dtype)
-        count = member.sum(dim)
-        total = relative.neg.total(over, member, count, (negative.s_neg - threshold).relu_(), negative.place, dim)
-        negative = negative._replace(number=count - itself, total=total)
-        if not relative.drop_ties:
-            return negative
-        return negative._replace(ties=((sim == negative.s_neg.unsqueeze(dim)).sum(dim) - 1) * itself)
-
-    return summed(1), summed(0)
+    over, top = (sim - threshold).relu_(), (s_neg - threshold).relu_()
+    member, itself = relative.members(sim, threshold, over), relative.members(s_neg, threshold, top)
+    count = torch.cat([member.sum(1), member.sum(0)])
+    total = relative.neg.total(over, member, count, top, place)
+    if not relative.drop_ties:
+        return Hardest(s_neg, place, count - itself, total, nothing)
+    rows, columns = s_neg.split(sim.shape)
+    ties = torch.cat([(sim == rows[:, None]).sum(1), (sim == columns).sum(0)])
+    return Hardest(s_neg, place, count - itself, total, (ties - 1) * itself)
 
 
-def hardest(sim: Float[Tensor, "a c"], dim: int) -> Hardest:
+def hardest(sim: Float[Tensor, "a c"], dim: int) -> tuple[Float[Tensor, " n"], Int[Tensor, " n"]]:
     """The maximum along `dim`, and where it is first."""
     if sim.device.type != "cpu" or sim.numel() < VECTORISED:
-        s_neg, place = sim.max(dim)
-    else:
-        # The same in passes that are vectorised, in half the time: a lead's sign is 0 at the maximum, else -1.
-        s_neg = sim.amax(dim)
-        last = sim.shape[dim] - 1
-        after = torch.arange(last, -1, -1, dtype=sim.dtype, device=sim.device)
-        sign = (sim - s_neg.clamp(min=torch.finfo(sim.dtype).min).unsqueeze(dim)).sign_()
-        place = (last - torch.add(after if dim else after[:, None], sign, alpha=last).amax(dim)).long()
-    nothing = torch.zeros_like(s_neg)
-    return Hardest(s_neg, place, nothing, nothing, nothing)
+        return sim.max(dim)
+    # The same in passes that are vectorised, in half the time: a lead's sign is 0 at the maximum, else -1.
+    s_neg = sim.amax(dim)
+    last = sim.shape[dim] - 1
+    after = torch.arange(last, -1, -1, dtype=sim.dtype, device=sim.device)
+    sign = (sim - s_neg.clamp(min=torch.finfo(sim.dtype).min).unsqueeze(dim)).sign_()
+    return s_neg, (last - torch.add(after if dim else after[:, None], sign, alpha=last).amax(dim)).long()
 
 
 def merge(a: Hardest | None, b: Hardest, sets: RelativeSets | None) -> Hardest:
@@ -139,7 +133,7 @@ def mine_similarity(sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Rela
     """Mine a matrix of scores of any range. The matrix is overwritten."""
     s_pos = sim.diagonal().clone()
     pairs.prepare(sim)
-    return s_pos, _all_of(torch.stack, *scan(sim, sets_of(relative, s_pos)))
+    return s_pos, Hardest(*(part.view(2, -1) for part in scan(sim, sets_of(relative, s_pos))))
 
 
 def mine_embeddings(
@@ -156,7 +150,7 @@ def mine_embeddings(
     for row, column in itertools.product(starts, starts):
         sim = product(image[row : row + edge], text[column : column + edge])
         pairs.prepare(sim, row, column)
-        rows, columns = scan(sim, sets)
+        rows, columns = (Hardest(*parts) for parts in zip(*(x.split(sim.shape) for x in scan(sim, sets)), strict=True))
         i2t[row] = merge(i2t.get(row), rows._replace(place=rows.place + column), sets)
         t2i[column] = merge(t2i.get(column), columns._replace(place=columns.place + row), sets)
     return s_pos, _all_of(torch.stack, _all_of(torch.cat, *i2t.values()), _all_of(torch.cat, *t2i.values()))
@@ -191,26 +185,23 @@ class Similarities(torch.autograd.Function):
     up where an embedding is mined more than once.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(
+    def forward(  # with a `setup_context` torch would inspect this signature at each call, which takes 50 us
+        ctx: Any,
         image: Float[Tensor, "b d"],
         text: Float[Tensor, "b d"],
         mined: Int[Tensor, "2 b"],
         s_pos: Float[Tensor, "1 b 1"],
         s_neg: Float[Tensor, "2 b 1"],
     ) -> tuple[Float[Tensor, "1 b 1"], Float[Tensor, "2 b 1"]]:
+        ctx.save_for_backward(image, text, mined)
         return s_pos.clone(), s_neg.clone()
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.save_for_backward(*inputs[:3])
-
-    @staticmethod
     def backward(ctx: Any, of_pos: Float[Tensor, "1 b 1"], of_neg: Float[Tensor, "2 b 1"]) -> Any:
-        image, text, (mined_text, mined_image) = ctx.saved_tensors
-        (positive,), (i2t, t2i) = of_pos, of_neg
+        image, text, mined = ctx.saved_tensors
+        mined_text, mined_image = mined.unbind()
+        positive, i2t, t2i = *of_pos.unbind(), *of_neg.unbind()
         to_text = full(image.index_select(0, mined_image)).mul_(t2i)
         to_text = _add_scaled(to_text, positive, image)
         to_text = _add_scaled(to_text, i2t, image, mined_text)

@@ -127,10 +127,13 @@ class Objective(torch.nn.Module):
         """
         pairs = self._pairs(len(image), len(text), image_of_text, extra)
         report = self._new_report()
-        image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
         if self.learns_from_few:
-            return self._value([mining.hardest_of_embeddings(image, text, pairs, self.relative)], extra)
-        return self._of_all(mining.product(image, text), pairs, extra)
+            triplets = mining.hardest_of_embeddings(image, text, pairs, self.relative)
+            _watch(triplets.s_pos, report)
+            return self._value([triplets], extra)
+        sim = mining.product(image, text)
+        _watch(sim, report)
+        return self._of_all(sim, pairs, extra)
 
     def from_similarity(
         self,
@@ -247,7 +250,7 @@ def diagnostics(t: Triplets, value: Float[Tensor, "*a #k"]) -> dict[str, Tensor]
         "s_pos": s_pos.mean(),
         "s_neg": _mean(hardest, known),
         "delta_s": _mean((hardest - s_pos).abs(), known),
-        "active": share(notes.pop("active", value.detach() > 1e-4)),
+        "active": share(notes.pop("active") if "active" in notes else value.detach() > 1e-4),
         "false_negatives": share(t.false_negative),
         **{key: note.detach().to(s_pos.dtype) for key, note in notes.items()},
     }
@@ -257,15 +260,14 @@ def _mean(values: Tensor, known: Tensor | None) -> Tensor:
     return values.mean() if known is None else values.where(known, 0.0).sum() / known.sum()
 
 
-def _watched(embedding: Tensor, key: str, report: dict[str, Tensor]) -> Tensor:
-    """The same embedding; the norm of its gradient goes to the report once backward has run."""
-    if not embedding.requires_grad or torch.compiler.is_compiling():
-        return embedding
-    seen = embedding.view_as(embedding)
+def _watch(similarities: Tensor, report: dict[str, Tensor]) -> None:
+    """Have backward report the norms of the gradients of images and texts, of which these were computed."""
 
-    def note(grad: Tensor) -> None:
-        flat = mining.full(grad.detach()).flatten()
-        report[key] = torch.dot(flat, flat).sqrt()
+    def note(gradients: tuple[Tensor | None, ...], _: object) -> None:
+        for key, gradient in zip(("grad_image", "grad_text"), gradients, strict=False):
+            if gradient is not None:
+                flat = mining.full(gradient.detach()).flatten()
+                report[key] = torch.dot(flat, flat).sqrt()
 
-    seen.register_hook(note)
-    return seen
+    if not torch.compiler.is_compiling() and similarities.grad_fn is not None:
+        similarities.grad_fn.register_hook(note)

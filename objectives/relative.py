@@ -30,13 +30,13 @@ class Lead:
         """Sum of k(s + delta - r) from that of k(s - r)."""
         return total + count * delta
 
-    def total(self, over: Tensor, member: Tensor, count: Tensor, top: Tensor, index: Tensor, dim: int) -> Tensor:
-        """Sum of k(top - r) over the members along `dim`, but for the one at `index`, which is top.
+    def total(self, over: Tensor, member: Tensor, count: Tensor, top: Tensor, index: Tensor) -> Tensor:
+        """Of each row, then of each column: sum of k(top - r) over its members, but for the one at `index`, its top.
 
         All are given as what they are over the threshold, which is 0 where they are under it.
         """
         # The top itself leads by 0, and what is over the threshold needs no mask.
-        return count * top - over.sum(dim)
+        return count * top - torch.cat([over.sum(1), over.sum(0)])
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,14 @@ class Ratio:
     def shift(self, total: Tensor, count: Tensor, delta: Tensor) -> Tensor:
         return total * torch.exp(self.rate * delta)
 
-    def total(self, over: Tensor, member: Tensor, count: Tensor, top: Tensor, index: Tensor, dim: int) -> Tensor:
+    def total(self, over: Tensor, member: Tensor, count: Tensor, top: Tensor, index: Tensor) -> Tensor:
         # Against its own top nothing overflows; the top is struck out rather than subtracted, which would cancel.
         bits = -self.rate * LOG2_E  # exp2 takes half the time of exp
-        ratio = torch.add((top * -bits).unsqueeze(dim), over, alpha=bits).exp2_().mul_(member)
-        return ratio.scatter(dim, index.unsqueeze(dim), 0.0).sum(dim)
+        sums = []
+        for dim, negated, at in zip((1, 0), (top * -bits).split(over.shape), index.split(over.shape), strict=True):
+            ratio = torch.add(negated.unsqueeze(dim), over, alpha=bits).exp2_().mul_(member)
+            sums.append(ratio.scatter_(dim, at.unsqueeze(dim), 0.0).sum(dim))
+        return torch.cat(sums)
 
 
 Kernel = Lead | Ratio
@@ -96,7 +99,7 @@ class Relative:
         return 1 - (threshold - sim).relu_().sign_() if self.closed else over.sign()
 
     def mean(self, total: Tensor, count: Tensor) -> Tensor:
-        return (total / count.clamp(min=1)).where(count > 0, self.empty)
+        return (total / count).where(count > 0, self.empty)
 
 
 def relative_positives(
@@ -108,18 +111,18 @@ def relative_positives(
     positive, whose exponential is the largest, and not from the sum: for the smallest positive this leaves exactly 0,
     and the others are not lost beside it. In float64, since they may be smaller by exp(2 alpha).
     """
-    s_pos, threshold = s_pos.contiguous(), (s_neg + relative.eps).contiguous()
-    positive = s_pos.double()
-    ascending = s_pos.sort().values
-    origin = ascending[0].double()
-    behind_first = torch.nn.functional.pad(relative.pos.of(origin - ascending[1:].double()).cumsum(0), (2, 0))
+    positive, threshold = s_pos.double().contiguous(), (s_neg + relative.eps).double().contiguous()
+    ascending = positive.sort().values
+    origin = ascending[0]
+    ahead, behind = positive - origin, origin - ascending[1:]
+    behind_first = torch.cat([positive.new_zeros(2), relative.pos.of(behind).cumsum(0)])
     cut = torch.searchsorted(ascending, threshold, right=relative.closed)
-    itself = relative.above(threshold, s_pos)
-    count = cut - itself.long()
-    total = behind_first[cut] + (relative.pos.of_nothing - relative.pos.of(origin - positive) * itself)
-    lead = relative.pos.shift(total, count, positive - origin)
+    itself = relative.above(threshold, positive).double()
+    count = cut - itself
+    total = behind_first[cut] + (relative.pos.of_nothing - relative.pos.of(-ahead) * itself)
+    lead = relative.pos.shift(total, count, ahead)
     if relative.drop_ties:
-        equals = torch.searchsorted(ascending, s_pos, right=True) - torch.searchsorted(ascending, s_pos)
+        equals = torch.searchsorted(ascending, positive, right=True) - torch.searchsorted(ascending, positive)
         count = count - (equals - 1) * itself
     return relative.mean(lead, count).to(s_pos.dtype)
 

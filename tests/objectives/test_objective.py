@@ -191,17 +191,6 @@ def test_an_objective_can_be_sent_to_another_process(name: str) -> None:
         torch.testing.assert_close(copied(image, text), objective(image, text))
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_several_models_at_once_through_vmap(name: str) -> None:
-    image, text = (torch.stack(pair) for pair in zip(*(batch(6, seed=seed) for seed in (0, 9)), strict=True))
-    objective = build(name)
-    both = torch.func.vmap(torch.func.grad(objective, argnums=(0, 1)))(image, text)
-    for model in range(2):
-        expected = embedding_gradients(objective, image[model], text[model])
-        for found, single in zip(both, expected, strict=True):
-            torch.testing.assert_close(found[model], single)
-
-
 @pytest.mark.parametrize("name", ["sig-ms_cir", "infonce"])
 def test_second_derivatives_exist(name: str) -> None:
     image, text = (e.requires_grad_() for e in batch(5))
