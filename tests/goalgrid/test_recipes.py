@@ -103,7 +103,7 @@ def test_features_can_be_computed_ahead_and_are_found(goalgrid: Goalgrid, tmp_pa
     overrides = [word for setting in settings for word in ("--set", setting)]
     finished = goalgrid("data", "features", "demo", *overrides, runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
-    assert "1,750 views of shapes by random" in finished.stdout
+    assert "features of shapes by random: 1,750 views" in finished.stdout
     file = next(Home(tmp_path).features.glob("shapes-resnet-*/train.npy"))
     written = file.stat().st_mtime_ns
     again = goalgrid("data", "features", "demo", *overrides, runs=tmp_path)
