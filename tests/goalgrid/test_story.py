@@ -39,17 +39,6 @@ def test_on_a_read_only_disk_a_finished_grid_shows_its_table_and_keeps_none(
     assert "Read-only file system" in refused.stderr
 
 
-def test_in_process_and_through_ray_give_the_same_numbers(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:
-    only = ("--only", "objective=sig-ms_cir seed=1", "--here", "--mlflow-uri", "")
-    finished = goalgrid("run", "demo", *AXES, *SMALL, *only, runs=tmp_path)
-    assert finished.returncode == 0, finished.stderr
-    record = next((tmp_path / "trials").glob("*/record.parquet"))
-    here, ray = (pd.read_parquet(home.trial(record.parent.name).record) for home in (Home(tmp_path), trained))
-    metrics = [column for column in here if column.startswith(("val_", "test_")) and "ranks" not in column]
-    assert here[metrics].equals(ray[metrics])
-    assert (here["test_t2i_ranks"][0] == ray["test_t2i_ranks"][0]).all()
-
-
 def test_a_failing_trial_never_stops_the_others(tmp_path: Path, goalgrid: Goalgrid) -> None:
     """A learning rate that spoils the weights: reported at once, since another try would give the same."""
     axes = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0]", "--set", "sweep.train.lr=[1e30,2e-3]")

@@ -14,6 +14,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
+from goalgrid.results.records.record import differences
 from goalgrid.runners.launch import shared_folder
 from goalgrid.runners.launch.jobs import Job, Launched, Request, jobs_for
 from goalgrid.runners.launch.nodes import IN_VAIN
@@ -162,6 +163,12 @@ def test_a_node_of_another_cluster_is_no_node_of_this_cluster() -> None:
     check_member("10.77.0.1:6379", ["10.77.0.1", "127.0.0.1"])
     with pytest.raises(UserError, match=r"this host is no node of the Ray cluster at 10\.77\.0\.1:6379"):
         check_member("10.77.0.1:6379", ["10.77.0.1"])
+
+
+def test_in_process_and_through_ray_give_the_same_numbers(both: tuple[Ran, Searched], trained: Home) -> None:
+    (made, *_), _ = both
+    alike = load("demo", [*(word for word in SMALL if word != "--set"), 'objectives=["con_con"]', "seeds=[0,1]"])
+    assert differences(expand(alike), trained, made[0].home) == []
 
 
 def test_a_mode_that_wants_a_token_without_a_token_is_an_error(
