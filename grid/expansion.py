@@ -121,7 +121,7 @@ def expand(grid: Grid) -> list[Cell]:
         **grid.sweep,
     }
     resolver, overrides, excluded = Resolver(grid), Overrides(grid, axes), Excluded(grid, axes)
-    rankers = _Rankers(grid, resolver, overrides, cells)
+    rankers, clashes = _Rankers(grid, resolver, overrides, cells), dict[tuple[int, str], str]()
     for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
         cell = {"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}
         if excluded.has(cell):
@@ -131,8 +131,11 @@ def expand(grid: Grid) -> list[Cell]:
         common = resolver.common(dataset, recipe, given, objective.settings)
         if common is None:
             continue
-        if clash := parts.clash(common.model.settings, name):
-            resolver.problems[f"{recipe} with {name}: {clash}"] = None
+        pair = id(common.model), name  # the resolver keeps its sections
+        if pair not in clashes:
+            clashes[pair] = parts.clash(common.model.settings, name)
+        if clashes[pair]:
+            resolver.problems[f"{recipe} with {name}: {clashes[pair]}"] = None
             continue
         before = [begun.get((dataset, parent, name, point), ()) for parent in catalog.recipe(recipe).parents]
         if not all(before):
@@ -253,8 +256,8 @@ def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
     """
     chain_of: dict[str, list[Trial]] = {}
     for trial in trials:
-        before = {id(chain_of[parent]): chain_of[parent] for parent in trial.parents if parent in chain_of}
-        chain, *others = before.values() or [list[Trial]()]
+        before = [chain_of[parent] for parent in trial.parents if parent in chain_of] or [[]]
+        chain, *others = {id(one): one for one in before}.values() if len(before) > 1 else before
         for other in others:
             chain += other
             chain_of.update(dict.fromkeys([moved.id for moved in other], chain))
