@@ -2,8 +2,10 @@
 
 DIR holds Flickr8k's features as docs/flickr8k.md says. Of each recipe, one epoch is trained in a folder of its own; a
 whole step is the CPU time from one beat of the trainer to the next, with reading, clipping, the optimiser and every
-check in it. Arithmetic is what the encoders and the objective take on ten batches read before, forward and backward.
-Both alternate in one process on one thread, medians over steps; parts of the rest are measured alone afterwards.
+check in it. Arithmetic is what the encoders and the objective take on ten batches read before, forward and backward,
+and Adam's update of all weights, which is a single call of torch. Both alternate in one process on one thread, medians
+over steps; parts of the rest are measured alone afterwards. A recipe that warms up on all negatives does not here, as
+most of its epochs do not.
 """
 
 import argparse
@@ -28,7 +30,7 @@ from goalgrid.runners.training.inputs import Batch, batches, prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer
 
-SHARE = 0.80
+SHARE = 0.85
 WARMING = 5
 """First steps, which take longer and are not counted."""
 
@@ -59,10 +61,21 @@ def arithmetic(trainer: Trainer, batch: Batch) -> None:
     trainer.objective(image, text, batch.owners).backward()
 
 
+def updated(trainer: Trainer, batch: Batch) -> None:
+    """The same, and Adam's update, which moves nothing: its rate is 0."""
+    arithmetic(trainer, batch)
+    rates = [group["lr"] for group in trainer.optimizer.param_groups]
+    for group in trainer.optimizer.param_groups:
+        group["lr"] = 0.0
+    trainer.optimizer.step()
+    for group, rate in zip(trainer.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+
+
 def shares(dataset: str, recipe: str, root: Path | None, steps: int) -> list[str]:
     preset = "demo" if dataset == "shapes" else dataset
     roots = [f"{dataset}={root}"] if root else []
-    words = [f'recipes=["{recipe}"]', 'objectives=["sig-ms_cir"]', "seeds=[0]"]
+    words = [f'recipes=["{recipe}"]', 'objectives=["sig-ms_cir"]', "seeds=[0]", "train.warmup_epochs=0"]
     trial = trials_of(expand(load(preset, words, roots=roots)))[0]
     with tempfile.TemporaryDirectory() as folder, suppress(Preempted):
         machine = Machine(roots=((dataset, str(root)),) if root else (), features=Path(folder) / "features")
@@ -72,7 +85,7 @@ def shares(dataset: str, recipe: str, root: Path | None, steps: int) -> list[str
         trainer = Trainer(
             trial.settings, inputs, TrialFolder(Path(folder)), hooks=Hooks(begin=timed.begin, beat=timed.beat)
         )
-        timed.work = lambda: arithmetic(trainer, next(read))
+        timed.work = lambda: updated(trainer, next(read))
         trainer.fit()
     whole, bare = (statistics.median(times[WARMING:]) for times in (timed.whole, timed.bare))
     parameters = list(trainer.model.parameters())
@@ -87,7 +100,7 @@ def shares(dataset: str, recipe: str, root: Path | None, steps: int) -> list[str
     whole_row = measuring.row(
         f"a step of {name}",
         f"{1e3 * whole:.2f} ms",
-        limit=f"{1e3 * bare:.2f} ms, encoders and objective",
+        limit=f"{1e3 * bare:.2f} ms, encoders, objective and Adam",
         ratio=f"{share:.2f}",
         goal=f">= {SHARE:.2f}",
         met=share >= SHARE,
