@@ -118,7 +118,7 @@ def _interaction(axes: Axes, factors: tuple[Factor, ...], means: Any) -> None:
 
 def _name(axes: Axes, factor: Factor) -> None:
     labels = [symbol(factor.name, level.name) for level in factor.levels]
-    room = 60 * axes.figure.get_figwidth() / WIDTH
+    room = 60 * axes.figure.bbox.width / axes.figure.dpi / WIDTH
     long = max(map(len, (level.name for level in factor.levels))) * len(labels) > room
     axes.set_xticks(range(len(labels)), labels, rotation=60 if long else 0, ha="right" if long else "center")
     axes.set_xlim(-0.45, len(labels) - 0.45)

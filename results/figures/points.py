@@ -106,7 +106,8 @@ def draw_geometry(study: Study) -> Figure | None:
         axes.set_title(f"ρ = {rho(every):.2f}", fontsize="medium")
         axes.set_xlabel(title)
         axes.grid(visible=True)
-        if axes.get_subplotspec().is_first_col():
+        place = axes.get_subplotspec()
+        if place and place.is_first_col():
             axes.set_ylabel("val. rsum (%)")
     point_legend(figure, names, looks)
     return figure

@@ -31,12 +31,13 @@ class Study:
     def read(cls, cells: Sequence[Cell], scores: Scores, home: Home, *, histories: bool = True) -> "list[Study]":
         """The blocks that have finished trials; without `histories` in less time, for what shows test metrics alone."""
         if not histories:
-            known = {trial.id: {} for trial in trials_of(cells) if trial.id in scores.rows}
+            known = dict[str, dict[str, dict[int, float]]]()
+            known |= {trial.id: {} for trial in trials_of(cells) if trial.id in scores.rows}
             return [cls(part, scores, known, home) for part in parts_of(cells)]
         paths = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record.collect(paths, ["trial_id", "history"]).to_pylist()
-        histories = {row["trial_id"]: _by_name(row["history"]) for row in rows}
-        studies = [cls(part, scores, histories, home) for part in parts_of(cells)]
+        logged = {row["trial_id"]: _by_name(row["history"]) for row in rows}
+        studies = [cls(part, scores, logged, home) for part in parts_of(cells)]
         return [study for study in studies if any(map(study.trials, study.part.cells))]
 
     @property

@@ -107,7 +107,7 @@ def encoded(figure: Figure, kind: str) -> bytes:
             engine.execute(figure)
             figure.set_layout_engine(None)
         for bar in figure.findobj(QuadMesh) if kind == "pgf" else ():  # colours that other formats hold as a bitmap
-            bar.set(rasterized=False, edgecolor="face")  # type: ignore[attr-defined]
+            bar.set(rasterized=False, edgecolor="face")
         try:
             figure.savefig(content, format=kind, **_NO_DATE[kind])
         except (OSError, RuntimeError, ValueError) as error:  # of no pdflatex, and of photographs

@@ -63,9 +63,9 @@ class Difference(TableValue):
         from goalgrid.results.statistics.significance import Sample, t_interval, welch  # imports scipy
 
         ours, theirs = Sample.of(self.ours.values), Sample(self.theirs.mean, self.theirs.std, self.theirs.n)
-        half = welch(ours, theirs)[0].half_width if ours.n > 1 and theirs.n and theirs.n > 1 else math.nan
+        half = welch(ours, theirs)[0].half_width if self.ours.n > 1 and (self.theirs.n or 0) > 1 else math.nan
         if math.isnan(half):
-            half = t_interval(self.ours.values).half_width * math.sqrt(ours.n + 1)
+            half = t_interval(self.ours.values).half_width * math.sqrt(self.ours.n + 1)
         if math.isnan(self.mean) or math.isnan(half):
             return ""
         return "within" if abs(self.mean) <= half else "above" if self.mean > 0 else "below"
