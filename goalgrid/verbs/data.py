@@ -133,7 +133,7 @@ def features(
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     jobs = feature_jobs(loaded, expand(loaded), home)
     if not feature_sources(jobs):
-        say(f"{loaded.name}: no recipe has a frozen network or shrunk pictures that could be kept")
+        say(f"{loaded.name}: no recipe has a frozen network, or shrunk pictures, that could be kept")
         return
     compute_features(jobs, err)
     for source, machine in feature_sources(jobs):

@@ -198,7 +198,7 @@ def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:
     shape, words, seed = inputs.pairs.train.images.shape, inputs.words, derived_seed(settings, "weights")
     kind = class_of(settings.model)
     model = kind(settings.model, shape, words, seed=seed, places=inputs.places)
-    return model.to(inputs.device, memory_format=inputs.layout)  # type: ignore[call-overload, no-any-return]
+    return model.to(inputs.device, memory_format=inputs.layout)  # type: ignore[call-overload]
 
 
 def objective_of(settings: TrialSettings, device: torch.device) -> Objective:
