@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +105,8 @@ class Score(TableValue):
         """NaN without values."""
         return fmean(self.values) if self.values else math.nan
 
-    @property
-    def std(self) -> float:
+    @cached_property
+    def std(self) -> float:  # of exact fractions, so it takes its time
         """Sample standard deviation (n - 1); NaN for fewer than two values."""
         return stdev(self.values) if self.n > 1 else math.nan
 
