@@ -200,21 +200,23 @@ class CachedArrays(ABC):
         write_json(wanting[0].with_name("about.json"), self.about)
         files = {path.stem: GrowingArray(path, self.blocks(path.stem)) for path in wanting}
         units = {name: self.units(name) for name in files}
-        left = dict[str, set[int]]()
+        missing = dict[str, set[int]]()
         for name, file in files.items():
             if file.path.exists():
                 file.path.replace(file.path.with_suffix(".corrupt"))
             _sum(file.path).unlink(missing_ok=True)
-            left[name] = set(range(len(file.blocks))) - file.resume()
-        progress(self.views() - sum(files[name].blocks[place] for name, places in left.items() for place in places))
-        missing = [(name, number) for name in files for number, unit in enumerate(units[name]) if left[name] & {*unit}]
-        for (name, number), blocks in compute(missing):
+            missing[name] = set(range(len(file.blocks))) - file.resume()
+        progress(self.views() - sum(files[name].blocks[place] for name, places in missing.items() for place in places))
+        lacking = [
+            (name, number) for name in files for number, unit in enumerate(units[name]) if missing[name] & {*unit}
+        ]
+        for (name, number), blocks in compute(lacking):
             for place, block in zip(units[name][number], blocks, strict=True):
-                if place in left[name]:
+                if place in missing[name]:
                     files[name].write(place, block)
-                    left[name].remove(place)
+                    missing[name].remove(place)
                     progress(files[name].blocks[place])
-            if not left[name]:
+            if not missing[name]:
                 files[name].finish()
                 _whole(files[name].path, sum(files[name].blocks))
 

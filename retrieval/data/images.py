@@ -182,12 +182,12 @@ class ImageFiles:
         return views
 
     def _evaluation_views(
-        self, kept: UInt8[Tensor, "i 3 h w"], rows: Int[np.ndarray, " b"]
+        self, cached: UInt8[Tensor, "i 3 h w"], rows: Int[np.ndarray, " b"]
     ) -> UInt8[Tensor, "b 3 h w"]:
         missing = np.unique(rows[~self.read[rows]])
-        self._decode_into([kept[row : row + 1] for row in missing], missing, [[None]] * len(missing))
+        self._decode_into([cached[row : row + 1] for row in missing], missing, [[None]] * len(missing))
         self.read[missing] = True
-        return kept[torch.from_numpy(rows)]
+        return cached[torch.from_numpy(rows)]
 
     def _decode_into(
         self, views: Iterable[Tensor], rows: Int[np.ndarray, " b"], seeds: Sequence[Sequence[list[int] | None]]

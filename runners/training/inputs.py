@@ -193,16 +193,16 @@ def protocols_of(settings: TrialSettings) -> list[str]:
 def image_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> ImageSource:
     """The images of a data set, with the frozen backbone whose features of them are cached."""
     root = machine.root(dataset.name)
-    held = content(dataset.name, root, features=False, kept=machine.data)
-    pairs = opening.opened(dataset.name, root, image.view, held.fingerprint, keep=False, **machine.decoding)
-    source: ImageSource = SOURCES[image.encoder](dataset.name, image, machine.places, pairs, held.images)
+    data = content(dataset.name, root, features=False, kept=machine.data)
+    pairs = opening.opened(dataset.name, root, image.view, data.fingerprint, keep=False, **machine.decoding)
+    source: ImageSource = SOURCES[image.encoder](dataset.name, image, machine.places, pairs, data.images)
     return source
 
 
 def shrunk_pictures(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> ShrunkPictures:
     """The photographs of a data set, with the cache that holds them shrunk."""
-    held = _content(dataset, image, machine)
-    return ShrunkPictures(dataset.name, _opened(dataset, image, machine, held), held.images, machine.features)
+    data = _content(dataset, image, machine)
+    return ShrunkPictures(dataset.name, _opened(dataset, image, machine, data), data.images, machine.features)
 
 
 def caption_source(
