@@ -34,8 +34,8 @@ from goalgrid.runners.training.batch_sizes import batch_sizes, batches_of_epoch
 from goalgrid.runners.training.exchange import ALONE, ProcessGroup
 from goalgrid.runners.training.machine import Machine
 
-SOURCES: dict[str, Any] = {"backbone": ImageSource, "transformer": CaptionSource}
-"""What computes the features of a frozen network ahead of training, by the encoder of its settings."""
+SOURCES: dict[str, Any] = {"backbone": ImageSource, "transformer": CaptionSource, "shrunk": ShrunkPictures}
+"""What is computed ahead of training: features, by the encoder of a frozen network; pictures, by `dataset.cache`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +202,9 @@ def image_source(dataset: DatasetSettings, image: BackboneSettings, machine: Mac
 def shrunk_pictures(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> ShrunkPictures:
     """The photographs of a data set, with the cache that holds them shrunk."""
     data = _content(dataset, image, machine)
-    return ShrunkPictures(dataset.name, _opened(dataset, image, machine, data), data.images, machine.features)
+    opened, kind = _opened(dataset, image, machine, data), dataset.cache or ""
+    pictures: ShrunkPictures = SOURCES[kind](dataset.name, opened, data.images, machine.features)
+    return pictures
 
 
 def caption_source(
