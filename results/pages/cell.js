@@ -96,13 +96,22 @@ const open = (cell) => {
   draw(cell);
 };
 
-for (const entry of document.querySelectorAll("td[data-cell]")) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "opens";
-  button.append(...entry.childNodes);
-  button.addEventListener("click", () => open(opened[entry.dataset.cell]));
-  entry.append(button);
-}
+// Cells become buttons once their table is seen: a panel that is not chosen may hold ten thousands of them.
+const waiting = new Set(document.querySelectorAll("table:has([data-cell])"));
+const ready = () => {
+  for (const table of waiting) {
+    if (table.closest("input:not(:checked) + label + .panel")) continue;
+    waiting.delete(table);
+    for (const entry of table.querySelectorAll("[data-cell]")) {
+      const button = Object.assign(document.createElement("button"), { type: "button", className: "opens" });
+      button.append(...entry.childNodes);
+      entry.append(button);
+    }
+  }
+};
+document.addEventListener("change", ready);
+window.addEventListener("pageshow", ready); // a browser that comes back to a page restores what was chosen
+document.addEventListener("click", ({ target }) => target.closest(".opens") && open(opened[target.closest("td").dataset.cell]));
+ready();
 dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 window.addEventListener("resize", () => dialog.open && chart?.setSize({ width: part(".chart").clientWidth, height: 280 }));

@@ -321,7 +321,7 @@ class Scores:
             return str(self.protocol)
         known = [] if "dataset.protocol" in dict(cell.swept) else catalog.protocols(cell.dataset)
         chosen = next((name for name in (self.protocol, self.usual) if name in known), None)
-        return chosen or cell.trials[0].settings.dataset.protocol
+        return chosen or cell.trials[0].shared.dataset.protocol
 
     def section(self, cell: Cell) -> str:
         """What the rows of a block share in a layout that compares methods: the protocol."""

@@ -104,6 +104,8 @@ def test_metrics_are_chosen_by_keyboard(opened: webdriver.Chrome) -> None:
     assert shown(opened) == ["Recall@1, shapes-500"]
     opened.find_element(By.ID, "metric-1-1").send_keys(Keys.ARROW_RIGHT)
     assert shown(opened) == ["Recall@5, shapes-500"]
+    opened.find_element(By.CSS_SELECTOR, "#table-1-2 button.opens").send_keys(Keys.ENTER)
+    opened.find_element(By.CSS_SELECTOR, "dialog[open]").send_keys(Keys.ESCAPE)
     opened.find_element(By.ID, "metric-1-2").send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
     assert shown(opened) == ["all metrics, shapes-500"]
 
