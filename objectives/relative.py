@@ -90,7 +90,7 @@ class Relative:
     def above(self, value: Tensor, threshold: Tensor) -> Tensor:
         return value >= threshold if self.closed else value > threshold
 
-    def members(self, sim: Float[Tensor, "a c"], threshold: Tensor, over: Float[Tensor, "a c"]) -> Float[Tensor, "a c"]:
+    def members(self, sim: Float[Tensor, "*n"], threshold: Tensor, over: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """The set N as zeros and ones, which are several times faster to form and to sum than booleans.
 
         Args:

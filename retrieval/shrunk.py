@@ -130,5 +130,5 @@ class ShrunkPictures(CachedArrays):
         return [np.concatenate(list(shrunk))]
 
 
-def _shrunk(file: Path, size: tuple[int, int]) -> np.ndarray:
+def _shrunk(file: Path, size: list[int]) -> np.ndarray:
     return np.asarray(opened(file).resize(size, Image.Resampling.BICUBIC)).reshape(-1)
