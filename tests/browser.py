@@ -47,6 +47,7 @@ def main(runs: str) -> None:
     """Write the README's pictures: the demo's table, the top of its report, and the report's best cell, opened."""
     with tempfile.TemporaryDirectory() as folder:
         driver = browser()
+        driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
         for verb, size in (("table", (800, 345)), ("report", (1000, 880))):
             page = Path(folder) / f"{verb}.html"
             app([verb, "demo", "--output", str(page), "--runs", runs], standalone_mode=False)

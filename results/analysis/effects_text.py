@@ -77,7 +77,7 @@ def finding(analysis: Analysis) -> str:
     if nearest is None or nearest.name not in analysis.like_best:
         return words
     seeds = f"about {nearest.seeds_needed}" if nearest.seeds_needed else "more than 1,000"
-    ahead = f"{written(abs(nearest.mean))} of {nearest.name}"
+    ahead = f"{written(abs(nearest.mean))} over {nearest.name}"
     return f"{words} Its lead of {ahead} would be told by {seeds} seeds (paired t test, power 0.8)."
 
 

@@ -414,7 +414,11 @@ def served(home: Home, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]
         yield process.stderr.readline().split()[0], process
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        try:
+            process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:  # an interrupt that falls into a finaliser of Python is lost: as a user would
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
 
 
 def test_a_served_page_follows_the_grid_and_stays_when_its_program_ends(pair: Home) -> None:

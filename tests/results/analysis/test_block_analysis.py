@@ -277,7 +277,7 @@ def test_a_sentence_says_what_was_found(matrix: list[Cell]) -> None:
     seeds = found.nearest.seeds_needed
     assert seeds == seeds_needed(first - second, found.nearest.std)
     words = f"about {seeds}" if seeds else "more than 1,000"
-    lead = f" Its lead of {first - second:.1f} of {found.nearest.name} would be told by {words} seeds"
+    lead = f" Its lead of {first - second:.1f} over {found.nearest.name} would be told by {words} seeds"
     lead += " (paired t test, power 0.8)."
     assert effects_text.finding(found).replace(documents.GLUE, " ") == (
         f"{begin}; not distinguishable from it at 5 % (†): {', '.join(named)}.{lead}"
