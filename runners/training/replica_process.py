@@ -69,12 +69,11 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
                 place, read = next(steps)
                 learner.gradient(read, place / len(epoch))
                 learner.optimizer.step()
-            case ("validate",) if learner.model.scorer is None:
-                embedded(learner.model, settings, inputs, "val", learner.group)
+            case ("validate",):
+                if learner.model.scorer is None:  # sets are embedded where they are scored
+                    embedded(learner.model, settings, inputs, "val", learner.group)
             case ("random",):
                 answer(bytes(checkpoints.dumped(checkpoints.random_states(device))))
-            case ("validate",):
-                pass  # sets are embedded where they are scored
             case ("end",):
                 exchange.destroy()
                 return
