@@ -254,7 +254,8 @@ def without_data() -> Iterator[FakeTensorMode]:
     tiles = [(table, table["cpu"]) for table in (cross_attention.BLOCK, similarity.VALUES, mining.WHOLE, mining.TILE)]
     for table, _ in tiles:
         table["cpu"] = table["cuda"]
-    rnn._VF.gru, supported = _gru, clip_grad._has_foreach_support  # type: ignore[attr-defined]
+    supported = getattr(clip_grad, "_has_foreach_support", None)  # a torch without it counts clipping tensor by tensor
+    rnn._VF.gru = _gru  # type: ignore[attr-defined]
     clip_grad._has_foreach_support = lambda *_: True  # type: ignore[attr-defined]
     try:
         yield FakeTensorMode(allow_non_fake_inputs=True)
@@ -262,7 +263,7 @@ def without_data() -> Iterator[FakeTensorMode]:
         if collects:
             gc.enable()
         del rnn._VF.gru  # type: ignore[attr-defined]
-        clip_grad._has_foreach_support = supported  # type: ignore[attr-defined]
+        clip_grad._has_foreach_support = supported  # type: ignore[attr-defined, assignment]
         for table, size in tiles:
             table["cpu"] = size
 
