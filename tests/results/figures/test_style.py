@@ -37,7 +37,7 @@ def test_pgf_is_tex_or_names_the_program_that_it_lacks(study: Study, tmp_path: P
     if shutil.which("pdflatex"):
         assert "\\begin{pgfpicture}" in figures.save(figure, tmp_path, "matrix", "pgf").read_text()
     else:
-        with pytest.raises(UserError, match="--format pgf asks pdflatex"):
+        with pytest.raises(UserError, match="--format pgf takes no photographs, and asks pdflatex"):
             figures.save(figure, tmp_path, "matrix", "pgf")
 
 
