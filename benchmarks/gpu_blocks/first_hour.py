@@ -109,14 +109,16 @@ def seconds_of(step: Callable[[], None], device: str, steps: int, rounds: int) -
     return statistics.median(measuring.seconds(several, device) / steps for _ in range(rounds))
 
 
-def launches_of(step: Callable[[], None], device: str) -> int:
-    """Kernels of a step, copies included; on a CPU, operations of torch, without those that others call."""
+def launches_of(step: Callable[[], None], device: str) -> tuple[int, float]:
+    """Kernels of a step, copies included, and the seconds that they take; on a CPU, operations that no other calls."""
     activity = torch.profiler.ProfilerActivity
-    with torch.profiler.profile(activities=[activity.CPU, *([activity.CUDA] * (device == "cuda"))]) as traced:
+    with torch.profiler.profile(activities=[activity.CUDA if device == "cuda" else activity.CPU]) as traced:
         step()
+        _now(device)
     if device == "cuda":
-        return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in traced.events())
-    return sum(event.name.startswith("aten::") and event.cpu_parent is None for event in traced.events())
+        kernels = [event for event in traced.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        return len(kernels), sum(event.device_time for event in kernels) / 1e6
+    return sum(event.name.startswith("aten::") and event.cpu_parent is None for event in traced.events()), 0.0
 
 
 def card_name() -> str:
@@ -141,8 +143,8 @@ def step_row(
     what: str, case: tuple[TrialSettings, Shapes, Callable[[], None]], device: str, steps: int, rounds: int
 ) -> str:
     settings, shapes, step = case
-    taken, launches = seconds_of(step, device, steps, rounds), launches_of(step, device)
-    held = f", {torch.cuda.max_memory_reserved() / 1e9:.1f} GB" if device == "cuda" else ""
+    taken, (launches, busy) = seconds_of(step, device, steps, rounds), launches_of(step, device)
+    held = f", busy for {1e3 * busy:.1f} ms, {torch.cuda.max_memory_reserved() / 1e9:.1f} GB" if busy else ""
     planned, card = estimate(settings, shapes, {}), CARDS[card_name()]
     low, high = (1e3 * bound for bound in card.seconds(planned.step, tf32=settings.train.tf32))
     return measuring.row(
@@ -155,13 +157,12 @@ def step_row(
 
 
 def layouts_rows(device: str, steps: int, rounds: int, *, small: bool) -> Iterator[str]:
-    """A convolution backbone by the order of channels, cuDNN's choice of kernels and, on GPUs, compilation."""
+    """A convolution backbone by number format, order of channels, cuDNN's choice of kernels; on GPUs, compiled too."""
     first = 0.0
-    for compiled, last, chosen in product(
-        (False, True) if device == "cuda" else (False,), (False, True), (False, True)
-    ):
+    ways = ((False, False), (True, False), (False, True)) if device == "cuda" else ((False, False), (False, True))
+    for (name, more), last, (compiled, chosen) in product(FORMATS.items(), (False, True), ways):
         torch.backends.cudnn.benchmark = chosen
-        settings = settings_of(CONVOLUTION[small], small, f"train.compile={str(compiled).lower()}")
+        settings = settings_of(CONVOLUTION[small], small, f"train.compile={str(compiled).lower()}", *more)
         shapes = shapes_of(settings)
         learner, batch = learner_of(settings, shapes, device), batch_of(settings, shapes, device)
         if last:
@@ -170,8 +171,8 @@ def layouts_rows(device: str, steps: int, rounds: int, *, small: bool) -> Iterat
             batch = replace(batch, images=images.pin_memory() if device == "cuda" else images)
         taken = seconds_of(step_of(learner, batch), device, steps, rounds)
         first = first or taken
-        words = ["channels last"] * last + ["cudnn.benchmark"] * chosen + ["compiled"] * compiled
-        what = f"{settings.recipe}: {', '.join(words) or 'as it is'}"
+        words = [name, *["channels last"] * last, *["cudnn.benchmark"] * chosen, *["compiled"] * compiled]
+        what = f"{settings.recipe}: {', '.join(words)}"
         yield measuring.row(what, f"{1e3 * taken:.1f} ms a step", ratio=f"{taken / first:.2f}")
     torch.backends.cudnn.benchmark = False
 

@@ -11,8 +11,11 @@ from torch import Tensor
 
 
 def sent(in_host: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device. To a GPU it is copied from pinned memory, so the host goes on at once."""
-    if device.type != "cuda" or in_host.is_cuda:
+    """The tensor on the device. To a GPU it is copied from pinned memory, so the host goes on at once.
+
+    Within `torch.compile` it is a plain copy: compiled code cannot pin memory.
+    """
+    if device.type != "cuda" or in_host.is_cuda or torch.compiler.is_compiling():
         return in_host.to(device)
     return in_host.pin_memory().to(device, non_blocking=True)
 
