@@ -70,6 +70,11 @@ class Resources(Settings):
         description="on a GPU, cuDNN times its algorithms for each shape and takes the fastest, which may differ from "
         "run to run, and so the last digits; the id does not change",
     )
+    cuda_graphs: bool = Field(
+        default=True,
+        description="on a GPU, all kernels of an objective are launched at once, in batches of up to 1,024 pairs; "
+        "neither numbers nor the id change",
+    )
     features: str | None = Field(
         default=None, description="folder of the features of frozen backbones; none: `features` in the runs folder"
     )

@@ -17,6 +17,8 @@ RECALLS = (1, 5, 10)
 CHANCE_DEVIATIONS = 3
 """So many standard deviations above its mean, an rsum is no longer chance."""
 
+CHUNK = {"cpu": 256, "cuda": 1024}
+"""Images whose captions make a tile: on a CPU it stays in the cache, on a GPU each tile has enough to do."""
 GRAIN = 16
 """Both sides of a tile are multiples of this: a narrower product may take another path, whose rounding differs."""
 
@@ -135,10 +137,10 @@ def rank(
     image_of_text: Int[np.ndarray, " t"],
     score: Scoring | None = None,
     *,
-    chunk: int = 256,
+    chunk: int | None = None,
     mean_places: bool = False,
 ) -> Ranks:
-    """Rank all texts for every image and all images for every text, `chunk` images at a time.
+    """Rank all texts for every image and all images for every text, `chunk` images at a time; None: as CHUNK says.
 
     The rank of a right answer is the number of wrong ones above it plus half of those that tie with it (rounded
     down), so that a collapsed model scores chance. Scores of right and wrong answers come from the same product,
@@ -153,7 +155,7 @@ def rank(
     """
     owner = torch.from_numpy(np.ascontiguousarray(image_of_text)).to(text.device)
     order = torch.argsort(owner, stable=True)
-    scored = tiles(image, text, order, owner[order], chunk, score)
+    scored = tiles(image, text, order, owner[order], chunk or CHUNK[text.device.type], score)
     first = next(scored)
     best = torch.full((len(image),), -torch.inf, dtype=first.sim.dtype, device=text.device)
     text_best = best.new_empty(len(text))
@@ -204,7 +206,7 @@ def rank_in_folds(
     fold: int | None,
     score: Scoring | None = None,
     *,
-    chunk: int = 256,
+    chunk: int | None = None,
     mean_places: bool = False,
 ) -> Ranks:
     """Rank within contiguous folds of `fold` images and their texts; the ranks of all queries in the split's order.

@@ -9,12 +9,12 @@ from goalgrid.grid.errors import UserError, unknown
 if TYPE_CHECKING:  # a plan without a GPU loads no torch
     from goalgrid.runners.gpu.trace import Work
 
-SUSTAINED = 0.7
-"""Share of a data sheet's rate that large products reach."""
-SUSTAINED_BYTES = 0.85
-"""Share of a data sheet's bandwidth that copies reach."""
-LAUNCH = 10e-6
-"""Seconds that Python and PyTorch need to launch an operation."""
+LAUNCH = 35e-6
+"""Seconds that Python and PyTorch need to launch a kernel of a training step: 22 to 37 microseconds beside an H100."""
+LARGE = (0.7, 0.85)
+"""Shares of a data sheet's rate and bandwidth that large products and copies reach."""
+HOPPER = (0.6, 0.7)
+"""What the kernels of training steps reach on an H100, at most (docs/gpu.md)."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Card:
     Args:
         bandwidth: 10^9 bytes a second.
         says: part of the name that torch reports for this GPU.
+        reached: shares of the rates and of the bandwidth that training reaches.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Card:
     bf16: float = 0.0
     bandwidth: float = 0.0
     says: str = ""
+    reached: tuple[float, float] = LARGE
 
     @property
     def bytes(self) -> float:
@@ -42,11 +44,11 @@ class Card:
     def rate(self, kind: str, *, tf32: bool = False) -> float:
         """Sustained operations a second of products in this number format."""
         rates = {"float32": self.tf32 if tf32 else self.fp32, "float16": self.half, "bfloat16": self.bf16}
-        return 1e12 * SUSTAINED * (rates.get(kind) or self.fp32)
+        return 1e12 * self.reached[0] * (rates.get(kind) or self.fp32)
 
     def seconds(self, work: "Work", *, tf32: bool = False) -> tuple[float, float]:
-        """Bounds on the seconds: the sum of all rooflines, and the same plus the launch of every operation."""
-        bandwidth = 1e9 * SUSTAINED_BYTES * self.bandwidth
+        """Bounds on the seconds: the sum of all rooflines, and the same plus the launch of every kernel."""
+        bandwidth = 1e9 * self.reached[1] * self.bandwidth
         products = sum(
             max(flops / self.rate(kind, tf32=tf32), moved / bandwidth)
             for kind, group in work.products.items()
@@ -65,8 +67,8 @@ CARDS = {
         Card("l4", 22.0, 30.3, 60, 121, 121, 300, "L4"),
         Card("a100-40", 39.4, 19.5, 156, 312, 312, 1555, "A100-SXM4-40GB"),
         Card("a100-80", 79.2, 19.5, 156, 312, 312, 2039, "A100-SXM4-80GB"),
-        Card("h100", 79.2, 67, 494, 989, 989, 3350, "H100"),
-        Card("h200", 139.8, 67, 494, 989, 989, 4800, "H200"),
+        Card("h100", 79.2, 67, 494, 989, 989, 3350, "H100", HOPPER),
+        Card("h200", 139.8, 67, 494, 989, 989, 4800, "H200", HOPPER),
         Card("rtx3090", 23.6, 35.6, 35.6, 71, 71, 936, "RTX 3090"),
         Card("rtx4090", 23.5, 82.6, 82.6, 165, 165, 1008, "RTX 4090"),
     )

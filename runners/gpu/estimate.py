@@ -231,7 +231,7 @@ def evaluation(
         blocks = [trace.allocator.allocate(amount) for amount in split_bytes for _ in range(2)]  # parts, and joined
         with trace:
             trace.begin()
-            shown = image[: min(TILE, count)]
+            shown = image[: min(TILE["cuda"], count)]
             model.scores(shown, text)
             of_pair = trace.work * (1 / (len(shown) * EMBED_BATCH))
         for block in blocks:

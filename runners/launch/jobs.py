@@ -183,6 +183,7 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
         resources.exchange,
         resources.channels_last,
         resources.cudnn_benchmark,
+        resources.cuda_graphs,
     )
 
 

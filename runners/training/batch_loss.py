@@ -15,6 +15,7 @@ from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.parts.companion import Companion
 from goalgrid.retrieval.scorers.sets import Embedded, Sets
 from goalgrid.runners.training.exchange import ALONE, ProcessGroup, synchronised
+from goalgrid.runners.training.graphed import Graphs
 from goalgrid.runners.training.inputs import Batch, Inputs
 from goalgrid.runners.training.machine import precision
 from goalgrid.runners.training.recomputation import embedded_in_parts
@@ -28,6 +29,7 @@ class BatchLoss:
     ) -> None:
         self.settings, self.inputs, self.model, self.companions = settings, inputs, model, companions
         self.group: ProcessGroup = ALONE
+        self._graphs = Graphs(enabled=inputs.graphs, pairs=settings.train.batch_size)
 
     def __call__(self, batch: Batch, objective: Objective) -> tuple[Float[Tensor, ""], list[dict[str, Tensor]]]:
         """The sum of the networks' losses, and the objective's report of each network, which backward completes."""
@@ -64,7 +66,9 @@ class BatchLoss:
         if isinstance(image, Tensor) and isinstance(text, Tensor):
             image, text = (self.group.all_gather(part, len(owners)) for part in (image, text))
             self._scored(place, partial(product, image.detach(), text.detach()))
-            return objective(image, text, owners, extra=extra)
+            if extra:
+                return objective(image, text, owners, extra=extra)
+            return self._graphs(objective, place, image, text, owners)
         scorer = network.scorer
         assert scorer is not None
         assert isinstance(image, Sets)

@@ -27,7 +27,7 @@ from goalgrid.runners.training.machine import precision, set_tf32
 EMBED_BATCH = 512
 """Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""
 
-TILE = 64
+TILE = {"cpu": 64, "cuda": 256}
 """Images whose captions a scorer of sets scores at a time."""
 
 
@@ -120,8 +120,8 @@ def ranked(
     if model.scorer is None:
         return evaluation.rank_in_folds(image, text, image_of_text, fold)
     with torch.inference_mode():
-        score, mean_places = partial(scored, model), model.scorer.mean_places
-        return evaluation.rank_in_folds(image, text, image_of_text, fold, score, chunk=TILE, mean_places=mean_places)
+        score, mean_places, tile = partial(scored, model), model.scorer.mean_places, TILE[image.device.type]
+        return evaluation.rank_in_folds(image, text, image_of_text, fold, score, chunk=tile, mean_places=mean_places)
 
 
 def ranks_of_test(

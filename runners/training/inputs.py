@@ -52,6 +52,8 @@ class Inputs:
     """What the companions of the training prepared, by their names."""
     layout: torch.memory_format = torch.preserve_format
     """Of the model's weights."""
+    graphs: bool = False
+    """Whether objectives run as CUDA graphs."""
 
     @classmethod
     def prepare(
@@ -68,7 +70,8 @@ class Inputs:
         if network := text.feature_network:
             source = SOURCES[network.encoder](dataset.name, network, machine.places, tokens, len(reader))
             tokens = {**source.load(machine.features, machine.device)}
-        return cls(pairs, reader, tokens, machine.device, machine.places, content, layout=machine.layout)
+        layout, graphs = machine.layout, machine.graphs
+        return cls(pairs, reader, tokens, machine.device, machine.places, content, layout=layout, graphs=graphs)
 
     @property
     def vocabulary(self) -> str:

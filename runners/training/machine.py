@@ -84,6 +84,8 @@ class Machine:
     """On a GPU, weights of convolutions have their channels together."""
     cudnn_benchmark: bool = False
     """On a GPU, cuDNN times its algorithms and takes the fastest."""
+    cuda_graphs: bool = True
+    """On a GPU, objectives run as CUDA graphs."""
 
     @property
     def device(self) -> torch.device:
@@ -106,6 +108,11 @@ class Machine:
         """Of the model's weights. On a CPU, another layout has other kernels, so other digits, which ids promise."""
         on_gpu = self.channels_last and self.device.type == "cuda"
         return torch.channels_last if on_gpu else torch.preserve_format
+
+    @property
+    def graphs(self) -> bool:
+        """Whether objectives run as CUDA graphs; not on ROCm, where nobody has tried."""
+        return self.cuda_graphs and self.device.type == "cuda" and torch.version.cuda is not None
 
     @property
     def decoding(self) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class Ensemble:
         )
         with torch.inference_mode():
             ranks = evaluation.rank_in_folds(
-                image, text, owners, fold, self.scores, chunk=TILE, mean_places=mean_places
+                image, text, owners, fold, self.scores, chunk=TILE[image.device.type], mean_places=mean_places
             )
         self.beat()
         return ranks

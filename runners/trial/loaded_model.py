@@ -240,10 +240,9 @@ class LoadedModel:
             UserError: the package with the judgements is not installed, or these are other images.
         """
         by_scorer = partial(scored, self.model) if self.model.scorer else None
+        part, read = TILE[evaluation.image.device.type], (evaluation.image, evaluation.text, evaluation.image_of_text)
         with torch.inference_mode():
-            return eccv.metrics(
-                evaluation.image, evaluation.text, evaluation.image_of_text, by_scorer, part=TILE if by_scorer else None
-            )
+            return eccv.metrics(*read, by_scorer, part=part if by_scorer else None)
 
 
 def sizes_of(model: Vse) -> tuple[int, int]:

@@ -36,7 +36,7 @@ from goalgrid.runners.gpu.cards import CARDS, card
 from goalgrid.runners.gpu.estimate import _batch, _step, around, estimate, pairs_ranked_anew, rehearse, second_stage
 from goalgrid.runners.gpu.memory_probe import heavy
 from goalgrid.runners.gpu.shapes_of_data import Shapes
-from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, without_data
+from goalgrid.runners.gpu.trace import KERNELS, Trace, Unfilled, Work, without_data
 from goalgrid.runners.training.learner import Learner
 
 MB = 2**20
@@ -200,14 +200,14 @@ def test_a_convolution_in_groups_costs_twice_as_much_backwards() -> None:
 
 
 def kernels(event: Any) -> int:
-    """Operations of a profiled step that are neither views nor made of others."""
+    """Kernels of a profiled step: of operations that are neither views nor made of others."""
     name = str(event.name)
     packet = getattr(torch.ops.aten, name.removeprefix("aten::"), None) if name.startswith("aten::") else None
     overloads = [getattr(packet, word) for word in packet.overloads()] if packet else []
     overloads = [overload for overload in overloads if torch._C._dispatch_has_kernel(overload.name())]
     if not overloads or all(overload._can_decompose() for overload in overloads):
         return sum(map(kernels, event.children))
-    return 0 if all(overload.is_view for overload in overloads) else 1
+    return 0 if all(overload.is_view for overload in overloads) else KERNELS.get(packet, 1)
 
 
 WITHOUT_GRU = {

@@ -148,6 +148,8 @@ def on_two_ranks(folder: Path, work: Callable[[ProcessGroup], Any]) -> tuple[Any
         exchange.destroy()
         return result
 
+    if torch.cuda.is_available():
+        pytest.skip("torch's backward has threads for a GPU, which a fork lacks")
     if (pid := os.fork()) == 0:
         try:
             torch.save(joined(1), folder / "other")
@@ -315,6 +317,7 @@ def test_replicas_are_refused_where_pairs_are_read_beside_the_batch(
     words = [
         f"objectives={objective}",
         "resources.replicas=2",
+        "resources.gpu=0",
         *(["train.ranker=cnn-bow"] if objective == "aoq" else []),
     ]
     overrides = [word for setting in words for word in ("--set", setting)]
