@@ -9,6 +9,7 @@ steps       five recipes in fp32, tf32 and bf16: time, launches and memory of a 
 layouts     a convolution backbone: channels last, cuDNN's choice of kernels, compiled
 feeding     the share of the time for which steps keep the card busy, when 2, 8 and 16 threads decode pictures
 packing     steps a second of 1 to 8 trials that share the card
+graphs      objectives as CUDA graphs beside the same kernels, launched one by one
 errors      a lack of memory in a convolution, a GRU and cuBLAS's start: the class that each gets
 tests       the tests that are skipped without a GPU
 recipes     20 steps of each small recipe: the loss beside the CPU's, and how often a step waits for the GPU
@@ -82,6 +83,7 @@ BLOCKS = {
         lambda device, chosen: first_hour.feeding_rows(device, 10 * chosen["steps"], small=chosen["small"]), 480
     ),
     "packing": Block(lambda device, chosen: first_hour.packing_rows(device, small=chosen["small"]), 240),
+    "graphs": Block(lambda device, chosen: speed.graph_rows(128, chosen["rounds"]), 120, needs_gpu=True),
     "errors": Block(lambda device, chosen: first_hour.errors_rows(device), 180),
     "tests": Block(lambda device, chosen: agreement.rows_of_tests(), 600, needs_gpu=True),
     "recipes": Block(lambda device, chosen: agreement.recipe_rows(device, chosen["steps"]), 300),

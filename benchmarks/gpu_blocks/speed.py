@@ -4,20 +4,25 @@ import gc
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import evaluation
 import measuring
 import torch
 from torch import nn
+from torch.nn import functional
 
 from benchmarks import objectives as cells
 from benchmarks.gpu_blocks.sample import Size, inputs_of, reading, settings_of, trained
+from goalgrid import objectives
+from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.encoders.reasoning import PaddedGru
 from goalgrid.retrieval.model import Vse
+from goalgrid.runners.training.graphed import Graphs
 from goalgrid.runners.training.inputs import Inputs
 from goalgrid.runners.training.learner import objective_of
 from goalgrid.runners.training.optimizers import optimizer
@@ -35,6 +40,32 @@ def objective_rows(batch: int, device: str, rounds: int) -> list[str]:
         *rows,
         *(measuring.row(f"{name}, {batch}: memory", f"{value:.1f} MB", peer=peer) for name, value in used.items()),
     ]
+
+
+def graph_rows(batch: int, rounds: int) -> list[str]:
+    """Every objective of the catalogue, its gradient included: its kernels one by one, and as a CUDA graph."""
+    rows = []
+    for name in CATALOGUE:
+        objective, graphs = objectives.build(name).cuda(), Graphs(enabled=True, pairs=batch)
+        image, text = (functional.normalize(torch.randn(batch, 256, device="cuda")).requires_grad_() for _ in range(2))
+        owners = torch.arange(batch, device="cuda")
+        if not graphs.suit(objective, image, text):
+            continue
+        plain, graphed = partial(objective, image, text, owners), partial(graphs, objective, 0, image, text, owners)
+        cases = {"plain": lambda of=plain: several(of), "graphed": lambda of=graphed: several(of)}
+        several(plain), several(graphed)
+        times = {case: 1e3 * taken / EACH for case, taken in measuring.interleaved(cases, rounds, "cuda").items()}
+        ratio = f"{times['graphed'] / times['plain']:.2f}"
+        rows.append(measuring.row(name, f"{times['graphed']:.2f} ms", peer=f"{times['plain']:.2f} ms", ratio=ratio))
+    return rows
+
+
+EACH = 10
+
+
+def several(loss: Callable[[], torch.Tensor]) -> None:
+    for _ in range(EACH):
+        loss().backward()
 
 
 def tuned(settings: TrialSettings, inputs: Inputs) -> Callable[[], None]:
