@@ -1,7 +1,7 @@
 """From a grid to its trials: every combination of the axes, each with all its settings resolved and an id."""
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product, zip_longest
 from typing import NamedTuple
@@ -264,6 +264,17 @@ def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
         chain.append(trial)
         chain_of[trial.id] = chain
     return list({id(chain): chain for chain in chain_of.values()}.values())
+
+
+def count_chains(trials: Sequence[Trial], ids: Container[str]) -> int:
+    """How many chains there are, without making them if no trial has two parents.
+
+    Args:
+        ids: of the trials.
+    """
+    if any(len(trial.parents) > 1 for trial in trials):
+        return len(chains(trials))
+    return sum(not (trial.parents and trial.parents[0] in ids) for trial in trials)
 
 
 def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str]] = {}) -> list[Trial]:

@@ -152,7 +152,8 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
         seconds[trial.id] = basis.step * steps_left(overview, trial, basis.epoch_steps, trial.id in anew)
     shares = {key: share for key, share in shares_of(overview, known).items() if bases[key].gpu}
     asked, why = _jobs(overview.grid.resources, shares, jobs)
-    in_order = [span for chain in chains(trials) if (span := [trial for trial in chain if trial.id in seconds])]
+    chained = chains(trials) if seconds else []
+    in_order = [span for chain in chained if (span := [trial for trial in chain if trial.id in seconds])]
     together = max(1, min(asked, len(in_order)))
     without = dropping(overview.grid, overview.points)
     return GridCost(
