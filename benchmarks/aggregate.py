@@ -7,6 +7,7 @@ after some trials were trained anew. Collecting alone is measured beside pyarrow
 """
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
+from goalgrid.results.records.provenance import environment
 from goalgrid.results.records.record_cache import Copying
 from tests.browser import browser, visit
 
@@ -52,7 +54,8 @@ def records_of(trials: list[Trial]) -> Iterator[pa.Table]:
     same = {
         "selection": "best-val-rsum", "selected_epoch": EPOCHS, "epochs": EPOCHS, "steps": 20 * EPOCHS,
         "test_i2t_ranks": list(range(IMAGES)), "test_t2i_ranks": list(range(5 * IMAGES)), "history": history,
-        "train_seconds": 1.0, "data_fingerprint": "d", "code_fingerprint": "c", "environment": "{}",
+        "train_seconds": 1.0, "data_fingerprint": "d", "code_fingerprint": "c",
+        "environment": json.dumps(environment("cpu", "", 1)),
         "finished_at": "2026-01-01T00:00:00+00:00",
     }  # fmt: skip
     for start in range(0, len(trials), 1000):
@@ -139,6 +142,9 @@ def report(folder: Path, trials: int) -> None:
     words = ("report", str(path), "--output", str(folder / "report.html"), "--runs", str(home.path))
     command(f"`goalgrid report` of {len(wanted):,} trials, no record read before", *words)
     command(f"`goalgrid report` of {len(wanted):,} trials, again", *words)
+    of = f"of {len(wanted):,} trials"
+    command(f"`goalgrid compare` {of} with the same in another folder", "compare", str(path), *compared(home))
+    command(f"`goalgrid export` {of}", "export", str(path), str(folder / "exported"), "--runs", str(home.path))
     page = folder / "report.html"
     driver = visit(browser(), page)
     opened = driver.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd")
@@ -146,6 +152,13 @@ def report(folder: Path, trials: int) -> None:
     driver.quit()
     seconds = f"{opened / 1000:.1f} s, and a cell of it after {ready / 1000:.1f} s"
     measuring.show([measuring.row("its page, opened", f"{seconds}, {page.stat().st_size / 1e6:.1f} MB")])
+
+
+def compared(home: Home) -> list[str]:
+    """The options that read the second grid from another folder."""
+    other = home.path.with_name("other")
+    other.symlink_to(home.path, target_is_directory=True)
+    return ["--runs", str(home.path), "--other-runs", str(other), "--format", "csv", "--output", str(other) + ".csv"]
 
 
 def main() -> None:

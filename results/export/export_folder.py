@@ -22,7 +22,9 @@ from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results import figures
 from goalgrid.results.analysis.block_analysis import analyse, metrics_of
 from goalgrid.results.analysis.effects_text import write_out
+from goalgrid.results.analysis.factors import parts_of
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.export.report_page import BLOCKS, FOREMOST, foremost
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.pages import page
 from goalgrid.results.records import record
@@ -90,9 +92,10 @@ def export(
     for path, table in tables.items():
         write_all(table, (target / path).parent)
     if scores.rows:
-        analyses = analyse(cells, scores, QueryRanks.read(cells, home), metrics_of("r1", "both"))
-        write_text(target / "effects.md", write_out(analyses, cells, "markdown"))
-        figures.write(figures.Study.read(cells, scores, home), target / "figures", formats=("pdf", "svg", "png"))
+        best = foremost(cells, analyse(cells, scores, None, ["rsum"]))
+        analyses = analyse(best, scores, QueryRanks.read(best, home), metrics_of("r1", "both"))
+        write_text(target / "effects.md", write_out(analyses, best, "markdown"))
+        figures.write(figures.Study.read(best, scores, home), target / "figures", formats=("pdf", "svg", "png"))
     write_text(target / "report.html", report)
     write_text(target / "grid.toml", grid.to_toml())
     _write_trials(target)
@@ -140,7 +143,8 @@ def readme(
     """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
     machines = dict(Counter(map(_machine, environments)).most_common())
     count = len({trial.id for cell in cells for trial in cell.trials})
-    numbers = {"machines": machines, "wanted": count, "searched": grid.select is not None, "noted": noted}
+    some = FOREMOST if len(parts_of(cells)) > BLOCKS else 0
+    numbers = {"machines": machines, "wanted": count, "searched": grid.select is not None, "noted": noted, "some": some}
     return page("export.md", name=grid.name, example=_train(cells[0]), tables=tables, **numbers)
 
 

@@ -45,7 +45,7 @@ CURVES = 500
 """Trials with whose curves a page can be opened and sent; of a grid that has more, the foremost blocks have curves."""
 
 BLOCKS, FOREMOST = 6, 2
-"""Blocks whose effects and figures a page has; of a grid with more blocks, that many with the best rsum."""
+"""Blocks whose effects and figures a page or an export has; of a grid with more, that many with the best rsum."""
 
 MANY = 500
 """Cells of which a page has one matrix, and not one of each metric."""
@@ -123,23 +123,23 @@ class Measured:
         done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record_cache.read(home, done, list(_PROVENANCE)).to_pylist()
         sums = analyse(cells, scores, None, ["rsum"])
-        foremost = _foremost(cells, sums)
+        best = foremost(cells, sums)
         recalls = metrics_of("r1", "both")
-        analyses = analyse(foremost, scores, QueryRanks.read(foremost, home), recalls)
-        studies = Study.read(cells if len(rows) <= CURVES else foremost, scores, home)
+        analyses = analyse(best, scores, QueryRanks.read(best, home), recalls)
+        studies = Study.read(cells if len(rows) <= CURVES else best, scores, home)
         return cls(
             tuple(map(finding, sorted(sums, key=_top, reverse=True) if len(sums) > BLOCKS else sums)),
             tuple(_tables(grid.name, cells, shown) for shown in (scores, *scores.further(cells, home))),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document(analyses, cells) if analyses else None,
-            tuple(_pictures(studies, Study.read(cells, scores, home, histories=False), foremost)),
+            tuple(_pictures(studies, Study.read(cells, scores, home, histories=False), best)),
             rows,
             _provenance(rows),
             noun=noun_of(cells),
             cells=tuple(_opened(cells, sums)),
             curves=studies[0].histories if studies else {},
             left_out=left_out,
-            narrowed=len(foremost) < len(cells),
+            narrowed=len(best) < len(cells),
         )
 
 
@@ -147,17 +147,17 @@ def _top(analysis: Analysis) -> float:
     return max(analysis.means)
 
 
-def _foremost(cells: Sequence[Cell], sums: Sequence[Analysis]) -> Sequence[Cell]:
+def foremost(cells: Sequence[Cell], sums: Sequence[Analysis]) -> Sequence[Cell]:
     """All cells; of more than `BLOCKS` blocks, the cells of those with the best rsum."""
     if len(sums) <= BLOCKS:
         return cells
-    best = {analysis.title for analysis in sorted(sums, key=_top, reverse=True)[:FOREMOST]}
-    return [cell for part in parts_of(cells) if part.title in best for cell in part.cells.values()]
+    titles = {analysis.title for analysis in sorted(sums, key=_top, reverse=True)[:FOREMOST]}
+    return [cell for part in parts_of(cells) if part.title in titles for cell in part.cells.values()]
 
 
-def _pictures(studies: Sequence[Study], every: Sequence[Study], foremost: Sequence[Cell]) -> Iterator[Picture]:
+def _pictures(studies: Sequence[Study], every: Sequence[Study], best: Sequence[Cell]) -> Iterator[Picture]:
     """The figures of the foremost blocks, and of all blocks together."""
-    titles = {part.title for part in parts_of(foremost)}
+    titles = {part.title for part in parts_of(best)}
     shown = [study for study in studies if study.title in titles]
     for kind, known in figures.FIGURES.items():
         form = "png" if known.gather and len(every) > BLOCKS else "svg"  # a vector for each of thousands of marks
