@@ -3,9 +3,9 @@
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -39,25 +39,18 @@ class LivePage:
         self._done: list[Trial] | None = None
         self._reading: Future[Measured] | None = None
         self._standing: Standing | None = None
-        self._over = threading.Event()
         self._readers = ThreadPoolExecutor(1)
-        self.html, self.mark = b"", ""
+        self.current = b"", ""
+        """The page and its ETag: together, since a request may read them while they change."""
 
-    @contextmanager
-    def kept_current(self) -> Iterator[None]:
-        """Look at the folder, and in a thread again and again, until the block ends."""
+    def follow(self) -> None:
+        """Look at the folder now, and from now on in a thread, as long as the process lives."""
         self._look()
-        thread = threading.Thread(target=self._follow, name="report", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
-            self._readers.shutdown(cancel_futures=True)
+        threading.Thread(target=self._follow, name="report", daemon=True).start()
 
     def _follow(self) -> None:
-        while not self._over.wait(SECONDS):
+        while True:
+            time.sleep(SECONDS)
             seen = self._overview
             try:
                 self._overview = Overview.of(seen.grid, seen.home, seen.only)
@@ -79,11 +72,11 @@ class LivePage:
             html = report.render(
                 self._overview, measured=self._measured, live=self._read + 1, beside=self._beside(), paper=self._paper
             )
-            self.html, self.mark = html.encode(), f'"{secrets.token_hex(8)}"'
+            self.current = html.encode(), f'"{secrets.token_hex(8)}"'
 
 
 def serve(page: LivePage, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve the page until Ctrl-C; on other interfaces than loopback only below a secret path.
+    """Serve the page until the process ends; on other interfaces than loopback only below a secret path.
 
     Raises:
         UserError: the address or the port cannot be used.
@@ -103,8 +96,8 @@ def serve(page: LivePage, host: str, port: int, say: Callable[[str], None]) -> N
     say(f"http://{host if here else name}:{port}{path}   (Ctrl-C ends it)")
     if here:
         say(f"from another machine: ssh -L {port}:127.0.0.1:{port} {name}, then the same address there")
-    with server, page.kept_current():
-        server.serve_forever()
+    page.follow()
+    server.serve_forever()
 
 
 def _handler(page: LivePage, path: str) -> type[BaseHTTPRequestHandler]:
@@ -117,7 +110,7 @@ def _handler(page: LivePage, path: str) -> type[BaseHTTPRequestHandler]:
             if self.path != path or (path == "/" and host not in names):
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return
-            html, mark = page.html, page.mark
+            html, mark = page.current
             same = self.headers.get("If-None-Match") == mark
             self.send_response(HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK)
             self.send_header("ETag", mark)

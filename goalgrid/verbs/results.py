@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from goalgrid.showing import analyses as shown
 from goalgrid.showing.tables import NothingDone, deliver, table_of_paper
 from goalgrid.showing.tables import check as hold_against
 from goalgrid.terminal import DIFFERENT, INCOMPLETE, completion, options
+from goalgrid.terminal.ending import ended_at_once
 from goalgrid.terminal.options import RUNS, Runs, all_known, options_of
 from goalgrid.terminal.views import say, show_for, show_list
 
@@ -247,6 +248,7 @@ def figures(
 
 @verbs.command()
 def report(
+    context: typer.Context,
     grid: options.OptionalGrid = None,
     paper: options.PaperName = None,
     home: Runs = RUNS,
@@ -279,21 +281,22 @@ def report(
 
     Tables, effects, figures, failures and provenance; with --paper also the paper's own table. It needs no network.
     """
+    if (watch or serve) and examples_of:
+        raise UserError("--examples loads a model and its data each time; leave it out with --watch and --serve.")
+    if serve and (watch or output):
+        raise UserError("--serve writes no file; leave out --watch and --output.")
+    if serve:
+        context.with_resource(ended_at_once())
     from goalgrid.showing import report as page
     from goalgrid.showing.comparison import section
 
     grid = source(grid, paper)
     overview = Overview.of(recall(grid, home, set_), home, only)
-    if (watch or serve) and examples_of:
-        raise UserError("--examples loads a model and its data each time; leave it out with --watch and --serve.")
-    if serve and (watch or output):
-        raise UserError("--serve writes no file; leave out --watch and --output.")
     compared = partial(section, beside, grid, home, other)
     if serve:
         from goalgrid.showing import serve as live
 
-        with suppress(KeyboardInterrupt):
-            live.serve(live.LivePage(overview, compared, paper, say), host, port, say)
+        live.serve(live.LivePage(overview, compared, paper, say), host, port, say)
         return
     path = output or home.grid(overview.grid.name).report
     if not watch:

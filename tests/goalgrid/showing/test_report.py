@@ -27,6 +27,7 @@ from selenium.webdriver.support.ui import Select
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
+from goalgrid.results.export.report_page import Measured
 from goalgrid.results.layouts import arrange
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
@@ -387,6 +388,12 @@ def test_a_grid_of_which_nothing_is_done_has_a_report(verb: Verb, tmp_path: Path
     assert "data-refresh" not in page
 
 
+def test_a_page_without_results_says_why(pair: Home) -> None:
+    seen = overview(pair)
+    assert "Results are being read." in report.render(seen, measured=Measured(), live=1)
+    assert "No finished trial has results on the data that are here now." in report.render(seen, measured=Measured())
+
+
 def test_watching_ends_when_no_trial_is_left(pair: Home) -> None:
     ids = [trial.id for trial in overview(pair).trials]
     done = pair.trial(ids[1]).done
@@ -405,20 +412,16 @@ def test_watching_ends_when_no_trial_is_left(pair: Home) -> None:
 
 
 @contextmanager
-def served(home: Home, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A page that is served, by its address."""
+def served(home: Home, *words: str, end: int = signal.SIGINT) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A page that is served, by its address, until a signal."""
     command = [sys.executable, "-m", "goalgrid", "report", "demo", "--serve", "--port", "0", *words]
     process = subprocess.Popen([*command, "--runs", str(home.path)], stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stderr is not None
     try:
         yield process.stderr.readline().split()[0], process
     finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:  # an interrupt that falls into a finaliser of Python is lost: as a user would
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
+        process.send_signal(end)
+        process.communicate(timeout=60)
 
 
 def test_a_served_page_follows_the_grid_and_stays_when_its_program_ends(pair: Home) -> None:
@@ -462,11 +465,12 @@ def test_a_foreign_page_reads_nothing_of_a_served_one(pair: Home) -> None:
         assert answer(address, Host="localhost:9999") == 200, "forwarded by ssh"
         assert answer(address, Host="evil.example:80") == 404
         assert answer(f"{address}etc/passwd") == 404
-    with served(pair, "--host", "0.0.0.0") as (address, _):
+    with served(pair, "--host", "0.0.0.0", end=signal.SIGTERM) as (address, process):
         _, _, host, secret, _ = address.split("/")
         port = host.rpartition(":")[2]
         assert answer(f"http://127.0.0.1:{port}/{secret}/") == 200
         assert answer(f"http://127.0.0.1:{port}/") == 404
+    assert process.returncode == 0
 
 
 def test_what_cannot_be_served_is_named(verb: Verb, pair: Home) -> None:
