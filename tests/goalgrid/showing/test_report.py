@@ -205,6 +205,9 @@ CUT = """return [...document.querySelectorAll('body *')].filter(element => {
 }).map(element => element.outerHTML.slice(0, 200))"""
 """What stands outside the window: only within `.wide`, which scrolls, it may."""
 
+A4 = (718, 1000)
+"""What a printed page has room for within Chromium's margins."""
+
 SCROLLS = "return [...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
 
 UNREACHABLE = """return [...document.querySelectorAll('*')].filter(element => element.tabIndex < 0
@@ -256,9 +259,11 @@ def test_nothing_is_cut_and_axe_finds_nothing(
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_all_of_it_is_printed(opened: webdriver.Chrome) -> None:
+def test_all_of_it_is_printed(chromium: webdriver.Chrome, matrix: Path) -> None:
+    opened = visit(chromium, matrix, A4)
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
+        assert opened.execute_script(SCROLLS) == 0
         assert len(shown(opened)) == 6
         opened.execute_script("window.dispatchEvent(new Event('beforeprint'))")
         assert opened.find_element(By.CSS_SELECTOR, "#trials table").is_displayed()
