@@ -25,8 +25,11 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
+from goalgrid.reading.overview import Overview
 from goalgrid.results.export.report_page import Measured
 from goalgrid.results.layouts import arrange
 from goalgrid.results.records import record
@@ -35,6 +38,7 @@ from goalgrid.showing import report
 
 from ...browser import DESK, PHONE, TABLET, browser, visit
 from ...conftest import ROOT
+from ...paper_records import write_trial
 from ...states import fail, interrupt
 from ..conftest import Verb, overview
 
@@ -57,6 +61,22 @@ def matrix(verb: Verb, trained: Home, tmp_path_factory: pytest.TempPathFactory) 
     page = home.path / "report.html"
     beside = ("--compare", "demo", "--other-runs", str(trained.path))
     assert "written" in verb("report", "demo", "--output", str(page), *beside, runs=home).stderr
+    return page
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of 222 blocks, one for each learning rate, from records that no training wrote."""
+    home = Home(tmp_path_factory.mktemp("sweep"))
+    rates = [round(1e-5 * number, 6) for number in range(1, 223)]
+    grid = load("demo", ['objectives=["con_con","lin_con"]', 'recipes=["cnn-bow"]', f"sweep.train.lr={rates}"])
+    for place, trial in enumerate(trials_of(expand(grid))):
+        values = {"i2t_r1": place % 89 + 0.5, "t2i_r1": place % 83, "rsum": place % 97 + 100}
+        history = [{"epoch": epoch, "name": "loss", "value": 1 / epoch + trial.seed} for epoch in (1, 2, 3)]
+        by_protocol = {(trial.shared.dataset.protocol, name): value for name, value in values.items()}
+        write_trial(home, trial, by_protocol, history=history, data_fingerprint="of no data")
+    page = home.path / "report.html"
+    page.write_text(report.render(Overview.of(grid, home)))
     return page
 
 
@@ -169,22 +189,48 @@ def test_the_curves_are_those_of_the_record(opened: webdriver.Chrome, trained: H
             assert values[epochs.index(logged["epoch"])] == pytest.approx(logged["value"], rel=1e-4)
 
 
+def copied(driver: webdriver.Chrome, form: str) -> str:
+    """The first table, as the clipboard has it after a button was pressed."""
+    permissions = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    driver.execute_cdp_cmd("Browser.grantPermissions", permissions)
+    button = driver.find_element(By.CSS_SELECTOR, f"#table-1-1 .actions button[aria-label*={form}]")
+    button.send_keys(Keys.ENTER)
+    wait_for(lambda: button.text == f"{form} ✓")
+    return str(driver.execute_async_script("navigator.clipboard.readText().then(arguments[0])"))
+
+
 def test_a_table_is_copied(opened: webdriver.Chrome) -> None:
-    opened.execute_cdp_cmd(
-        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
-    )
-    figure = opened.find_element(By.ID, "table-1-1")
-    texts = {}
-    for name in ("CSV", "Markdown", "LaTeX"):
-        figure.find_element(By.CSS_SELECTOR, f".actions button[aria-label*={name}]").send_keys(Keys.ENTER)
-        wait_for(lambda name=name: f"{name} ✓" in figure.text)
-        texts[name] = opened.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
+    texts = {form: copied(opened, form) for form in ("CSV", "Markdown", "LaTeX")}
     value = cells_of(opened)[0].text.replace("†", "").strip()
     assert texts["CSV"].splitlines()[0].startswith(",Image → Text Tcon,")
     assert value in texts["CSV"]
     assert texts["Markdown"].splitlines()[1].startswith("| --- | --- |")
     assert texts["LaTeX"].startswith("\\begin{tabular}{lrrrrrr}\n\\toprule\n & Image $\\to$ Text Tcon")
     assert value.replace(" ± ", " $\\pm$ ") in texts["LaTeX"]
+
+
+@pytest.mark.slow
+def test_a_sweep_of_222_blocks_is_read(chromium: webdriver.Chrome, sweep: Path) -> None:
+    visit(chromium, sweep)
+    assert len(chromium.find_elements(By.CSS_SELECTOR, "#table-1-1 .title")) == 222
+    foremost = chromium.execute_script("return opened.findIndex(cell => cell.trials[0].curves.loss)")
+    chromium.find_element(By.CSS_SELECTOR, f"#table-1-1 [data-cell='{foremost}'] button").send_keys(Keys.ENTER)
+    dialog = chromium.find_element(By.ID, "cell")
+    rows = [row.text.split() for row in dialog.find_elements(By.CSS_SELECTOR, "tbody tr")]
+    assert [row[:2] for row in rows] == [["0", "done"], ["1", "done"], ["2", "done"]]
+    dialog.find_element(By.CSS_SELECTOR, ".lines label:nth-of-type(2) input").click()
+    assert lines_of(chromium) == [True, False, True]
+    dialog.send_keys(Keys.ESCAPE)
+    head(chromium, 1).find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    blocks = chromium.execute_script(
+        "return [...document.querySelectorAll('#table-1-1 tbody')]"
+        ".map(body => [...body.querySelectorAll('td:nth-of-type(1)')].map(cell => Number(cell.dataset.value)))"
+    )
+    assert [len(values) for values in blocks] == [5] * 222
+    assert blocks == [sorted(values, reverse=True) for values in blocks]
+    lines = copied(chromium, "LaTeX").splitlines()
+    assert len(lines) == 6 + 6 * 222
+    assert f"{blocks[-1][0]:.1f}" in lines[-7]
 
 
 def test_a_figure_is_saved(opened: webdriver.Chrome, tmp_path: Path) -> None:
@@ -222,25 +268,36 @@ SHAPE = {"rules": {"color-contrast": {"enabled": False}}}
 
 
 def violations(driver: webdriver.Chrome, rules: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What axe finds against the accessibility of what is seen: the rule, and a place."""
+    """What axe finds against the accessibility of what is seen: the rule, and a place.
+
+    It would take a minute for 222 blocks that are alike, so three of them stay on the page.
+    """
     driver.execute_script(AXE_SCRIPT)
     asked = {"resultTypes": ["violations"], "preload": False, **rules}
+    alike = "document.querySelectorAll('tbody:nth-of-type(n + 4), #trials tbody tr:nth-of-type(n + 9)')"
+    driver.execute_script(f"for (const part of {alike}) part.remove()")
     result = driver.execute_async_script("axe.run(document, arguments[0]).then(arguments[1])", asked)
     return [(rule["id"], rule["nodes"][0]["html"]) for rule in result["violations"]]
 
 
+@pytest.mark.parametrize("page", ["matrix", pytest.param("sweep", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("size", "colours", "rules"),
     [(DESK, "light", {}), (DESK, "dark", CONTRAST), (TABLET, "light", SHAPE), (PHONE, "dark", SHAPE)],
 )
 def test_nothing_is_cut_and_axe_finds_nothing(
-    chromium: webdriver.Chrome, matrix: Path, size: tuple[int, int], colours: str, rules: Mapping[str, Any]
+    chromium: webdriver.Chrome,
+    request: pytest.FixtureRequest,
+    page: str,
+    size: tuple[int, int],
+    colours: str,
+    rules: Mapping[str, Any],
 ) -> None:
     """On a desk no table scrolls; elsewhere tables do, with a shadow that says so and by keyboard."""
     preferred = {"features": [{"name": "prefers-color-scheme", "value": colours}]}
     chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", preferred)
     try:
-        visit(chromium, matrix, size)
+        visit(chromium, request.getfixturevalue(page), size)
         assert chromium.execute_script("return matchMedia('(prefers-color-scheme: dark)').matches") == (
             colours == "dark"
         )
