@@ -66,7 +66,6 @@ class Tables:
 
 @dataclass(frozen=True)
 class Picture:
-    title: str
     alt: str
     source: str
     kind: str = ""
@@ -162,7 +161,7 @@ def _pictures(studies: Sequence[Study], every: Sequence[Study], best: Sequence[C
     for kind, known in figures.FIGURES.items():
         form = "png" if known.gather and len(every) > BLOCKS else "svg"  # a vector for each of thousands of marks
         for _, study, figure in figures.draw_all(every if known.gather else shown, [kind]):
-            yield _picture(known.title, f"{known.title}: {study.title}", figure, kind, form)
+            yield _picture(f"{known.title}: {study.title}", figure, kind, form)
 
 
 @dataclass(frozen=True)
@@ -279,18 +278,16 @@ def _tables(grid: str, cells: Sequence[Cell], scores: Scores) -> Tables:
 
 
 def attention_pictures(maps: Iterable[AttentionMap]) -> tuple[Picture, ...]:
-    return tuple(
-        _picture("Attention", f"{shown.trial}, {shown.image}: {shown.caption}", shown.draw()) for shown in maps
-    )
+    return tuple(_picture(f"{shown.trial}, {shown.image}: {shown.caption}", shown.draw()) for shown in maps)
 
 
 def examples_picture(examples: RetrievalExamples) -> Picture:
-    return _picture("Examples", f"queries of {examples.trial} with their first answers", examples.draw())
+    return _picture(f"queries of {examples.trial} with their first answers", examples.draw())
 
 
-def _picture(title: str, alt: str, figure: "Figure", kind: str = "", form: str = "svg") -> Picture:
+def _picture(alt: str, figure: "Figure", kind: str = "", form: str = "svg") -> Picture:
     content = b64encode(figures.encoded(figure, form)).decode()
-    return Picture(title, alt, f"data:image/{form}{'+xml' * (form == 'svg')};base64,{content}", kind)
+    return Picture(alt, f"data:image/{form}{'+xml' * (form == 'svg')};base64,{content}", kind)
 
 
 def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
