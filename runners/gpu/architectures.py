@@ -85,7 +85,7 @@ def from_architecture(part: Any, places: Places, hint: str = "Or say where they 
     if part.weights not in ARCHITECTURES:
         raise UserError(unknown("architecture of weights", part.weights, list(ARCHITECTURES), hint=hint))
     architecture = ARCHITECTURES[part.weights]
-    small = {"size": 64} if architecture["model_type"] == "regnet" else {}  # its width is looked up with data
+    small = {"size": 64} if architecture["model_type"] in ("regnet", "resnet") else {}  # width is looked up with data
     return part.model_copy(update={"weights": RANDOM, "architecture": architecture, **small})
 
 

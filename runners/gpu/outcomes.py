@@ -25,7 +25,9 @@ DIRECT = frozenset(
      aten.threshold_backward.default, aten.tanh_backward.default, aten.sigmoid_backward.default,
      aten.view.default, aten._unsafe_view.default, aten.transpose.int, aten.t.default, aten.permute.default,
      aten.expand.default, aten.slice.Tensor, aten.select.int, aten.unsqueeze.default, aten.detach.default,
-     aten.mm.default, aten.addmm.default, aten.bmm.default, aten.sum.dim_IntList, aten.mean.dim]
+     aten.mm.default, aten.addmm.default, aten.bmm.default, aten.sum.dim_IntList, aten.mean.dim,
+     aten.copy_.default, aten.clone.default, aten.zeros_like.default, aten.slice_backward.default,
+     aten.select_backward.default, aten.new_empty_strided.default]
 )  # fmt: skip
 """Operations whose own kernels for tensors without data give what torch's Python rules for them give, far faster."""
 
@@ -46,7 +48,7 @@ class Output:
         if not self.layout:
             return inputs[self.of_input] if self.of_input >= 0 else self.value
         shape, stride, kind, offset = self.layout
-        first: Any = inputs[0]
+        first: Any = inputs[0] if type(inputs[0]) is FakeTensor else next(x for x in inputs if type(x) is FakeTensor)
         with DisableTorchDispatch():
             if self.of_input >= 0:
                 storage = inputs[self.of_input].untyped_storage()
@@ -56,7 +58,7 @@ class Output:
             device = first.fake_device
             # as FakeTensor's constructor, which takes five times as long
             tensor = Tensor._make_subclass(FakeTensor, empty, dispatch_device=True, device_for_backend_keys=device)
-        tensor.__dict__.update(_attributes(), fake_mode=first.fake_mode)
+        tensor.__dict__.update(_attributes(), fake_mode=first.fake_mode, known_layout=self.layout)
         return tensor
 
 
@@ -90,7 +92,7 @@ class Outcome:
 def _output(value: Any, inputs: Sequence[Tensor]) -> Output:
     if not isinstance(value, Tensor):
         return Output(value=value)
-    layout, storage = (value.shape, value.stride(), value.dtype, value.storage_offset()), value.untyped_storage()
+    layout, storage = _layout(value), value.untyped_storage()
     for place, given in enumerate(inputs):
         if given is value:
             return Output(place)
@@ -99,9 +101,23 @@ def _output(value: Any, inputs: Sequence[Tensor]) -> Output:
     return Output(-1, layout)
 
 
+def _layout(value: Any) -> tuple[Any, ...]:
+    """Shape, strides, number format, and offset in the storage; without data, it is asked for more than it changes."""
+    layout = value.shape, value.stride(), value.dtype, value.storage_offset()
+    if type(value) is FakeTensor:
+        value.__dict__["known_layout"] = layout
+    return layout
+
+
+def forget_layout(values: Sequence[Tensor]) -> None:
+    """Before the next look at tensors whose shape or strides an operation may have changed in place."""
+    for value in values:
+        value.__dict__.pop("known_layout", None)
+
+
 def computed(func: Any, args: Any, kwargs: Any, inputs: Sequence[Tensor]) -> Any:
-    """The result of an operation on tensors without data."""
-    if func not in DIRECT:
+    """The result of an operation, some of whose inputs have no values."""
+    if func not in DIRECT or kwargs.get("device") or any(map(has_values, inputs)):
         return func(*args, **kwargs)
     first: Any = inputs[0]
     with in_kernel_invocation_manager(first.fake_mode):
@@ -109,17 +125,20 @@ def computed(func: Any, args: Any, kwargs: Any, inputs: Sequence[Tensor]) -> Any
     return Outcome.of(result, inputs, None).again(inputs)
 
 
-def key_of(values: Sequence[Any], inputs: list[Tensor]) -> tuple[Any, ...] | None:
-    """An operation's arguments with shapes in place of tensors, which join `inputs`; None: some tensor has data."""
-    key, known = list[Any](), True
+def key_of(values: Sequence[Any], inputs: list[Tensor]) -> tuple[Any, ...]:
+    """An operation's arguments with shapes in place of tensors, which join `inputs`; and which of them have values."""
+    key = list[Any]()
     for value in values:
         if isinstance(value, Tensor):
             inputs.append(value)
-            known = known and isinstance(value, FakeTensor) and value.constant is None
-            key += (value.shape, value.stride(), value.dtype, value.storage_offset())
+            key += (value.__dict__.get("known_layout") or _layout(value), has_values(value))
         elif isinstance(value, list | tuple):
-            key.append(part := key_of(value, inputs))
-            known = known and part is not None
+            key.append(key_of(value, inputs))
         else:
             key += (type(value), value)
-    return tuple(key) if known else None
+    return tuple(key)
+
+
+def has_values(tensor: Any) -> bool:
+    """Whether it is a tensor of the host, or a number that the host knows."""
+    return type(tensor) is not FakeTensor or tensor.constant is not None

@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from torch.nn.modules import rnn
 from torch.nn.utils import clip_grad
 from torch.utils.flop_counter import flop_registry
-from torch.utils.weak import WeakIdKeyDictionary
 
 from goalgrid.objectives import mining
 from goalgrid.retrieval.scorers import cross_attention, similarity
-from goalgrid.runners.gpu.allocator import Block, CachingAllocator
-from goalgrid.runners.gpu.outcomes import Outcome, computed, key_of
+from goalgrid.runners.gpu.allocator import CachingAllocator
+from goalgrid.runners.gpu.outcomes import Outcome, computed, forget_layout, has_values, key_of
 from goalgrid.runners.gpu.torch_private import (
     FakeTensor,
     FakeTensorMode,
@@ -79,7 +78,7 @@ class Trace(TorchDispatchMode):
         super().__init__()
         self.allocator = CachingAllocator()
         self.work = Work()
-        self._known = WeakIdKeyDictionary()
+        self._known = dict[int, weakref.ref[Any]]()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -89,11 +88,12 @@ class Trace(TorchDispatchMode):
     def hold(self, tensor: Tensor) -> None:
         """Count the storage of a tensor until it is released."""
         storage = tensor.untyped_storage()
-        if storage not in self._known and storage.nbytes():
-            block = self.allocator.allocate(storage.nbytes())
-            self._known[storage] = True
-            # weak, so that tensors that outlive the trace do not keep it; at exit nobody reads the counts
-            weakref.finalize(storage, _release, weakref.ref(self), block).atexit = False
+        known = self._known.get(storage._cdata)
+        if (known is None or known() is not storage) and (size := storage.nbytes()):
+            allocator = self.allocator
+            block = allocator.allocate(size)
+            # with the trace go its references, and then nothing is counted
+            self._known[storage._cdata] = weakref.ref(storage, lambda _: allocator.release(block))
 
     def begin(self) -> None:
         """Count work from here on; memory is counted from the first tensor on."""
@@ -113,10 +113,12 @@ class Trace(TorchDispatchMode):
             if _of_host(func, inputs, args, kwargs):
                 with unset_fake_temporarily():
                     return func(*args, **kwargs)  # neither memory nor work of the GPU
-            result = computed(func, args, kwargs, inputs) if key and empty else func(*args, **kwargs)
+            result = computed(func, args, kwargs, inputs)
         outputs = [value for value in tree_leaves(result) if isinstance(value, Tensor)]
         work = None if func.is_view else _work(func, args, kwargs, inputs, outputs, result)  # a view launches no kernel
-        if key and empty and not stands_in and torch.Tag.inplace_view not in func.tags:
+        if torch.Tag.inplace_view in func.tags:
+            forget_layout(inputs)
+        elif not stands_in and _repeats(func, inputs):
             OUTCOMES[func, key] = Outcome.of(result, inputs, work)
         self._count(work)
         for tensor in outputs:
@@ -143,6 +145,13 @@ class Trace(TorchDispatchMode):
             self.work.bytes += moved
 
 
+def _repeats(func: Any, inputs: list[Tensor]) -> bool:
+    """Whether the outcome depends on shapes alone: values matter to what changes them, and to some results' shapes."""
+    given = [has_values(tensor) for tensor in inputs]
+    by_shape = torch.Tag.dynamic_output_shape not in func.tags and not func._schema.is_mutable
+    return not all(given) and (by_shape or not any(given))
+
+
 def _work(
     func: Any, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], result: Any
 ) -> tuple[str, float, float, int]:
@@ -162,11 +171,6 @@ def _written(func: Any, args: Any) -> list[Any]:
     """What an operation changes and does not return: lists of weights, gradients and moments."""
     given = zip(func._schema.arguments, args, strict=False)
     return [value for argument, value in given if argument.alias_info and argument.alias_info.is_write]
-
-
-def _release(reference: "weakref.ref[Trace]", block: Block) -> None:
-    if trace := reference():
-        trace.allocator.release(block)
 
 
 def _of_host(func: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> bool:

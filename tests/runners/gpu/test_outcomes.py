@@ -24,6 +24,9 @@ MORE: dict[Any, tuple[Any, ...]] = {
     aten.sum.dim_IntList: ([-1],),
     aten.mean.dim: ([0, 1], True),
     aten.threshold_backward.default: (torch.ones(2, 3, 4), 0),
+    aten.slice_backward.default: ([2, 5, 4], 1, 1, 4, 1),
+    aten.select_backward.default: ([2, 3, 5, 4], 2, 1),
+    aten.new_empty_strided.default: ([4, 3], [1, 4]),
 }
 """Arguments after the first; of operations that are not here, a second tensor as often as they ask for one."""
 
@@ -63,14 +66,29 @@ def test_arguments_that_differ_have_different_keys() -> None:
     mode = FakeTensorMode()
     one, other = (mode.from_tensor(torch.ones(shape)) for shape in ((2, 3), (3, 2)))
     given: list[list[Any]] = [[one], [other], [one.t()], [one, 1], [one, 1.0], [one, True], [one, [1]], [[one], 1]]
+    given += [[one, torch.ones(2)], [one, mode.from_tensor(torch.ones(2))]]
     keys = [key_of(values, []) for values in given]
     assert len(set(keys)) == len(keys)
-    assert key_of([one, torch.ones(2)], []) is None  # with data
+
+
+def test_a_shape_that_changes_in_place_is_seen() -> None:
+    with without_data() as mode, mode, Trace():
+        value = torch.zeros(2, 3) + 1
+        before = key_of([value], [])
+        value.unsqueeze_(0)
+        assert key_of([value], []) != before
+        assert (value + 1).shape == (1, 2, 3)
+
+
+def test_a_number_that_the_host_knows_stays_known() -> None:
+    with without_data() as mode, mode, Trace():
+        _unknown = torch.zeros(2, 3).sum() * 3
+        assert float(torch.tensor(2.0) * 3) == 6
 
 
 def step(weight: Tensor, batch: Tensor) -> None:
-    """Views, products, chunks, operations in place, and a backward pass."""
-    for part in (batch @ weight).relu().chunk(2, dim=1):
+    """Views, products, chunks, operations in place and beside tensors with values, and a backward pass."""
+    for part in (batch @ weight).relu().masked_fill(torch.ones(300, 1, dtype=torch.bool), 2.0).chunk(2, dim=1):
         weight.grad = None
         (part.transpose(0, 1).contiguous().add_(1).softmax(-1).std() + weight.norm()).backward(retain_graph=True)
     torch.optim.Adam([weight]).step()
