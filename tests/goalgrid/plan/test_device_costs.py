@@ -9,7 +9,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.plan.costs import Key, Span
-from goalgrid.plan.device_costs import WRITTEN, DeviceCost, _OnCard, device_cost
+from goalgrid.plan.device_costs import COPIED, DeviceCost, _OnCard, device_cost
 from goalgrid.plan.taken import Rented
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
@@ -101,9 +101,9 @@ def test_other_number_formats_are_other_trials_and_take_less(tmp_path: Path) -> 
 def test_checkpoints_of_every_epoch_are_counted(tmp_path: Path) -> None:
     overview = Overview.of(load("flickr8k", ['recipes=["fc-bow"]', "seeds=[0]", "train.epochs=7"]), Home(tmp_path))
     nothing = Work()
-    kept = Footprint(0, 0, nothing, nothing, nothing, nothing, nothing, nothing, None, round(WRITTEN))
+    kept = Footprint(0, 0, nothing, nothing, nothing, nothing, nothing, nothing, None, round(COPIED))
     found = _OnCard(overview, card("h100"), frozenset(), {})._seconds(overview.trials[:1], kept)
-    assert found == Span(7 * 3, 7 * 4) * (round(WRITTEN) / WRITTEN)
+    assert found == Span(7 * 3, 7 * 4) * (round(COPIED) / COPIED)
 
 
 def test_trials_whose_steps_have_the_same_operations_are_traced_once(tmp_path: Path) -> None:
