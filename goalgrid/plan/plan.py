@@ -11,7 +11,7 @@ from goalgrid.plan.decisions import Choice, TrialDecision, decide, starting, to_
 from goalgrid.plan.device_costs import DeviceCost, device_cost
 from goalgrid.plan.taken import Rented
 from goalgrid.reading.overview import Overview, ranges
-from goalgrid.reading.status import choice_lines
+from goalgrid.reading.status import choice_lines, of_other_code
 from goalgrid.runners.gpu.cards import Card
 
 if TYPE_CHECKING:
@@ -147,10 +147,11 @@ def _work(overview: Overview, trials: Sequence[Trial]) -> list[str]:
 
 
 def _nothing(overview: Overview) -> str:
-    other = len(overview.of_other_data)
-    if not other:
-        return "nothing: nothing is left to train"
-    return f"nothing without --stale: {counted(other, 'trial')} trained on other data than are here now"
+    if other := len(overview.of_other_data):
+        return f"nothing without --stale: {counted(other, 'trial')} trained on other data than are here now"
+    if old := len(of_other_code(overview)):
+        return f"nothing without --stale: {counted(old, 'trial')} trained by other code than now"
+    return "nothing: nothing is left to train"
 
 
 def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:

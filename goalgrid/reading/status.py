@@ -102,9 +102,9 @@ def running(overview: Overview) -> list[RunningTrial]:
 
 
 def collapsed(overview: Overview) -> list[Trial]:
-    """Trials of tables whose validation recall, at their last epoch, was no better than chance."""
-    begun = [trial for trial in trials_of(overview.cells) if overview.states[trial.id] is not State.PLANNED]
-    last = [(trial, overview.folder(trial).last_row() or {}) for trial in begun]
+    """Finished trials of tables whose validation recall, at their last epoch, was no better than chance."""
+    done = [trial for trial in trials_of(overview.cells) if overview.states[trial.id] is State.DONE]
+    last = [(trial, overview.folder(trial).last_row() or {}) for trial in done]
     judged = [(trial, row) for trial, row in last if row.keys() >= {"val_rsum", "val_chance"}]
     return [trial for trial, row in judged if row["val_rsum"] <= row["val_chance"]]
 
@@ -116,6 +116,11 @@ def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:
         for reason in reasons:
             grouped.setdefault(reason.cause.value, {}).setdefault(reason.what, []).append(trial_id)
     return grouped
+
+
+def of_other_code(overview: Overview) -> set[str]:
+    """Ids of the finished trials that other code trained than would train them now, as an own loss that was changed."""
+    return {trial_id for ids in stale(overview).get("code", {}).values() for trial_id in ids}
 
 
 def merged(overview: Overview) -> dict[str, str]:
@@ -176,9 +181,14 @@ def ended(overview: Overview) -> list[str]:
     lines = [f"{overview.grid.name}: {overview.headline()}", *unreadable_lines(overview), *choice_lines(overview)]
     lines += seed_lines(overview)
     lines += [*failure_lines(overview), *_evaluation_lines(overview), *_uncompared(overview)]
+    anew = f"anew: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
     if other := overview.of_other_data:
-        anew = f"goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
-        lines += [f"{counted(len(other), 'trial')} done on other data than are here now, and not shown; anew: {anew}"]
+        lines += [f"{counted(len(other), 'trial')} done on other data than are here now, and not shown; {anew}"]
+    if old := of_other_code(overview):
+        lines += [f"{counted(len(old), 'trial')} done by other code than now, with the numbers of then; {anew}"]
+    if by_chance := [trial.id for trial in collapsed(overview)]:
+        count = f"{len(by_chance)} of {overview.counts[State.DONE]} done"
+        lines += [f"{count} are no better than chance on the validation split: {listed(by_chance)}"]
     return lines
 
 

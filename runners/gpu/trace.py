@@ -203,7 +203,23 @@ def _looked_up(values: Tensor, places: list[Tensor | None]) -> Any:
         return values[torch.arange(len(places[0])) % len(values)]
 
 
-def _gru(values: Tensor, sizes: Tensor, state: Tensor, weights: list[Tensor], *more: Any) -> tuple[Tensor, Tensor]:
+def _gru(values: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
+    """The output of a GRU of one layer for packed sequences, or for padded ones, which are packed as they are."""
+    if isinstance(given[1], Tensor):
+        return _packed_gru(values, *given)
+    state, weights, *more, batch_first = given
+    if not isinstance(weights[0], FakeTensor):
+        return torch._C._VariableFunctions.gru(values, *given)
+    steps = values.transpose(0, 1) if batch_first else values
+    sizes = torch.full(steps.shape[:1], steps.shape[1])
+    read, last = _packed_gru(steps.flatten(0, 1), sizes, state, weights, *more)
+    read = read.unflatten(0, steps.shape[:2])
+    return read.transpose(0, 1) if batch_first else read, last
+
+
+def _packed_gru(
+    values: Tensor, sizes: Tensor, state: Tensor, weights: list[Tensor], *more: Any
+) -> tuple[Tensor, Tensor]:
     """The output of a GRU of one layer for packed sequences, by products over all their members at once.
 
     The previous state of each member is taken as known. cuDNN fuses a step into one or two kernels; a CPU needs about

@@ -78,9 +78,7 @@ class Graph:
 
 class _Replay(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, graph: Graph, image: Tensor, text: Tensor, owners: Int[Tensor, " b"]
-    ) -> Float[Tensor, ""]:
+    def forward(ctx: Any, graph: Graph, image: Tensor, text: Tensor, owners: Int[Tensor, " b"]) -> Float[Tensor, ""]:
         ctx.graph = graph
         for there, part in ((graph.image, image), (graph.text, text), (graph.owners, owners)):
             there.detach().copy_(part)

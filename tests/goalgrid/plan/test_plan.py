@@ -162,6 +162,8 @@ class TestAnew:
     def test_stale_trials_are_trained_again_and_no_others(self, pair: Home, verb: Verb) -> None:
         first, second = pair.trials()
         older(first)
+        planned = verb("plan", "demo", *PAIR, runs=pair).stdout
+        assert "costs      nothing without --stale: 1 trial trained by other code than now" in planned
         other = second.record.stat().st_mtime_ns
         assert verb("run", "demo", *PAIR, "--stale", "--here", "--mlflow-uri", "", runs=pair).exit_code == 0
         assert overview(pair).stale == {}

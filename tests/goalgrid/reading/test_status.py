@@ -159,8 +159,10 @@ def test_a_trial_at_chance_level_is_collapsed_and_a_trial_that_learns_is_not(pai
 def test_a_trial_that_has_learnt_nothing_is_collapsed(tmp_path: Path, verb: Verb) -> None:
     home = Home(tmp_path)
     still = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0]", *SMALL, "--set", "train.lr=1e-12")
-    verb("run", "demo", *still, "--here", "--mlflow-uri", "", runs=home)
-    assert status.collapsed(overview(home)) == overview(home).trials
+    ran = verb("run", "demo", *still, "--here", "--mlflow-uri", "", runs=home)
+    (lost,) = overview(home).trials
+    assert status.collapsed(overview(home)) == [lost]
+    assert f"1 of 1 done are no better than chance on the validation split: {lost.id}" in ran.stderr
 
 
 def change(folder: TrialFolder, **columns: str) -> None:
@@ -173,6 +175,8 @@ def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
     first, second = pair.trials()
     old = json.dumps({"versions": {"torch": "1.0"}, "python": "3.0"})
     change(first, code_fingerprint=versioned("other"), environment=old)
+    by_run = "1 trial done by other code than now, with the numbers of then; anew: goalgrid resume demo --stale"
+    assert any(line.startswith(by_run) for line in status.ended(overview(pair)))
     change(second, data_fingerprint="2:other")
     told = verb("status", "demo", runs=pair).stdout
     assert "stale: 1 of 2 done, trained by other code than now" in told

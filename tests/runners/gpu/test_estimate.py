@@ -122,6 +122,7 @@ FAMILIES = {
     "fc-gru": (VECTORS, 1.05),
     "vse-2ad-tiny": (REGIONS, 1.05),
     "vsepp-r152-tiny-ft": (PIXELS, 1.05),
+    "vse-2ad-fc-seq2seq": (REGIONS, 1.2),
 }
 """Recipes with what they read, and how far an estimate may be above the real peak."""
 MORE = {
