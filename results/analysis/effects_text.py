@@ -77,8 +77,10 @@ def finding(analysis: Analysis) -> str:
     if nearest is None or nearest.name not in analysis.like_best:
         return words
     seeds = f"about {nearest.seeds_needed}" if nearest.seeds_needed else "more than 1,000"
-    ahead = f"{written(abs(nearest.mean))} over {nearest.name}"
-    return f"{words} Its lead of {ahead} would be told by {seeds} seeds (paired t test, power 0.8)."
+    ahead = f"its lead of {written(abs(nearest.mean))} over {nearest.name}"
+    if len(analysis.seeds) < 3:  # their spread may be 32 times that of many seeds
+        return f"{words} Two seeds do not say how many would show {ahead}."
+    return f"{words} It would take {seeds} seeds to show {ahead} (paired t test, power 0.8)."
 
 
 def verdict(analysis: Analysis, name: str) -> str:
@@ -156,7 +158,7 @@ def _anova_sheet(anova: Anova) -> Sheet:
 
 
 def _margins(anova: Anova) -> Sheet:
-    title, head = "Marginal means: over all other axes", ("level", "mean", "95 % interval", "honest difference")
+    title, head = "Marginal means: over all other axes", ("level", "mean", "95 % interval", "Tukey HSD")
     rows = []
     for factor in anova.factors:
         for level in factor.levels:

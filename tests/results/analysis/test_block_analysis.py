@@ -276,9 +276,11 @@ def test_a_sentence_says_what_was_found(matrix: list[Cell]) -> None:
     assert found.nearest.mean == pytest.approx(first - second)
     seeds = found.nearest.seeds_needed
     assert seeds == seeds_needed(first - second, found.nearest.std)
+    ahead = f"its lead of {first - second:.1f} over {found.nearest.name}"
     words = f"about {seeds}" if seeds else "more than 1,000"
-    lead = f" Its lead of {first - second:.1f} over {found.nearest.name} would be told by {words} seeds"
-    lead += " (paired t test, power 0.8)."
+    lead = f" It would take {words} seeds to show {ahead} (paired t test, power 0.8)."
+    two = replace(found, seeds=found.seeds[:2])
+    assert effects_text.finding(two).endswith(f" Two seeds do not say how many would show {ahead}.")
     assert effects_text.finding(found).replace(documents.GLUE, " ") == (
         f"{begin}; not distinguishable from it at 5 % (†): {', '.join(named)}.{lead}"
     )
