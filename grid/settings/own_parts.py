@@ -49,7 +49,28 @@ def check_shape(part: str, defined: Any, value: Any, of: str, *expected: tuple[i
         return
     kind = f" of {value.dtype}" if given in expected else ""
     needs = f"{'' if tensor else 'a tensor of '}{expected[0] or 'one number'}{' in floating point' if kind else ''}"
-    raise WrongReturn(f"{in_its_file(part, defined)} gives {given}{kind} for {of}; it should give {needs}.")
+    raise WrongReturn(
+        f"{in_its_file(part, defined)} "
+        + (_mean_of_loss(part, given, expected) or f"gives {given}{kind} for {of}; it should give {needs}.")
+    )
+
+
+def _mean_of_loss(part: str, given: tuple[int, ...] | str, expected: tuple[tuple[int, ...], ...]) -> str:
+    """The advice for a loss with a mean too many or too few, without the sizes of a batch; else empty."""
+    if not part.startswith("objective ") or isinstance(given, str) or given in expected:
+        return ""
+    if () in expected:
+        return (
+            'returns several numbers; with on="scores", return one, the loss of the batch. Leave out '
+            'reduction="none", or add .mean().'
+        )
+    if given:
+        return ""
+    return (
+        "returns one number; return the value of each triplet, with the shape of t.s_neg: (directions, anchors, "
+        "negatives), or (anchors, negatives) with all negatives. Leave out .mean() or .sum(): goalgrid adds the values "
+        "(objective.reduction)."
+    )
 
 
 def check_gradient(part: str, defined: Any, of: str, *values: Any) -> None:

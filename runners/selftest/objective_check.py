@@ -1,5 +1,6 @@
 """The check of a user's own objective: gradient, the order of the pairs, half precision, empty sets and speed."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -110,11 +111,13 @@ def speed(name: str) -> str:
 
 
 def scale(name: str) -> str:
-    """The gradient's norm at the start of a training beside those of ours; none is wrong, but all are clipped alike."""
+    """The gradient's norm at the start of a training beside ours; a finite one is right, but all are clipped alike."""
     if extra := needs(name):
         return f"not measured: it needs {' and '.join(extra)}"
     norms = {other: _first_norm(other) for other in dict.fromkeys([name, *BESIDE])}
     norm, others = norms.pop(name), ", ".join(f"{other} {n:,.4g}" for other, n in norms.items())
+    if not math.isfinite(norm):
+        raise Broken(f"the norm of the gradient is {norm} at the start of {RECIPE}")
     clip = catalog.recipe(RECIPE).train.clip_norm
     return (
         f"gradient norm {norm:,.4g} at the start of {RECIPE}; {others} on the same batch; train.clip_norm is {clip:g}"
@@ -190,6 +193,6 @@ def _gradient(way: str, objective: Objective, scores: Tensor) -> Tensor:
 
 def _finite(where: str, loss: Tensor, *gradients: Tensor | None) -> None:
     if not loss.isfinite():
-        raise Broken(f"{where}: the loss is {float(loss)}")
+        raise Broken(f"{where}: the loss is {loss.item()}")
     if any(gradient is not None and not gradient.isfinite().all() for gradient in gradients):
         raise Broken(f"{where}: the gradient is not finite")

@@ -106,18 +106,25 @@ def test_an_error_of_the_loss_is_told_with_its_line(tmp_path: Path) -> None:
     assert found["gradient"].endswith(f"({tmp_path / 'losses.py'}, line 7)")
 
 
-def test_a_loss_on_scores_that_returns_no_scalar_is_told(tmp_path: Path) -> None:
-    assert (
-        "gives (7,) for the scores of a batch, (7, 7); it should give one number."
-        in failing(tmp_path, f"{SCORES}scores.sum(1)")["gradient"]
-    )
+@pytest.mark.parametrize("text", [f"{TRIPLETS}(t.s_neg - t.s_pos).mean()", f"{SCORES}scores.sum(1)"])
+def test_a_mean_too_many_or_too_few_fails_all_lines_with_one_text(text: str, tmp_path: Path) -> None:
+    found = failing(tmp_path, text)
+    assert found.keys() == OF_OBJECTIVES.keys()
+    assert len(set(found.values())) == 1
+
+
+@pytest.mark.filterwarnings("error:Converting a tensor with requires_grad")
+def test_a_root_of_negative_numbers_has_no_finite_norm(tmp_path: Path) -> None:
+    found = failing(tmp_path, f"{TRIPLETS}(t.s_neg - t.s_pos - 3).sqrt()")
+    assert found["scale"] == "the norm of the gradient is nan at the start of cnn-bow"
+    assert found["gradient"] == "mining = hardest: the loss is nan"
 
 
 @pytest.mark.parametrize(
     ("on", "value", "said"),
     [
         ("hardest", "torch.relu(t.s_neg - t.s_pos + 0.2)[:, :3]", "gives (2, 3, 1) for triplets (2, 5, 1); it should"),
-        ("hardest", "(t.s_neg - t.s_pos).mean()", "gives () for triplets (2, 5, 1); it should give (2, 5, 1)"),
+        ("hardest", "(t.s_neg - t.s_pos).mean()", "returns one number; return the value of each triplet"),
         ("hardest", "1 - t.s_pos", "gives (1, 5, 1) for triplets (2, 5, 1); it should give (2, 5, 1)"),
         ("hardest", "t.s_neg > t.s_pos", "gives (2, 5, 1) of torch.bool for triplets (2, 5, 1); it should give (2, 5,"),
         ("hardest", "3.0", "gives float for triplets (2, 5, 1); it should give a tensor of (2, 5, 1)"),
@@ -128,7 +135,7 @@ def test_a_loss_on_scores_that_returns_no_scalar_is_told(tmp_path: Path) -> None
         ("scores", "t.detach().sum()", "gives a value without a gradient for the scores of a batch, (5, 5)"),
         ("scores", "(t > 0).sum()", "gives () of torch.int64 for the scores of a batch, (5, 5); it should give one"),
         ("all", "(t.s_neg - t.s_pos).exp()[:3]", "gives (3, 5) for triplets (5, 5); it should give (5, 5)"),
-        ("scores", "t[:3]", "gives (3, 5) for the scores of a batch, (5, 5); it should give one number"),
+        ("scores", "t[:3]", 'returns several numbers; with on="scores", return one, the loss of the batch'),
     ],
 )
 def test_a_loss_that_returns_what_cannot_be_learnt_from_does_not_train(
