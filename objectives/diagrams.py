@@ -47,7 +47,7 @@ def weights(
     """
     if name not in CELLS:
         losses = f"{name!r} has no triplet weight and pair weights to draw. Known: {', '.join(CELLS)}."
-        raise UserError(losses if name in CATALOGUE else unknown_objective(name))
+        raise UserError(losses if name in CATALOGUE else unknown_objective(name, option=True))
     loss = _built(name, settings).loss
     assert isinstance(loss, GradientSurrogate)
     m = torch.full_like(s_pos, mean)[..., None]

@@ -47,7 +47,7 @@ def recipe(name: str) -> dict[str, Any]:
 def objective(name: str) -> dict[str, Any]:
     """An objective with its equation and parameters; UserError: no objective has this name."""
     if name not in CATALOGUE:
-        raise UserError(unknown_objective(name))
+        raise UserError(unknown_objective(name, option=True))
     keys = ("meaning", "paper", "released", "choices", "only_with")
     parameters = {key: asdict(parameter) for key, parameter in CATALOGUE[name].parameters.items()}
     shown = {key: {field: parameter[field] for field in keys} for key, parameter in parameters.items()}
@@ -81,7 +81,7 @@ def objective_lines() -> Iterator[str]:
 def explained(name: str) -> Iterator[str]:
     """An objective's equation, source, and parameters under both variants; UserError: no objective has this name."""
     if name not in CATALOGUE:
-        raise UserError(unknown_objective(name))
+        raise UserError(unknown_objective(name, option=True))
     entry = CATALOGUE[name]
     yield from (f"{name}{f': {entry.known_as}' if entry.known_as else ''}", "")
     yield from (f"  {formula}" for formula in entry.formula.split("; "))

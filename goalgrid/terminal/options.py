@@ -183,7 +183,7 @@ def objective_settings(words: list[str], names: Collection[str]) -> dict[str, An
     """
     settings = dict(map(key_and_value, words))
     if strange := [name for name in names if name not in CATALOGUE]:
-        raise UserError(unknown_objective(strange[0]))
+        raise UserError(unknown_objective(strange[0], option=True))
     names_of_parameters = {key for name in names for key in CATALOGUE[name].parameters}
     known = ["variant", *sorted(names_of_parameters or known_parameters())]
     for key, value in settings.items():

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.errors import UserError, nearest, several, unknown
 from goalgrid.grid.objectives.declared import Declared, declarations
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.objectives.parameters import VARIANTS, ObjectiveEntry, Value
@@ -120,12 +120,20 @@ def accepted(name: str, overrides: Mapping[str, Any], variant: str = "paper") ->
     return {key: value for key, value in declared.items() if parameters[key].read(values)}
 
 
-def unknown_objective(name: str, where: str = "") -> str:
-    """Say that there is no such objective; of a name PAIR_TRIPLET, say which half is wrong."""
+def unknown_objective(name: str, where: str = "", *, option: bool = False) -> str:
+    """Say that there is no such objective; of a name PAIR_TRIPLET, say which half is wrong.
+
+    Args:
+        option: whether the verb has --uses.
+    """
     pair, _, triplet = name.partition("_")
     within = f"of objective {name!r} {where}".strip()
     if triplet in TRIPLET_WEIGHTS and pair not in PAIR_WEIGHTS:
         return unknown("pair weight", pair, PAIR_WEIGHTS, where=within)
     if pair in PAIR_WEIGHTS and triplet and triplet not in TRIPLET_WEIGHTS:
         return unknown("triplet weight", triplet, TRIPLET_WEIGHTS, where=within)
-    return unknown("objective", name, CATALOGUE, where=where, hint="'goal' stands for the 15 PAIR_TRIPLET.")
+    hint = "'goal' stands for the 15 PAIR_TRIPLET. A loss of your own: uses = [\"losses.py\"] in the grid file"
+    hint += ", or --uses losses.py." if option else "."
+    near = nearest(name, CATALOGUE, count=8, cutoff=0.0)
+    known = [*near, f"and {len(CATALOGUE) - len(near)} more"] if nearest(name, CATALOGUE) else CATALOGUE
+    return unknown("objective", name, known, where=where, hint=hint)

@@ -114,7 +114,9 @@ def test_own_objectives_are_explained_and_drawn(folder: Path, goalgrid: Goalgrid
     assert (tmp_path / "soft-hinge.png").exists()
     refused = goalgrid("diagrams", "two-way", *own, runs=tmp_path)
     assert "'two-way' is a function of all scores of a batch" in refused.stderr
-    assert "unknown objective 'soft-hinge'" in goalgrid("objectives", "soft-hinge", runs=tmp_path).stderr
+    unknown = goalgrid("objectives", "soft-hinge", runs=tmp_path).stderr
+    assert "unknown objective 'soft-hinge'" in unknown
+    assert unknown.endswith('A loss of your own: uses = ["losses.py"] in the grid file, or --uses losses.py.\n')
 
 
 def test_own_recipes_are_shown_and_are_an_axis(folder: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
