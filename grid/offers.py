@@ -35,6 +35,11 @@ offered: dict[str, list[Offer]] = {}
 OF_THE_PROGRAM = {"variant", *ObjectiveEntry("", "", "", {}, Mining("hardest", fixed=False)).parameters}
 """Names of the parameters that the program gives to objectives."""
 
+ONE_ARGUMENT = (
+    'a loss takes one argument, t, which has t.s_pos and t.s_neg; or with on="scores" the scores, which are '
+    "image @ text.T. Further arguments are declared parameters: docs/own.md shows how to convert a loss."
+)
+
 
 @dataclass(frozen=True)
 class Declaration:
@@ -51,7 +56,7 @@ class Declaration:
     def __call__(self, equation: Equation) -> Equation:
         """Offer the function or class under the name."""
         if problems := [*self.problems, *_call(equation), *self._differences(equation)]:
-            raise several(f"{self.kind} {self.name!r}", problems)
+            raise several(f"{self.kind} {self.name!r}", _unconverted(self, equation) or problems)
         entry = self.described(inspect.getdoc(equation))
         source = entry.source or str(equation.__module__).removeprefix(PREFIX)
         _offer(self.kind, self.name, equation, replace(entry, source=source, equation=equation))
@@ -85,6 +90,16 @@ def _call(equation: Callable[..., Any]) -> list[str]:
     first = next(iter(inspect.signature(equation).parameters.values()), None)
     by_place = first and first.kind in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD)
     return [] if by_place else ["its first argument has to be the triplets, or the scores"]
+
+
+def _unconverted(declaration: Declaration, loss: Callable[..., Any]) -> list[str]:
+    """The advice for a function of s_pos, s_neg or of image, text; else nothing."""
+    arguments = inspect.signature(loss).parameters
+    bare = {a.name for a in arguments.values() if a.default is a.empty and a.kind is a.POSITIONAL_OR_KEYWORD}
+    usual = len(bare - declaration.parameters.keys()) > 1 and next(iter(arguments)) not in ("t", "triplets", "scores")
+    if declaration.kind != "objective" or isinstance(loss, type) or not usual:
+        return []
+    return [f"{loss.__name__} takes ({', '.join(arguments)}); {ONE_ARGUMENT}"]
 
 
 def objective(

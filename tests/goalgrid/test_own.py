@@ -4,14 +4,18 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from goalgrid.grid import uses
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.store.home import Home
 from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.fingerprint import code_fingerprint
@@ -20,7 +24,7 @@ from ..conftest import ROOT, SMALL, Goalgrid, made_once, swapped
 from ..retrieval.packages import write_image
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
-(LOSSES, POOLING, ENCODERS, SCORER) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(LOSSES, CONVERTED, POOLING, ENCODERS, SCORER) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (GRID,) = re.findall(r"```toml\n(name.*?)```", PAGE, re.DOTALL)
 (RECIPE,) = re.findall(r"```toml\n(extends.*?)```", PAGE, re.DOTALL)
 (OWN_ENCODERS, OWN_SCORER) = re.findall(r"```toml\n(model.*?)```", PAGE, re.DOTALL)
@@ -230,6 +234,17 @@ def test_a_cause_that_fails_all_checks_is_said_once(goalgrid: Goalgrid, tmp_path
     wrong = goalgrid("check", str(tmp_path / "losses.py"), runs=tmp_path)
     assert wrong.stdout.count("no attribute 's_negg'") == 1
     assert "FAILED  gradient, permutation, half precision, empty sets, scale, speed: AttributeError" in wrong.stdout
+
+
+def test_a_converted_loss_has_the_values_that_it_had_before(tmp_path: Path) -> None:
+    (tmp_path / "losses.py").write_text("import torch\nimport goalgrid\nfrom goalgrid import Parameter\n" + CONVERTED)
+    use = uses.read("losses.py", tmp_path)
+    uses.register([use])
+    before, s = vars(sys.modules[use.module])["hinge"], torch.randn(2, 7, 1)
+    after = CATALOGUE["my-hinge"].equation
+    assert after is not None
+    assert torch.equal(before(s, s.flip(1)), after(SimpleNamespace(s_pos=s, s_neg=s.flip(1)), margin=0.2).mean())
+    uses.register([])
 
 
 def test_what_the_first_page_shows_makes_a_table_in_an_empty_folder(goalgrid: Goalgrid, tmp_path: Path) -> None:

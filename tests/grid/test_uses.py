@@ -229,6 +229,15 @@ WRONG = {
         MINE.replace("*, tau", "*, tau, beta=1"),
         "objective 'mine': mine takes beta, which is not declared; add beta = goalgrid.Parameter(default, meaning)",
     ),
+    "scores of pairs as arguments": (
+        HEAD + '@goalgrid.objective("mine")\ndef mine(s_pos, s_neg, margin=0.2):\n    return s_neg\n',
+        "mine takes (s_pos, s_neg, margin); a loss takes one argument, t, which has t.s_pos and t.s_neg; or with on=",
+    ),
+    "images and texts": (
+        HEAD + '@goalgrid.objective("mine")\ndef mine(image, text):\n    return text\n',
+        "mine takes (image, text); a loss takes one argument, t",
+    ),
+    "a positional parameter": (MINE.replace("*, tau", "tau, beta"), "mine takes beta, which is not declared; add beta"),
     "a parameter of ours": (
         MINE.replace("tau", "mining"),
         "mining is a parameter that the program gives to objectives",
