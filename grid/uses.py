@@ -59,12 +59,12 @@ _present: dict[Use, list[Offer]] = {}
 """The plug-ins of the present grid, with their offers."""
 
 
-def read(text: str, folder: Path) -> Use:
-    """The plug-in that a grid file's `uses` names: by a path in the grid file's folder, or by its entry point."""
+def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use:
+    """The plug-in that a grid file's `uses` names: by a path that begins at a folder, or by its entry point."""
     if not text.endswith(".py"):
         return Use(path=text, source=_digest(text))
     path = (folder / user_path(text)).absolute()
-    source = text_of(path, f"uses {text!r}", "A path begins at the grid file's folder.")
+    source = text_of(path, f"uses {text!r}", f"A path begins at {begins}.")
     trusted_code.remember(str(path), source)
     return Use(path=str(path), source=source)
 

@@ -165,7 +165,7 @@ def runs_option(home: Home) -> str:
 
 def use(files: Iterable[str]) -> None:
     """Make known what these files of the user's own define, and installed packages by name."""
-    uses.register([uses.read(file, Path()) for file in files])
+    uses.register([uses.read(file, Path(), "the folder that you are in") for file in files])
 
 
 def all_known(*choices: tuple[str, str, Collection[str]]) -> None:

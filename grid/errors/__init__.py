@@ -103,8 +103,8 @@ def text_of(path: Path, what: str, hint: str) -> str:
         check_regular(path)
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        close = nearest(path.name, [other.name for other in path.parent.glob(f"*{path.suffix}")])
-        beside = f" Did you mean {close[0]!r}, beside it?" if close else ""
+        close = nearest(path.stem, [other.stem for other in path.parent.glob(f"*{path.suffix}")])
+        beside = f" Did you mean '{close[0]}{path.suffix}', beside it?" if close else ""
         raise UserError(f"{what}: no file {path}.{beside} {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{what}: cannot read {path}: {error}") from error

@@ -47,6 +47,7 @@ WRONG = [
     (("settings", "train.lrr"), "unknown setting 'train.lrr'. Did you mean 'train.lr'?"),
     (("objectives", "slehn"), "Did you mean 'selhn'? Known: selhn, "),
     (("objectives", "slehn"), " and 28 more. 'goal' stands"),
+    (("check", "nowhere.py"), "A path begins at the folder that you are in."),
     (("diagrams", "--format", "jpg"), "unknown format 'jpg'"),
     (("diagrams", "--set", "taau=3"), "Did you mean 'tau'?"),
     (("diagrams", "con_con", "--set", "tau=3"), "unknown parameter 'tau' of con_con in --set 'tau=3'. Known: variant,"),

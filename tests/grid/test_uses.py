@@ -275,6 +275,13 @@ def test_a_mistake_in_a_file_is_one_message(mistake: str, tmp_path: Path) -> Non
     assert str(tmp_path / "losses.py") in str(caught.value)
 
 
+def test_a_file_with_the_same_ending_is_not_near_for_that(tmp_path: Path) -> None:
+    (tmp_path / "kill.py").touch()
+    for name in ("nope.py", "x.py", "missing.py"):
+        with pytest.raises(UserError, match=rf"no file {tmp_path / name}\. A path begins at the grid"):
+            uses.read(name, tmp_path)
+
+
 def test_a_file_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
     own_grid(tmp_path)
     (tmp_path / "losses.py").rename(tmp_path / "loses.py")
