@@ -71,11 +71,14 @@ def variants(name: str, home: Home) -> list[str]:
     return [folder.path.name for folder in home.grids() if folder.path.name.startswith(f"{name}@")]
 
 
-def start(name: str, home: Home, overrides: Sequence[str] = ()) -> str:
-    """How to start a grid, and under which names it was run with overrides."""
-    words = [name, *(word for override in overrides for word in ("--set", override))]
+def start(name: str, home: Home, overrides: Sequence[str] = (), *, verb: str = "table") -> str:
+    """How to start a grid; of one that was run with overrides alone, under which names, and how to see it by a verb."""
     known = variants(name, home)
     before = f"It was run as {', '.join(known)}. " if known else ""
+    if known and not overrides and not home.grid(name).grid.exists():
+        purpose = "Go on" if verb == "resume" else "See it"
+        return f"{before}{purpose}: goalgrid {verb} {shlex.quote(known[0])}{runs_option(home)}"
+    words = [name, *(word for override in overrides for word in ("--set", override))]
     return f"{before}Start it: goalgrid run {shlex.join(words)}{runs_option(home)}"
 
 

@@ -71,6 +71,6 @@ def judged(
     sources = [("printed", claims.judged(papers))]
     if grid is not None:
         recalled = recall(grid, home, overrides)
-        cells, scores = cells_and_scores(recalled, home, anew=start(grid, home, overrides))
+        cells, scores = cells_and_scores(recalled, home, anew=start(grid, home, overrides, verb="claims"))
         sources.append((recalled.name, claims.judged(papers, partial(claims.measured, cells=cells, scores=scores))))
     return sources

@@ -85,7 +85,7 @@ def _written(
         if len(request.of_trial) == len(request.kinds):
             return
     kinds = [kind for kind in request.kinds if kind not in request.of_trial]
-    anew = start(grid, home, overrides)
+    anew = start(grid, home, overrides, verb="figures")
     cells, scores = cells_and_scores(recalled, home, request.protocol, anew, only=request.only)
     studies = figures.Study.read(cells, scores, home)
     draw = partial(

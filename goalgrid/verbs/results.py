@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.store.files import write_text
+from goalgrid.grid.store.home import State
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import no_grid, source
@@ -149,7 +150,7 @@ def effects(
     with _incomplete_without_trials():
         analyses, cells = shown.analysed(
             recall(grid, home, set_), home, metric=metric, direction=direction, protocol=protocol or on,
-            baseline=baseline, across=across, anew=start(grid, home, set_),
+            baseline=baseline, across=across, anew=start(grid, home, set_, verb="effects"),
         )  # fmt: skip
     text = effects_text.write_out(analyses, cells, format_).rstrip("\n")
     show_for(as_json, lambda: effects_text.for_programs(analyses), text.splitlines)
@@ -300,6 +301,9 @@ def report(
         return
     path = output or home.grid(overview.grid.name).report
     if not watch:
+        if not overview.counts[State.DONE]:
+            anew = start(grid, home, set_, verb="report")
+            say(f"warning: grid {overview.grid.name!r} under {home.path}: no trial is done. {anew}")
         write_text(path, page.render(overview, beside=compared(), examples_of=examples_of, paper=paper))
         say(f"written: {path}")
         return

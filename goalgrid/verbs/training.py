@@ -150,7 +150,8 @@ def resume(
     for grid in chosen:
         if not home.grid(grid.name).grid.exists():
             source = grids[0] if len(chosen) == 1 else grid.plain_name
-            raise UserError(f"grid {grid.name!r} never ran under {home.path}. {start(source, home, set_)}")
+            anew = start(source, home, set_, verb="resume")
+            raise UserError(f"grid {grid.name!r} never ran under {home.path}. {anew}")
     choice = Choice(only, failed=failed, stale=stale)
     _train(chosen, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak))
 

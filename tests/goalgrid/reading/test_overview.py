@@ -14,7 +14,7 @@ from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.named_grids import grid_to_train, recall
 from goalgrid.reading.overview import Overview
 
-from ...conftest import SMALL
+from ...conftest import SMALL, Goalgrid
 from ..conftest import PAIR, Verb
 
 ONE = tuple(word for word in (*SMALL, 'objectives=["con_con"]', "seeds=[0]") if word not in ("--set", "name=demo"))
@@ -81,6 +81,18 @@ def test_a_grid_that_has_only_a_name_is_taken_by_every_verb(pair: Home, verb: Ve
     assert "mine@seeds=1: 2 trials: 2 planned" in verb("plan", "mine", "--set", "seeds=1", runs=pair).stdout
     with pytest.raises(UserError, match=r"unknown grid 'mien'\. Did you mean 'mine'"):
         verb("plan", "mien", runs=pair)
+
+
+def test_of_a_grid_that_ran_with_overrides_alone_every_verb_names_that_run(pair: Home, goalgrid: Goalgrid) -> None:
+    pair.grid("demo").path.rename(pair.grid("demo@train.epochs=1").path)
+    for verb, code in {"table": 3, "effects": 3, "figures": 3, "report": 0, "resume": 2}.items():
+        finished = goalgrid(verb, "demo", runs=pair.path)
+        assert finished.returncode == code
+        advice = f"{'Go on' if verb == 'resume' else 'See it'}: goalgrid {verb} demo@train.epochs=1"
+        assert f"It was run as demo@train.epochs=1. {advice}\n" in finished.stderr
+    assert "warning: grid 'demo' under" in goalgrid("report", "demo", runs=pair.path).stderr
+    other = goalgrid("table", "demo", "--set", "train.epochs=3", runs=pair.path)
+    assert "Start it: goalgrid run demo --set train.epochs=3" in other.stderr
 
 
 def test_a_grid_that_never_ran_cannot_be_resumed(tmp_path: Path, verb: Verb) -> None:
