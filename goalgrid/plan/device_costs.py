@@ -94,17 +94,27 @@ class DeviceCost:
         rented, clock = self.rented, self.clock
         if not clock or not rented:
             return []
-        price = (clock * (rented.gpus * self.hourly / 3600)).text(f"at {self.hourly:g} an hour") if self.hourly else ""
+        price = self._price(clock * rented.gpus)
         where = counted(rented.gpus, "GPU") + (f" and {counted(rented.cores, 'core')}" if rented.cores else "")
-        return [f"on {where}: {clock.scaled(CLOCK)} on the clock{price and f', {price}'}"]
+        return [f"on {where}: {clock.scaled(CLOCK)} on the clock{price}"]
+
+    def _price(self, seconds: Span) -> str:
+        """`, 3.4 to 5.6 at 2 an hour`; empty without a price. What costs less than a cent is not told apart."""
+        if not self.hourly:
+            return ""
+        price = seconds * (self.hourly / 3600)
+        per = f"at {self.hourly:g} an hour"
+        if price.most < 0.01:
+            return f", less than 0.01 {per}"
+        return f", at most {Span(price.most, price.most).text(per)}" if price.least < 0.01 else f", {price.text(per)}"
 
     def lines(self) -> list[str]:
         if not self.taken:
             return ["nothing is left to train or to evaluate"]
         lines = [line for key, taken in self.taken.items() for line in taken.lines(key)]
         if self.seconds:
-            price = (self.seconds * (self.hourly / 3600)).text(f"at {self.hourly:g} an hour") if self.hourly else ""
-            lines.append(f"in all {self.seconds.scaled(HOURS)} of one {self.card.name}{price and f', {price}'}")
+            price = self._price(self.seconds)
+            lines.append(f"in all {self.seconds.scaled(HOURS)} of one {self.card.name}{price}")
             lines += [*self._on_the_clock(), *self._in_formats()]
         if not self.card.bandwidth:
             lines.append(f"hours and cost need a GPU by its name: of {self.card.name} only the memory is known")

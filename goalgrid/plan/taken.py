@@ -87,7 +87,7 @@ class Taken:
         line = f"{key}: {_gigabytes(self.bytes)} of {self.need.total / 1e9:.3g} GB ({self.memory}), "
         line += "does not fit" if not self.fits else "fits, alone" if self.together == 1 else "fits"
         if self.together > 1:
-            line += f"; room for {self.together}"
+            line += f"; room for {self.together} trials at a time"
         if self.seconds:
             line += f"; {counted(self.trials, 'trial')} {self.seconds.scaled(HOURS)} ({self.hours})"
         helps = "; ".join(f"{what}: {_gigabytes(size)} GB" for what, size in self.helps.items())

@@ -1,6 +1,7 @@
 """Hours on a GPU that need not be here: the larger of the GPU's and of decoding, packed, and in other formats."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,9 @@ def test_time_on_the_clock_and_price_are_of_the_grid_as_it_is_packed(tmp_path: P
     assert line.startswith("on 2 GPUs and 4 cores: ")
     assert line.endswith(f", {cost.clock.least * 2 / 3600 * 2:.2g} at 2 an hour")
     assert cost_of(tmp_path, None, *PIXELS).clock is None
+    cheap = replace(cost, hourly=0.001).lines()
+    assert sum(line.endswith(", less than 0.01 at 0.001 an hour") for line in cheap) == 2
+    assert replace(cost, hourly=3.6)._price(Span(1, 2000)) == ", at most 2 at 3.6 an hour"
     with pytest.raises(UserError, match="--cores and --gpus are of a machine with a GPU"):
         verb("plan", "flickr8k", "--cores", "2", runs=Home(tmp_path))
 

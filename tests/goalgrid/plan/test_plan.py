@@ -418,7 +418,7 @@ class TestDevice:
         assert "; train.precision=bf16 (another trial): " in told[1]
         assert "; train.batch_size=64 (another trial), or resources.replicas=2 (each): " in told[1]
 
-    @pytest.mark.parametrize(("size", "said"), [(7e9, "fits; room for 2"), (12e9, "fits, alone")])
+    @pytest.mark.parametrize(("size", "said"), [(7e9, "fits; room for 2 trials at a time"), (12e9, "fits, alone")])
     def test_trials_that_have_room_together_are_counted(self, size: float, said: str, tmp_path: Path) -> None:
         home, found = Home(tmp_path), load("flickr8k", [word for word in self.SMALL if word != "--set"])
         trials = Overview.of(found, home).trials
