@@ -7,7 +7,7 @@ from itertools import product, zip_longest
 from typing import NamedTuple
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.errors import UserError, nearest, several, unknown
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.identity import cell_ids
@@ -294,7 +294,7 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
         conditions.append((axis, pattern))
     chosen = {trial.id for cell in cells for trial in _meeting(cell, conditions, also)}
     if not chosen:
-        raise UserError(f"--only {only!r} names none of the grid's trials.")
+        raise UserError(f"--only {only!r} names none of the grid's trials.{_meant(cells, conditions, also)}")
     return [trial for trial in trials_of(cells) if trial.id in chosen]
 
 
@@ -310,6 +310,21 @@ def _meeting(cell: Cell, conditions: list[tuple[str, str]], also: Mapping[str, M
         return value is not None and fnmatch.fnmatchcase(value, pattern)
 
     return [trial for trial in cell.trials if all(meets(trial, *condition) for condition in others)]
+
+
+def _meant(cells: Sequence[Cell], conditions: Iterable[tuple[str, str]], also: Mapping[str, Mapping[str, str]]) -> str:
+    """The value that the first condition which no trial meets may mean; empty where none is like it."""
+    for axis, pattern in conditions:
+        if axis in also:
+            values = {*also[axis].values()}
+        elif axis == "seed":
+            values = {str(trial.seed) for cell in cells for trial in cell.trials}
+        else:
+            values = {str(cell.axes[axis]) for cell in cells}
+        if not fnmatch.filter(values, pattern):
+            close = nearest(pattern, sorted(values))
+            return f" Did you mean {f'{axis}={close[0]}'!r}?" if close else ""
+    return ""
 
 
 def _trials(

@@ -1,5 +1,6 @@
 """The names that a grid file may use, and the problems of its names and values."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable
 
@@ -74,7 +75,7 @@ def _unknown_names(content: Content) -> list[str]:
     }
     placed = [name for name in content.table("data") if name not in content.values("datasets")]
     problems = [
-        problem(name, f"in {axis}[{index}]")
+        _joined(axis, name) if "," in name else problem(name, f"in {axis}[{index}]")
         for axis, (known, problem) in axes.items()
         for index, name in enumerate(content.values(axis))
         if isinstance(name, str) and name not in known and not (axis == "datasets" and nearest(name, placed))
@@ -92,6 +93,12 @@ def _unknown_names(content: Content) -> list[str]:
         swept = [name for name in table if field.startswith("where") and name in content.table("sweep")]
         problems += [f"{field}: {name} is swept, so [sweep] says its values" for name in swept]
     return problems
+
+
+def _joined(axis: str, name: str) -> str:
+    """Say how several names are given, of names that a comma joins."""
+    names = json.dumps([part.strip() for part in name.split(",") if part.strip()], separators=(",", ":"))
+    return f"unknown {axis[:-1]} {name!r}: several are a list, '{axis}={names}'"
 
 
 def _of_select(content: Content) -> list[str]:

@@ -112,7 +112,7 @@ def checked_root(name: str, root: Path | None) -> Path:
             f"no root for data set {name!r}.{wanted} Give --root DIR, or in the grid file: [data.{name}] root = ..."
         )
     if not root.is_dir():
-        raise DataError(f"root of data set {name!r}: no folder at {root}.")
+        raise DataError(f"root of data set {name!r}: no folder at {root.absolute()}.")
     return root
 
 

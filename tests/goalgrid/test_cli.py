@@ -20,6 +20,10 @@ WRONG = [
     (("run", "dmeo"), "unknown grid 'dmeo'. Did you mean 'demo'?"),
     (("run", "none.toml"), "grid 'none.toml': no file none.toml"),
     (("run", "demo", "--set", "train.epoch=1"), "Did you mean 'train.epochs'?"),
+    (
+        ("plan", "demo", "--set", "objectives=triplet-hn,selhn"),
+        "unknown objective 'triplet-hn,selhn': several are a list, 'objectives=[\"triplet-hn\",\"selhn\"]'",
+    ),
     (("run", "demo", "--set", "train.epochs"), "is not KEY=VALUE"),
     (("run", "demo", "--set", "train.batch_size=1"), "train.batch_size: it should be at least 2"),
     (("run", "demo", "--only", "seeed=0"), "unknown axis 'seeed'"),

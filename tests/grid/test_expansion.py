@@ -199,7 +199,8 @@ def test_only_selects_by_patterns() -> None:
     [
         ("seeed=0", "Did you mean 'seed'"),
         ("seed", "is not AXIS=PATTERN"),
-        ("seed=9", "names none of the grid's trials"),
+        ("seed=9", r"names none of the grid's trials\.$"),
+        ("seed=0 objective=sig_cri", r"names none of the grid's trials\. Did you mean 'objective=sig_cir'\?"),
     ],
 )
 def test_a_filter_that_cannot_be_meant_is_an_error(only: str, message: str) -> None:

@@ -183,9 +183,11 @@ class TestLoad:
         with pytest.raises(UserError, match=r"no root for data set 'flickr8k'.*--root DIR"):
             opening.load("flickr8k", None, LINEAR)
 
-    def test_a_root_that_is_no_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="no folder at"):
-            opening.load("flickr8k", tmp_path / "none", LINEAR)
+    def test_a_root_that_is_no_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        for root in (tmp_path / "none", Path("none")):
+            with pytest.raises(UserError, match=f"no folder at {tmp_path}/none"):
+                opening.load("flickr8k", root, LINEAR)
 
     def test_features_are_found_below_the_root(self, tmp_path: Path) -> None:
         (tmp_path / "precomp").mkdir()
