@@ -77,7 +77,7 @@ class Launch:
         driver = self._driver(stop, grid.reliability.grace_seconds, halvings)
         planned = dict.fromkeys(anew, State.PLANNED)
         states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials}
-        board = Board(cells, states | planned, {trial.id for trial in trials})
+        board = Board(cells, states | planned, {trial.id for trial in trials}, stopping=stop.asked)
         with Interrupts(stop, self._warn) as interrupts, Display(board, self.console, live=self.live) as display:
             display.phase(
                 "reading the data" if self.options.address is None else f"connecting to Ray at {self.options.address}"

@@ -5,7 +5,7 @@ import subprocess
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
@@ -72,6 +72,8 @@ BLOCKS = 8
 TRIALS = 12
 """Most running trials with a line for each."""
 
+SETTLED = 10.0
+"""Seconds of progress, or one done trial, after which the pace says something about the rest."""
 PACE = 20
 """Step reports, a second apart, over which a trial's rate is computed."""
 
@@ -145,12 +147,18 @@ class Board:
     Args:
         states: of each trial, by id.
         to_train: ids of the trials that this launch trains; None: all.
+        stopping: says whether the trials were asked to end.
     """
 
     def __init__(
-        self, cells: Sequence[Cell], states: Mapping[str, State], to_train: Collection[str] | None = None
+        self,
+        cells: Sequence[Cell],
+        states: Mapping[str, State],
+        to_train: Collection[str] | None = None,
+        *,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.cells = cells
+        self.cells, self.stopping = cells, stopping
         self.started = time.monotonic()
         self.phase = ""
         """The launch's activity before the first trial begins."""
@@ -158,6 +166,10 @@ class Board:
         """How busy the GPUs of this machine are."""
         self._first: float | None = None
         """When the first trial reported."""
+        self._progress: float | None = None
+        """When the first trial made progress."""
+        self._ended = False
+        """Whether a trial was done in this launch."""
         self.trials: dict[str, TrialProgress] = {
             trial.id: TrialProgress(states[trial.id], trial.epochs, to_train=to_train is None or trial.id in to_train)
             for cell in cells
@@ -181,6 +193,7 @@ class Board:
         trial = self.trials[event.trial_id]
         self._first = self._first or time.monotonic()
         self._count(trial, event.trial_id, -1)
+        before = trial.behind
         trial.state = ENDS.get(event.kind, State.RUNNING)
         trial.epoch = max(trial.epoch, event.epoch)
         if event.kind == "step":
@@ -192,6 +205,9 @@ class Board:
             if name in event.metrics:
                 trial.best[name] = max(trial.best.get(name, 0.0), event.metrics[name])
         self._count(trial, event.trial_id, 1)
+        if trial.behind > before:
+            self._progress = self._progress or time.monotonic()
+        self._ended = self._ended or event.kind == "done"
 
     def _count(self, trial: TrialProgress, trial_id: str, sign: int) -> None:
         self._states[trial.state] += sign
@@ -215,7 +231,7 @@ class Board:
         parts += [f"{self.count(state)} {state}" for state in shown if self.count(state)]
         now = time.monotonic()
         phase = f"; {self.phase}" if self.phase and self._first is None else ""
-        to_go = self._to_go(now - self._first) if self._first else ""
+        to_go = ", stopping" * bool(self.count(State.RUNNING)) if self.stopping() else self._to_go(now)
         return f"{', '.join(parts)}; {clock(now - self.started)} elapsed{to_go}{phase}"
 
     def line(self, event: Event) -> str:
@@ -258,7 +274,7 @@ class Board:
         for name, trial in running[:TRIALS]:
             step = f"{trial.step:,}/{trial.steps:,}" if trial.steps else "starting"
             rate = f"{trial.rate:.3g}" if trial.rate else ""
-            to_go = clock((trial.steps - trial.step) / trial.rate) if trial.rate else ""
+            to_go = clock((trial.steps - trial.step) / trial.rate) if trial.rate and not self.stopping() else ""
             now = min(trial.epoch + 1, trial.epochs)
             table.add_row(self._name(name), f"{now}/{trial.epochs}", step, rate, to_go)
         if len(running) > TRIALS:
@@ -309,9 +325,11 @@ class Board:
             text.append(" " + " / ".join(written(value) for value in best))
         return text
 
-    def _to_go(self, elapsed: float) -> str:
-        """The remaining time by the pace of epochs since the launch; empty before the first epoch."""
-        done = self._behind - self._before
+    def _to_go(self, now: float) -> str:
+        """The remaining time by the pace of epochs since the first report; empty before this pace is known."""
+        if not self._first or not self._progress or not (self._ended or now - self._progress >= SETTLED):
+            return ""
+        done, elapsed = self._behind - self._before, now - self._first
         return f", {clock(elapsed / done * self._ahead)} to go" if done > 1e-6 and self._ahead > 1e-6 else ""
 
 

@@ -1,6 +1,7 @@
 """The live matrix: what it says after each event."""
 
 import io
+import time
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import State
 from goalgrid.runners.trial.events import Event, EventKind
-from goalgrid.runners.watching.live_matrix import Board, Display
+from goalgrid.runners.watching.live_matrix import SETTLED, Board, Display
 
 
 def board(*overrides: str) -> Board:
@@ -87,7 +88,10 @@ def test_the_summary_is_that_of_all_trials_counted_anew(events: list[tuple[int, 
     trials = live.trials.values()
     assert {state: live.count(state) for state in State} == {s: sum(t.state is s for t in trials) for s in State}
     left, behind = sum(t.ahead for t in trials), sum(t.behind for t in trials)
-    assert ("to go" in live.summary()) == (behind > 1e-6 and left > 1e-6)
+    later = time.monotonic() + SETTLED
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.monotonic", lambda: later)
+        assert ("to go" in live.summary()) == (behind > 1e-6 and left > 1e-6)
 
 
 def test_many_seeds_are_counted_and_of_many_matrices_those_at_work_are_drawn() -> None:
@@ -116,17 +120,21 @@ def test_the_view_fits_the_terminal_and_shows_epoch_step_rate_and_time_to_go(
     live.update(Event(first.id, "started"))
     live.update(Event(first.id, "epoch", 4, {"val_i2t_r1": 100.0, "val_t2i_r1": 100.0}))
     for step in range(1000, 1300, 100):
-        now[0] += 1
+        now[0] += 5
         live.update(Event(first.id, "step", step=step, steps=2500))
+        assert ("to go" in live.summary()) == (step > 1000), "the pace of the first seconds says nothing"
     live.update(Event(second.id, "started"))
     text = drawn(live, width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     assert "◐◐○○○○○○ 100.0 / 100.0" in text
     lines = {" ".join(line.split()) for line in text.splitlines()}
-    assert {"con_con seed 0 cnn-bow 5/10 1,200/2,500 100 0:13", "con_con seed 1 cnn-bow 1/10 starting"} <= lines
+    assert {"con_con seed 0 cnn-bow 5/10 1,200/2,500 20 1:05", "con_con seed 1 cnn-bow 1/10 starting"} <= lines
     assert "GPU 0: 87 %, 21.3 of 140.4 GiB" in lines
-    assert "0/240 done, 2 running; 0:03 elapsed, 24:57 to go" in lines
+    assert "0/240 done, 2 running; 0:15 elapsed, 2:04:45 to go" in lines
+    live.stopping = lambda: True
+    assert live.summary().endswith("0:15 elapsed, stopping")
+    assert "1:05" not in drawn(live, width)
     live.update(Event(first.id, "retry"))
     live.update(Event(first.id, "started"))  # the rate of the new attempt is not known yet
     assert live.trials[first.id].rate == 0
