@@ -1,6 +1,7 @@
 """Annotation formats: images and captions in their order, and never a file outside the user's folders."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,20 @@ class TestKarpathy:
         write_karpathy(tmp_path)
         (tmp_path / "images" / "3.png").unlink()
         with pytest.raises(DataError, match=r"images/3\.png: the image is missing"):
+            annotations.load("flickr8k", tmp_path)
+
+    @pytest.mark.parametrize(
+        ("name", "file"), [("3.jpeg", "3.jpg"), ("3.jpg", "3.JPG"), ("3", "3.png"), ("3.b", "3.b.jpg")]
+    )
+    def test_an_image_of_another_ending_is_named(self, name: str, file: str, tmp_path: Path) -> None:
+        path = write_karpathy(tmp_path)
+        (tmp_path / "images" / "3.png").rename(tmp_path / "images" / file)
+        change(path, lambda content: content["images"][3].update(filename=name))
+        advice = re.escape(f"{tmp_path}/images holds {file}. Write that ending in the annotations.")
+        with pytest.raises(DataError, match=rf"images/{name}: the image is missing; {advice}"):
+            annotations.load("flickr8k", tmp_path)
+        change(path, lambda content: content.update(images=[content["images"][3]]))
+        with pytest.raises(DataError, match=rf"no folder below it holds '{name}', or any other.*; {advice}"):
             annotations.load("flickr8k", tmp_path)
 
     def test_many_missing_images_are_counted(self, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ The image folder itself may be a link, since the user has placed it.
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,9 @@ SPLITS = ("train", "val", "test")
 FOLDERS = ["images", "flickr30k-images", "flickr30k_images", "Flicker8k_Dataset", "Flickr8k_Dataset"]
 FOLDERS += ["train2014", "val2014"]
 """Image folders as the archives of these data sets name them, below the root or below `images/`."""
+ENDINGS = (".jpg", ".JPG", ".jpeg", ".JPEG", ".png", ".PNG")
+"""Endings under which an image may lie that the annotations name by another."""
+OTHER_ENDING = "Write that ending in the annotations."
 SAMPLE = 20
 """Entries, spread over all, by which the image folder is recognised."""
 
@@ -112,19 +116,35 @@ class Locator:
     def of(self, entry: Annotation, problems: list[Problem]) -> Path | None:
         """The file of an entry; reports why there is none."""
         try:
-            file = next((file for name in entry.names if (file := self.file(name))), None)
+            file = self._first(entry.names)
         except Outside as name:
             what = f"file name {str(name)!r} leads out of {self.folder}"
             problems.append(Problem(entry.place, what, "Name images by their path below that folder, or copy them in."))
             return None
         if file is None:
             path = str(self.folder / entry.names[0]).encode("utf-8", "backslashreplace").decode()
-            problems.append(Problem(path, "the image is missing", "Unpack its archive again, or fetch this file."))
+            problems.append(self.missing(path, "the image is missing", entry.names))
         return file
+
+    def missing(self, place: str, what: str, names: Sequence[str]) -> Problem:
+        """The problem of an image that is not here, which may lie here with another ending."""
+        bases, other = [base for name in names for base in (name.removesuffix(Path(name).suffix), name)], None
+        with suppress(Outside):
+            other = self._first(base + ending for base in bases for ending in ENDINGS)
+        if other:
+            return Problem(place, f"{what}; {other.parent} holds {other.name}", OTHER_ENDING)
+        return Problem(place, what, "Unpack its archive again, fetch this file, or delete its captions.")
+
+    def _first(self, names: Iterable[str]) -> Path | None:
+        return next((file for name in names if (file := self.file(name))), None)
 
     def hits(self, entries: Sequence[Annotation]) -> int:
         """How many of these entries have their file here."""
-        return sum(self.of(entry, []) is not None for entry in entries)
+        count = 0
+        for entry in entries:
+            with suppress(Outside):
+                count += self._first(entry.names) is not None
+        return count
 
 
 def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, Path]]:
@@ -134,7 +154,7 @@ def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) 
     pairs = [(entry, file) for entry in entries if (file := locator.of(entry, faults))]
     leading_out = [fault for fault in faults if "leads out of" in fault.what]
     if entries and not pairs and not leading_out:
-        faults = [_all_missing(entries[0].names[0], root)]
+        faults = [_all_missing(entries[0].names, root)]
     elif len(leading_out) > 1:
         rest = f"{leading_out[0].what}; so do {counted(len(leading_out) - 1, 'more file name')}"
         faults = [replace(leading_out[0], what=rest), *(fault for fault in faults if fault not in leading_out)]
@@ -142,11 +162,14 @@ def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) 
     return pairs
 
 
-def _all_missing(name: str, root: Path) -> Problem:
+def _all_missing(names: Sequence[str], root: Path) -> Problem:
     """No image is where the annotations say, this one first."""
+    name = names[0]
     what = f"no folder below it holds {name!r}, or any other image that the annotations name"
     bare = Path(name).name
     for locator in _locators(root):
+        if (problem := locator.missing(str(root), what, names)).fix == OTHER_ENDING:
+            return problem
         if bare != name and locator.file(bare):
             return Problem(str(root), what, f"{bare!r} lies in {locator.folder}: name images by that.")
     return Problem(str(root), what, f"Put the images into {root / FOLDERS[0]}.")
