@@ -95,6 +95,7 @@ class Locator:
         self.folder = folder
         # Asked once a folder: files of a split are many, their folders few.
         self.inside = cache(lambda path: any(map(path.resolve().is_relative_to, homes)))
+        self._truly_missing = 0
 
     def file(self, name: str) -> Path | None:
         """The file of this name; None where there is none. `Outside`: the name, or a link on its way, leads out."""
@@ -129,8 +130,10 @@ class Locator:
     def missing(self, place: str, what: str, names: Sequence[str]) -> Problem:
         """The problem of an image that is not here, which may lie here with another ending."""
         bases, other = [base for name in names for base in (name.removesuffix(Path(name).suffix), name)], None
-        with suppress(Outside):
-            other = self._first(base + ending for base in bases for ending in ENDINGS)
+        if self._truly_missing < SAMPLE:  # of thousands of images on a shared disk, each look takes time
+            with suppress(Outside):
+                other = self._first(base + ending for base in bases for ending in ENDINGS)
+            self._truly_missing += other is None
         if other:
             return Problem(place, f"{what}; {other.parent} holds {other.name}", OTHER_ENDING)
         return Problem(place, what, "Unpack its archive again, fetch this file, or delete its captions.")
