@@ -68,7 +68,7 @@ def _mean_of_loss(part: str, given: tuple[int, ...] | str, expected: tuple[tuple
         return ""
     return (
         "returns one number; return the value of each triplet, with the shape of t.s_neg: (directions, anchors, "
-        "negatives), or (anchors, negatives) with all negatives. Leave out .mean() or .sum(): goalgrid adds the values "
+        "negatives), or (anchors, negatives) with all negatives. Leave out .mean() or .sum(): the values are added "
         "(objective.reduction)."
     )
 
