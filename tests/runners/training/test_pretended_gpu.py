@@ -29,7 +29,7 @@ ENSEMBLES = ("bfan-tiny", "scan-tiny", "sgraf-tiny", "vse-2ad-rgp-tiny")
 """They train nothing."""
 UNTRAINED = "clip-zero-shot-tiny"
 FEATURES = ["recipe:fc-bow", "recipe:fc-gru", "recipe:fc-bigru", "recipe:rvsepp-tiny"]
-FEATURES += ["recipe:vse-2ad-tiny", "recipe:vse-inf-butd-tiny"]
+FEATURES += ["recipe:vse-2ad-tiny", "recipe:vse-inf-butd-tiny", "recipe:vsrn-tiny"]
 """Recipes that read features."""
 SMALL_FORMS = [name for name in catalog.names("recipes") if "-tiny" in name or name.startswith("cnn-")]
 VIDEOS = ["recipe:ce-tiny", "recipe:mmt-tiny"]
