@@ -29,7 +29,8 @@ class BatchLoss:
     ) -> None:
         self.settings, self.inputs, self.model, self.companions = settings, inputs, model, companions
         self.group: ProcessGroup = ALONE
-        self._graphs = Graphs(enabled=inputs.graphs, pairs=settings.train.batch_size)
+        alone = not companions  # one of them may ask for the losses of two batches before it takes a gradient
+        self._graphs = Graphs(enabled=inputs.graphs and alone, pairs=settings.train.batch_size)
 
     def __call__(self, batch: Batch, objective: Objective) -> tuple[Float[Tensor, ""], list[dict[str, Tensor]]]:
         """The sum of the networks' losses, and the objective's report of each network, which backward completes."""
@@ -66,7 +67,7 @@ class BatchLoss:
         if isinstance(image, Tensor) and isinstance(text, Tensor):
             image, text = (self.group.all_gather(part, len(owners)) for part in (image, text))
             self._scored(place, partial(product, image.detach(), text.detach()))
-            if extra:
+            if extra or self.group.replicas > 1:
                 return objective(image, text, owners, extra=extra)
             return self._graphs(objective, place, image, text, owners)
         scorer = network.scorer

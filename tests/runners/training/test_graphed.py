@@ -1,16 +1,21 @@
 """Objectives as CUDA graphs: the numbers of the same kernels launched one by one; which objectives have them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 from torch import Tensor
 
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.objectives import build
 from goalgrid.objectives.objective import Objective
 from goalgrid.runners.training.graphed import Graphs
+from goalgrid.runners.training.inputs import prepare
+from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 
 PAIRS = 32
@@ -71,6 +76,17 @@ def test_whole_batches_have_graphs_and_learnt_temperatures_none(name: str) -> No
     assert not Graphs(enabled=False, pairs=PAIRS).suit(objective, *learning)
     own = Objective(lambda t: t.s_neg, user_loss=("own", lambda t: t.s_neg))
     assert not graphs.suit(own, *learning)
+
+
+@pytest.mark.parametrize("objective", ["con_con", "meta-spn"])
+def test_a_companion_which_takes_gradients_of_its_own_has_no_graphs(objective: str) -> None:
+    words = (f"objectives={objective}", 'recipes=["cnn-bow"]', "seeds=[0]", "train.batch_size=32")
+    settings = trials_of(expand(load("demo", words)))[0].settings
+    learner = Learner(settings, replace(prepare(settings, Machine()), graphs=True))
+    image, text, _ = next(batches("cpu"))
+    learning = image.requires_grad_(), text.requires_grad_()
+    assert learner.batch_loss._graphs.suit(learner.objective, *learning) == (not learner.companions)
+    assert bool(learner.companions) == (objective == "meta-spn")
 
 
 def test_a_cpu_has_no_graphs() -> None:
