@@ -6,7 +6,8 @@ of more by `--words 12 30`. The peer is the published loop over captions, each w
 A step is scores, objective and backward pass: of hardest negatives (Triplet-HN) and of all negatives (InfoNCE).
 Evaluation is a sample of the 1,000 x 5,000 scores; each pair costs the same. Memory is the growth of the peak resident
 set in a process of its own. The limit is the time of our matrix products alone, at the rate of a product of 4,096 x
-1,024 by 1,024 x 256: of one forward pass in evaluation, of three in a step on all negatives.
+1,024 by 1,024 x 256: of one forward pass in evaluation, of three in a step on all negatives. `--products` says instead
+how long each work takes beside its own matrix products in their own shapes, by torch's profiler.
 """
 
 import argparse
@@ -195,6 +196,30 @@ def evaluation(name: str, batch: int, rounds: int, words: tuple[int, int]) -> st
     )
 
 
+PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}
+
+
+def beside_products(name: str, batch: int, words: tuple[int, int]) -> list[str]:
+    """A row for each work: its time, that of its own matrix products, and the next two operations."""
+    evaluated, trained = Case(name, batch, words, training=False), Case(name, batch, words)
+    works = {"evaluation": torch.inference_mode()(evaluated.ours)}
+    works |= {objective: partial(trained.step, objective, literal=False) for objective in ("triplet-hn", "infonce")}
+    rows = list[str]()
+    for what, work in works.items():
+        work()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            work()
+        seconds = {event.key: event.self_cpu_time_total / 1e6 for event in profile.key_averages()}
+        products, total = sum(seconds.pop(key, 0.0) for key in PRODUCTS), sum(seconds.values())
+        longest = sorted(seconds, key=seconds.__getitem__)[:-3:-1]
+        further = ", ".join(f"{seconds[key]:.2f} {key.removeprefix('aten::')}" for key in longest)
+        ours = f"{products + total:.2f} s, of which {further}"
+        ratio = f"{(products + total) / products:.2f}"
+        label = f"{name}: {what} of {batch} x {batch}"
+        rows.append(measuring.row(label, ours, limit=f"{products:.2f} s, its own products", ratio=ratio))
+    return rows
+
+
 def main() -> None:
     """Measure and print a table for RESULTS.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -202,11 +227,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--words", type=int, nargs=2, default=WORDS, help="of the shortest and the longest caption")
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--products", action="store_true", help="ours beside its own matrix products")
     given = parser.parse_args()
     torch.set_num_threads(1)
     words = given.words[0], given.words[1]
     measuring.begin("torch", note=f"1 thread, d = {DIM}, {REGIONS} regions, captions of {words[0]} to {words[1]} words")
     for name in given.only:
+        if given.products:
+            measuring.show(beside_products(name, given.batch, words))
+            continue
         measuring.show(steps(name, given.batch, given.rounds, words))
         measuring.show([evaluation(name, given.batch, given.rounds, words)])
 

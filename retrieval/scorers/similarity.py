@@ -82,7 +82,8 @@ class SquaredDifferences(torch.autograd.Function):
         ctx.save_for_backward(weights, regions, words, matrix)
         words = words.expand(len(regions), -1, -1)
         parts = zip(*(x.split(_step(words)) for x in (weights, regions, words)), strict=True)
-        return torch.cat([_differences(*part).square_() @ matrix.T for part in parts])
+        mapped = [_differences(*part).square_() @ matrix.T for part in parts]
+        return mapped[0] if len(mapped) == 1 else torch.cat(mapped)
 
     @staticmethod
     def backward(ctx: Any, gradient: Float[Tensor, "i q w"]) -> Any:
@@ -228,7 +229,7 @@ class Sgr(Sgraf):
             read = nodes[:, :1] if step == last else nodes
             keys: Tensor = key.weight.T  # type: ignore[assignment]
             queries = nn.functional.linear(read, keys @ query.weight, keys @ query.bias)  # type: ignore[operator]
-            nodes = graph((queries @ nodes.transpose(1, 2)).softmax(-1) @ nodes).relu()
+            nodes = graph((queries @ nodes.transpose(1, 2)).softmax(-1) @ nodes).relu_()
         return self.score(nodes[:, 0]).sigmoid().view(shape[:2])
 
 
