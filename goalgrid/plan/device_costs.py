@@ -208,7 +208,7 @@ class _OnCard:
     ) -> Taken:
         """With hours, unless they were measured: the larger of the GPU's and those of decoding; so in other formats."""
         resources, formats = self.overview.grid.resources, dict[str, Span]()
-        jobs = self.rented.jobs(taken.together, resources.cpus)
+        jobs = self.rented.jobs(min(taken.together, taken.trials), resources.cpus)
         threads = self.rented.threads(jobs, resources.threads)
         view, root = shared.model.image.view, self.overview.grid.root(shared.dataset.name)
         network = shared.model.image.feature_network
@@ -234,6 +234,7 @@ class _OnCard:
         if decode and not network and seconds.least:
             pictures = sum(self._pictures(trial) for _, members in footprints for trial in members)
             fed, taken_up = pictures / decode.rate(threads), pictures / seconds.least
+        if fed and not self._kept(shared, "train"):
             feeding = max(1, busy), math.ceil(taken_up * decode.seconds)
             give = "gives" if threads == 1 else "give"
             text = f"decoding: {counted(threads, 'thread')} {give} {decode.rate(threads):,.0f} pictures a second "
@@ -246,10 +247,22 @@ class _OnCard:
         )
 
     def _pictures(self, trial: Trial) -> float:
-        """Pictures that a trial decodes: of every step, validation and test."""
-        sizes, train = self.overview.data.sizes(trial.shared), trial.shared.train
-        read = sizes["val"][0] * (trial.epochs or 1) + sizes["test"][0] if sizes else 0
-        return self._left(trial) * train.batch_size + read
+        """Pictures that a trial decodes: of every step, validation and test; those that are kept, once."""
+        shared, epochs, read = trial.shared, trial.epochs or 1, self._left(trial) * trial.shared.train.batch_size
+        sizes = self.overview.data.sizes(shared)
+        if not sizes:
+            return read
+        validated = sizes["val"][0] * (1 if self._kept(shared, "val") else epochs)
+        return (sizes["train"][0] if self._kept(shared, "train") else read) + validated + sizes["test"][0]
+
+    def _kept(self, shared: Shared, split: str) -> bool:
+        """Whether a trial decodes the pictures of a split once: they are few and small, and seen in one view."""
+        from goalgrid.retrieval.data.images import KEPT_BYTES
+
+        view, sizes = shared.model.image.view, self.overview.data.sizes(shared)
+        if not view or not sizes or (split == "train" and view.random):
+            return False
+        return 3 * view.size**2 * sizes[split][0] <= KEPT_BYTES
 
     def _averaged(self, trials: Sequence[Trial]) -> Taken:
         """What ensembles take: all members are held, and each of them is evaluated."""
