@@ -138,7 +138,7 @@ def content_of(text: Text) -> Content:
             content = _extended(content_of(read_text(text.extends, text.folder, text.trail)), content)
         except UserError as error:
             raise UserError(f"{text.where} extends {text.extends!r}: {error}") from None
-    return _with_own_parts(_with_checkpoints(content, text.folder), text.folder)
+    return _with_own_parts(_with_checkpoints(_with_places(content, text.folder), text.folder), text.folder)
 
 
 def _normal(table: Mapping[str, Any], where: str) -> Content:
@@ -236,6 +236,20 @@ def _with_own_parts(content: Content, folder: Path) -> Content:
     others = {name: table for name, table in tables.items() if not isinstance(table, dict)}
     axis = {"recipes": recipes} if "recipes" in content.fields else {}
     return content.put(uses=parts, recipe={**others, **own_recipes.whole}, **axis)
+
+
+def _with_places(content: Content, folder: Path) -> Content:
+    """The content with absolute paths of data and weights, which begin at the file's folder, as all its paths do."""
+
+    def absolute(path: Any) -> Any:
+        return str((folder / user_path(path)).absolute()) if isinstance(path, str) else path
+
+    data = {
+        name: {**place, "root": absolute(place["root"])} if isinstance(place, dict) and "root" in place else place
+        for name, place in content.table("data").items()
+    }
+    weights = {name: absolute(path) for name, path in content.table("weights").items()}
+    return content.put(**{field: table for field, table in (("data", data), ("weights", weights)) if table})
 
 
 def _with_checkpoints(content: Content, folder: Path) -> Content:

@@ -58,7 +58,7 @@ Patterns = Annotated[dict[str, Value | Annotated[list[Value], Field(min_length=1
 class Location(Settings):
     """The place of a data set on this machine: never part of a trial's identity."""
 
-    root: str = Field(description="folder of the data set on this machine")
+    root: str = Field(description="folder of the data set on this machine; a relative path begins at the file's folder")
 
 
 class Where(Settings):

@@ -127,6 +127,21 @@ def test_root_belongs_to_the_only_data_set_or_is_named() -> None:
         load("flickr8k", ['datasets=["shapes","flickr8k"]'], roots=["/data"])
 
 
+def test_a_relative_path_of_data_or_weights_begins_at_its_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = 'objectives = "con_con"\nseeds = 0\nrecipes = "vsepp-r152"\n[weights]\n"microsoft/resnet-152" = "r152"\n'
+    (tmp_path / "base.toml").write_text(f'{content}[data.mine]\nroot = "photos"\n')
+    (tmp_path / "below").mkdir()
+    grid = tmp_path / "below" / "grid.toml"
+    grid.write_text('extends = "../base.toml"\nname = "g"\ndatasets = ["mine", "b"]\n[data.b]\nroot = "b"\n')
+    monkeypatch.chdir(tmp_path)
+    loaded = load("below/grid.toml")
+    assert [loaded.root(name) for name in loaded.datasets] == [tmp_path / "below/../photos", tmp_path / "below/b"]
+    assert loaded.places() == {"microsoft/resnet-152": tmp_path / "below/../r152"}
+    assert load("below/grid.toml", ["data.b.root=b"]).root("b") == tmp_path / "b", "of the shell, its folder"
+
+
 def test_data_of_ones_own_needs_only_a_root() -> None:
     grid = checked({**MINIMAL, "datasets": ["mine"], "data": {"mine": {"root": "/data"}}})
     assert expand(grid)[0].trials[0].settings.dataset.protocol == "mine-test"
