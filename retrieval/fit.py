@@ -9,6 +9,7 @@ from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.retrieval.data import precomp
 from goalgrid.retrieval.data.content import Content, check_form, package
 from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.retrieval.splits.problems import check_command
 
 
 def check_fit(
@@ -24,27 +25,27 @@ def check_fit(
         model.check_image(precomp.shape(package(dataset.name, root)))
     if content.leaks and not allow_leak:
         raise DataError(f"{content.leaks[0]} If it must be: --allow-leak; then records say it.")
-    check_sizes(dataset, content)
+    check_sizes(dataset, content, root)
 
 
-def check_sizes(dataset: DatasetSettings, content: Content) -> None:
+def check_sizes(dataset: DatasetSettings, content: Content, root: Path | None) -> None:
     """Check that a copy has as many images as the protocol and the settings demand; a UserError says what lacks."""
     name, images = dataset.name, {split: number for split, number, _ in content.sizes}
-    check_protocol(images["test"], name, dataset.protocol)
+    check_protocol(images["test"], name, dataset.protocol, root)
     if (train_images := dataset.train_images) and train_images > images["train"]:
         raise UserError(
             f"dataset.train_images = {train_images:,}: the train split of {name!r} has {images['train']:,} images."
         )
 
 
-def check_protocol(images: int, dataset: str, protocol: str) -> None:
+def check_protocol(images: int, dataset: str, protocol: str, root: Path | None) -> None:
     """Raise a DataError if there are fewer or more test images than the evaluation protocol demands."""
     expected = protocols.protocol(protocol).images
     if expected is None or images == expected:
         return
     partial, noun = catalog.dataset(dataset).partial, f"{catalog.noun(dataset)}s"
     missing = next((part.missing for part in partial if (part.split, part.images) == ("test", images)), "")
-    check = f"See what is wrong with it: goalgrid data check {dataset} --root DIR"
+    check = f"See what is wrong with it: {check_command(dataset, root.absolute() if root else 'DIR')}"
     reason = f"What is missing: {missing}" if missing else check
     raise DataError(
         f"the test split of {dataset!r} has {images:,} {noun}; protocol {protocol!r} demands {expected:,}. {reason}. "

@@ -36,13 +36,10 @@ class FailureGroup:
     attempts: int
     log: Path
     alone: str
-
-    @property
-    def advice(self) -> str:
-        return POLICY[self.failure].advice
+    advice: str
 
     def to_dict(self) -> dict[str, Any]:
-        content = {**asdict(self), "log": str(self.log), "advice": self.advice}
+        content = {**asdict(self), "log": str(self.log)}
         return {"class": content.pop("failure").value, **content}
 
 
@@ -273,14 +270,17 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _group(overview: Overview, failure: Failure, trials: list[Trial]) -> FailureGroup:
-    first = overview.folder(trials[0])
-    latest = first.latest()
+    from goalgrid.retrieval.splits.problems import check_command
+
+    first, name = overview.folder(trials[0]), trials[0].shared.dataset.name
+    latest, root, advice = first.latest(), overview.grid.root(name), POLICY[failure].advice
     attempts = sum(len(overview.folder(trial).attempts()) for trial in trials)
     alone = (
         f"goalgrid resume {overview.grid.name} --only {_only(trials[0], overview)} --here{runs_option(overview.home)}"
     )
     ids = tuple(trial.id for trial in trials)
-    return FailureGroup(failure, _message(first), ids, attempts, latest.log if latest else first.error, alone)
+    advice = advice.replace(check_command("NAME", "DIR"), check_command(name, root)) if root else advice
+    return FailureGroup(failure, _message(first), ids, attempts, latest.log if latest else first.error, alone, advice)
 
 
 def _message(folder: TrialFolder) -> str:

@@ -8,6 +8,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.content import Text, content_of
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.gridfile import check
+from goalgrid.grid.objectives import own_objectives
 
 EXAMPLES = ("triplet-hn", "infonce", "sig-ms_con")
 """Objectives of a new grid: the usual loss, the loss of CLIP, and a cell of the matrix of GOAL."""
@@ -20,7 +21,7 @@ recipes = {recipes}  # network and training; `goalgrid recipes` says what each r
 objectives = {objectives}  # "goal" stands for the 15 of GOAL; `goalgrid objectives` lists them
 seeds = [0, 1, 2]  # three trainings of each cell, for mean and deviation
 
-# uses = ["losses.py"]  # losses of your own, which `objectives` then names; `goalgrid check FILE` checks them
+{uses}  # losses of your own, which `objectives` then names; `goalgrid check FILE` checks them
 
 [set]  # for every trial; `goalgrid settings` lists all settings
 # "train.epochs" = 20  # `goalgrid recipes NAME` says how many a recipe has
@@ -38,16 +39,25 @@ root = {root}{hint}
 
 
 def text(
-    name: str, dataset: str | None, recipes: Sequence[str], objectives: Sequence[str], root: str | None
+    name: str,
+    dataset: str | None,
+    recipes: Sequence[str],
+    objectives: Sequence[str],
+    root: str | None,
+    uses: Sequence[str] = (),
 ) -> tuple[str, str]:
     """A grid file, and a doubt about its data, if any; UserError: a name is wrong, or no folder is given.
 
     Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes.
+
+    Args:
+        uses: the user's own files, whose objectives are registered.
     """
     dataset = dataset or (name if root else "shapes")
     usual, doubt = _recipe(dataset, root) if root else ("cnn-bow", "")
-    axes = {"recipes": json.dumps(recipes or [usual]), "objectives": json.dumps(list(objectives or EXAMPLES))}
-    content = FILE.format(name=name, dataset=dataset, **axes)
+    axes = {"recipes": recipes or [usual], "objectives": [*(objectives or (*EXAMPLES, *own_objectives))]}
+    files = f"uses = {json.dumps(uses)}" if uses else '# uses = ["losses.py"]'
+    content = FILE.format(name=name, dataset=dataset, uses=files, **{axis: json.dumps(of) for axis, of in axes.items()})
     if not root and dataset not in catalog.names("datasets"):
         raise UserError(f"where is {dataset!r}? Give --root DIR. How it must look: goalgrid data where")
     if root or not catalog.described(dataset).embedded:
@@ -59,12 +69,17 @@ def text(
 
 
 def _recipe(dataset: str, folder: str) -> tuple[str, str]:
-    """A recipe for what lies in the folder, and a doubt if that has no known form."""
+    """A recipe for what lies in the folder, and the faults of its annotations, or that it has no known form."""
     from goalgrid.retrieval.data import annotations, precomp
+    from goalgrid.retrieval.splits.problems import check_command
 
     catalog.has_folder(dataset, f"--root {folder}")
     root = user_path(folder).absolute()
     if root.is_dir() and annotations.find(dataset, root):
+        try:
+            annotations.Annotated.of(dataset, root)
+        except UserError as error:
+            return "cnn-bow", str(error)
         return "cnn-bow", ""
-    doubt = f"no data in a known form under {root}: goalgrid data check {dataset} --root {root}"
+    doubt = f"no data in a known form under {root}: {check_command(dataset, root)}"
     return ("fc-bow", "") if precomp.find(dataset, root) else ("cnn-bow", doubt)

@@ -37,12 +37,14 @@ def new(
     ] = [],
     objectives: Annotated[
         list[str],
-        typer.Option("--objective", metavar="NAME", help=f"Default: {', '.join(new_grid.EXAMPLES)}."),
+        typer.Option("--objective", metavar="NAME", help=f"Default: {', '.join(new_grid.EXAMPLES)}, and your own."),
     ] = [],
+    files: Uses = [],
 ) -> None:
     """Write a commented grid file to begin with."""
     name = name.removesuffix(".toml")
-    content, doubt = new_grid.text(name, dataset, recipes, objectives, root)
+    use(files)
+    content, doubt = new_grid.text(name, dataset, recipes, objectives, root, files)
     path = Path(f"{name}.toml")
     if path.exists():
         raise UserError(f"{path} is there already. Choose another name, or move it away.")

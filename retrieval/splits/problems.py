@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +85,12 @@ def shortened(values: Sequence[object]) -> str:
     return ", ".join(map(str, values[:SHOWN])) + more
 
 
-def refuse(problems: Sequence[Problem], heading: str) -> None:
+def check_command(name: str, root: Path | str) -> str:
+    """The command that shows all faults of a copy, to be pasted."""
+    return shlex.join(["goalgrid", "data", "check", name, "--root", str(root)])
+
+
+def refuse(problems: Sequence[Problem], heading: str, check: str = check_command("NAME", "DIR")) -> None:
     """Stop where there are faults, with a DataError of the first few; leaks and notes are left to the caller."""
     problems = [problem for problem in problems if problem.kind == "fault"]
     if not problems:
@@ -93,7 +99,7 @@ def refuse(problems: Sequence[Problem], heading: str) -> None:
         raise DataError(str(problems[0]))
     lines = [f"  - {problem}" for problem in problems[:SHOWN]]
     if len(problems) > SHOWN:
-        lines.append(f"  - and {len(problems) - SHOWN} more; `goalgrid data check NAME --root DIR` shows all")
+        lines.append(f"  - and {len(problems) - SHOWN} more: {check}")
     raise DataError(f"{heading}: {len(problems)} problems\n" + "\n".join(lines))
 
 

@@ -171,7 +171,7 @@ def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = 
     """
     held = content_of(settings, machine)
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held, known)
-    check_sizes(settings.dataset, held)
+    check_sizes(settings.dataset, held, machine.root(settings.dataset.name))
     settings.model.check_image(inputs.pairs.train.images.shape)
     if settings.model.of_sets and not known:
         inputs.check_words(settings.dataset)

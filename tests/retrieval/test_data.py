@@ -142,19 +142,19 @@ class TestProtocol:
         with pytest.raises(
             DataError, match=rf"has {images:,} images; protocol 'flickr8k-1k' demands 1,000.*my-flickr8k"
         ):
-            check_protocol(len(pairs.test.images), "flickr8k", "flickr8k-1k")
+            check_protocol(len(pairs.test.images), "flickr8k", "flickr8k-1k", None)
 
     def test_coco_test_alone_names_testall(self, tmp_path: Path) -> None:
         write_precomp(tmp_path, images=1000, captions=1)
         pairs = opening.load("coco", tmp_path, LINEAR)
         for protocol in ("coco-5k", "coco-5x1k"):
             with pytest.raises(DataError, match=r"has 1,000 images; protocol .* demands 5,000.*`testall`"):
-                check_protocol(len(pairs.test.images), "coco", protocol)
+                check_protocol(len(pairs.test.images), "coco", protocol, None)
 
     def test_data_of_ones_own_may_have_any_size(self, tmp_path: Path) -> None:
         write_precomp(tmp_path)
         pairs = opening.load("mine", tmp_path, LINEAR)
-        check_protocol(len(pairs.test.images), "mine", "mine-test")
+        check_protocol(len(pairs.test.images), "mine", "mine-test", None)
         assert len(pairs.test.images) == 6
 
     def test_the_first_validation_images_keep_their_captions(self, tmp_path: Path) -> None:

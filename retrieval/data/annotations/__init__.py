@@ -10,7 +10,7 @@ from goalgrid.grid.errors import counted
 from goalgrid.retrieval.data.annotations import coco, csv_captions, flickr_tokens, karpathy, vse_infinity, xvlm_json
 from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, located, owners
 from goalgrid.retrieval.splits.pairs import DataError, Listing
-from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, overlaps, refuse, repeated
+from goalgrid.retrieval.splits.problems import Problem, check_command, faults_of_captions, overlaps, refuse, repeated
 
 
 class Format(NamedTuple):
@@ -94,7 +94,7 @@ class Annotated:
         """As `read`; DataError: there are none, they cannot be read, or images are missing or lead out of the root."""
         if not (annotated := cls.read(name, root)):
             raise DataError(f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}.")
-        refuse(annotated.problems, str(annotated.path))
+        refuse(annotated.problems, str(annotated.path), check_command(name, root.absolute()))
         return annotated
 
     def listing(self, split: str) -> Listing:

@@ -57,6 +57,15 @@ def test_failures_are_grouped_by_class_then_by_message(tmp_path: Path) -> None:
     assert all(log.exists() for log in logs)
 
 
+def test_faulty_data_are_checked_by_a_command_with_their_name_and_folder(tmp_path: Path) -> None:
+    grid = load("flickr8k", ["seeds=0", "objectives=con_con"], roots=[str(tmp_path / "my photos")])
+    found = Overview.of(grid, Home(tmp_path))
+    save_grid(grid, found.trials, found.home)
+    fail(found.folder(found.trials[0]), Failure.DATA, "no such picture")
+    (head, *_) = status.failure_lines(Overview.of(grid, found.home))
+    assert head.endswith(f"goalgrid data check flickr8k --root '{tmp_path}/my photos'.")
+
+
 def test_the_command_that_is_named_runs_one_failed_trial_alone(pair: Home, verb: Verb) -> None:
     folder = pair.trials()[0]
     fail(folder, Failure.KILLED, "its process is gone")

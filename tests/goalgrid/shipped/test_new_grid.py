@@ -1,5 +1,6 @@
 """`goalgrid new`: a grid file for the data at hand, which plans as it stands."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,28 @@ def test_a_new_grid_reads_what_lies_there(write: object, recipe: str, tmp_path: 
     again = goalgrid("new", "birds.toml", "--root", root.name, runs=tmp_path, folder=tmp_path)
     assert again.returncode == 2
     assert "birds.toml is there already" in again.stderr
+
+
+def test_a_new_grid_names_the_faults_of_its_data_at_once(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    write_csv(tmp_path / "my photos")
+    with (tmp_path / "my photos" / "captions.csv").open("a") as file:
+        file.writelines(f"gone{number}.png,a bird,train\n" for number in range(7))
+    made = goalgrid("new", "birds", "--root", "my photos", runs=tmp_path, folder=tmp_path)
+    assert f"note: {tmp_path}/my photos/captions.csv: " in made.stderr
+    assert "gone0.png" in made.stderr
+    (words,) = [line.partition(": ")[2] for line in made.stderr.splitlines() if " more: " in line]
+    checked = goalgrid(*shlex.split(words)[1:], runs=tmp_path)
+    assert checked.returncode == 2
+    assert checked.stdout.startswith(f"birds under {tmp_path}/my photos: ")
+
+
+def test_a_new_grid_uses_files_of_the_users_own(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    decorator = '@goalgrid.objective("soft-hinge", tau=goalgrid.Parameter(10.0, "steepness"))'
+    (tmp_path / "losses.py").write_text(f"import goalgrid\n\n\n{decorator}\ndef soft_hinge(t, *, tau):\n    return t\n")
+    made = goalgrid("new", "mine", "--uses", "losses.py", runs=tmp_path, folder=tmp_path)
+    assert made.returncode == 0, made.stderr
+    grid = load(str(tmp_path / "mine.toml"))
+    assert (grid.uses[0].path, grid.objectives[-1]) == (str(tmp_path / "losses.py"), "soft-hinge")
 
 
 def test_lines_that_are_comments_become_settings(tmp_path: Path) -> None:
