@@ -56,6 +56,8 @@ def judged(
 
     Args:
         paper: a name in `PAPERS`; a grid, if `grid` is None and no paper has this name; None: all papers.
+
+    UserError: the grid has no two finished cells that a claim compares.
     """
     from goalgrid.results.analysis import claims
     from goalgrid.results.reference.reading import PAPERS
@@ -72,5 +74,9 @@ def judged(
     if grid is not None:
         recalled = recall(grid, home, overrides)
         cells, scores = cells_and_scores(recalled, home, anew=start(grid, home, overrides, verb="claims"))
-        sources.append((recalled.name, claims.judged(papers, partial(claims.measured, cells=cells, scores=scores))))
+        tested = claims.judged(papers, partial(claims.measured, cells=cells, scores=scores))
+        if all(claim.verdict == claims.ABSENT for claim in tested):
+            compared = f"no two cells that a sentence of {', '.join(papers)} compares"
+            raise UserError(f"grid {recalled.name!r} has {compared}. Their own tables: goalgrid claims.")
+        sources.append((recalled.name, tested))
     return sources
