@@ -1,5 +1,6 @@
 """Packages that only some grids need: the extra of goalgrid that brings each, and an error where it is not here."""
 
+from collections.abc import Collection
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -24,12 +25,21 @@ EXTRAS = {
 """By package. What stands here is imported where it is needed, after `require`."""
 
 
+def missing(packages: Collection[str]) -> list[str]:
+    """The packages that are not installed here, each with what installs it; packages without an extra always are."""
+    extras = [(package, EXTRAS[package]) for package in EXTRAS if package in packages]
+    return [
+        f"{package}, which is not installed here: pip install 'goalgrid[{extra}]'"
+        for package, (extra, module) in extras
+        if find_spec(module) is None
+    ]
+
+
 def require(reader: str, *packages: str) -> None:
     """Raise a UserError if a package of an extra is not installed; other packages are always here.
 
     Args:
         reader: what needs them, for a user: `grid 'f30k'`.
     """
-    for package, (extra, module) in EXTRAS.items():
-        if package in packages and find_spec(module) is None:
-            raise UserError(f"{reader} needs {package}, which is not installed here: pip install 'goalgrid[{extra}]'.")
+    if lacking := missing(packages):
+        raise UserError(f"{reader} needs {lacking[0]}.")

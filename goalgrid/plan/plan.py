@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from goalgrid.grid import extras
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial
 from goalgrid.plan.costs import GridCost, cost_of, needs_of, shares_of, work_of
@@ -90,6 +91,7 @@ class Plan:
         tables = [line for table in _fills(overview) for line in _filled(table)]
         trials = [*starting(decisions), *self.pending]
         work = _work(overview, trials)
+        libraries = [shared.libraries for shared in {id(trial.shared): trial.shared for trial in trials}.values()]
         imported = [f"{len(overview.imported):3} x imported"] if overview.imported else []
         return [
             f"{overview.grid.name}: {overview.headline()}",
@@ -103,6 +105,7 @@ class Plan:
             *_labelled("tables", tables),
             *_labelled("evaluates", overview.evaluation_lines()),
             *_labelled("work", work),
+            *_labelled("needs", extras.missing({*overview.grid.trackers}.union(*libraries))),
             *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
             *_labelled("GPU", [f"{key}: {need.text()}" for key, need in needs_of(overview, trials).items()]),
             *(_labelled(self.device.card.name, self.device.lines()) if self.device else ()),

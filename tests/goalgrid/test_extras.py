@@ -40,12 +40,15 @@ def given(bare: Path, tmp_path: Path, *words: str) -> subprocess.CompletedProces
         ('trackers=["wandb"]', "wandb, which is not installed here: pip install 'goalgrid[wandb]'"),
     ],
 )
-def test_a_run_names_the_extra_that_it_needs(word: str, message: str, bare: Path, tmp_path: Path) -> None:
+def test_a_run_and_its_plan_name_the_extra_that_they_need(word: str, message: str, bare: Path, tmp_path: Path) -> None:
     ended = given(bare, tmp_path, "run", "demo", "--set", word)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert message in line
     assert not (tmp_path / "runs" / "trials").exists()
+    planned = given(bare, tmp_path, "plan", "demo", "--set", word)
+    assert planned.returncode == 0, planned.stderr
+    assert f"  needs      {message}\n" in planned.stdout
 
 
 @pytest.mark.slow
