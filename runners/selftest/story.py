@@ -5,14 +5,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.files import readable_text
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results.records.record import differences
 from goalgrid.runners.trial.stopping import Stop
@@ -55,92 +57,81 @@ def selftest(runs: Path, address: str | None) -> Iterator[str]:
         place = Path(tempfile.mkdtemp(prefix="selftest-", dir=runs.absolute()))
     except OSError as error:
         raise UserError(f"cannot write {runs}: {error.strerror}. Choose another folder with --runs.") from error
-    story = Story(place, address)
-    try:
-        for claim, stage in story.stages().items():
-            try:
-                problem = stage()
-            except (Unmet, subprocess.TimeoutExpired) as unmet:
-                problem = f"{unmet}. Its log: {story.log}, which ends: {story.last_line()}"
-            if problem:
-                advice = f"goalgrid cannot be trusted with {runs} yet. {ADVICE.format(place=place)}"
-                raise Unmet(f"{claim}: {problem}\n{advice}")
-            yield claim
-        shutil.rmtree(place)
-    finally:
-        story.end()
+    log, undisturbed, disturbed = place / "log.txt", Home(place / "undisturbed"), Home(place / "disturbed")
+    claims = {
+        "a tiny grid trains here": partial(_train, undisturbed, log),
+        "a worker that is killed is replaced, and its trial goes on": partial(_kill_worker, disturbed, log, address),
+        "all results equal those of an undisturbed run, to the bit": partial(_compare, undisturbed, disturbed),
+    }
+    for claim, counter_evidence in claims.items():
+        try:
+            problem = counter_evidence()
+        except (Unmet, subprocess.TimeoutExpired) as unmet:
+            problem = f"{unmet}. Its log: {log}, which ends: {_last_line(log)}"
+        if problem:
+            advice = f"goalgrid cannot be trusted with {runs} yet. {ADVICE.format(place=place)}"
+            raise Unmet(f"{claim}: {problem}\n{advice}")
+        yield claim
+    shutil.rmtree(place)
 
 
-class Story:
-    """A launch whose worker is killed, beside an undisturbed launch of the same grid."""
+def _train(home: Home, log: Path) -> str:
+    with _launched(home, log, "--here") as driver:
+        return _last_line(log) if driver.wait(PATIENCE) else ""
 
-    def __init__(self, place: Path, address: str | None) -> None:
-        self.address, self.log = address, place / "log.txt"
-        self.home, self.undisturbed = Home(place / "disturbed"), Home(place / "undisturbed")
-        self.started: list[subprocess.Popen[bytes]] = []
 
-    def stages(self) -> dict[str, Callable[[], str]]:
-        """The claims in the order of the story, each with the method that returns the counter-evidence."""
-        return {
-            "a tiny grid trains here": self.trains,
-            "a worker that is killed is replaced, and its trial goes on": self.worker_killed,
-            "all results equal those of an undisturbed run, to the bit": self.equal,
-        }
+def _kill_worker(home: Home, log: Path, address: str | None) -> str:
+    from goalgrid.runners.launch.ray_tune import RayTune
 
-    def trains(self) -> str:
-        return self.last_line() if self._start(self.undisturbed, "--here").wait(PATIENCE) else ""
-
-    def worker_killed(self) -> str:
-        from goalgrid.runners.launch.ray_tune import RayTune
-
-        cluster = RayTune(Stop(), address=self.address, grace=0.0, warn=lambda message: None)
-        with cluster if self.address else nullcontext():
-            driver = self._start(self.home, *(("--address", self.address) if self.address else ()))
-            victim = self._moving(driver)
-            cluster.kill(victim)
+    cluster = RayTune(Stop(), address=address, grace=0.0, warn=lambda message: None)
+    options = ("--address", address) if address else ()
+    with cluster if address else nullcontext(), _launched(home, log, *options) as driver:
+        victim = _moving(home, driver)
+        cluster.kill(victim)
         if code := driver.wait(PATIENCE):
-            return f"the driver ended with exit code {code}: {self.last_line()}"
-        after = TrialFolder(victim.folder.parent).attempts()[victim.number :]
-        return "" if after and "goes on from step" in _log(after[0]) else f"it started anew: {victim.folder.parent}"
+            return f"the driver ended with exit code {code}: {_last_line(log)}"
+    after = TrialFolder(victim.folder.parent).attempts()[victim.number :]
+    return "" if after and "goes on from step" in readable_text(after[0].log) else f"{victim.folder.parent} began anew"
 
-    def equal(self) -> str:
-        return "; ".join(differences(expand(load("demo", SETTINGS)), self.undisturbed, self.home))
 
-    def end(self) -> None:
-        """Kill all processes that were started."""
-        for process in self.started:
+def _compare(undisturbed: Home, disturbed: Home) -> str:
+    return "; ".join(differences(expand(load("demo", SETTINGS)), undisturbed, disturbed))
+
+
+@contextmanager
+def _launched(home: Home, log: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A launch in a session of its own, so that a Ctrl-C here does not reach it; it is killed after the block."""
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    command = [sys.executable, "-m", "goalgrid", "run", "demo", *settings, *options]
+    command += ["--runs", str(home.path), "--mlflow-uri", ""]
+    with (
+        log.open("ab") as out,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True) as process,
+    ):
+        try:
+            yield process
+        finally:
             process.kill()
-            process.wait()
-
-    def last_line(self) -> str:
-        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else "nothing"
-
-    def _start(self, home: Home, *options: str) -> subprocess.Popen[bytes]:
-        """Start the launch in its own session, so that a Ctrl-C here does not reach it."""
-        settings = [word for setting in SETTINGS for word in ("--set", setting)]
-        command = [sys.executable, "-m", "goalgrid", "run", "demo", *settings, *options]
-        command += ["--runs", str(home.path), "--mlflow-uri", ""]
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        self.started.append(process)
-        return process
-
-    def _moving(self, driver: subprocess.Popen[bytes]) -> Attempt:
-        """Wait for a live attempt that has begun, at a trial with a checkpoint."""
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            if driver.poll() is not None:
-                raise Unmet(f"the driver ended with exit code {driver.returncode}")
-            for folder in self.home.trials():
-                attempt = folder.latest()
-                if attempt and attempt.live() and " from " in _log(attempt) and folder.last_checkpoint.exists():
-                    return attempt
-            time.sleep(0.02)
-        raise Unmet(f"a trial that moves on did not come within {PATIENCE:g} s")
 
 
-def _log(attempt: Attempt) -> str:
-    return attempt.log.read_text(encoding="utf-8") if attempt.log.exists() else ""
+def _moving(home: Home, driver: subprocess.Popen[bytes]) -> Attempt:
+    """Wait for a live attempt that has begun, at a trial with a checkpoint."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if driver.poll() is not None:
+            raise Unmet(f"the driver ended with exit code {driver.returncode}")
+        for folder in home.trials():
+            attempt = folder.latest()
+            if (
+                attempt
+                and attempt.live()
+                and " from " in readable_text(attempt.log)
+                and folder.last_checkpoint.exists()
+            ):
+                return attempt
+        time.sleep(0.02)
+    raise Unmet(f"a trial that moves on did not come within {PATIENCE:g} s")
+
+
+def _last_line(log: Path) -> str:
+    return (readable_text(log).strip().splitlines() or ["nothing"])[-1]
