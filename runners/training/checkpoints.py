@@ -10,8 +10,8 @@ import io
 import os
 import pickle
 import random
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -86,8 +86,8 @@ class Writer:
     """Writes in a thread, while the caller goes on. One write at a time: a second waits for the first."""
 
     def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
+        self._pool = ThreadPoolExecutor(1, "checkpoint")
+        self._write = self._pool.submit(lambda: None)
 
     def start(self, write: Callable[[], None]) -> None:
         """Wait for the write before, and let this one begin.
@@ -96,26 +96,16 @@ class Writer:
             UserError: the write before failed.
         """
         self.wait()
-        self._thread = threading.Thread(target=self._run, args=(write,), name="checkpoint", daemon=True)
-        self._thread.start()
+        self._write = self._pool.submit(write)
 
     def wait(self) -> None:
         """Wait for the write that runs; raises what made it fail."""
-        if self._thread is not None:
-            self._thread.join()
-        self.check()
+        self._write.result()
 
     def check(self) -> None:
         """Raise what made a write fail, without waiting."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-
-    def _run(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except BaseException as error:
-            self._error = error
+        if self._write.done():
+            self.wait()
 
 
 class Snapshot:
