@@ -128,15 +128,15 @@ class Trained:
 
     trial_id: str
     settings: TrialSettings
-    rows: Sequence[Mapping[str, Any]]
-    selected: Mapping[str, Any]
     metrics: Mapping[str, Mapping[str, float]]
     ranks: Mapping[str, Sequence[float]]
     image_of_text: Sequence[int]
-    replicas: int
+    selected: Mapping[str, Any]
     data_fingerprint: str
     code_fingerprint: str
     environment: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]] = ()
+    replicas: int = 1
     parameters: tuple[int, int] | None = None
 
     def values(self) -> dict[str, Any]:

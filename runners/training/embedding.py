@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives.objective import Objective
 from goalgrid.retrieval import evaluation
@@ -29,6 +30,8 @@ EMBED_BATCH = 512
 
 TILE = {"cpu": 64, "cuda": 256}
 """Images whose captions a scorer of sets scores at a time."""
+
+Name = TypeVar("Name", bound=str | None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,15 +131,21 @@ def ranks_of_test(
     model: Vse,
     settings: TrialSettings,
     inputs: Inputs,
-    folds: Sequence[int | None],
+    protocols: Sequence[Name],
     beat: Callable[[], None] = lambda: None,
-) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], list[evaluation.Ranks]]:
-    """The embeddings of the test split by `embedded`, and their ranks for each fold size; some models rank twice."""
+) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], dict[Name, evaluation.Ranks]]:
+    """The embeddings of the test split by `embedded`, and their ranks by each protocol; some models rank twice.
+
+    Args:
+        protocols: their names; None: the split is ranked as a whole.
+    """
     test = embedded(model, settings, inputs, "test")
+    folds = [protocol(name).fold if name else None for name in protocols]
     first = [ranked(model, *test, fold) for fold in folds]
     sizes = settings.train.batch_size, EMBED_BATCH
     with torch.inference_mode(), precision(settings, inputs.device):
-        return test, model.ranked_anew(first, test, folds, inputs.pairs.test, inputs.tokens["test"], sizes, beat)
+        ranks = model.ranked_anew(first, test, folds, inputs.pairs.test, inputs.tokens["test"], sizes, beat)
+    return test, dict(zip(protocols, ranks, strict=True))
 
 
 def objective_value(

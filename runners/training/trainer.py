@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from goalgrid.grid.errors import UserError, counted
-from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.own_parts import in_its_file
 from goalgrid.grid.store.home import TrialFolder
@@ -146,9 +145,7 @@ class Trainer:
             if self.hooks.beat(self.progress.step):
                 raise Preempted
 
-        folds = [protocol(name).fold for name in names]
-        _, ranks = ranks_of_test(self.model, self.settings, self.inputs, folds, beat)
-        return dict(zip(names, ranks, strict=True))
+        return ranks_of_test(self.model, self.settings, self.inputs, names, beat)[1]
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
         """Ranks of a whole split with the current weights."""

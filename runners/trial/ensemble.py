@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,13 +106,10 @@ class Ensemble:
     def _ranked(
         self, image: Joint, text: Joint, owners: Int[np.ndarray, " t"], fold: int | None = None
     ) -> evaluation.Ranks:
-        mean_places = any(
-            member.model.scorer is not None and member.model.scorer.mean_places for member in self.members
-        )
+        mean_places = any(getattr(member.model.scorer, "mean_places", False) for member in self.members)
+        options: dict[str, Any] = {"chunk": TILE[image.device.type], "mean_places": mean_places}
         with torch.inference_mode():
-            ranks = evaluation.rank_in_folds(
-                image, text, owners, fold, self.scores, chunk=TILE[image.device.type], mean_places=mean_places
-            )
+            ranks = evaluation.rank_in_folds(image, text, owners, fold, self.scores, **options)
         self.beat()
         return ranks
 

@@ -171,12 +171,12 @@ class LoadedModel:
 
     def evaluate(self, split_name: str, protocol_name: str | None = None) -> Evaluation:
         """Rank a split by a protocol's folds; None: as a whole. A second stage takes part in the test alone."""
-        fold = protocol(protocol_name).fold if protocol_name else None
         if split_name == "test":
-            (image, text, owners), (ranks,) = ranks_of_test(self.model, self.settings, self.inputs, [fold])
-            return Evaluation(image, text, owners, ranks)
-        image, text, owners = embedded(self.model, self.settings, self.inputs, split_name)
-        return Evaluation(image, text, owners, ranked(self.model, image, text, owners, fold))
+            test, by_protocol = ranks_of_test(self.model, self.settings, self.inputs, [protocol_name])
+            return Evaluation(*test, by_protocol[protocol_name])
+        split = embedded(self.model, self.settings, self.inputs, split_name)
+        fold = protocol(protocol_name).fold if protocol_name else None
+        return Evaluation(*split, ranked(self.model, *split, fold))
 
     def check_numbers(self, recorded: Mapping[str, float], ranks: Ranks) -> None:
         """Check that the model gives the numbers of its trial's record again.
@@ -294,6 +294,17 @@ def ranker(folder: Path, machine: Machine) -> tuple[str, Callable[[], tuple[Rows
     return checkpoints.checksum(trial.best_checkpoint), embed
 
 
+def trained(
+    trial_id: str, settings: TrialSettings, inputs: Inputs, by_protocol: Mapping[str, Ranks], **more: Any
+) -> record.Trained:
+    """What the record holds of an evaluated model; `more` are the other fields of `record.Trained`."""
+    ranks = by_protocol[settings.dataset.protocol]
+    metrics = {name: part.metrics() for name, part in by_protocol.items()}
+    by_direction = {"i2t": ranks.i2t.tolist(), "t2i": ranks.t2i.tolist()}
+    owners = inputs.pairs.test.image_of_text.tolist()
+    return record.Trained(trial_id, settings, metrics, by_direction, owners, **more)
+
+
 def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine: Machine) -> TrialFolder:
     """Evaluate a published checkpoint as a trial is evaluated, and write its record.
 
@@ -302,18 +313,14 @@ def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine
     """
     settings, inputs = loaded.settings, loaded.inputs
     folder = home.trial(imported.id_of(model.file.digest, settings))
-    protocol = settings.dataset.protocol
-    by_protocol = {name: loaded.evaluate("test", name).ranks for name in protocols_of(settings)}
+    _, by_protocol = ranks_of_test(loaded.model, settings, inputs, protocols_of(settings))
     environment = provenance.environment(machine.device.type, machine.device_name, torch.get_num_threads())
-    written = record.Trained(
-        trial_id=folder.trial_id,
-        settings=settings,
-        rows=(),
+    written = trained(
+        folder.trial_id,
+        settings,
+        inputs,
+        by_protocol,
         selected=validation(loaded.evaluate("val").ranks),
-        metrics={name: ranks.metrics() for name, ranks in by_protocol.items()},
-        ranks={direction: getattr(by_protocol[protocol], direction).tolist() for direction in ("i2t", "t2i")},
-        image_of_text=inputs.pairs.test.image_of_text.tolist(),
-        replicas=1,
         data_fingerprint=data_fingerprint(inputs, settings.model),
         code_fingerprint=code_fingerprint(settings),
         environment=environment,

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from goalgrid.grid import uses
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.own_parts import WrongReturn
 from goalgrid.grid.store.attempts import DONE, STOPPED, Failure
@@ -42,7 +41,7 @@ from goalgrid.runners.trial import holding, learnt_pooling, move_aside
 from goalgrid.runners.trial.ensemble import Ensemble
 from goalgrid.runners.trial.events import Event, EventKind, Listener
 from goalgrid.runners.trial.holding import Hold, Origin
-from goalgrid.runners.trial.loaded_model import ranker, settings_of, sizes_of
+from goalgrid.runners.trial.loaded_model import ranker, settings_of, sizes_of, trained
 from goalgrid.runners.trial.retries import given_up
 from goalgrid.runners.trial.stopping import Stop
 
@@ -219,9 +218,7 @@ class TrialRun:
             model.load_weights(published(model))
         selected = {"epoch": 0, **validation(ranked(model, *embedded(model, settings, inputs, "val")))}
         self._beat()
-        names = protocols_of(settings)
-        _, ranks = ranks_of_test(model, settings, inputs, [protocol(name).fold for name in names], self._beat)
-        by_protocol = dict(zip(names, ranks, strict=True))
+        _, by_protocol = ranks_of_test(model, settings, inputs, protocols_of(settings), self._beat)
         self._beat()
         content = {"trial": folder.trial_id, "row": selected, "sources": {"data": data}}
         content |= {"model": model.weights(), "vocabulary": inputs.vocabulary}
@@ -324,16 +321,14 @@ class TrialRun:
             Fenced: another process holds the trial now.
             UserError: the disk is full or read-only.
         """
-        folder, default = self.folder, self.settings.dataset.protocol
-        metrics = {name: ranks.metrics() for name, ranks in by_protocol.items()}
-        trained = record.Trained(
-            trial_id=folder.trial_id,
-            settings=self.settings,
+        folder = self.folder
+        written = trained(
+            folder.trial_id,
+            self.settings,
+            inputs,
+            by_protocol,
             rows=rows,
             selected=selected,
-            metrics=metrics,
-            ranks={direction: getattr(by_protocol[default], direction).tolist() for direction in ("i2t", "t2i")},
-            image_of_text=inputs.pairs.test.image_of_text.tolist(),
             replicas=replicas,
             data_fingerprint=data,
             code_fingerprint=self.code,
@@ -342,10 +337,11 @@ class TrialRun:
         )
         self.hold.commit()
         folder.error.unlink(missing_ok=True)  # another launch may have given the trial up meanwhile
-        record.finish(folder, trained)
+        record.finish(folder, written)
         self._drop_checkpoints()
         self.hold.end(DONE)
-        self._tell("done", metrics={f"test_{name}": value for name, value in metrics[default].items()})
+        metrics = written.metrics[self.settings.dataset.protocol]
+        self._tell("done", metrics={f"test_{name}": value for name, value in metrics.items()})
         return State.DONE
 
     def _noted(self, inputs: Inputs) -> dict[str, Any]:
