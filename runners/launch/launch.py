@@ -125,9 +125,6 @@ class Launch:
         self, driver: Driver, grid: Grid, jobs: Sequence[Job], stop: Stop, interrupts: Interrupts, display: Display
     ) -> None:
         """Run the jobs, and copy all trials into the trackers."""
-        suspects = holding.silent_attempts(self.home.trial(trial_id) for job in jobs for trial_id in job.ids)
-        unsure = {attempt.folder.parent.name for attempt in suspects}
-        jobs = sorted(jobs, key=lambda job: not unsure.isdisjoint(job.ids))  # watching takes a while: free trials first
         mirrors = [Mirror(tracker, self._warn) for tracker in self.trackers]
         try:
             for mirror in mirrors:  # trials that an earlier launch did not copy
@@ -135,7 +132,7 @@ class Launch:
                     mirror.sync(self.home.trial(trial_id))
             display.phase("" if self.options.here else "starting Ray")
             driver.wait()
-            with holding.watched(suspects), Copying(self.home) as copying:
+            with Copying(self.home) as copying:
                 interrupts.soften()
                 display.phase("starting the first worker")
                 with Watchdog(self.home, 60 * grid.reliability.stall_minutes, driver.kill) as watchdog:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -279,31 +279,6 @@ def over(attempt: Attempt) -> bool:
         if attempt.end.exists() or attempt.content() != before:
             return attempt.end.exists()
     return True
-
-
-def silent_attempts(folders: Iterable[TrialFolder]) -> dict[Attempt, dict[str, Any]]:
-    """The attempts of other machines that look dead, with their leases."""
-    latest = (attempt for folder in folders if (attempt := folder.latest()))
-    leases = {attempt: attempt.content() for attempt in latest if not attempt.end.exists() and not attempt.is_held()}
-    return {attempt: lease for attempt, lease in leases.items() if lease and foreign(lease)}
-
-
-@contextmanager
-def watched(leases: dict[Attempt, dict[str, Any]]) -> Iterator[None]:
-    """While the block runs, watch these attempts at the same time, and end those whose lease is not renewed."""
-
-    def end_dead() -> None:
-        for attempt, lease in leases.items():
-            if attempt.content() == lease:
-                end(attempt, Failure.KILLED, "its process is gone")
-
-    watch = threading.Timer(WATCH_SECONDS, end_dead)
-    watch.daemon = True
-    watch.start()
-    try:
-        yield
-    finally:
-        watch.cancel()
 
 
 def _tidy(folder: TrialFolder, attempt: Attempt) -> None:

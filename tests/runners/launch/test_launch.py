@@ -1,9 +1,6 @@
-"""A launch: in which order it trains, beside leases of other machines that look dead."""
+"""A launch, and what it leaves beside its trials."""
 
 import io
-import json
-import os
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,11 +9,10 @@ from rich.console import Console
 
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
-from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record_cache
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.runners.launch.launch import Launch
-from goalgrid.runners.trial import holding
 
 from ...conftest import SMALL
 
@@ -35,25 +31,3 @@ def test_a_launch_copies_what_tables_read_of_its_records(tmp_path: Path, monkeyp
     copied = pq.read_table(home.summaries)["trial_id"].to_pylist()
     assert len(copied) == 2
     assert set(copied) < {trial.id for trial in trials_of(cells)}
-
-
-def test_trials_of_silent_machines_come_last_and_are_watched_all_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(holding, "WATCH_SECONDS", 1.5)
-    grid = three()
-    cells, home, console = expand(grid), Home(tmp_path), Console(file=io.StringIO())
-    trials = trials_of(cells)
-    for trial in trials[:2]:
-        folder = home.trial(trial.id)
-        folder.attempts_folder.mkdir(parents=True)
-        lease = {"machine": "elsewhere", "pid": 1, "started": 1.0, "heartbeat": time.time() - 3600}
-        (folder.attempts_folder / "001.json").write_text(json.dumps(lease))
-        os.utime(folder.attempts_folder / "001.json", (0, 0))
-    Launch(home, console, LaunchOptions(here=True)).run(grid, cells, trials)
-    folders = [home.trial(trial.id) for trial in trials]
-    assert [folder.state() for folder in folders] == [State.DONE] * 3
-    assert [folder.attempts()[0].outcome() for folder in folders] == ["killed", "killed", "done"]
-    assert min(folders, key=lambda folder: folder.record.stat().st_mtime_ns) == folders[2]
-    began = [folder.attempts()[-1].lease.stat().st_mtime for folder in folders[:2]]
-    assert abs(began[0] - began[1]) < 1.5, "the second was watched with the first"
