@@ -20,36 +20,9 @@ from goalgrid.results.records.rounding import written
 from goalgrid.runners.trial.events import Event
 
 LOOK_SECONDS = 5.0
-"""Between two looks."""
+"""Between two looks at the GPUs."""
 
 QUERY = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
-
-
-class GpuUse:
-    """Queries nvidia-smi repeatedly in a thread; `text` is its latest answer."""
-
-    text = ""
-
-    def __init__(self) -> None:
-        self._program = shutil.which("nvidia-smi")
-        self._over = threading.Event()
-
-    def start(self) -> None:
-        if self._program:
-            threading.Thread(target=self._watch, name="gpu use", daemon=True).start()
-
-    def stop(self) -> None:
-        self._over.set()
-
-    def _watch(self) -> None:
-        while not self._over.is_set():
-            try:
-                command = [str(self._program), *QUERY]
-                asked = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-                self.text = utilisation(asked.stdout)
-            except (OSError, subprocess.SubprocessError):
-                self.text = ""
-            self._over.wait(LOOK_SECONDS)
 
 
 def utilisation(answer: str) -> str:
@@ -341,24 +314,33 @@ class Display:
 
     def __init__(self, board: Board, console: Console, *, live: bool) -> None:
         self.board, self.console = board, console
-        self._gpus = GpuUse()
+        self._over = threading.Event()
         self.live = Live(get_renderable=self._render, console=console, refresh_per_second=4) if live else None
 
     def _render(self) -> RenderableType:
-        self.board.gpus = self._gpus.text
         return self.board.render(self.console.height)
 
     def __enter__(self) -> "Display":
         if self.live:
             self.live.start()
-            self._gpus.start()
+            if program := shutil.which("nvidia-smi"):
+                threading.Thread(target=self._watch_gpus, args=(program,), name="gpu use", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.live:
-            self._gpus.stop()
+            self._over.set()
             self.live.transient = kind is not None
             self.live.stop()
+
+    def _watch_gpus(self, program: str) -> None:
+        while not self._over.is_set():
+            try:
+                asked = subprocess.run([program, *QUERY], capture_output=True, text=True, timeout=30, check=True)
+                self.board.gpus = utilisation(asked.stdout)
+            except (OSError, subprocess.SubprocessError):
+                self.board.gpus = ""
+            self._over.wait(LOOK_SECONDS)
 
     def phase(self, text: str) -> None:
         """Show the launch's activity before the first trial begins."""
