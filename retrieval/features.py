@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from math import isqrt
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -126,11 +124,6 @@ class CachedArrays(ABC):
 
     @property
     @abstractmethod
-    def about(self) -> dict[str, Any]:
-        """What a folder holds, for people who look into it."""
-
-    @property
-    @abstractmethod
     def key(self) -> str:
         """Hash of all that decides the arrays."""
 
@@ -158,13 +151,9 @@ class CachedArrays(ABC):
         return sum(map(self._rows, SPLITS))
 
     def wanting(self, cache: Path) -> list[Path]:
-        """The files of features that the cache lacks, that are damaged, or that hold other features than these."""
+        """The files of features that the cache lacks, or that are damaged."""
         files = ((self.folder(cache) / f"{name}.npy", self._rows(name)) for name in SPLITS)
-        return [path for path, rows in files if not ((_verified(path) or _whole(path, rows)) and self.fits(path))]
-
-    def fits(self, path: Path) -> bool:
-        """Whether a whole file holds such features as the network gives."""
-        return True
+        return [path for path, rows in files if not (_verified(path) or _whole(path, rows))]
 
     def fill(
         self,
@@ -197,7 +186,6 @@ class CachedArrays(ABC):
     def _fill(self, wanting: Sequence[Path], compute: Callable[[Sequence[Unit]], Computed], progress: RowsDone) -> None:
         if not wanting:  # another process was faster
             return
-        write_json(wanting[0].with_name("about.json"), self.about)
         files = {path.stem: GrowingArray(path, self.blocks(path.stem)) for path in wanting}
         units = {name: self.units(name) for name in files}
         missing = dict[str, set[int]]()
@@ -231,10 +219,6 @@ class FeatureSource(CachedArrays):
     @property
     def title(self) -> str:
         return f"features of {self.name} by {self.network.weights}"
-
-    @property
-    def about(self) -> dict[str, Any]:
-        return {"dataset": self.name, "backbone": self.network.model_dump(mode="json"), "key": self.key}
 
     @abstractmethod
     def read(self, unit: Unit) -> list[Block]:
@@ -303,11 +287,6 @@ class ImageSource(FeatureSource):
 
     def built(self, device: torch.device) -> Callable[..., Tensor]:
         return Vision(self.network, self.places).eval().to(device)
-
-    def fits(self, path: Path) -> bool:
-        """Whether cells are those of a square picture: under this key, files once held registers among them, too."""
-        shape = np.load(path, mmap_mode="r").shape[1:]
-        return len(shape) == 1 or isqrt(shape[0]) ** 2 == shape[0]
 
     def load(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> Pairs:
         """The data set as features; those missing in the cache, or damaged there, are computed here, as by `fill`."""

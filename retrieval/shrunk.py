@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -69,10 +68,6 @@ class ShrunkPictures(CachedArrays):
     @property
     def what(self) -> str:
         return "bytes"
-
-    @property
-    def about(self) -> dict[str, Any]:
-        return {"dataset": self.name, "side": self.side, "key": self.key}
 
     @cached_property
     def key(self) -> str:

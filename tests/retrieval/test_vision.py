@@ -1,21 +1,17 @@
 """Cells of a network on images: its patches alone, without the class token and the registers; or a refusal."""
 
 import re
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.image_encoders import BackboneSettings
-from goalgrid.retrieval.data import opening
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.image import Backbone
 from goalgrid.retrieval.encoders.vision import Vision
-from goalgrid.retrieval.features import ImageSource
 from goalgrid.runners.gpu.architectures import of_features
 from tests.networks import SMALL, TRANSFORMERS
 
@@ -97,20 +93,6 @@ def test_only_pooled_output_is_had_of_tokens_that_are_no_square(kind: str, sizes
     with pytest.raises(UserError, match=rf'the cells of a {kind} cannot be told: .* Set model.image.output = "pooled"'):
         Vision(settings, {})
     assert Vision(settings.model_copy(update={"output": "pooled"}), {}).width == 16
-
-
-def test_cached_cells_that_are_no_square_are_computed_anew(tmp_path: Path) -> None:
-    """A cache of an earlier version, in which registers stand among the cells."""
-    settings = backbone("dinov3_vit")
-    pairs = opening.load("shapes", None, settings.view, keep=False)
-    ours = ImageSource("shapes", settings, {}, pairs, "shapes")
-    for name in ("train", "val", "test"):
-        ours.folder(tmp_path).mkdir(exist_ok=True)
-        np.save(ours.folder(tmp_path) / f"{name}.npy", np.zeros((ours._rows(name), 8, 16), np.float16))
-    bank = ours.load(tmp_path, torch.device("cpu")).test.images
-    assert bank.shape == (4, 16)
-    assert bank.gather(np.arange(3)).abs().sum() > 0
-    assert ours.wanting(tmp_path) == []
 
 
 @pytest.mark.parametrize(("first", "widths", "depths"), [(64, [128], [1]), (16, [16, 24], [2, 2])])
