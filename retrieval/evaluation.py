@@ -266,7 +266,7 @@ def tiles(
     rows = _slices([min(height, len(image) - start) for start in range(0, len(image), height)])
     columns = _slices(torch.bincount(owner // height, minlength=len(rows)).tolist())
     width = _grained(max(part.stop - part.start for part in columns))
-    filled: Callable[[Any, int], Any] = _filled if score is None else _as_they_are
+    filled: Callable[[Any, int], Any] = _filled if score is None else lambda rows, size: rows
     blocks = [filled(image[part], height) for part in rows]
     described = [n for n, part in enumerate(columns) if part.stop > part.start]
     for diagonal in (True, False):
@@ -288,10 +288,6 @@ def _grained(size: int) -> int:
 def _slices(sizes: list[int]) -> list[slice]:
     ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
     return [slice(start, stop) for start, stop in pairwise(ends)]
-
-
-def _as_they_are(rows: Any, size: int) -> Any:
-    return rows
 
 
 def _filled(vectors: Float[Tensor, "n d"], size: int) -> Float[Tensor, "m d"]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -76,35 +75,23 @@ Embedded = Tensor | Sets
 """Images or captions: unit vectors (b, d), or sets of them for a scorer of sets."""
 
 
-class SameSize(NamedTuple):
-    """Rows of sets that all have `size` vectors, on the device of the vectors."""
-
-    rows: Int[Tensor, " r"]
-    size: int
-
-
-class Groups(NamedTuple):
-    """Sets in groups of one size."""
-
-    groups: list[SameSize]
-    places: Int[Tensor, " b"]
-    """Where each set stands in what the groups give, one after the other; on the device of the vectors."""
-
-
-def by_size(sizes: Int[Tensor, " b"], most: int, device: torch.device) -> Groups:
+def by_size(
+    sizes: Int[Tensor, " b"], most: int, device: torch.device
+) -> tuple[list[tuple[Int[Tensor, " r"], int]], Int[Tensor, " b"]]:
     """All rows, the smaller sets first, in groups of one size with at most so many vectors, one set at least.
 
-    Sizes are in host memory; the device gets the order in a single copy, for which nobody waits.
+    Returns the rows of each group with their size, and where each set stands in what the groups give, one after the
+    other. Sizes are in host memory; the device gets the order in a single copy, for which nobody waits.
 
     >>> groups, places = by_size(torch.tensor([2, 1, 2, 2]), 4, torch.device("cpu"))
-    >>> [(group.rows.tolist(), group.size) for group in groups], places.tolist()
+    >>> [(rows.tolist(), size) for rows, size in groups], places.tolist()
     ([([1], 1), ([0, 2], 2), ([3], 2)], [1, 0, 2, 3])
     """
     order = sizes.argsort(stable=True)
     rows, places = sent(torch.stack([order, order.argsort()]), device)
     different, counts = (values.tolist() for values in sizes.unique(return_counts=True))
     same = zip(rows.split(counts), different, strict=True)
-    return Groups([SameSize(part, size) for whole, size in same for part in whole.split(max(1, most // size))], places)
+    return [(part, size) for whole, size in same for part in whole.split(max(1, most // size))], places
 
 
 def gathered(images: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"] | None) -> Float[Tensor, "b n d"]:
