@@ -75,11 +75,7 @@ ResNeXt-101 32x8d stands here as a RegNet of the same widths and depths; `as_res
 
 
 def from_architecture(part: Any, places: Places, hint: str = "Or say where they lie: --weights NAME=DIR.") -> Any:
-    """The settings of a network with random weights of the same architecture, unless the user has its weights.
-
-    Raises:
-        UserError: its architecture is not known here; with the hint.
-    """
+    """Its settings with random weights of the same architecture, unless its weights are here; UserError: unknown."""
     if not isinstance(part, Pretrained) or part.weights == RANDOM or part.weights in places:
         return part
     if part.weights not in ARCHITECTURES:
@@ -146,11 +142,7 @@ def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> Non
 
 
 def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple[int, ...]]:
-    """The work of a frozen backbone on an image, and the shape of the features that training reads.
-
-    Raises:
-        UserError: the architecture of its weights is not known here.
-    """
+    """The work of a frozen backbone on an image, and the shape of the features that training reads."""
     with Unfilled():
         model = Vision(from_architecture(backbone, places), places).eval()
         as_resnext(model)
@@ -160,11 +152,7 @@ def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple
 
 
 def of_caption_features(network: TransformerSettings, words: int, typical: int, places: Places) -> tuple[Work, int]:
-    """The work of a frozen text network on a caption of `typical` tokens, and the width of a feature vector.
-
-    Raises:
-        UserError: the architecture of its weights is not known here.
-    """
+    """The work of a frozen text network on a caption of `typical` tokens, and the width of its feature vectors."""
     part, count = from_architecture(network, places), features.BATCH["cuda"]
     with Unfilled():
         model = text_network(part, words, places).eval()
@@ -216,14 +204,11 @@ class ModelSize:
 
 
 def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -> ModelSize:
-    """The size of a model for these images and this vocabulary.
+    """The size of a model for these images and this vocabulary; UserError: an architecture is not known here.
 
     Args:
         image_shape: shape of an image's features, if no network of the settings computes them.
         words: size of the vocabulary, if no tokenizer determines it.
-
-    Raises:
-        UserError: the architecture of its weights is not known here.
     """
     model, frozen = _blank(settings, image_shape, words)
     learning = sum(weight.numel() for group in model.groups().values() for weight in group)
@@ -231,11 +216,7 @@ def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -
 
 
 def check_recomputation(settings: TrialSettings) -> None:
-    """Check a trial's model ahead of its training as `recomputation.check` does, if its architectures are known here.
-
-    Raises:
-        UserError: it may not compute again as the settings ask.
-    """
+    """As `recomputation.check` ahead of a training, if its architectures are known here; UserError: it may not."""
     if not settings.train.computes_again or settings.ensemble:
         return
     try:

@@ -85,10 +85,7 @@ T4 and V100 have no arithmetic of bfloat16 or TF32: they compute it at the rate 
 
 
 def card(name: str) -> Card:
-    """A GPU by its name, or by its memory: `24GB`, of which a program can use a sixteenth less.
-
-    Raises:
-        UserError: no GPU is known by this name.
+    """A GPU by its name, or by its memory: `24GB`, of which a program can use a sixteenth less; UserError: unknown.
 
     >>> card("H100").memory, card("24GB").memory
     (79.2, 22.5)

@@ -66,13 +66,10 @@ class Probed:
 def needs_of(
     samples: Sequence[Sample], on_gpus: Callable[..., list[Probed]], home: Home, say: Callable[[str], None]
 ) -> Needs:
-    """The memory that trials of each kind need on the GPU with the least memory; unknown needs are measured.
+    """The memory that trials of each kind need on the smallest GPU; UserError: a trial does not fit there.
 
     Args:
         on_gpus: calls a function with its arguments in a separate process on each node that has a GPU.
-
-    Raises:
-        UserError: a trial does not fit on a GPU.
     """
     if not samples:
         return {}

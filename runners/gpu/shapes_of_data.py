@@ -49,16 +49,13 @@ def shapes_of(
     largest: tuple[int, int],
     of_network: Callable[..., Any],
 ) -> tuple[Shapes, dict[str, list[str]]]:
-    """The shapes of a data set as a model reads it, and the assumptions by data set, if it is not on this machine.
+    """The shapes of a data set as a model reads it, and the assumptions by data set if it is not here; or UserError.
 
     Args:
         root: the data set's folder; None: not on this machine, or not needed.
         largest: images and captions of the largest split that is evaluated.
         of_network: gives the shape of an image's features from a frozen network; with a number of tokens, the width of
             a caption's features.
-
-    Raises:
-        UserError: data cannot be read, or the architecture of weights is not known here.
     """
     from goalgrid.retrieval.data import opening
     from goalgrid.retrieval.words import text_readers

@@ -66,11 +66,7 @@ class Driver:
     def check(
         self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
     ) -> None:
-        """Let every node check that it sees the runs folder and these paths, runs the same code, imports the files.
-
-        Raises:
-            UserError: the first node with a problem.
-        """
+        """Check that every node sees runs folder and paths, runs the same code, imports the files; or UserError."""
 
     def __enter__(self) -> Self:
         return self
@@ -110,13 +106,10 @@ class Driver:
 
 
 def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) -> None:
-    """Check that every job fits on a node.
+    """Check that every job fits on a node; a UserError names the first that does not.
 
     Args:
         custom: whether custom resources of a cluster's nodes count.
-
-    Raises:
-        UserError: a job fits on no node.
     """
     for request in dict.fromkeys(job.request if custom else replace(job.request, custom=()) for job in jobs):
         if not capacity.fits(request):

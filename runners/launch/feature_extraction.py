@@ -35,7 +35,7 @@ from goalgrid.runners.trial import evaluations
 def check_inputs(
     jobs: Sequence[Job], *, allow_leak: bool = True, warn: Callable[[str], None] = lambda message: None
 ) -> tuple[tuple[str, bool, str | None, str], ...]:
-    """Open every data set and find every network's weights, so that a wrong path is reported once, not for 45 trials.
+    """Open all data sets and find all networks' weights, so that a wrong path is one UserError, not 45 failed trials.
 
     Also check that the files of companions belong to these data, and that replicas can share the batches.
 
@@ -45,9 +45,6 @@ def check_inputs(
 
     Returns:
         key and fingerprint of all data, as in `Launched.data`.
-
-    Raises:
-        UserError: the first problem.
     """
     for job in jobs:
         for settings, protocols in zip(job.trials, job.protocols, strict=False):
@@ -140,13 +137,10 @@ def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.nd
 def compute_features(
     jobs: Iterable[Job], console: Console, spread: Callable[..., Spread | None] = lambda begin, *arguments: None
 ) -> None:
-    """Compute features of frozen networks and shrunk pictures, with a progress bar, unless the cache has them.
+    """Compute features of frozen networks and shrunk pictures that the cache lacks, with a progress bar; or UserError.
 
     Args:
         spread: as of a driver: has `reader` called on every GPU; by default this process computes.
-
-    Raises:
-        UserError: an image or the weights cannot be read, or the disk is full.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     for folder, (source, job) in _sources(jobs).items():

@@ -105,11 +105,7 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        """The job; the plug-ins of its grid are registered in this process first.
-
-        Raises:
-            UserError: a file of the user does not import here.
-        """
+        """The job, once the plug-ins of its grid are registered here; UserError: a file of them cannot be imported."""
         register(uses_of(json.loads(text)["machine"]["uses"]))
         return _JSON.validate_json(text)
 
@@ -125,13 +121,10 @@ def jobs_for(
     gpus: int,
     launched: Launched = Launched("alone", ""),
 ) -> list[Job]:
-    """One job for each chain of trials, with its share of the machine.
+    """One job for each chain of trials, with its share of the machine; UserError: a GPU share cannot be scheduled.
 
     Args:
         gpus: number of GPUs; without a GPU, jobs ask for CPUs only.
-
-    Raises:
-        UserError: a GPU share cannot be scheduled.
     """
     resources = grid.resources
     jobs = []
@@ -188,11 +181,7 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
 
 
 def gpu_share(resources: Resources, recipe: str) -> float:
-    """GPUs of a job: the grid file's share, else the recipe's; a GPU for each replica.
-
-    Raises:
-        UserError: the share is neither below 1 nor whole; Ray cannot place 1.5 GPUs.
-    """
+    """GPUs of a job, one for each replica: the grid file's share or the recipe's; UserError: Ray cannot place 1.5."""
     share = resources.gpus(catalog.recipe(recipe).gpu)
     if share > 1 and share != int(share):
         raise UserError(f"resources.gpu = {share}: give a share of one GPU, up to 1, or a whole number of GPUs.")

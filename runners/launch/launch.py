@@ -59,7 +59,7 @@ class Launch:
         checked: Callable[[], None] = lambda: None,
         halvings: Mapping[str, Halving] = {},
     ) -> bool:
-        """Train these trials; the disk holds their states. Returns whether the user interrupted the launch.
+        """Train these trials, or raise a UserError before any starts. Returns whether the user interrupted the launch.
 
         Args:
             evaluated: trials that are evaluated further, once all are trained.
@@ -67,9 +67,6 @@ class Launch:
             anew: ids of trials that start anew, parents first: their folders are moved aside before any trial starts.
             halvings: by trial id, the rule that may stop it, also of trials that are not trained now: trials of a cell
                 are compared with all that reached a rung. A trial that has a rule and was stopped is not trained.
-
-        Raises:
-            UserError: the data, the runs folder or the cluster cannot be used; no trial was started.
         """
         register(grid)
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"

@@ -26,13 +26,10 @@ def answers(host: str, port: int) -> bool:
 
 
 def host_and_port_of(address: str) -> tuple[str, int]:
-    """Host and port.
+    """Host and port; UserError: it is not HOST:PORT.
 
     >>> host_and_port_of("10.0.0.1:6379"), host_and_port_of("[::1]:6379")
     (('10.0.0.1', 6379), ('::1', 6379))
-
-    Raises:
-        UserError: it is not HOST:PORT.
     """
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdecimal():
@@ -44,13 +41,10 @@ def host_and_port_of(address: str) -> tuple[str, int]:
 
 
 def check_member(address: str, nodes: Iterable[str]) -> None:
-    """Check that this host is among the nodes of a cluster: Ray would try for a minute, and then blame the token.
+    """Raise a UserError if this host is no node of a cluster: Ray would try for a minute, and then blame the token.
 
     Args:
         nodes: addresses of the cluster's nodes.
-
-    Raises:
-        UserError: it is not.
     """
     ours = {entry.address for interface in psutil.net_if_addrs().values() for entry in interface}
     if ours.isdisjoint(nodes):

@@ -80,12 +80,9 @@ def join(address: str, **quiet: Any) -> None:
 
 
 def _show_token(address: str, client: Any) -> list[str]:
-    """Show this process's token to the head of a cluster; `ray.init` would retry a refused token for 20 seconds.
+    """Show this process's token to a cluster's head; UserError: it refuses, where `ray.init` would try for 20 seconds.
 
     Returns the addresses of the cluster's live nodes.
-
-    Raises:
-        UserError: the head refuses it.
     """
     try:
         nodes = client(address=address).get_all_node_info(timeout=10).values()
@@ -147,11 +144,7 @@ class Spread:
         self.gpus, self.begin, self.arguments = gpus, begin, arguments
 
     def __call__(self, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Each item with the function's result, in the order in which they are done.
-
-        Raises:
-            UserError: the function's own, or processes died again and again.
-        """
+        """Each item with its result, as they are done; UserError: the function's own, or processes died too often."""
         waiting, running = list(items)[::-1], dict[Any, tuple[Any, int]]()
         callers, deaths = dict(enumerate(map(self._caller, self.gpus))), 0
         try:

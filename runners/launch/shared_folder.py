@@ -14,11 +14,7 @@ from goalgrid.results.records import provenance
 
 
 def mark(home: Home) -> str:
-    """The mark of this runs folder; a launch creates it if it is missing.
-
-    Raises:
-        UserError: the folder cannot be written, or the mark is another text than a launch writes.
-    """
+    """The mark of this runs folder, which a launch creates; UserError: it is damaged, or cannot be written."""
     word = f"{uuid.uuid4().hex}\n"
     try:
         if not home.mark.exists():
@@ -33,11 +29,7 @@ def mark(home: Home) -> str:
 
 
 def wait_for(home: Home, expected: str, seconds: float) -> None:
-    """Wait until this node sees the runs folder with this mark: writing to an empty mount point would lose everything.
-
-    Raises:
-        UserError: this node did not see it in time.
-    """
+    """Wait until this node sees the runs folder with this mark, else UserError: an empty mount point would lose all."""
     until = time.monotonic() + seconds
     while _seen(home) != expected:
         if time.monotonic() >= until:

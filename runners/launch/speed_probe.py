@@ -36,11 +36,7 @@ RANK = 4
 
 
 def probe(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> list[Probe]:
-    """Measure these trials in this process. Features of frozen backbones are computed and cached, as in a launch.
-
-    Raises:
-        UserError: the data or weights cannot be used.
-    """
+    """Measure these trials in this process. Features of frozen backbones are computed and cached, as in a launch."""
     gpus = torch.cuda.device_count()
     jobs = [job for trial in trials for job in jobs_for(grid, [trial], home, gpus=gpus)]
     check_inputs(jobs)
@@ -49,11 +45,7 @@ def probe(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> 
 
 
 def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> None:
-    """Measure the GPU memory that trials need on this machine, if it has a GPU, and keep it in the runs folder.
-
-    Raises:
-        UserError: the data cannot be used, or a trial does not fit on the GPU.
-    """
+    """Measure the memory that trials need on a GPU here, and keep it in the runs folder; UserError: no room."""
     gpus = torch.cuda.device_count()
     jobs = jobs_for(grid, trials, home, gpus=gpus) if gpus else []
     check_inputs(jobs)

@@ -48,11 +48,7 @@ class DeviceFailed(UserError):
 
 
 def check(job: Job) -> None:
-    """Compare code and data with those of the launch.
-
-    Raises:
-        Refused: they differ.
-    """
+    """Compare code and data with those of the launch; Refused: they differ."""
     if job.launched.code not in ("", PROGRAM):
         raise Refused("it has other code than this launch. Install the same version on every node")
     expected = {tuple(key): fingerprint for *key, fingerprint in job.launched.data}
@@ -141,13 +137,10 @@ def _evaluate(job: Job, number: int, report: Listener) -> None:
 
 
 class JobThread:
-    """Runs a job, given as JSON.
+    """Runs a job, given as JSON; UserError: a file of the user does not import here.
 
     Args:
         node: Ray's id of the node, for leases and refusals.
-
-    Raises:
-        UserError: a file of the user does not import here.
     """
 
     def __init__(self, content: str, node: str) -> None:

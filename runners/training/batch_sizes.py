@@ -28,21 +28,13 @@ def batches_of_epoch(captions: int, train: TrainSettings) -> int:
 
 
 def check_alone(settings: TrialSettings, replicas: int) -> None:
-    """Check that replicas can share what the trial reads; an ensemble trains nothing.
-
-    Raises:
-        UserError: its objective or its model is not supported with replicas.
-    """
+    """Raise a UserError if replicas cannot share what the trial reads; an ensemble trains nothing."""
     if not settings.ensemble and (clash := parts.clash(settings.model, settings.objective.name, replicas)):
         raise UserError(f"{clash}.")
 
 
 def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
-    """Check that every batch of an epoch's captions has at least one pair for every replica.
-
-    Raises:
-        UserError: a batch is too small.
-    """
+    """Check that a batch of an epoch's captions has at least a pair for every replica; UserError: one is too small."""
     whole, last = batch_sizes(captions, train)
     least = last or (train.batch_size if whole else 0)
     if replicas > 1 and least < replicas:

@@ -34,13 +34,10 @@ class Corrupt(Exception):
 
 
 def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, durable: bool = True) -> None:
-    """Replace the checkpoint at `path` in one step; the old one becomes `previous`.
+    """Replace the checkpoint at `path` in one step, or leave it untouched; the old one becomes `previous`.
 
     Args:
         durable: flush it to the disk.
-
-    Raises:
-        UserError: the disk is full or read-only; the checkpoint before is untouched.
     """
     with written_aside(path, durable=durable, previous=previous) as aside, aside.open("wb") as file:
         summed = _Summed(file)
@@ -90,11 +87,7 @@ class Writer:
         self._write = self._pool.submit(lambda: None)
 
     def start(self, write: Callable[[], None]) -> None:
-        """Wait for the write before, and let this one begin.
-
-        Raises:
-            UserError: the write before failed.
-        """
+        """Wait for the write before, and let this one begin; UserError: the write before failed."""
         self.wait()
         self._write = self._pool.submit(write)
 
@@ -143,12 +136,7 @@ class Snapshot:
 
 
 def load(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The checkpoint at `path`; None without a file.
-
-    Raises:
-        Corrupt: it is truncated or damaged.
-        OSError: the file cannot be read.
-    """
+    """The checkpoint at `path`; None without a file; `Corrupt`: it is truncated or damaged."""
     try:
         data = regular_bytes(path)
     except FileNotFoundError:

@@ -10,11 +10,7 @@ from goalgrid.runners.training.inputs import Inputs
 
 
 def kinds(settings: TrialSettings) -> list[type[Companion]]:
-    """The classes of a training's companions; an ensemble trains nothing.
-
-    Raises:
-        UserError: a part that the objective needs is not here.
-    """
+    """The classes of a training's companions; an ensemble trains nothing."""
     needed = [] if settings.ensemble else parts.of_objective(settings.objective.name)
     return [parts.loaded(part.companion) for part in needed if part.companion]
 

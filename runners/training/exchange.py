@@ -57,11 +57,7 @@ class ProcessGroup:
         return slice(count * self.rank // self.replicas, count * (self.rank + 1) // self.replicas)
 
     def sum(self, values: Tensor) -> None:
-        """all_reduce: replace the values, in place, by their sum over all ranks.
-
-        Raises:
-            PeerLost: a replica is gone.
-        """
+        """all_reduce: replace the values, in place, by their sum over all ranks; PeerLost: a replica is gone."""
         _or_lost(partial(distributed.all_reduce, values))
 
     def all_gather(self, part: Shaped[Tensor, "p *rest"], count: int) -> Shaped[Tensor, "b *rest"]:
@@ -168,15 +164,12 @@ class _AllGather(torch.autograd.Function):
 
 
 def init(rank: int, replicas: int, file: Path, device: torch.device, backend: str | None = None) -> ProcessGroup:
-    """Initialise the process group.
+    """Initialise the process group; PeerLost: a replica does not connect in time.
 
     Args:
         file: the rendezvous; the same for all ranks, and not written before.
         backend: None: nccl between GPUs, gloo between CPUs. Beside nccl, gloo sums what the host knows without a wait
             for the GPU.
-
-    Raises:
-        PeerLost: a replica does not connect in time.
     """
     os.environ |= {
         "GLOO_SOCKET_IFNAME": LOOPBACK,

@@ -105,9 +105,6 @@ def read_captions(
 
     Args:
         known: the words of a trained model, in the order of their indices; empty: those of these data.
-
-    Raises:
-        UserError: the vocabulary or a tokenizer cannot be read.
     """
     file, root = dataset.vocabulary, machine.root(dataset.name)
     if file and root is None:
@@ -161,13 +158,10 @@ class Batch:
 
 
 def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = ()) -> Inputs:
-    """Open the trial's data and encode its captions; cached for the next trial with the same data.
+    """Open the trial's data and encode its captions, or say in a UserError why not; cached for the next trial.
 
     Args:
         known: the words of a trained model, in the order of their indices; empty: those of these data.
-
-    Raises:
-        UserError: the data cannot be used; says why.
     """
     held = content_of(settings, machine)
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held, known)

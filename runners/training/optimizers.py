@@ -22,13 +22,10 @@ EVERY, SHARE = 6, 0.5
 
 
 def optimizer(model: Vse, objective: Objective, train: TrainSettings) -> torch.optim.Optimizer:
-    """The optimiser with a group for each of `Vse.groups`; each group holds the factor of its learning rate.
+    """The optimiser with a group for each of `Vse.groups`, with the factor of its rate; UserError: no weight learns.
 
     Weights without weight decay have their own group. So have the objective's parameters: the rate of the heads and no
     weight decay, as in SigLIP.
-
-    Raises:
-        UserError: no weight of the model learns.
     """
     if not model.groups():
         raise UserError(

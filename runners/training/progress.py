@@ -141,11 +141,7 @@ class Progress:
         return bool(late or (cadence.steps and self.step - step >= cadence.steps))
 
     def save(self, state: Mapping[str, Any], best: dict[str, Any] | None = None) -> None:
-        """Begin to write a checkpoint with the state of the trainer, after the best weights if there are new ones.
-
-        Raises:
-            UserError: the write before failed.
-        """
+        """Begin to write a checkpoint, after new best weights if there are any; UserError: the write before failed."""
         saved = {name: getattr(self, name) for name in SAVED} | {"trace": self.trace.state()}
         self._write(best, {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state})
         self._saved = (self.step, time.monotonic())
@@ -205,11 +201,7 @@ class Progress:
         return f"its checkpoint was trained with {' and '.join(others)}" if others else ""
 
     def selected_weights(self) -> dict[str, Tensor]:
-        """The weights of an epoch before the last one that the selection rule picks.
-
-        Raises:
-            UserError: the best checkpoint is not of that epoch; it is set aside, so that another try starts anew.
-        """
+        """The weights of the selected epoch before the last; UserError: the file has others, and is set aside."""
         content = best_of(self.folder, self.device)
         if content["row"] == self.selected:
             return dict(content["model"])
@@ -234,11 +226,7 @@ class Progress:
 
 
 def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
-    """The best checkpoint of a trial.
-
-    Raises:
-        UserError: it is missing, damaged or without weights; or the trial is done, and its record is of other weights.
-    """
+    """The best checkpoint of a trial; UserError: it is missing, damaged, without weights or not that of the record."""
     path, anew = folder.best_checkpoint, "Train its trial anew: goalgrid run GRID --force --only FILTER."
     try:
         content, cause = _own(folder, path, device), None

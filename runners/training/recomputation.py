@@ -33,11 +33,7 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def check(settings: TrialSettings, model: nn.Module) -> None:
-    """Check that a model in training may compute again as the settings ask.
-
-    Raises:
-        UserError: batch norms would see parts of a batch, or see it twice.
-    """
+    """Check that a model may compute again; UserError: batch norms would see parts of a batch, or see it twice."""
     train = settings.train
     asked = "train.micro_batch" if train.micro_batch else "train.checkpoint_activations"
     stacks = [model] if train.micro_batch else blocks(model) if train.checkpoint_activations else []

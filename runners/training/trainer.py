@@ -90,11 +90,7 @@ class Trainer:
         """The check of the last step, until the host has read it."""
 
     def _start_from(self, parent: TrialFolder) -> None:
-        """Take the weights of the parent's best model.
-
-        Raises:
-            UserError: they cannot be read, do not fit, or belong to another vocabulary with the same indices.
-        """
+        """Take the weights of the parent's best model; UserError: they do not fit, or read other words."""
         content, words = best_of(parent, self.inputs.device), self.inputs.vocabulary
         if content.get("vocabulary", words) != words:
             raise UserError(
@@ -133,11 +129,7 @@ class Trainer:
             raise Preempted
 
     def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
-        """Evaluate the selected checkpoint on the test split by several protocols, from one set of embeddings.
-
-        Raises:
-            Preempted: it was asked to end.
-        """
+        """Evaluate the selected checkpoint on the test split by these protocols, from one set of embeddings."""
         if self.progress.selected is not self.progress.rows[-1]:
             self.model.load_weights(self.progress.selected_weights())
 

@@ -126,13 +126,10 @@ def _items(member: LoadedModel, split_name: str) -> list[Item]:
 
 
 def _check_same(split_name: str, first: tuple[str, list[Item]], second: tuple[str, list[Item]]) -> None:
-    """Check that two members read the same captions of the same images in the same order.
+    """Raise a DataError if two members read other captions or images, or in another order.
 
     Args:
         first, second: the member's recipe, and its captions.
-
-    Raises:
-        DataError: they do not.
     """
     (one, ours), (other, theirs) = first, second
     if ours == theirs:

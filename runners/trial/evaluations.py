@@ -22,13 +22,10 @@ def check(settings: TrialSettings, protocols: Sequence[str], machine: Machine) -
 
 
 def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[str], machine: Machine) -> None:
-    """Evaluate a finished trial by these protocols, and keep each evaluation beside its record.
+    """Evaluate a finished trial by these protocols, and keep each evaluation beside its record; or UserError.
 
     Args:
         settings: of the trial, with the data set of these protocols.
-
-    Raises:
-        UserError: the weights cannot be read or do not fit these data, or the trial was trained anew meanwhile.
     """
     record = folder.record.stat()
     elsewhere = None if settings.dataset.name == settings_of(folder).dataset.name else settings

@@ -101,11 +101,7 @@ class Hold:
         self.log(f"goes on from step {step:,}" if step else "starts from the beginning")
 
     def beat(self, step: int) -> bool:
-        """Note that the trial made progress; returns whether it is asked to end, with a checkpoint.
-
-        Raises:
-            Fenced: another process holds the trial now.
-        """
+        """Note progress; returns whether the trial is asked to end. Fenced: another process holds the trial now."""
         self.lease["step"] = step
         self.lease["progress"] += 1
         self._count(step)
@@ -114,23 +110,14 @@ class Hold:
         return self.stop.asked()
 
     def end(self, outcome: str, message: str = "") -> bool:
-        """Write how this attempt ended; returns whether that was written and no other process did before.
-
-        Raises:
-            Fenced: another process holds the trial now.
-        """
+        """Write how this attempt ended; returns whether that was written and no other process did before."""
         self.log(f"{outcome}: {message}" if message else outcome)
         self._over.set()  # no heartbeat may write over a lease that says the end
         self._ended = end(self.attempt, outcome, message, step=self.lease["step"])
         return self._ended
 
     def commit(self) -> None:
-        """Raise if this process may not write to the trial; every write of the trial comes right after this check.
-
-        Raises:
-            Fenced: another process holds the trial now.
-            UserError: the lease is gone.
-        """
+        """Check that this process may write to the trial, else Fenced or UserError; called right before every write."""
         self._look()
         if self._fenced:
             raise Fenced

@@ -21,11 +21,7 @@ from goalgrid.runners.trial.loaded_model import LoadedModel
 
 
 class TrialAttention:
-    """The model of a finished trial with the images of its test split.
-
-    Raises:
-        UserError: its weights cannot be read, or are not kept; or it was trained on other data.
-    """
+    """The model of a finished trial with the images of its test split; UserError: as `LoadedModel.of_trial`."""
 
     def __init__(self, folder: TrialFolder, machine: Machine) -> None:
         self.trial = folder.trial_id
@@ -34,13 +30,10 @@ class TrialAttention:
         self.photographs = self.member.photographs(machine, regions=len(self._embedded(0)))
 
     def draw(self, row: int, caption: str) -> AttentionMap:
-        """The attention between the image in this row and a caption.
+        """The attention between the image in this row and a caption; UserError: no such caption, or no known word.
 
         Args:
             caption: the number of a caption of the image, from 1; or a text.
-
-        Raises:
-            UserError: the image has no caption of this number, or the text has no known word.
         """
         photograph = self.photographs.of(row)
         text = _chosen(photograph, caption)
@@ -95,11 +88,7 @@ def _chosen(photograph: Photograph, caption: str) -> str:
 
 
 class TrialRetrieval:
-    """The model of a finished trial with its test split, embedded.
-
-    Raises:
-        UserError: its weights cannot be read, or are not kept; or it was trained on other data.
-    """
+    """The model of a finished trial with its test split, embedded; UserError: as `LoadedModel.of_trial`."""
 
     def __init__(self, folder: TrialFolder, machine: Machine) -> None:
         self.trial = folder.trial_id

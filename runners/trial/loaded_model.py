@@ -137,11 +137,7 @@ class LoadedModel:
 
     @classmethod
     def of_published(cls, model: PublishedModel, settings: TrialSettings, machine: Machine) -> "LoadedModel":
-        """A published checkpoint on the data of these settings, whose model is the checkpoint's.
-
-        Raises:
-            UserError: the weights do not fit the data.
-        """
+        """A published checkpoint on the data of these settings, whose model is its own; UserError: they do not fit."""
         inputs = prepare(settings, machine, model.words)
         shape = inputs.pairs.train.images.shape
         if len(shape) != len(model.map.image):
@@ -151,11 +147,7 @@ class LoadedModel:
 
     @classmethod
     def with_weights(cls, weights: Mapping[str, Tensor], settings: TrialSettings, inputs: Inputs) -> "LoadedModel":
-        """A model with these weights.
-
-        Raises:
-            UserError: the data are of another kind than the training data of the weights.
-        """
+        """A model with these weights; UserError: the data are of another kind than the training data of the weights."""
         model = model_of(settings, inputs)
         state = model.state_dict()
         for name, value in weights.items():
@@ -179,14 +171,11 @@ class LoadedModel:
         return Evaluation(*split, ranked(self.model, *split, fold))
 
     def check_numbers(self, recorded: Mapping[str, float], ranks: Ranks) -> None:
-        """Check that the model gives the numbers of its trial's record again.
+        """Check that the model gives the numbers of its trial's record again; UserError: it gives others.
 
         Args:
             recorded: by name, those of a split by a protocol.
             ranks: of this split by this protocol.
-
-        Raises:
-            UserError: it gives others.
         """
         if self.trial is not None:
             queries = min(len(ranks.i2t), len(ranks.t2i))
@@ -234,11 +223,7 @@ class LoadedModel:
         return Speed(pairs, queries / whole, *sizes_of(self.model), name, torch.get_num_threads())
 
     def eccv_metrics(self, evaluation: Evaluation) -> dict[str, float]:
-        """ECCV Caption's and CxC's metrics of COCO's test split.
-
-        Raises:
-            UserError: the package with the judgements is not installed, or these are other images.
-        """
+        """ECCV Caption's and CxC's metrics of COCO's test split; UserError: as `eccv.metrics`."""
         by_scorer = partial(scored, self.model) if self.model.scorer else None
         part, read = TILE[evaluation.image.device.type], (evaluation.image, evaluation.text, evaluation.image_of_text)
         with torch.inference_mode():
@@ -252,11 +237,7 @@ def sizes_of(model: Vse) -> tuple[int, int]:
 
 
 def settings_of(folder: TrialFolder) -> TrialSettings:
-    """The settings with which a trial was trained.
-
-    Raises:
-        UserError: they are missing or damaged, or not as the record of the finished trial says.
-    """
+    """The settings with which a trial was trained; UserError: they are damaged, or not as its record says."""
     try:
         settings = TrialSettings.model_validate(read_json(folder.settings))
     except ValidationError as error:
@@ -268,11 +249,7 @@ def settings_of(folder: TrialFolder) -> TrialSettings:
 
 
 def _words(trial: FinishedTrial) -> tuple[str, ...]:
-    """The words that the trial's model knows; none where it reads the pieces of a tokenizer.
-
-    Raises:
-        UserError: they cannot be read, or are not as the record says.
-    """
+    """The words that the trial's model knows, none if it reads a tokenizer's pieces; UserError: they cannot be read."""
     path = trial.folder.vocabulary
     try:
         words = json.loads(regular_bytes(path))
@@ -306,11 +283,7 @@ def trained(
 
 
 def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine: Machine) -> TrialFolder:
-    """Evaluate a published checkpoint as a trial is evaluated, and write its record.
-
-    Raises:
-        UserError: the runs folder cannot be written.
-    """
+    """Evaluate a published checkpoint as a trial is evaluated, and write its record."""
     settings, inputs = loaded.settings, loaded.inputs
     folder = home.trial(imported.id_of(model.file.digest, settings))
     _, by_protocol = ranks_of_test(loaded.model, settings, inputs, protocols_of(settings))

@@ -10,11 +10,7 @@ from goalgrid.runners.trial import holding
 
 
 def replace(home: Home, trial_id: str) -> None:
-    """Move a trial's folder to `replaced/`, so that the trial starts anew; nothing is deleted.
-
-    Raises:
-        UserError: it is being trained, or the runs folder cannot be written.
-    """
+    """Move a trial's folder to `replaced/`, so that the trial starts anew; UserError: it is being trained."""
     folder = home.trial(trial_id)
     if not folder.path.exists():
         return
@@ -23,12 +19,9 @@ def replace(home: Home, trial_id: str) -> None:
 
 
 def progress(folder: TrialFolder) -> Path:
-    """Move what a training left in a trial's folder to `replaced/`; the attempts stay.
+    """Move what a training left in a trial's folder to `replaced/`, or raise a UserError; the attempts stay.
 
     Only the process that holds the trial calls this.
-
-    Raises:
-        UserError: they cannot be moved.
     """
     target = _target(Home(folder.path.parent.parent).replaced, folder.trial_id)
     # The checkpoints go last: as long as one stands here, the next attempt finds it and moves the rest.
@@ -49,13 +42,10 @@ def _target(replaced: Path, trial_id: str) -> Path:
 
 
 def take_away(folder: TrialFolder, target: Path) -> bool:
-    """Move a trial's folder to `target` unless a process trains it; returns whether it was moved.
+    """Move a trial's folder to `target` unless a process trains it; returns whether it was moved. Or UserError.
 
     The latest attempt is watched as by a process that takes the trial over. If an attempt began meanwhile, the folder
     is moved back. No file is written, so that a full disk can be cleared.
-
-    Raises:
-        UserError: it cannot be moved.
     """
     latest = folder.latest()
     if latest and not holding.over(latest):

@@ -128,11 +128,7 @@ class TrialRun:
     judge: Judgement | None = None
 
     def train(self, cadence: Cadence) -> State:
-        """Train to the last epoch, evaluate, and write the record.
-
-        Raises:
-            UserError: the trial that it starts from, or a member of the ensemble, is not done.
-        """
+        """Train to the last epoch, evaluate, and write the record."""
         settings, folder = self.settings, self.folder
         if settings.ensemble:
             return self.combine()
@@ -184,12 +180,7 @@ class TrialRun:
             steps.write_densities(self.folder.triplets, counts, weights_over_plane(trainer.objective).tolist())
 
     def combine(self) -> State:
-        """Evaluate the mean of the members' scores, and write the record.
-
-        Raises:
-            UserError: a member is not done, or its weights cannot be read.
-            Preempted: it was asked to end.
-        """
+        """Evaluate the mean of the members' scores, and write the record."""
         folders = self.parents()
         inputs = self.start()
         self.hold.begin(0)
@@ -199,12 +190,7 @@ class TrialRun:
         return self.finish(inputs, by_protocol, selected=selected, data=data_fingerprint(inputs, self.settings.model))
 
     def untrained(self) -> State:
-        """Evaluate the model without training, and write the record and the weights.
-
-        Raises:
-            UserError: it is to start from a trained model.
-            Preempted: it was asked to end.
-        """
+        """Evaluate the model without training, and write the record and the weights; UserError: it has a parent."""
         settings, folder = self.settings, self.folder
         if settings.parents or settings.train.starts_from:
             raise UserError(
@@ -227,11 +213,7 @@ class TrialRun:
         return self.finish(inputs, by_protocol, selected=selected, data=data, parameters=sizes)
 
     def parents(self) -> list[TrialFolder]:
-        """The folders of the ensemble's members, or of the trial that it starts from and of its ranker.
-
-        Raises:
-            UserError: a trial among them is not done.
-        """
+        """The folders of an ensemble's members, or of parent and ranker; UserError: a trial among them is not done."""
         folders = [TrialFolder(self.folder.path.parent / name) for name in self.settings.parents]
         if undone := [folder for folder in folders if not folder.is_done()]:
             ranks = undone[0].trial_id == self.settings.ranker
@@ -241,13 +223,10 @@ class TrialRun:
         return folders
 
     def published(self) -> Callable[[Vse], Mapping[str, Tensor]] | None:
-        """A function that returns the published weights with which a model starts; None: it starts with others.
+        """What gives the published weights that a model starts with; None: it starts with others; UserError: no file.
 
         The weights are those of a checkpoint that the trial fine-tunes, or of the file that holds its whole model. The
         trainer gets the function and imports no map of weights, so that an edited map makes no other trial stale.
-
-        Raises:
-            UserError: the file is not on this machine, or has changed.
         """
         checkpoint = self.settings.train.starts_from
         file = self.settings.model.file
@@ -260,11 +239,7 @@ class TrialRun:
         return partial(start_weights, CheckpointFile.known(checkpoint, dict(self.machine.checkpoints)))
 
     def start(self) -> Inputs:
-        """Log the start, write settings and environment to the folder, and open the data.
-
-        Raises:
-            UserError: the data cannot be used, or the folder cannot be written.
-        """
+        """Log the start, write settings and environment to the folder, and open the data; or UserError."""
         hold, folder, device = self.hold, self.folder, self.machine.device
         process = f"process {hold.lease['pid']} on {hold.lease['host']}, {device}"
         hold.log(f"attempt {hold.attempt.number}: {process}, code {self.code}")
@@ -309,17 +284,13 @@ class TrialRun:
         devices: Sequence[str] = (),
         parameters: tuple[int, int] | None = None,
     ) -> State:
-        """Write the record, and then that the trial is done.
+        """Write the record, and then that the trial is done; Fenced: another process holds the trial now.
 
         Args:
             by_protocol: ranks of the test split by each of `protocols_of`.
             selected, rows, replicas, parameters: as `record.Trained` has them.
             data: fingerprint of the data that were read.
             devices: kinds of device that trained it, which the record names if there were several.
-
-        Raises:
-            Fenced: another process holds the trial now.
-            UserError: the disk is full or read-only.
         """
         folder = self.folder
         written = trained(

@@ -112,11 +112,7 @@ def _database(uri: str) -> Path | None:
 
 
 def _make_database(file: Path) -> None:
-    """Let MLflow create its tables in a file aside: that takes seconds, and a kill or another launch may interfere.
-
-    Raises:
-        OSError: the disk is full or read-only, or has no hard links.
-    """
+    """Let MLflow create its tables in a file aside: that takes seconds, and a kill or another launch may interfere."""
     from mlflow.tracking import MlflowClient
 
     file.parent.mkdir(parents=True, exist_ok=True)

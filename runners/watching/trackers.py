@@ -190,11 +190,7 @@ class _OfflineRun:
         self.run.log({**metrics, "_timestamp": when}, step=epoch)
 
     def close(self, *, done: bool) -> None:
-        """End the run; if it is whole, wait until the disk holds it, which W&B itself does not wait for.
-
-        Raises:
-            TimeoutError: the disk does not hold it.
-        """
+        """End the run; if it is whole, wait until the disk holds it, which W&B does not wait for; or TimeoutError."""
         file = str(self.run.settings.sync_file)
         self.run.finish(exit_code=0 if done else 1)
         until = time.monotonic() + FLUSH_SECONDS
@@ -223,13 +219,10 @@ def _ended(file: str) -> bool:
 
 
 def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[Tracker]:
-    """The trackers that a grid names.
+    """The trackers that a grid names; UserError: a tracker is not installed.
 
     Args:
         mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
-
-    Raises:
-        UserError: a tracker is not installed.
     """
     trackers: list[Tracker] = []
     if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
