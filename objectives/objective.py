@@ -214,10 +214,7 @@ class Objective(torch.nn.Module):
 class ScoresObjective(Objective):
     """A user's own loss of the whole matrix of scores, called once a batch: its value is the loss of the batch.
 
-    Its report has no share of active triplets, for it has no triplets.
-
-    Args:
-        loss: of (b, b) scores, images by texts, pair k at (k, k); gives a scalar.
+    The scores are (b, b), images by texts, pair k at (k, k). Its report has no share of active triplets.
     """
 
     def __init__(self, loss: Callable[[Float[Tensor, "b b"]], Float[Tensor, ""]], user_loss: UserLoss) -> None:

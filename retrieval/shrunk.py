@@ -30,12 +30,7 @@ Sizes = Int[np.ndarray, "n 2"]
 
 
 class ShrunkImages(ImageFiles):
-    """Images of a split, read from the cache.
-
-    Args:
-        pixels: of all pictures, one after another.
-        sizes: width and height of each.
-    """
+    """Images of a split, read from the cache: pixels of all pictures, one after another; width and height of each."""
 
     def __init__(self, images: ImageFiles, pixels: np.ndarray, sizes: Sizes) -> None:
         super().__init__(images.files, images.view, **images.options)

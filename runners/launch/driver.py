@@ -77,11 +77,7 @@ class Driver:
         """Wait until it can run jobs: it may begin to start when it is entered. UserError: it did not start."""
 
     def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
-        """Run these jobs until all have ended, or were asked to end.
-
-        Args:
-            limit: jobs at a time; None: as many as fit.
-        """
+        """Run these jobs, `limit` at a time (None: as many as fit), until all have ended, or were asked to end."""
         judge = Judge(self.halvings, jobs[0].home, {trial_id for job in jobs for trial_id in job.ids})
         for job in jobs:
             work(job, report, self.stop, judge=judge)
@@ -106,11 +102,7 @@ class Driver:
 
 
 def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) -> None:
-    """Check that every job fits on a node; a UserError names the first that does not.
-
-    Args:
-        custom: whether custom resources of a cluster's nodes count.
-    """
+    """Check that every job fits on a node, with or without custom resources; a UserError says which does not."""
     for request in dict.fromkeys(job.request if custom else replace(job.request, custom=()) for job in jobs):
         if not capacity.fits(request):
             resources, largest = request.resources, capacity.largest(request)

@@ -23,11 +23,7 @@ IN_VAIN = 8
 
 
 class Nodes:
-    """The nodes of a launch, by Ray's ids.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """The nodes of a launch, by Ray's ids."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

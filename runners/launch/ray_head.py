@@ -41,11 +41,7 @@ def host_and_port_of(address: str) -> tuple[str, int]:
 
 
 def check_member(address: str, nodes: Iterable[str]) -> None:
-    """Raise a UserError if this host is no node of a cluster: Ray would try for a minute, and then blame the token.
-
-    Args:
-        nodes: addresses of the cluster's nodes.
-    """
+    """Raise a UserError if no node has an address of this host: Ray would try for a minute, then blame the token."""
     ours = {entry.address for interface in psutil.net_if_addrs().values() for entry in interface}
     if ours.isdisjoint(nodes):
         raise UserError(

@@ -137,11 +137,7 @@ def _evaluate(job: Job, number: int, report: Listener) -> None:
 
 
 class JobThread:
-    """Runs a job, given as JSON; UserError: a file of the user does not import here.
-
-    Args:
-        node: Ray's id of the node, for leases and refusals.
-    """
+    """Runs a job, given as JSON, on a node, by Ray's id; UserError: a file of the user does not import here."""
 
     def __init__(self, content: str, node: str) -> None:
         job = Job.from_json(content)

@@ -147,11 +147,7 @@ OF_OBJECTIVES: dict[str, Callable[[str], str]] = {
 
 
 def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> Iterator[tuple[str, Objective]]:
-    """The objective under both variants, with each choice of negatives that a grid has.
-
-    Args:
-        dtype: of the objective's parameters.
-    """
+    """The objective under both variants, with each choice of negatives that a grid has."""
     known = CATALOGUE[name].parameters
     differ = any(parameter.default("paper") != parameter.default("released") for parameter in known.values())
     for variant in ("paper", "released") if differ else ("paper",):

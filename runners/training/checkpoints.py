@@ -34,11 +34,7 @@ class Corrupt(Exception):
 
 
 def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, durable: bool = True) -> None:
-    """Replace the checkpoint at `path` in one step, or leave it untouched; the old one becomes `previous`.
-
-    Args:
-        durable: flush it to the disk.
-    """
+    """Replace the checkpoint at `path` in one step, or leave it untouched; the old one becomes `previous`."""
     with written_aside(path, durable=durable, previous=previous) as aside, aside.open("wb") as file:
         summed = _Summed(file)
         torch.save(content, cast("BinaryIO", summed))

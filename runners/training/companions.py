@@ -16,11 +16,7 @@ def kinds(settings: TrialSettings) -> list[type[Companion]]:
 
 
 def prepared(settings: TrialSettings, of: Callable[[type[Companion]], Any]) -> dict[str, Any]:
-    """The inputs of the companions, by their names.
-
-    Args:
-        of: gives the input of a class.
-    """
+    """The inputs that `of` gives of the companions' classes, by their names."""
     return {kind.name: of(kind) for kind in kinds(settings)}
 
 

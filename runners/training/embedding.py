@@ -134,11 +134,7 @@ def ranks_of_test(
     protocols: Sequence[Name],
     beat: Callable[[], None] = lambda: None,
 ) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], dict[Name, evaluation.Ranks]]:
-    """The embeddings of the test split by `embedded`, and their ranks by each protocol; some models rank twice.
-
-    Args:
-        protocols: their names; None: the split is ranked as a whole.
-    """
+    """The test split by `embedded`, and its ranks by each protocol (None: as a whole); some models rank twice."""
     test = embedded(model, settings, inputs, "test")
     folds = [protocol(name).fold if name else None for name in protocols]
     first = [ranked(model, *test, fold) for fold in folds]

@@ -93,11 +93,7 @@ def names() -> frozenset[str]:
 def _fingerprint(
     present: tuple[tuple[str, str], ...], roots: frozenset[str], named: frozenset[str], packages: str
 ) -> str:
-    """The fingerprint of the reached code, and of all sources of installed plug-in packages.
-
-    Args:
-        present: the plug-ins of the present grid, with their sources.
-    """
+    """The fingerprint of the reached code, and of all sources of installed plug-in packages."""
     everything = digest([provenance.program_fingerprint(), present, sorted(PROTOCOLS)])
     key = [sorted(roots), sorted(named)]
     code = provenance.known_or_found(everything, key, lambda: sources().fingerprint(roots, named))

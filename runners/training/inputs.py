@@ -249,10 +249,7 @@ def batches(
 ) -> "Epoch":
     """The batches of one epoch, determined by seed and epoch; a last batch of a single pair is dropped.
 
-    A replica reads its part of every batch.
-
-    Args:
-        companions: that have begun this epoch.
+    A replica reads its part of every batch. Companions have begun this epoch before.
     """
     train, split = settings.train, inputs.pairs.train
     learnt = trained_captions(settings.dataset, split)

@@ -18,11 +18,7 @@ BINS = 40
 
 
 class StepTrace:
-    """The values of every N-th step of a training.
-
-    Args:
-        every: N; None: no step is kept.
-    """
+    """The values of every N-th step of a training; None: no step is kept."""
 
     def __init__(self, every: int | None) -> None:
         self.every = every

@@ -53,13 +53,10 @@ def checkpoint_blocks(model: nn.Module) -> None:
 
 
 def embedded_in_parts(network: Vse, images: Tensor, texts: Tensor, lengths: Tensor, size: int | None) -> Batch:
-    """The batch as the network embeds it; in parts of so many pairs, only embeddings stay in memory.
+    """The batch as the network embeds it, at once if `size` is None; in parts, only embeddings stay in memory.
 
     The backward pass of the objective comes first. Then each part, the last one first, is embedded again with the
     dropout that it drew, and gets the gradient of its embeddings. GradCache: Gao et al., RepL4NLP 2021.
-
-    Args:
-        size: None: the whole batch at once.
     """
     if size is None or size >= len(images):
         return network.embed_batch(images, texts, lengths)

@@ -39,11 +39,7 @@ class Joint:
 
 
 class Ensemble:
-    """The mean of the scores of several models.
-
-    Args:
-        beat: called after each step of the evaluation.
-    """
+    """The mean of the scores of several models; `beat` is called after each step of the evaluation."""
 
     def __init__(self, members: Sequence[LoadedModel], beat: Callable[[], None] = lambda: None) -> None:
         self.members, self.beat = members, beat
@@ -126,11 +122,7 @@ def _items(member: LoadedModel, split_name: str) -> list[Item]:
 
 
 def _check_same(split_name: str, first: tuple[str, list[Item]], second: tuple[str, list[Item]]) -> None:
-    """Raise a DataError if two members read other captions or images, or in another order.
-
-    Args:
-        first, second: the member's recipe, and its captions.
-    """
+    """Raise a DataError if two members, each a recipe with its captions, do not read the same in the same order."""
     (one, ours), (other, theirs) = first, second
     if ours == theirs:
         return

@@ -43,11 +43,7 @@ from goalgrid.runners.training.trainer import validation
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A split as a model embeds it, and its ranks.
-
-    Args:
-        image_of_text: row of the image that each caption describes.
-    """
+    """A split as a model embeds it, the image that each caption describes, and the ranks."""
 
     image: Rows
     text: Rows
@@ -171,12 +167,7 @@ class LoadedModel:
         return Evaluation(*split, ranked(self.model, *split, fold))
 
     def check_numbers(self, recorded: Mapping[str, float], ranks: Ranks) -> None:
-        """Check that the model gives the numbers of its trial's record again; UserError: it gives others.
-
-        Args:
-            recorded: by name, those of a split by a protocol.
-            ranks: of this split by this protocol.
-        """
+        """Check that the ranks of a split give the numbers that were recorded of it; UserError: they give others."""
         if self.trial is not None:
             queries = min(len(ranks.i2t), len(ranks.t2i))
             self.trial.check_numbers(recorded, ranks.metrics(), queries, self._others)

@@ -21,11 +21,7 @@ INCOMPLETE = 3
 
 
 class Stop:
-    """A request to end, made in this process (by a signal) or by a file that all nodes see.
-
-    Args:
-        request: the file; None: the request is made in this process only.
-    """
+    """A request to end, made in this process (by a signal) or by a file that all nodes see; None: there is no file."""
 
     def __init__(self, request: Path | None = None) -> None:
         self.request = request

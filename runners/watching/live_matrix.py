@@ -217,11 +217,7 @@ class Board:
         return ""
 
     def render(self, height: int = 1000) -> RenderableType:
-        """The matrices, the running trials, and the summary below.
-
-        Args:
-            height: lines of the terminal; matrices that do not fit are only counted.
-        """
+        """The matrices that fit into so many lines, the number of the others, the running trials, and the summary."""
         running = [(name, trial) for name, trial in self.trials.items() if trial.state is State.RUNNING]
         room = height - 4 - min(len(running), TRIALS + 1)
         blocks = list[RenderableType]()

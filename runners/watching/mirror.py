@@ -62,11 +62,7 @@ class Tracker(ABC):
 
 
 class Mirror:
-    """Copies trials into a tracker in the background.
-
-    Args:
-        warn: called with the reason the first time that the tracker cannot be written, and once more if it stays so.
-    """
+    """Copies trials into a tracker in the background; warns when it cannot be written first, and if it stays so."""
 
     def __init__(self, tracker: Tracker, warn: Callable[[str], None]) -> None:
         self.tracker, self.warn = tracker, warn

@@ -30,23 +30,14 @@ class OpenRun(Protocol):
     """A run of a tracker, open for writing."""
 
     def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None:
-        """Write metrics.
-
-        Args:
-            when: the end of the epoch, in seconds since 1970.
-        """
+        """Write metrics of an epoch that ended then, in seconds since 1970."""
 
     def close(self, *, done: bool) -> None: ...
 
 
 @dataclass(frozen=True)
 class RunFiles(Tracker):
-    """A tracker of files.
-
-    Args:
-        path: holds a folder for each trial.
-        experiment: name of the grid.
-    """
+    """A tracker of files: a folder for each trial below the path; the experiment is the grid's name."""
 
     path: Path
     experiment: str
