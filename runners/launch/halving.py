@@ -7,7 +7,7 @@ decisions may differ.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,10 @@ Verdict = dict[str, Any]
 """Why a trial is stopped: `epoch`, `by`, its `metric`, and the `bound` that this missed."""
 
 
-Rule = Callable[[str, int, float], float | None]
-"""Notes the metric of a trial, by id, at a rung; returns the bound that it misses, None if the trial goes on."""
-
-
 class Rungs:
-    """The literal rule, equal in its decisions to Tune's `ASHAScheduler`: the first to reach a rung goes on.
+    """The rule of a cell, equal in its decisions to Tune's `ASHAScheduler`: the first to reach a rung goes on.
+
+    It notes the metric of a trial at a rung, and returns the bound that it misses, None if the trial goes on.
 
     >>> rungs = Rungs(Halving("cell", "val_rsum", factor=2))
     >>> [rungs(name, 2, metric) for name, metric in {"a": 10.0, "b": 30.0, "c": 15.0}.items()]
@@ -51,15 +49,9 @@ class Judge:
             have ended without a judgement.
     """
 
-    def __init__(
-        self,
-        halvings: Mapping[str, Halving],
-        home: Home,
-        training: Collection[str],
-        rule: Callable[[Halving], Rule] = Rungs,
-    ) -> None:
+    def __init__(self, halvings: Mapping[str, Halving], home: Home, training: Collection[str]) -> None:
         self.halvings = halvings
-        self.rules = {halving.cell: rule(halving) for halving in halvings.values()}
+        self.rules = {halving.cell: Rungs(halving) for halving in halvings.values()}
         self._verdicts = dict[tuple[str, int], Verdict | None]()
         """By trial id and epoch. A process that dies before it reads a verdict asks again."""
         for trial_id in sorted(home.standing() & halvings.keys()):

@@ -24,7 +24,6 @@ import json
 import logging
 import shutil
 import signal
-import sys
 import tempfile
 import time
 import uuid
@@ -33,7 +32,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any, Self
 
 warnings.filterwarnings("ignore", "IProgress not found")
@@ -41,7 +40,7 @@ logging.getLogger("ray.widgets").setLevel(logging.CRITICAL)  # in a notebook, th
 
 import ray
 from ray import tune
-from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 
@@ -103,7 +102,7 @@ class RayTune(Driver):
         grace: seconds that running trials have for their checkpoint once they are asked to end.
         warn: called with the reason when this process ends itself.
         callbacks: a user's own callbacks and loggers of Ray Tune, which see each job as a trial.
-        halvings: as `Driver` has them; Tune's `ASHAScheduler` judges.
+        halvings: as `Driver` has them.
     """
 
     def __init__(
@@ -336,26 +335,8 @@ class _Process(tune.Trainable):
             self.terminate_ray(number, frame)
 
 
-class _Asha(ASHAScheduler):
-    """Tune's rule for one cell, with rungs without end: at its last, Tune would stop all.
-
-    It does not say which bound a trial missed: that is read from its private `_brackets`.
-    """
-
-    def __init__(self, halving: Halving) -> None:
-        super().__init__("epoch", "metric", "max", sys.maxsize, halving.grace, halving.factor)
-
-    def __call__(self, trial_id: str, epoch: int, metric: float) -> float | None:
-        """A `halving.Rule`."""
-        trial: Any = SimpleNamespace(trial_id=trial_id)
-        (bracket,) = self._brackets
-        bound = bracket.cutoff(dict(bracket._rungs)[epoch])
-        self.on_trial_add(None, trial)  # to its only bracket
-        return bound if self.on_trial_result(None, trial, {"epoch": epoch, "metric": metric}) == self.STOP else None
-
-
 class _Halvings(FIFOScheduler):
-    """Jobs in their order; hands each epoch of a trial that has a rule to the `ASHAScheduler` of its cell.
+    """Jobs in their order; judges each epoch of a trial that has a rule.
 
     A job may hold other trials beside the one that is stopped. So Tune does not end the job: its process waits at each
     rung until Tune asks it for the next result, finds the verdict in the attempt, and ends the trial itself.
@@ -364,7 +345,7 @@ class _Halvings(FIFOScheduler):
     def __init__(self, halvings: Mapping[str, Halving], jobs: Sequence[Job]) -> None:
         super().__init__()
         self.home = jobs[0].home
-        self.judge = Judge(halvings, self.home, {trial_id for job in jobs for trial_id in job.ids}, _Asha)
+        self.judge = Judge(halvings, self.home, {trial_id for job in jobs for trial_id in job.ids})
 
     def on_trial_result(self, controller: Any, trial: Any, result: dict[str, Any]) -> str:
         for row in result["epochs"]:
