@@ -162,10 +162,7 @@ def count_as_released(t: Triplets, scale: float) -> Float[Tensor, ""]:
     return (torch.trunc(batch * torch.cos(maturity)) + 1).clamp(1, max(1, batch - 1))
 
 
-COUNTS: dict[str, Callable[[Triplets, float], Tensor]] = {
-    "paper": count_of_paper,
-    "released": count_as_released,
-}
+COUNTS: dict[str, Callable[[Triplets, float], Tensor]] = {"paper": count_of_paper, "released": count_as_released}
 
 
 @objective(

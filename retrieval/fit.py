@@ -15,11 +15,7 @@ from goalgrid.retrieval.splits.problems import check_command
 def check_fit(
     dataset: DatasetSettings, model: ModelSettings, root: Path | None, content: Content, *, allow_leak: bool
 ) -> None:
-    """Raise a UserError if the copy of a data set has not what model, protocol and settings demand.
-
-    Args:
-        allow_leak: whether test images may stand in the training split.
-    """
+    """Raise a UserError if the copy of a data set has not what model, protocol and settings demand, or has a leak."""
     check_form(dataset.name, root, model.image.view, model.image.reads)
     if root and model.image.view is None and not model.image.reads:
         model.check_image(precomp.shape(package(dataset.name, root)))

@@ -112,12 +112,7 @@ class Vse(nn.Module):
         lengths: Int[Tensor, " n"],
         owners: Int[Tensor, " b"],
     ) -> dict[str, Float[Tensor, ""]]:
-        """Losses of the model's own, means over pairs, which are added as `beside` says; most models have none.
-
-        Args:
-            image, text, seen: as `embed_batch` gave them.
-            owners: which image of the data set each pair has.
-        """
+        """Losses of its own, of what `embed_batch` gave: means over pairs, added as `beside` says; most have none."""
         return {}
 
     def ranked_anew(

@@ -55,11 +55,7 @@ class DataReport:
 
 
 def check(
-    name: str,
-    root: Path,
-    *,
-    workers: int = 2,
-    progress: CheckProgress = lambda what, done, of: None,
+    name: str, root: Path, *, workers: int = 2, progress: CheckProgress = lambda what, done, of: None
 ) -> DataReport:
     """Look at all that lies under the root: raw images with annotations, and precomputed features.
 

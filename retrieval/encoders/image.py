@@ -29,11 +29,7 @@ class Cnn(nn.Module):
         channels = shape[0]
         for layer in range(settings.layers):
             width = settings.channels * 2**layer
-            blocks += [
-                nn.Conv2d(channels, width, 3, stride=2, padding=1, bias=False),
-                nn.BatchNorm2d(width),
-                nn.ReLU(),
-            ]
+            blocks += [nn.Conv2d(channels, width, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
             channels = width
         self.body = nn.Sequential(*blocks).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.project = nn.Linear(channels, dim)

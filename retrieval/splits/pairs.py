@@ -95,11 +95,7 @@ class Pairs:
 
 
 def check_sizes(name: str, sizes: Mapping[str, tuple[int, int]]) -> None:
-    """Check that there is something to train, to select and to test on; else DataError.
-
-    Args:
-        sizes: number of images and captions, by split.
-    """
+    """Check, by the images and captions of each split, that all of them have some; else DataError."""
     for split_name, (images, captions) in sizes.items():
         if not images or not captions:
             raise DataError(f"the {split_name} split of {name} is empty: {images} images, {captions} captions.")

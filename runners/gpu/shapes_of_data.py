@@ -44,10 +44,7 @@ class Shapes:
 
 
 def shapes_of(
-    shared: Shared,
-    root: Path | None,
-    largest: tuple[int, int],
-    of_network: Callable[..., Any],
+    shared: Shared, root: Path | None, largest: tuple[int, int], of_network: Callable[..., Any]
 ) -> tuple[Shapes, dict[str, list[str]]]:
     """The shapes of a data set as a model reads it, and the assumptions by data set if it is not here; or UserError.
 

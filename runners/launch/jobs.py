@@ -114,12 +114,7 @@ _JSON = TypeAdapter(Job)
 
 
 def jobs_for(
-    grid: Grid,
-    trials: Sequence[Trial],
-    home: Home,
-    *,
-    gpus: int,
-    launched: Launched = Launched("alone", ""),
+    grid: Grid, trials: Sequence[Trial], home: Home, *, gpus: int, launched: Launched = Launched("alone", "")
 ) -> list[Job]:
     """One job for each chain of trials, with its share of the machine; UserError: a GPU share cannot be scheduled.
 

@@ -52,13 +52,7 @@ def check_member(address: str, nodes: Iterable[str]) -> None:
 
 @contextmanager
 def head_watched(
-    address: str,
-    stop: Stop,
-    *,
-    patience: float,
-    grace: float,
-    live: Callable[[], bool],
-    warn: Callable[[str], None],
+    address: str, stop: Stop, *, patience: float, grace: float, live: Callable[[], bool], warn: Callable[[str], None]
 ) -> Iterator[None]:
     """Check in a thread, while the block runs, whether the head answers; end the launch once it is gone.
 

@@ -57,15 +57,7 @@ from goalgrid.runners.launch.halving import Judge
 from goalgrid.runners.launch.jobs import Job, in_turn
 from goalgrid.runners.launch.nodes import Deaths, Nodes
 from goalgrid.runners.launch.ray_head import head_watched
-from goalgrid.runners.launch.ray_nodes import (
-    HEAD_SECONDS,
-    capacity_without,
-    join,
-    nodes_with,
-    on_node,
-    spread,
-    start,
-)
+from goalgrid.runners.launch.ray_nodes import HEAD_SECONDS, capacity_without, join, nodes_with, on_node, spread, start
 from goalgrid.runners.launch.ray_private import PARTS, replace
 from goalgrid.runners.launch.ray_private import losses as losses
 from goalgrid.runners.trial.events import Event, Listener

@@ -64,8 +64,7 @@ class CeSettings(VideoSettings):
     network: ClassVar[str] = "goalgrid.retrieval.parts.video.networks.CollaborativeExperts"
     encoder: Literal["ce"] = Field(description=IMAGE_ENCODER)
     tokens: dict[str, PositiveInt] = Field(
-        {},
-        description="experts whose vectors NetVLAD pools, with the number that it reads; of others the mean is read",
+        {}, description="experts whose vectors NetVLAD pools, with the number that it reads; of others the mean is read"
     )
     clusters: dict[str, PositiveInt] = Field({}, description="NetVLAD's clusters for each of these experts")
 

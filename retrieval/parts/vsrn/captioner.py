@@ -16,11 +16,7 @@ UNCOUNTED = -100
 class Captioner(nn.Module):
     """One GRU reads the regions, and another writes the caption, whose words it is told as it goes.
 
-    It computes in float32 whatever autocast says, as `PaddedGru` does.
-
-    Args:
-        dim: width of a region.
-        words: size of the vocabulary.
+    Regions are `dim` wide. It computes in float32 whatever autocast says, as `PaddedGru` does.
     """
 
     def __init__(self, settings: CaptioningSettings, dim: int, words: int) -> None:
@@ -41,11 +37,7 @@ class Captioner(nn.Module):
     def forward(
         self, regions: Float[Tensor, "b n d"], ids: Int[Tensor, "b w"], lengths: Int[Tensor, " b"]
     ) -> Float[Tensor, ""]:
-        """-log p of the words after `<start>` and of the end after `<end>`, summed over words, averaged over captions.
-
-        Args:
-            lengths: of the captions, in host memory.
-        """
+        """-log p of the words after `<start>` and of the end after `<end>`: a sum over words, a mean over captions."""
         table, lengths = self.cut(ids, sent(lengths, ids.device))
         counted = torch.arange(1, table.shape[1], device=ids.device) <= lengths[:, None]
         with torch.autocast(regions.device.type, enabled=False):
