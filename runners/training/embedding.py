@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,8 +30,6 @@ EMBED_BATCH = 512
 
 TILE = {"cpu": 64, "cuda": 256}
 """Images whose captions a scorer of sets scores at a time."""
-
-Name = TypeVar("Name", bound=str | None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +129,9 @@ def ranks_of_test(
     model: Vse,
     settings: TrialSettings,
     inputs: Inputs,
-    protocols: Sequence[Name],
+    protocols: Sequence[str | None],
     beat: Callable[[], None] = lambda: None,
-) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], dict[Name, evaluation.Ranks]]:
+) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], dict[Any, evaluation.Ranks]]:
     """The test split by `embedded`, and its ranks by each protocol (None: as a whole); some models rank twice."""
     test = embedded(model, settings, inputs, "test")
     folds = [protocol(name).fold if name else None for name in protocols]
