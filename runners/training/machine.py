@@ -15,7 +15,6 @@ _NO_MEMORY = (
     "can't allocate memory",
     "not enough memory",
     "out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
     "STATUS_ALLOC_FAILED",  # of cuBLAS, cuDNN, cuSOLVER
     "STATUS_NOT_INITIALIZED",  # their handles need memory
     "was unable to find an engine",  # cuDNN's workspaces do not fit

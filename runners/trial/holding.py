@@ -165,9 +165,12 @@ def new_attempt(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hol
     try:
         with _TAKING:
             attempt, lease = _acquire(folder, origin)
-            with _ended_if_it_fails(attempt):
+            try:
                 _tidy(folder, attempt)
                 out = attempt.log.open("a", encoding="utf-8")
+            except OSError as error:  # otherwise it would count as running while this process lives
+                end(attempt, Failure.STORAGE, str(error))
+                raise
             _HELD.add(attempt)
     except OSError as error:
         raise cannot_write(folder.path, error) from error
@@ -184,16 +187,6 @@ def new_attempt(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hol
             _HELD.discard(attempt)
             if hold._steps is not None:
                 hold._steps.close()
-
-
-@contextmanager
-def _ended_if_it_fails(attempt: Attempt) -> Iterator[None]:
-    """End an attempt that the disk prevents; otherwise it would count as running while this process lives."""
-    try:
-        yield
-    except OSError as error:
-        end(attempt, Failure.STORAGE, str(error))
-        raise
 
 
 @contextmanager
