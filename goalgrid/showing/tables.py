@@ -1,7 +1,6 @@
-"""Tables: drawn from records or from a paper, printed or written, and checked against files."""
+"""Tables: drawn from records or from a paper, printed or written."""
 
-import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview, cells_of
 from goalgrid.reading.status import seed_lines
 from goalgrid.terminal.options import all_known, runs_option
-from goalgrid.terminal.views import say, say_left_out, show, show_lines, show_table
+from goalgrid.terminal.views import say, say_left_out, show, show_table
 
 if TYPE_CHECKING:
     from goalgrid.results.export.table_request import TableRequest
@@ -175,57 +174,6 @@ def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None)
         say(f"written: {path}")
     else:
         show(renderers.text(table, kind).rstrip("\n"))
-
-
-def check(
-    request: "TableRequest",
-    kind: str,
-    path: Path,
-    home: Home,
-    *,
-    parse: "Callable[[str], tuple[TableRequest, str]]",
-    trials: bool,
-) -> bool:
-    """Render the table of a file anew, and say whether the file is the same; UserError: nothing says how it is made.
-
-    Args:
-        request: the options of the command line; without a grid, the command that stands in the file counts.
-        kind: the format; "terminal": the format that stands in the file, or that its ending names.
-        parse: reads a command.
-        trials: whether to show for every number the trials that it comes from.
-    """
-    from goalgrid.results import renderers
-    from goalgrid.results.export import table_check
-
-    command = table_check.command_of(path)
-    request_of_file = parse(command) if command else None
-    if not request.grid and not request.paper:
-        if request_of_file is None:
-            raise UserError(
-                f"{path} does not say by which command it was made. Say it: goalgrid table GRID --check "
-                f"{shlex.quote(str(path))}."
-            )
-        if request != type(request)(""):
-            raise UserError(f"{path} says its own options; to check it by others, give the grid, too.")
-        request, kind = request_of_file
-    elif kind == "terminal":
-        kind = (request_of_file[1] if request_of_file else None) or renderers.format_of(path) or ""
-        if not kind:
-            raise UserError(f"in which format is {path}? Give --format.")
-    table = draw(request, home)
-    numbers = list(table_check.trials(table))
-    for name, text, ids in numbers if trials else ():
-        show(f"{name}: {text}  from {' '.join(ids) or 'no trial'}")
-    differences, note = table_check.compare(table, kind, path)
-    command = f"{table.command} --format {kind}"
-    if differences:
-        show_lines([f"{path} differs from `{command}` now; - file, + now:", *(f"  {line}" for line in differences)])
-        return False
-    behind = {trial for _, _, ids in numbers for trial in ids}
-    same = "holds the same" if note else "is the same, byte for byte,"
-    sizes = f"{counted(len(numbers), 'number')} from {counted(len(behind), 'trial')}"
-    show(f"{path} {same} as `{command}` now{f' ({note})' if note else ''}: {sizes}")
-    return True
 
 
 def _filled(request: "TableRequest", home: Home) -> "Table":

@@ -1,13 +1,13 @@
 """The terminal: options that verbs share, what the shell completes, what is printed where, exit codes.
 
-Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 a checked table differs,
-6 other processes train all trials that are left.
+Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 6 other processes train all trials that are
+left.
 """
 
 from goalgrid.grid.store.home import State
 from goalgrid.runners.trial.stopping import INCOMPLETE as INCOMPLETE
 
-WRONG_USAGE, DIFFERENT = 2, 5
+WRONG_USAGE = 2
 EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUNNING: 6}
 
 

@@ -1,15 +1,12 @@
 """What came out: table, effects, figures, report, export."""
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.main import get_command
 
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.store.files import write_text
@@ -17,19 +14,15 @@ from goalgrid.grid.store.home import State
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import no_grid, source
-from goalgrid.results.export.table_request import PROGRAM, TableRequest
+from goalgrid.results.export.table_request import TableRequest
 from goalgrid.showing import analyses as shown
 from goalgrid.showing.tables import NothingDone, deliver, table_of_paper
-from goalgrid.showing.tables import check as hold_against
-from goalgrid.terminal import DIFFERENT, INCOMPLETE, completion, options
+from goalgrid.terminal import INCOMPLETE, completion, options
 from goalgrid.terminal.ending import ended_at_once
 from goalgrid.terminal.options import RUNS, Runs, all_known, options_of
 from goalgrid.terminal.views import say, show_for, show_list
 
 verbs = typer.Typer()
-
-USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
-"""What the parser raises; the module that defines it has another name in other versions of Typer."""
 
 OtherProtocol = Annotated[
     str | None,
@@ -56,15 +49,6 @@ def table(
         str, typer.Option("--format", help="E.g. latex or markdown, a wrong name lists all.")
     ] = "terminal",
     output: options.OutputFile = None,
-    check: Annotated[
-        Path | None,
-        typer.Option(
-            "--check",
-            metavar="FILE",
-            help="Say whether this written table is still what the records say; exit code 5 if not.",
-        ),
-    ] = None,
-    trials: Annotated[bool, typer.Option("--trials", help="With --check: name the trials behind each number.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     **options: Any,
 ) -> None:
@@ -79,12 +63,6 @@ def table(
     format_ = "json" if as_json else format_
     all_known(("format", format_, renderers.FORMATS))
     request = TableRequest(grid or "", set_=tuple(set_), **options)
-    if check:
-        with _incomplete_without_trials():
-            same = hold_against(request, format_, check, home, parse=table_request, trials=trials)
-        raise typer.Exit(0 if same else DIFFERENT)
-    if trials:
-        raise UserError("--trials says what is behind the numbers of a file; give --check FILE.")
     if request.reference and (grid is None or grid in PAPERS):
         show_list(listing(grid))
     elif grid is None and request.paper is None:
@@ -92,21 +70,6 @@ def table(
     else:
         with _incomplete_without_trials():
             deliver(request, home, format_, output)
-
-
-def table_request(command: str) -> tuple[TableRequest, str]:
-    """The request and the format of the command that a written table carries; UserError: it cannot be read."""
-    parser: Any = get_command(verbs)
-    try:
-        words = shlex.split(command.removeprefix(PROGRAM))
-        options = parser.commands["table"].make_context("table", words).params
-    except (ValueError, USAGE_ERROR) as error:
-        raise UserError(f"the command {command!r} cannot be read: {error}.") from error
-    names = {field.name for field in fields(TableRequest)}
-    request = TableRequest(**{name: options[name] for name in names} | {"set_": tuple(options["set_"])})
-    if not (request.grid or request.paper) or (kind := options["format_"]) == "terminal":
-        raise UserError(f"the command {command!r} cannot be read: it names no grid or no format of a file.")
-    return request, kind
 
 
 @verbs.command()

@@ -51,8 +51,7 @@ def test_every_verb_finds_it_by_the_same_overrides_and_by_name(both: Home, tmp_p
     assert f"{name}: 1 trial: 1 done" in verb("status", *words, runs=both).stdout
     assert "1 trial: 1 done" in verb("resume", *words, "--here", "--mlflow-uri", "", runs=both).stderr
     assert "con_con" in verb("effects", *words, runs=both).stdout
-    assert verb("table", *words, "--format", "latex", "-o", str(out / "table.tex"), runs=both).exit_code == 0
-    assert "is the same, byte for byte" in verb("table", "--check", str(out / "table.tex"), runs=both).stdout
+    assert "con}" in verb("table", *words, "--format", "latex", runs=both).stdout
     assert verb("figures", *words, "matrix", "-o", str(out), runs=both).exit_code == 0
     assert str(both.grid(name).report) in verb("report", *words, runs=both).stderr.replace("\n", "")
 

@@ -1,24 +1,24 @@
-"""The verb table: any axes, averages, and a written file held against the records."""
+"""The verb table: its options, averages, and the command that a written file carries."""
 
 import json
-import re
+import shlex
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.main import get_command
 
 from goalgrid import LoadedGrid
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
-from goalgrid.results.export.table_request import TableRequest
-from goalgrid.results.records import sealed
-from goalgrid.verbs.results import table_request
+from goalgrid.results.export.table_request import PROGRAM, TableRequest
+from goalgrid.verbs.results import verbs
 
 from ..conftest import Verb
 
@@ -42,16 +42,11 @@ WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.star
     )
 )
 def test_a_command_reads_back_as_what_was_asked_for(request: TableRequest) -> None:
-    assert table_request(f"{request.command} --format latex") == (request, "latex")
-
-
-@pytest.mark.parametrize(
-    "command", ["goalgrid table demo", "goalgrid table demo --format latex --colour red", "goalgrid table 'x"]
-)
-def test_a_command_that_is_not_understood_is_named(command: str) -> None:
-    with pytest.raises(UserError) as caught:
-        table_request(command)
-    assert command in str(caught.value)
+    parser: Any = get_command(verbs)
+    words = shlex.split(request.command.removeprefix(PROGRAM))
+    options = parser.commands["table"].make_context("table", words).params
+    read = {field.name: options[field.name] for field in fields(TableRequest)} | {"set_": tuple(options["set_"])}
+    assert TableRequest(**read) == request
 
 
 def test_python_has_the_options_of_the_command_line_with_their_defaults() -> None:
@@ -61,59 +56,18 @@ def test_python_has_the_options_of_the_command_line_with_their_defaults() -> Non
     assert all(python[name] == command[name] for name in python.keys() - {"self"})
 
 
-def change(folder: TrialFolder, metric: str, value: float) -> None:
-    """Give a record another value of a test metric."""
-    content = pq.ParquetFile(folder.record).read()
-    place = content.schema.get_field_index(f"test_{metric}")
-    changed = content.set_column(place, content.schema.field(place), pa.array([value]))
-    folder.record.write_bytes(sealed.dumped(changed))
-
-
-@pytest.mark.parametrize("ending", [ending for kind, ending in renderers.ENDINGS.items() if kind != "csv"])
-def test_a_run_leaves_tables_that_check_themselves(ending: str, trained_pair: Home, verb: Verb) -> None:
-    path = trained_pair.grid("demo").tables / f"goal.{ending}"
-    finished = verb("table", "--check", str(path), runs=trained_pair)
-    assert finished.exit_code == 0
-    assert f"{path} is the same, byte for byte, as `goalgrid table demo --format " in finished.stdout
-    assert "now: 4 numbers from 2 trials" in finished.stdout
-
-
-def test_a_table_that_the_records_left_behind_exits_5_and_shows_the_lines(pair: Home, verb: Verb) -> None:
-    path = pair.grid("demo").tables / "goal.md"
-    folder = next(folder for folder in pair.trials() if "con_con" in folder.trial_id)
-    change(folder, "i2t_r1", 99.0)
-    finished = verb("table", "--check", str(path), "--trials", runs=pair)
-    assert finished.exit_code == 5
-    assert re.search(r"^  @@ .*\n  -\| P\^con .*\n  \+\| P\^con \| \*\*99\.0\*\* ", finished.stdout, re.MULTILINE)
-    assert f"con_con, i2t_r1: 99.0  from {folder.trial_id}\n" in finished.stdout
-
-
-def test_a_file_without_a_command_needs_the_grid(trained_pair: Home, tmp_path: Path, verb: Verb) -> None:
-    path = tmp_path / "t.csv"
-    options = ("demo", "--rows", "objective", "--columns", "seed,metric", "--metric", "r1,rsum")
-    assert verb("table", *options, "--format", "csv", "-o", str(path), runs=trained_pair).exit_code == 0
-    assert verb("table", *options, "--check", str(path), runs=trained_pair).exit_code == 0
-    with pytest.raises(UserError, match=r"does not say by which command.*goalgrid table GRID --check"):
-        verb("table", "--check", str(path), runs=trained_pair)
-    with pytest.raises(UserError, match="is a folder: name a written table in it"):
-        verb("table", "--check", str(tmp_path), runs=trained_pair)
-    unnamed = path.rename(tmp_path / "t.txt")
-    with pytest.raises(UserError, match="Give --format"):
-        verb("table", *options, "--check", str(unnamed), runs=trained_pair)
-    assert verb("table", *options, "--check", str(unnamed), "--format", "csv", runs=trained_pair).exit_code == 0
-
-
-def test_a_papers_table_can_be_checked_too(tmp_path: Path, verb: Verb) -> None:
-    path, home = tmp_path / "t.tex", Home(tmp_path / "runs")
-    verb("table", "goal-table3-coco", "--reference", "--format", "latex", "-o", str(path), runs=home)
-    assert "60 numbers from 0 trials" in verb("table", "--check", str(path), runs=home).stdout
+@pytest.mark.parametrize("ending", renderers.ENDINGS.values())
+def test_a_run_leaves_the_tables_that_its_command_prints(
+    ending: str, trained_pair: Home, tmp_path: Path, verb: Verb
+) -> None:
+    path = tmp_path / f"t.{ending}"
+    verb("table", "demo", "-o", str(path), runs=trained_pair)
+    assert (trained_pair.grid("demo").tables / f"goal.{ending}").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--check", "FILE", "--metric", "r5"), "says its own options; to check it by others, give the grid, too"),
-        (("demo", "--trials"), "give --check FILE"),
         (("demo", "--allow-partial"), "--allow-partial says which --averages are shown"),
         (("demo", "--rows", "seeed"), "unknown axis 'seeed' in --rows"),
         (("demo", "--metric", "r1,r5"), "the layout 'goal' shows one metric, and --metric r1,r5 names 2"),
@@ -130,9 +84,8 @@ def test_a_papers_table_can_be_checked_too(tmp_path: Path, verb: Verb) -> None:
 def test_options_that_do_not_fit_are_named(
     words: tuple[str, ...], message: str, trained_pair: Home, verb: Verb
 ) -> None:
-    file = str(trained_pair.grid("demo").tables / "goal.tex")
     with pytest.raises(UserError) as caught:
-        verb("table", *(file if word == "FILE" else word for word in words), runs=trained_pair)
+        verb("table", *words, runs=trained_pair)
     assert message in str(caught.value)
 
 
@@ -141,7 +94,6 @@ def test_only_narrows_tables_reports_exports_and_figures(pair: Home, tmp_path: P
     path = tmp_path / "t.latex"
     verb("table", "demo", *only, "-o", str(path), runs=pair)
     assert path.read_text().startswith("% goalgrid table demo --only 'objective=sig*' --format latex\n")
-    assert "is the same, byte for byte" in verb("table", "--check", str(path), runs=pair).stdout
     rows = [row for row in path.read_text().splitlines() if "T^{" in row]
     assert len(rows) == 1
     with pytest.raises(UserError, match="--only 'objective=none' names none of the grid's trials"):
@@ -174,7 +126,6 @@ def test_latex_takes_a_label_and_a_caption_and_keeps_the_command(
     verb("table", "demo", *words, runs=trained_pair)
     text = path.read_text(encoding="utf-8")
     assert text.endswith("\\caption{50 \\% of -{}-set}\n\\label{tab:demo}\n\\end{table*}\n")
-    assert verb("table", "--check", str(path), runs=trained_pair).exit_code == 0
 
 
 def test_json_is_for_programs(trained_pair: Home, verb: Verb) -> None:
