@@ -54,7 +54,6 @@ class TableRequest:
     allow_partial: bool = _option(False, "With --averages: over cells that lack seeds, too.")
     label: str | None = _option(None, "Of LaTeX: the name for \\ref.")
     caption: str | None = _option(None, "Of LaTeX: your text in place of ours.", "TEXT")
-    siunitx: bool = _option(False, "Of LaTeX: numbers aligned at their points, by the package siunitx.")
     only: str = _option("", "Only trials that fit, e.g. 'objective=*_cir seed=0'.", "FILTER")
     set_: tuple[str, ...] = ()
     """What `--set` changes of the grid, KEY=VALUE each."""
@@ -97,4 +96,4 @@ class TableRequest:
         caption = self.caption or table.caption
         if self.caption and self.marks:
             caption = f"{caption} {RULE}"
-        return replace(table, command=self.command, label=self.label or "", caption=caption, siunitx=self.siunitx)
+        return replace(table, command=self.command, label=self.label or "", caption=caption)
