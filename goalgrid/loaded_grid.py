@@ -208,8 +208,6 @@ class LoadedGrid:
         against: str | None = None,
         marks: bool = False,
         interval: bool = False,
-        averages: bool = False,
-        allow_partial: bool = False,
         only: str = "",
     ) -> TableOutput:
         """The paper's table of what is done so far. The options are those of `goalgrid table`.
@@ -221,8 +219,7 @@ class LoadedGrid:
 
         request = TableRequest(
             self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
-            on=on, against=against, marks=marks, interval=interval, averages=averages, allow_partial=allow_partial,
-            only=only, set_=self._overrides,
+            on=on, against=against, marks=marks, interval=interval, only=only, set_=self._overrides,
         )  # fmt: skip
         return TableOutput(draw(request, self._home, self._grid))
 

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid.errors import UserError
-
 if TYPE_CHECKING:  # `goalgrid --help` reads the options, and loads no pyarrow
     from goalgrid.grid.expansion import Cell
     from goalgrid.results.layouts.captions import TableSource
@@ -50,8 +48,6 @@ class TableRequest:
     against: str | None = _option(None, "paper: show our number, the paper's, and the difference.")
     marks: bool = _option(False, "Mark cells that cannot be told from the best; the caption says by which test.")
     interval: bool = _option(False, "Print half the 95 % t interval of the mean after ±, not the standard deviation.")
-    averages: bool = _option(False, "Add a row and a column with means over cells, as the caption says.")
-    allow_partial: bool = _option(False, "With --averages: over cells that lack seeds, too.")
     label: str | None = _option(None, "Of LaTeX: the name for \\ref.")
     caption: str | None = _option(None, "Of LaTeX: your text in place of ours.", "TEXT")
     only: str = _option("", "Only trials that fit, e.g. 'objective=*_cir seed=0'.", "FILTER")
@@ -82,17 +78,12 @@ class TableRequest:
     def draw(self, cells: "Sequence[Cell]", source: "TableSource") -> "Table":
         """The table of these cells; a UserError where the options do not fit together, or do not fit the cells."""
         from goalgrid.results.layouts import arrange
-        from goalgrid.results.tables.averages import averaged
 
         table = arrange(cells, source, layout=self.layout, metric=self.metric, against=self.against, axes=self.axes)
         if self.marks:
             from goalgrid.results.analysis.observations import RULE, marked  # imports scipy, which few tables need
 
             table = marked(table)
-        if self.allow_partial and not self.averages:
-            raise UserError("--allow-partial says which --averages are shown; give that too.")
-        if self.averages:
-            table = averaged(table, partial=self.allow_partial)
         caption = self.caption or table.caption
         if self.caption and self.marks:
             caption = f"{caption} {RULE}"

@@ -1,4 +1,4 @@
-"""How numbers are rounded and written: once for texts, bold, averages and differences."""
+"""How numbers are rounded and written: once for texts, bold and differences."""
 
 import math
 from decimal import ROUND_HALF_UP, Decimal

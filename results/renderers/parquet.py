@@ -12,7 +12,6 @@ from goalgrid.results.tables.table import Table, shared_keys
 VALUES = {
     "n": pa.int32(),
     "expected": pa.int32(),
-    "cells": pa.int32(),
     "mean": pa.float64(),
     "std": pa.float64(),
     "interval_low": pa.float64(),

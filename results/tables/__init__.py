@@ -1,1 +1,1 @@
-"""The table that layouts make and renderers read, and its averages."""
+"""The table that layouts make and renderers read."""

@@ -1,4 +1,4 @@
-"""The verb table: its options, averages, and the command that a written file carries."""
+"""The verb table: its options, and the command that a written file carries."""
 
 import json
 import shlex
@@ -34,7 +34,7 @@ WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.star
         *[st.none() | WORDS] * 3,
         st.booleans(),
         st.none() | WORDS,
-        *[st.booleans()] * 4,
+        *[st.booleans()] * 2,
         *[st.none() | WORDS] * 2,
         st.just("") | WORDS,
         st.lists(WORDS).map(tuple),
@@ -67,12 +67,11 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("demo", "--allow-partial"), "--allow-partial says which --averages are shown"),
         (("demo", "--rows", "seeed"), "unknown axis 'seeed' in --rows"),
         (("demo", "--metric", "r1,r5"), "the layout 'goal' shows one metric, and --metric r1,r5 names 2"),
         (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
         (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows, --columns and --blocks out"),
-        (("demo", "--averages", "--against", "paper"), "no paper reports"),
+        (("demo", "--against", "paper"), "no paper reports"),
         (("demo", "--label", "tab:demo"), "--label and --caption are for LaTeX; give --format latex"),
         (
             ("demo", "-o", "table.doc"),
@@ -106,15 +105,6 @@ def test_only_narrows_tables_reports_exports_and_figures(pair: Home, tmp_path: P
         verb("figures", "demo", "training", *words, "--format", "svg", runs=pair)
         sizes.append(next(pair.grid("demo").figures.glob("training-*.svg")).stat().st_size)
     assert sizes[1] < sizes[0]
-
-
-def test_averages_stand_in_the_table(trained_pair: Home, verb: Verb) -> None:
-    with pytest.raises(UserError, match="no row and no column of this table is whole"):
-        verb("table", "demo", "--averages", runs=trained_pair)
-    options = ("--averages", "--allow-partial")
-    text = verb("table", "demo", *options, "--format", "markdown", runs=trained_pair).stdout
-    assert text.startswith("<!-- goalgrid table demo --averages --allow-partial --format markdown -->\n")
-    assert "| mean | " in text
 
 
 def test_latex_takes_a_label_and_a_caption_and_keeps_the_command(

@@ -15,7 +15,6 @@ from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.rounding import written
 from goalgrid.results.records.scores import Quantity, Words
 from goalgrid.results.reference.reading import table_names
-from goalgrid.results.tables.averages import averaged
 from goalgrid.results.tables.table import Table, TableEntry
 
 from .test_published import drawn, synthetic
@@ -33,7 +32,6 @@ def of_grids() -> dict[str, Table]:
     tables["against"] = arrange(FULL, scores, against="paper")
     tables["speed"] = arrange(FULL, scores, layout="losses", metric="parameters,kpps")
     tables["seeds"] = arrange(FULL, scores, axes=Axes(rows=("objective",), columns=("seed", "metric")))
-    tables["mean"] = averaged(arrange(FULL, scores))
     return tables
 
 
