@@ -70,7 +70,6 @@ def paper_table(
     metric: str = "r1",
     against: str | None = None,
     marks: bool = False,
-    interval: bool = False,
 ) -> TableOutput:
     """A paper's own table with the numbers of all finished trials of a runs folder. The options are `goalgrid table`'s.
 
@@ -83,9 +82,7 @@ def paper_table(
     """
     from goalgrid.results.export.table_request import TableRequest
 
-    request = TableRequest(
-        "", layout=layout, metric=metric, paper=name, against=against, marks=marks, interval=interval
-    )
+    request = TableRequest("", layout=layout, metric=metric, paper=name, against=against, marks=marks)
     return TableOutput(draw(request, Home(user_path(runs))))
 
 
@@ -207,7 +204,6 @@ class LoadedGrid:
         on: str | None = None,
         against: str | None = None,
         marks: bool = False,
-        interval: bool = False,
         only: str = "",
     ) -> TableOutput:
         """The paper's table of what is done so far. The options are those of `goalgrid table`.
@@ -219,7 +215,7 @@ class LoadedGrid:
 
         request = TableRequest(
             self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
-            on=on, against=against, marks=marks, interval=interval, only=only, set_=self._overrides,
+            on=on, against=against, marks=marks, only=only, set_=self._overrides,
         )  # fmt: skip
         return TableOutput(draw(request, self._home, self._grid))
 

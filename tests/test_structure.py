@@ -147,7 +147,7 @@ MAY_LOAD: list[tuple[str, set[str]]] = [
     ("plan demo --force --trials", {"numpy", "pyarrow"}),
     ("effects demo", {"numpy", "pyarrow", "scipy"}),
     ("claims goal demo", {"numpy", "pyarrow", "scipy"}),
-    ("table demo --marks --interval", {"numpy", "pyarrow", "scipy"}),
+    ("table demo --marks", {"numpy", "pyarrow", "scipy"}),
     ("figures demo matrix --output FOLDER", {"numpy", "pyarrow", "scipy", "matplotlib"}),
     ("table demo --format parquet", {"numpy", "pyarrow", "scipy", "matplotlib", "pandas"}),
 ]

@@ -73,7 +73,7 @@ def filled_line(name: str, home: Home) -> str:
     )
 
 
-def filled(name: str, home: Home, *, interval: bool = False) -> "Filled":
+def filled(name: str, home: Home) -> "Filled":
     """A paper's table with the scores of the finished trials of shipped grids and of all grids of the runs folder.
 
     Raises:
@@ -91,7 +91,7 @@ def filled(name: str, home: Home, *, interval: bool = False) -> "Filled":
         """By the first grid that says where the data set lies."""
         return next(filter(None, (at_hand.fingerprint(shared) for at_hand in every)), "")
 
-    source = fill(name, shipped(), saved, home, Now(code_fingerprint, data), leave=say_left_out, interval=interval)
+    source = fill(name, shipped(), saved, home, Now(code_fingerprint, data), leave=say_left_out)
     for message in source.scores.unreadable:
         say_left_out(message)
     return source

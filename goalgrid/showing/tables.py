@@ -45,7 +45,7 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
     grid = grid or recall(request.grid, home, request.set_)
     anew = start(request.grid, home, request.set_)
     protocol = request.protocol or request.on
-    chosen = cells_and_scores(grid, home, protocol, anew, interval=request.interval, only=request.only)
+    chosen = cells_and_scores(grid, home, protocol, anew, only=request.only)
     table = request.draw(*chosen)
     return with_seeds(table, Overview.of(grid, home)) if grid.budget or grid.select else table
 
@@ -59,14 +59,14 @@ def with_seeds(table: "Table", overview: Overview) -> "Table":
 
 
 def cells_and_scores(
-    grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, interval: bool = False, only: str = ""
+    grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, only: str = ""
 ) -> "tuple[list[Cell], Scores]":
     """The cells of a grid and what the trials of `only` measured; NothingDone: none is done, `anew` starts the grid."""
     from goalgrid.results.records.provenance import OTHER_DATA
 
     named_tables_exist(grid)
     cells = Overview.of(grid, home, only).cells if only else cells_of(grid, home)
-    scores = scores_of(grid, cells, home, protocol, interval=interval)
+    scores = scores_of(grid, cells, home, protocol)
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())
         done = (
@@ -94,9 +94,7 @@ def known_protocol(grid: Grid, name: str | None) -> str | None:
     raise UserError(unknown("protocol or data set", name, known, where=f"of grid {grid.name!r}", hint=hint))
 
 
-def scores_of(
-    grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None, *, interval: bool = False
-) -> "Scores":
+def scores_of(grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None) -> "Scores":
     """What finished trials measured, by the usual protocol or this one; UserError: no data set of the grid has it."""
     from goalgrid.results.records.scores import Scores
     from goalgrid.results.reference.coverage import usual_protocol
@@ -104,7 +102,7 @@ def scores_of(
     data = now(DataAtHand(grid, home))
     usual = usual_protocol(grid)
     scores = Scores.read(
-        cells, home, protocol=known_protocol(grid, protocol), usual=usual, interval=interval, now=data,
+        cells, home, protocol=known_protocol(grid, protocol), usual=usual, now=data,
         leave=say_left_out, evaluate=grid.evaluate, make=f"goalgrid resume {grid.name}",
     )  # fmt: skip
     for message in scores.unreadable:
@@ -182,7 +180,7 @@ def _filled(request: "TableRequest", home: Home) -> "Table":
     named |= {"--rows, --columns and --blocks": request.axes, "--set": request.set_, "--only": request.only}
     if others := [name for name, value in named.items() if value]:
         raise UserError(f"--paper fills a paper's own table by its own protocols; leave {', '.join(others)} out.")
-    source = filled(str(request.paper), home, interval=request.interval)
+    source = filled(str(request.paper), home)
     if not source.used:
         start = f"goalgrid run --paper {source.name}{runs_option(home)}"
         raise NothingDone(f"{source.name} under {home.path}: no trial is done. Start it: {start}")

@@ -47,7 +47,6 @@ class TableRequest:
     reference: bool = _option(False, "Print a paper's own table; without GRID, list these tables.")
     against: str | None = _option(None, "paper: show our number, the paper's, and the difference.")
     marks: bool = _option(False, "Mark cells that cannot be told from the best; the caption says by which test.")
-    interval: bool = _option(False, "Print half the 95 % t interval of the mean after ±, not the standard deviation.")
     label: str | None = _option(None, "Of LaTeX: the name for \\ref.")
     caption: str | None = _option(None, "Of LaTeX: your text in place of ours.", "TEXT")
     only: str = _option("", "Only trials that fit, e.g. 'objective=*_cir seed=0'.", "FILTER")

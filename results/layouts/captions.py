@@ -60,8 +60,6 @@ TOTALS = {"rsum": "RSUM", "oips": "#OIPs", "parameters": "weights (M)", "kpps": 
 
 _SELECTION = {"best-val-rsum": "checkpoint with the best validation rsum", "last": "last checkpoint"}
 
-_SPREAD = {False: "sample standard deviation", True: "half the 95 % t interval of the mean"}
-
 
 def blocks_of(cells: Sequence[Cell], rows: Callable[[dict[str, Cell]], Iterable[Row]]) -> tuple[Block, ...]:
     """A block for every data set, recipe and swept values, with the rows of its cells by objective."""
@@ -105,7 +103,7 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in cells))
     differing, done = scores.of_other_code(cells)
     sentences = [
-        f"{what} on {protocols}: {chosen(cells)}{spread(cells, interval=scores.interval)}; {selections(cells)}; "
+        f"{what} on {protocols}: {chosen(cells)}{spread(cells)}; {selections(cells)}; "
         f"{variants} variant of the objectives; best in bold.",
         _of_fewer_points(cells),
         _missing(cells, views),
@@ -141,14 +139,14 @@ def selections(cells: Sequence[Cell]) -> str:
     return ", ".join(dict.fromkeys(_SELECTION[cell.trials[0].shared.train.selection] for cell in cells))
 
 
-def spread(cells: Sequence[Cell], *, interval: bool) -> str:
+def spread(cells: Sequence[Cell]) -> str:
     cells = [cell for cell in cells if not cell.published]
     if not cells:
         return "no seed, so no spread"
     counts = sorted({len(cell.trials) for cell in cells})
     if counts[-1] > 1:
         fresh = "fresh " * any(cell.chosen for cell in cells)
-        return f"mean ± {_SPREAD[interval]} over {' or '.join(map(str, counts))} {fresh}seeds"
+        return f"mean ± sample standard deviation over {' or '.join(map(str, counts))} {fresh}seeds"
     several = len({trial.seed for cell in cells for trial in cell.trials}) > 1
     return "one seed a value, so no spread" if several else "one seed, so no spread"
 

@@ -44,7 +44,7 @@ def noted(table: Table, source: Filled) -> Table:
 def _caption(source: Filled) -> str:
     used, scores, content = source.used, source.scores, source.content
     variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in used))
-    what = f"{spread(used, interval=scores.interval)}; {selections(used)}; {variants} variant of the objectives"
+    what = f"{spread(used)}; {selections(used)}; {variants} variant of the objectives"
     quoted = sum(isinstance(value, Quoted) for value in source.values)
     measured = source.measured
     empty, partly = sum(not score.n for score in measured), sum(0 < score.n < score.expected for score in measured)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
@@ -21,10 +21,6 @@ from goalgrid.results.records.models import Models
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.rounding import rounded, written
 from goalgrid.results.records.steps import Leave, refuse
-
-if TYPE_CHECKING:
-    from goalgrid.results.statistics.significance import Interval
-
 
 NEVER_RUN = "never run"
 UNREADABLE = "with a record that cannot be read"
@@ -91,8 +87,6 @@ class Score(TableValue):
     trials: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     """Ids and seeds of the trials behind the values, in the order of the values."""
-    interval: bool = False
-    """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
     missing: tuple[tuple[str, str], ...] = ()
     """Ids of the trials that have no value, each with the reason."""
 
@@ -111,18 +105,6 @@ class Score(TableValue):
         return stdev(self.values) if self.n > 1 else math.nan
 
     @property
-    def spread(self) -> float:
-        """The number after ±."""
-        return self.bounds.half_width if self.interval else self.std
-
-    @property
-    def bounds(self) -> "Interval":
-        """The 95 % t interval of the mean; NaN where the seeds show no spread."""
-        from goalgrid.results.statistics.significance import t_interval  # imports scipy, which few tables need
-
-        return t_interval(self.values)
-
-    @property
     def shown(self) -> float:
         """The mean, rounded as the text shows it; NaN without values."""
         return rounded(self.mean)
@@ -136,7 +118,7 @@ class Score(TableValue):
         """
         if not self.values:
             return "--"
-        spread = "" if self.n < 2 else " ± --" if math.isnan(self.spread) else f" ± {written(self.spread)}"
+        spread = "" if self.n < 2 else f" ± {written(self.std)}"
         lacking = f" ({self.n}/{self.expected})" if self.n < self.expected else ""
         return f"{written(self.mean)}{spread}{lacking}"
 
@@ -146,11 +128,6 @@ class Score(TableValue):
             "expected": self.expected,
             "mean": _known(self.mean),
             "std": _known(self.std),
-            **(
-                {"interval_low": _known(self.bounds.low), "interval_high": _known(self.bounds.high)}
-                if self.interval
-                else {}
-            ),
             "text": self.text,
             "trials": list(self.trials),
             "missing": "; ".join(f"{trial_id} {reason}" for trial_id, reason in self.missing) or None,
@@ -174,8 +151,6 @@ class Scores:
     """The further evaluations of the grid, whose protocols are shown for all cells."""
     make: str = ""
     """The command that makes those that are missing."""
-    interval: bool = False
-    """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Why a trial has no record, by its id; a trial without record and reason never ran."""
     now: Now | None = None
@@ -193,7 +168,6 @@ class Scores:
         *,
         protocol: str | None = None,
         usual: str | None = None,
-        interval: bool = False,
         now: Now | None = None,
         leave: Leave = refuse,
         mixed: bool = False,
@@ -244,7 +218,6 @@ class Scores:
             by_trial,
             protocol,
             usual if _evaluated(usual, rows) else None,
-            interval=interval,
             absent=absent,
             now=now,
             unreadable=messages,
@@ -279,7 +252,6 @@ class Scores:
             expected=len(cell.trials),
             trials=tuple(values),
             seeds=tuple(trial.seed for trial in cell.trials if trial.id in values),
-            interval=self.interval,
             missing=tuple((trial.id, self._why(trial.id, shown)) for trial in cell.trials if trial.id not in values),
         )
 

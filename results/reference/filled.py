@@ -96,7 +96,6 @@ def fill(
     now: Now,
     *,
     leave: Callable[[str], None],
-    interval: bool = False,
 ) -> Filled:
     """The table with our scores: of the cells that have a row's data set, recipe and objective.
 
@@ -111,7 +110,7 @@ def fill(
     of_shipped = [c for grid, cells in shipped if grid.name in used for c in _candidates(grid, cells, places)]
     others = [c for grid, cells in saved for c in _candidates(grid, cells, places)]
     every = [*of_shipped, *others]
-    scores = Scores.read([c.cell for c in every], home, interval=interval, now=now, leave=leave, mixed=True)
+    scores = Scores.read([c.cell for c in every], home, now=now, leave=leave, mixed=True)
     scores = _of_one_code(scores, every)
     ours, trained, differs = dict[Cell, Cell](), set[Cell](), dict[Cell, tuple[str, ...]]()
     for row, line, results in rows:

@@ -14,8 +14,6 @@ VALUES = {
     "expected": pa.int32(),
     "mean": pa.float64(),
     "std": pa.float64(),
-    "interval_low": pa.float64(),
-    "interval_high": pa.float64(),
     "difference": pa.float64(),
     "standard_error": pa.float64(),
     "like_best": pa.bool_(),
@@ -27,7 +25,7 @@ VALUES = {
 """Columns that say what a value is; all others say what it is of."""
 
 UNITS = {"parameters": "millions of weights", "kpps": "thousands of pairs a second", "oips": "operating items a second"}
-NUMBERS = ("mean", "std", "n", "difference", "standard_error", "interval_low", "interval_high", "like_best", "quoted")
+NUMBERS = ("mean", "std", "n", "difference", "standard_error", "like_best", "quoted")
 """What the printed form says of a value, in columns of their own."""
 TELLING = ("metric", "triplet_weight", "protocol", "column")
 """Keys after whose values a column is called, the first ones first."""

@@ -34,7 +34,7 @@ WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.star
         *[st.none() | WORDS] * 3,
         st.booleans(),
         st.none() | WORDS,
-        *[st.booleans()] * 2,
+        st.booleans(),
         *[st.none() | WORDS] * 2,
         st.just("") | WORDS,
         st.lists(WORDS).map(tuple),

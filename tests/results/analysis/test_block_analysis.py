@@ -34,7 +34,7 @@ from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference import curves
 from goalgrid.results.reference.matching import reported
 from goalgrid.results.renderers import TEXT, parquet
-from goalgrid.results.statistics.significance import seeds_needed, t_interval
+from goalgrid.results.statistics.significance import seeds_needed
 
 from ...conftest import SMALL
 
@@ -243,14 +243,6 @@ def test_marks_that_rest_on_fewer_seeds_say_so(matrix: list[Cell]) -> None:
     )
     assert "Marks rest on the seeds that all cells of a block share." in marked(arrange(matrix, scores)).caption
     assert "Marks rest" not in marked(arrange(matrix, records(matrix)[0])).caption
-
-
-def test_an_interval_takes_the_place_of_the_standard_deviation(matrix: list[Cell]) -> None:
-    scores, _ = records(matrix)
-    table = arrange(matrix, replace(scores, interval=True))
-    entry = next(table.entries())
-    assert entry.text == f"{entry.score.mean:.1f} ± {t_interval(entry.score.values).half_width:.1f}"
-    assert "mean ± half the 95 % t interval of the mean over 4 seeds" in table.caption
 
 
 def test_a_verdict_says_how_a_cell_stands(matrix: list[Cell]) -> None:
@@ -484,9 +476,9 @@ def test_seeds_without_a_spread_are_no_evidence() -> None:
     assert r"| sig-ms\_cir | 51.2 | +0.7 | -- | -- | -- | -- |" in text
     json.dumps(effects_text.for_programs([one]), allow_nan=False)
     scores, _ = records(cells, lambda cell, seed: 50.0 + 0.7 * (cell.objective == "sig-ms_cir"))
-    table = marked(arrange(cells, replace(scores, interval=True)))
+    table = marked(arrange(cells, scores))
     assert "show no spread over seeds, so nothing is marked" in table.caption
-    assert {entry.text for entry in table.entries()} == {"50.0 ± --", "50.7 ± --", "25.0 ± --", "25.4 ± --"}
+    assert {entry.text for entry in table.entries()} == {"50.0 ± 0.0", "50.7 ± 0.0", "25.0 ± 0.0", "25.4 ± 0.0"}
 
 
 def test_captions_are_resampled_with_their_own_images() -> None:

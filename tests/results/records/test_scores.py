@@ -50,13 +50,3 @@ def test_different_data_never_share_a_table() -> None:
     rows = [{**common, "data_fingerprint": mark, "trial_id": f"t{mark}"} for mark in "aab"]
     with pytest.raises(UserError, match=r"saw different data.*ta \(a\), tb \(b\)"):
         refuse_mixed_data(rows)
-
-
-def test_a_tidy_row_has_the_interval_where_the_text_shows_it() -> None:
-    score = Score((50.0, 52.0, 51.0), expected=3, interval=True)
-    row = score.tidy()
-    low, high = row["interval_low"], row["interval_high"]
-    assert score.text == "51.0 ± 2.5"
-    assert (low, high) == pytest.approx((51.0 - 2.484, 51.0 + 2.484), abs=1e-3)
-    assert "interval_low" not in Score((50.0, 52.0), expected=2).tidy()
-    assert Score((50.0, 50.0), expected=2, interval=True).tidy()["interval_low"] is None
