@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
-from goalgrid.results.records.scores import Scores, counted_reasons
+from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
@@ -100,20 +100,23 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
         return scores.caption
     views = views or [scores]
     protocols = ", ".join(dict.fromkeys(shown(view.protocol_of(cell)) for cell in cells for view in views))
-    variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in cells))
-    differing, done = scores.of_other_code(cells)
     sentences = [
-        f"{what} on {protocols}: {chosen(cells)}{spread(cells)}; {selections(cells)}; "
-        f"{variants} variant of the objectives; best in bold.",
+        f"{what} on {protocols}: {chosen(cells)}{conditions(cells)}.",
         _of_fewer_points(cells),
         _missing(cells, views),
         scores.to_evaluate(cells),
         *(view.unknown_words(cells) for view in views),
         _imported(cells),
-        *(f"{count} of {done} trials were {what}." for what, count in differing.items()),
+        *scores.of_other_code(cells),
         scores.models.note() if OF_MODEL["kpps"] in what and scores.models else "",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def conditions(cells: Sequence[Cell]) -> str:
+    """What values are: over which seeds, of which checkpoint, by which variant of the objectives."""
+    variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in cells))
+    return f"{_spread(cells)}; {selections(cells)}; {variants} variant of the objectives; best in bold"
 
 
 def chosen(cells: Sequence[Cell]) -> str:
@@ -139,7 +142,7 @@ def selections(cells: Sequence[Cell]) -> str:
     return ", ".join(dict.fromkeys(_SELECTION[cell.trials[0].shared.train.selection] for cell in cells))
 
 
-def spread(cells: Sequence[Cell]) -> str:
+def _spread(cells: Sequence[Cell]) -> str:
     cells = [cell for cell in cells if not cell.published]
     if not cells:
         return "no seed, so no spread"
@@ -164,11 +167,16 @@ def _missing(cells: Sequence[Cell], views: Sequence[Scores]) -> str:
         for cell in cells
         for view in {view.protocol_of(cell): view for view in views}.values()
     ]
+    return lacking(scores, "cells")
+
+
+def lacking(scores: Sequence[Score], nouns: str) -> str:
+    """`1 of 15 cells are missing (--); 2 of 15 cells lack seeds (n/expected): 4 trials never run.`; or empty."""
     counts = {
         "are missing (--)": sum(score.n == 0 for score in scores),
         "lack seeds (n/expected)": sum(0 < score.n < score.expected for score in scores),
     }
-    parts = [f"{count} of {len(scores)} cells {what}" for what, count in counts.items() if count]
+    parts = [f"{count} of {len(scores)} {nouns} {what}" for what, count in counts.items() if count]
     why = dict(missing for score in scores for missing in score.missing)  # cells may share a trial
     return f"{'; '.join(parts)}: {counted_reasons(why.values())}." if parts else ""
 

@@ -7,8 +7,8 @@ from string import ascii_lowercase
 
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell
-from goalgrid.results.layouts.captions import METRIC_NAMES, blocks_of, by_direction, caption, selections, spread
-from goalgrid.results.records.scores import Score, Scores, counted_reasons
+from goalgrid.results.layouts.captions import METRIC_NAMES, blocks_of, by_direction, caption, conditions, lacking
+from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.filled import QUOTED, Filled, Quoted
 from goalgrid.results.reference.matching import Difference, Match, changes, nothing_reported, reported
 from goalgrid.results.reference.reading import Printed
@@ -42,22 +42,14 @@ def noted(table: Table, source: Filled) -> Table:
 
 
 def _caption(source: Filled) -> str:
-    used, scores, content = source.used, source.scores, source.content
-    variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in used))
-    what = f"{spread(used)}; {selections(used)}; {variants} variant of the objectives"
+    content, missing = source.content, lacking(source.measured, "numbers")
     quoted = sum(isinstance(value, Quoted) for value in source.values)
-    measured = source.measured
-    empty, partly = sum(not score.n for score in measured), sum(0 < score.n < score.expected for score in measured)
-    lacking = [f"{empty} of {counted(len(measured), 'number')} are missing (--)"] * bool(empty)
-    lacking += [f"{partly} lack seeds (n/expected)"] * bool(partly)
-    why = counted_reasons(dict(pair for score in measured for pair in score.missing).values())
-    differing, done = scores.of_other_code(used)
     sentences = [
         f"{'; '.join(filter(None, [content.heading, content.note]))}.",
-        f"Ours: {what}; best in bold.",
+        f"Ours: {conditions(source.used)}.",
         f"{QUOTED}: {counted(quoted, 'number')} as printed, which no grid here trains or measures." if quoted else "",
-        f"{' and '.join(lacking)}: {why}. To train them: goalgrid run --paper {source.name}." if lacking else "",
-        *(f"{count} of {done} trials were {what}." for what, count in differing.items()),
+        f"{missing} To train them: goalgrid run --paper {source.name}." if missing else "",
+        *source.scores.of_other_code(source.used),
     ]
     return " ".join(filter(None, sentences))
 

@@ -262,16 +262,15 @@ class Scores:
     def _why(self, trial_id: str, protocol: str) -> str:
         return f"not evaluated by {protocol}" if trial_id in self.rows else self.absent.get(trial_id, NEVER_RUN)
 
-    def of_other_code(self, cells: Iterable[Cell]) -> tuple[Counter[str], int]:
-        """What is said of the code of these cells' finished trials, of how many, and how many trials there are."""
+    def of_other_code(self, cells: Iterable[Cell]) -> list[str]:
+        """How many of these cells' finished trials other code than now trained, in sentences; none where none is."""
         if self.now is None:
-            return Counter(), 0
+            return []
         trained = [cell for cell in cells if not cell.published]
         now = provenance.of_trials(trained, self.rows, self.now.code)
         then = {trial_id: self.rows[trial_id]["code_fingerprint"] for trial_id in now}
         remarks = Counter(provenance.code_differs(then[trial_id], code) for trial_id, code in now.items())
-        remarks.pop("", None)
-        return remarks, len(now)
+        return [f"{count} of {len(now)} trials were {remark}." for remark, count in remarks.items() if remark]
 
     def to_evaluate(self, cells: Iterable[Cell]) -> str:
         """How to make the further evaluations that finished trials lack; empty where none is missing."""
