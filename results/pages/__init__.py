@@ -54,5 +54,4 @@ def _number(entry: TableEntry) -> str:
 
 def _behind(entry: TableEntry) -> str:
     """The trials behind a value and the trials that are missing, for the tooltip."""
-    missing = str(entry.score.tidy().get("missing") or "").split("; ")
-    return "\n".join([*entry.trials, *missing]).strip()
+    return "\n".join([*entry.score.trials, *map(" ".join, entry.score.missing)])

@@ -29,6 +29,11 @@ UNREADABLE = "with a record that cannot be read"
 class TableValue(ABC):
     """The value of a table's entry: measured, printed by a paper, or the difference of the two."""
 
+    trials: tuple[str, ...] = ()
+    """Ids of the trials behind it; none of a value that was not measured."""
+    missing: tuple[tuple[str, str], ...] = ()
+    """Ids of the trials that have no value, each with the reason."""
+
     @property
     @abstractmethod
     def text(self) -> str:
@@ -88,7 +93,6 @@ class Score(TableValue):
     seeds: tuple[int, ...] = ()
     """Ids and seeds of the trials behind the values, in the order of the values."""
     missing: tuple[tuple[str, str], ...] = ()
-    """Ids of the trials that have no value, each with the reason."""
 
     @property
     def n(self) -> int:

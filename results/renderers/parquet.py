@@ -1,7 +1,7 @@
 """A table as data, unrounded: as printed, with numbers for each column; or long, a row a number with its trials."""
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -76,18 +76,15 @@ def encoded(table: pa.Table) -> bytes:
     return target.getvalue()
 
 
-def telling(rows: Sequence[Mapping[str, object]], names: Iterable[str], always: str = "") -> list[str]:
-    """Names of keys that together tell all rows apart; one that separates no further rows is left out."""
-    chosen = list[str]()
-    for name in dict.fromkeys(names):
-        before, now = (len({tuple(map(row.get, some)) for row in rows}) for some in (chosen, [*chosen, name]))
-        chosen += [name] * (now > before or name == always)
-    return chosen
-
-
 def _names(columns: Sequence[Mapping[str, str]], heads: Sequence[str]) -> list[str]:
-    """Names that tell the columns apart: `i2t_r1_con`; where keys do not, or a column has no entry, what is printed."""
-    chosen = telling(columns, [*TELLING, *(key for keys in columns for key in keys)], always="metric")
+    """Names that tell the columns apart: `i2t_r1_con`; where keys do not, or a column has no entry, what is printed.
+
+    A key that separates no further columns is left out, but for the metric.
+    """
+    chosen = list[str]()
+    for name in dict.fromkeys([*TELLING, *(key for keys in columns for key in keys)]):
+        before, now = (len({tuple(map(keys.get, some)) for keys in columns}) for some in (chosen, [*chosen, name]))
+        chosen += [name] * (now > before or name == "metric")
     names = ["_".join(filter(None, map(keys.get, chosen))) or head for keys, head in zip(columns, heads, strict=True)]
     return names if len(set(names)) == len(names) else list(heads)
 

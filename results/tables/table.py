@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from goalgrid.results.records.scores import Score, TableValue, best
+from goalgrid.results.records.scores import TableValue, best
 
 LIKE_BEST = "†"
 
@@ -46,14 +46,6 @@ class TableEntry:
     def lowest(self) -> bool:
         """Whether small is good, as of a median rank."""
         return dict(self.keys).get("metric", "").endswith("medr")
-
-    @property
-    def trials(self) -> tuple[str, ...]:
-        """Ids of the trials behind its value; empty for a value that was not measured."""
-        if isinstance(self.score, Score):
-            return self.score.trials
-        ids = self.score.tidy().get("trials")
-        return tuple(ids) if isinstance(ids, list) else ()
 
     @property
     def text(self) -> str:

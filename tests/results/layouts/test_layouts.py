@@ -142,7 +142,7 @@ def test_weights_and_speed_stand_beside_the_recalls(cells: list[Cell], trained: 
     assert [row.entries[-1] and row.entries[-1].text for row in table.blocks[0].rows] == ["393,750"] * 2
     assert "here on a device, 1 thread." in table.caption
     assert all(not bold for _, line in table.lines(table.blocks[0]) for _, bold in line[-2:])
-    assert [entry.trials for entry in table.entries() if dict(entry.keys)["metric"] == "kpps"] == [(trial,)] * 2
+    assert [entry.score.trials for entry in table.entries() if dict(entry.keys)["metric"] == "kpps"] == [(trial,)] * 2
     home.trial(trial).speed.write_bytes(b"PAR1 cut off")
     with pytest.raises(UserError, match=rf"the speed .* cannot be read: .*goalgrid evaluate --trial {trial} --speed"):
         arrange(done, Scores.read(done, home), metric="kpps")
