@@ -164,7 +164,7 @@ class TrialRun:
             inputs,
             by_protocol,
             selected=progress.selected,
-            data=progress.sources["data"],
+            data_fingerprint=progress.sources["data"],
             rows=progress.rows,
             replicas=progress.replicas,
             devices=progress.devices,
@@ -187,7 +187,8 @@ class TrialRun:
         ensemble = Ensemble.load(folders, self.machine, self._beat)
         selected = validation(ensemble.evaluate("val"))
         by_protocol = ensemble.by_protocols(protocols_of(self.settings))
-        return self.finish(inputs, by_protocol, selected=selected, data=data_fingerprint(inputs, self.settings.model))
+        data = data_fingerprint(inputs, self.settings.model)
+        return self.finish(inputs, by_protocol, selected=selected, data_fingerprint=data)
 
     def untrained(self) -> State:
         """Evaluate the model without training, and write the record and the weights; UserError: it has a parent."""
@@ -210,7 +211,7 @@ class TrialRun:
         content |= {"model": model.weights(), "vocabulary": inputs.vocabulary}
         checkpoints.save(folder.best_checkpoint, content)
         sizes = sizes_of(model)[0], 0
-        return self.finish(inputs, by_protocol, selected=selected, data=data, parameters=sizes)
+        return self.finish(inputs, by_protocol, selected=selected, data_fingerprint=data, parameters=sizes)
 
     def parents(self) -> list[TrialFolder]:
         """The folders of an ensemble's members, or of parent and ranker; UserError: a trial among them is not done."""
@@ -273,39 +274,19 @@ class TrialRun:
         return code_fingerprint(self.settings, members)
 
     def finish(
-        self,
-        inputs: Inputs,
-        by_protocol: dict[str, Ranks],
-        *,
-        selected: dict[str, Any],
-        data: str,
-        rows: Sequence[dict[str, Any]] = (),
-        replicas: int = 1,
-        devices: Sequence[str] = (),
-        parameters: tuple[int, int] | None = None,
+        self, inputs: Inputs, by_protocol: dict[str, Ranks], *, devices: Sequence[str] = (), **more: Any
     ) -> State:
         """Write the record, and then that the trial is done; Fenced: another process holds the trial now.
 
         Args:
             by_protocol: ranks of the test split by each of `protocols_of`.
-            selected, rows, replicas, parameters: as `record.Trained` has them.
-            data: fingerprint of the data that were read.
             devices: kinds of device that trained it, which the record names if there were several.
+            more: further fields of `record.Trained`.
         """
         folder = self.folder
-        written = trained(
-            folder.trial_id,
-            self.settings,
-            inputs,
-            by_protocol,
-            rows=rows,
-            selected=selected,
-            replicas=replicas,
-            data_fingerprint=data,
-            code_fingerprint=self.code,
-            environment=self.environment | self._noted(inputs) | ({"devices": devices} if len(devices) > 1 else {}),
-            parameters=parameters,
-        )
+        environment = self.environment | self._noted(inputs) | ({"devices": devices} if len(devices) > 1 else {})
+        more |= {"code_fingerprint": self.code, "environment": environment}
+        written = trained(folder.trial_id, self.settings, inputs, by_protocol, **more)
         self.hold.commit()
         folder.error.unlink(missing_ok=True)  # another launch may have given the trial up meanwhile
         record.finish(folder, written)
