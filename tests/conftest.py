@@ -1,5 +1,6 @@
 """What all tests share: the command line as a user calls it, one small trained grid, and the real data where it is."""
 
+import gc
 import io
 import json
 import os
@@ -8,12 +9,15 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
+import typer.main
+import typer.testing
 from filelock import FileLock
 from hypothesis import settings
 
@@ -21,6 +25,7 @@ from goalgrid.grid.content import Text, content_of
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid, check, load
 from goalgrid.grid.store.home import Home
+from goalgrid.retrieval.data import shapes
 from tests import few
 
 torch.set_num_threads(1)
@@ -28,23 +33,35 @@ torch.set_num_threads(1)
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 settings.register_profile("goalgrid", deadline=None, max_examples=25)  # no test asserts how long something takes
 settings.load_profile("goalgrid")
+typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)  # it inspects every verb
+shapes._split = cache(shapes._split)  # all trials of a process read the same scenes
 
 os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))  # where its list of fonts is
 if "PYTEST_XDIST_WORKER" not in os.environ:  # else the first process set it
     CACHE = TemporaryDirectory(prefix="goalgrid-cache-")
     os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = CACHE.name
 
+
+def pytest_collection_finish() -> None:
+    """Let garbage be looked for among what tests make, not in all modules."""
+    gc.collect()
+    gc.freeze()
+
+
 ROOT = Path(__file__).parent.parent
 FLICKR8K = Path(os.environ.get("GOALGRID_FLICKR8K", ROOT.parent / "shared" / "flickr8k"))
 PAPERS = Path(os.environ.get("GOALGRID_PAPERS", ROOT.parent / "shared" / "papers"))
 
 SMALL = (
-    "--set", 'recipes=["cnn-bow"]', "--set", "train.epochs=2", "--set", "train.batch_size=500",
-    "--set", "model.image.size=16", "--set", "model.dim=32", "--set", "name=demo",
+    "--set", 'recipes=["cnn-bow"]', "--set", "train.epochs=2", "--set", "dataset.train_images=200",
+    "--set", "train.batch_size=100", "--set", "model.image.size=16", "--set", "model.dim=32",
+    "--set", "name=demo",
 )  # fmt: skip
-"""Overrides that make a trial of `demo` take half a second, and all of it train: nothing is frozen.
+"""Overrides that make a trial of `demo` take a quarter of a second, and all of it train: nothing is frozen.
 
 The grid keeps its name, so that other verbs find it without the overrides."""
+LASTING = (*SMALL, "--set", "dataset.train_images=1000", "--set", "train.batch_size=500")
+"""The same on all images, for tests that have to meet a trial while it trains."""
 
 
 def checked(table: Mapping[str, Any]) -> Grid:

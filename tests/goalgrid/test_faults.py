@@ -13,10 +13,10 @@ import pytest
 
 from goalgrid.grid.store.home import Home, State, TrialFolder
 
-from ..conftest import ROOT, SMALL, Goalgrid
+from ..conftest import LASTING, ROOT, Goalgrid
 from .processes import listening_addresses, pid_of, running, start, start_in_terminal, wait_until
 
-GRID = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0,1,2]", *SMALL, "--set", "train.epochs=12")
+GRID = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0,1,2]", *LASTING, "--set", "train.epochs=12")
 RUN = ("run", "demo", *GRID, "--mlflow-uri", "")
 
 
@@ -90,7 +90,7 @@ def test_a_launch_of_pretrained_models_is_killed_and_ends_in_the_same_table(
 def test_a_launch_killed_on_either_side_of_the_choice_ends_in_the_same_choice(
     done: int, goalgrid: Goalgrid, tmp_path: Path
 ) -> None:
-    grid = ("--set", 'objectives=["con_con","sig-ms_cir"]', *SMALL, "--set", "train.epochs=40", "--set", "seeds=[0]")
+    grid = ("--set", 'objectives=["con_con","sig-ms_cir"]', *LASTING, "--set", "train.epochs=40", "--set", "seeds=[0]")
     select = ("--set", 'select.over={"train.lr"=[1e-4,1e-3]}', "--set", "name=tuned", "--mlflow-uri", "")
     home, undisturbed = Home(tmp_path / "killed"), Home(tmp_path / "whole")
     process = start("run", "demo", *grid, *select, runs=home.path)

@@ -12,10 +12,10 @@ import pytest
 from goalgrid.grid.store.home import Home
 from tests.program import copied
 
-from ..conftest import SMALL, Goalgrid, swapped
+from ..conftest import LASTING, Goalgrid, swapped
 from .processes import pid_of, running, start, wait_until
 
-GRID = ("run", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]", "--mlflow-uri", "", *SMALL)
+GRID = ("run", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]", "--mlflow-uri", "", *LASTING)
 LONGER = (*GRID, "--set", "train.epochs=6")
 
 

@@ -13,7 +13,6 @@ from goalgrid.results import renderers
 from ..conftest import SMALL, Goalgrid, read_status
 
 AXES = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0,1]")
-LONGER = (*SMALL, "--set", "train.epochs=8")
 
 
 def test_running_a_finished_grid_starts_nothing(trained: Home, goalgrid: Goalgrid) -> None:

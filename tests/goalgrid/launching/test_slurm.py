@@ -22,7 +22,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.launching.slurm import MOST, feeding
 
-from ...conftest import ROOT, SMALL, Goalgrid, swapped
+from ...conftest import LASTING, ROOT, SMALL, Goalgrid, swapped
 from ...states import attempt
 from ..conftest import PAIR
 from ..processes import wait_until
@@ -348,7 +348,7 @@ def test_a_job_that_meets_its_time_limit_queues_again_and_ends_the_grid(
     slurm: FakeSlurm, tmp_path: Path, goalgrid: Goalgrid
 ) -> None:
     home, script = Home(tmp_path / "runs"), tmp_path / "job.sh"
-    axes = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]", *SMALL, "--set", "train.epochs=12")
+    axes = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]", *LASTING, "--set", "train.epochs=12")
     written = goalgrid("slurm", "demo", *axes, "--gpus", "0", "--output", str(script), runs=home.path)
     assert f"sbatch {script}" in written.stderr, written.stderr
     slurm.submit(script)

@@ -26,13 +26,13 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.runners.launch.feature_extraction import compute_features, feature_jobs
 
-from ...conftest import ROOT, SMALL, Goalgrid
+from ...conftest import LASTING, ROOT, Goalgrid
 from ...goalgrid.processes import start
 
 pytestmark = pytest.mark.slow
 
 RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--object-store-memory=80000000"]
-SHORT = ("--set", 'objectives=["sig-ms_cir"]', "--mlflow-uri", "", *SMALL)
+SHORT = ("--set", 'objectives=["sig-ms_cir"]', "--mlflow-uri", "", *LASTING)
 ONE = (*SHORT, "--set", "seeds=[0]")
 THREE = (*SHORT, "--set", "seeds=[0,1,2]", "--set", "train.epochs=16")
 

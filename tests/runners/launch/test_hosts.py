@@ -12,7 +12,7 @@ import pytest
 
 from goalgrid.grid.store.home import Home
 
-from ...conftest import ROOT, SMALL, Goalgrid, swapped
+from ...conftest import LASTING, ROOT, Goalgrid, swapped
 from ...goalgrid.processes import trained_after_done, wait_until
 from .hosts import PORT, RAY, Host, Hosts, connected, permitted
 from .test_cluster import numbers
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not permitted(), reason="needs the right to make network namespaces (root), ip and nsenter"),
 ]
 
-LONG = ("--set", 'objectives=["sig-ms_cir"]', "--set", "seeds=[0,1,2]", *SMALL, "--set", "train.epochs=16")
+LONG = ("--set", 'objectives=["sig-ms_cir"]', "--set", "seeds=[0,1,2]", *LASTING, "--set", "train.epochs=16")
 RUN = (sys.executable, "-m", "goalgrid", "run", "demo", *LONG, "--mlflow-uri", "")
 
 KILLS_ALL = """

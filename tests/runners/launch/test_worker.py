@@ -151,7 +151,7 @@ def test_a_worker_of_other_code_makes_no_attempt(tmp_path: Path) -> None:
 
 
 def test_a_worker_whose_data_are_not_the_launch_s_makes_no_attempt(tmp_path: Path, few_pictures: Path) -> None:
-    few = (f'data.few.root="{few_pictures}"', 'datasets=["few"]', "train.epochs=1")
+    few = (f'data.few.root="{few_pictures}"', 'datasets=["few"]', "dataset.train_images=40", "train.epochs=1")
     one = job(tmp_path, *few)
     other = replace(one, launched=replace(one.launched, data=(("few", False, None, "2:other"),)))
     with pytest.raises(worker.Refused, match=r"the data of 'few' under .* are not those with which this launch began"):

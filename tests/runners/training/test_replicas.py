@@ -304,7 +304,7 @@ def test_a_replica_that_dies_before_it_answers_is_named(tmp_path: Path, few_pict
 def test_replicas_need_a_part_of_every_batch(small_trial: Trial) -> None:
     train = small_trial.settings.train
     check_replicas(train, 5002, 2)
-    with pytest.raises(UserError, match=r"has 2 pairs, of 5,002 in batches of 500: .*replicas = 3.* Use at most 2\."):
+    with pytest.raises(UserError, match=r"has 2 pairs, of 5,002 in batches of 100: .*replicas = 3.* Use at most 2\."):
         check_replicas(train, 5002, 3)
     check_replicas(train.model_copy(update={"drop_last": True}), 5002, 3)
 

@@ -108,7 +108,7 @@ def assert_same(whole: Trainer, resumed: Trainer) -> None:
 def test_resumed_equals_uninterrupted_to_the_bit(
     tmp_path: Path, few_pictures: Path, overrides: tuple[str, ...]
 ) -> None:
-    few = f'data.few.root="{few_pictures}"', 'datasets=["few"]'
+    few = f'data.few.root="{few_pictures}"', 'datasets=["few"]', "dataset.train_images=40"
     settings = settings_of("train.epochs=4", "train.batch_size=50", *few, *overrides)
     machine = Machine(roots=(("few", str(few_pictures)),))
     whole = trainer_in(tmp_path / "whole", settings, machine=machine)
@@ -137,7 +137,7 @@ def short() -> TrialSettings:
         "dataset.max_words=8",
     )
     return settings_of(
-        "train.epochs=3", "train.batch_size=1000", "model.text.encoder=gru", "model.text.dropout=0.3", *small
+        "train.epochs=3", "train.batch_size=200", "model.text.encoder=gru", "model.text.dropout=0.3", *small
     )
 
 
@@ -313,7 +313,13 @@ def test_the_squares_of_the_parts_gradient_norms_add_up_and_clip_as_torch_does(
     recipe: str, objective: str, tmp_path: Path, few_pictures: Path
 ) -> None:
     machine = Machine(roots=(("few", str(few_pictures)),))
-    few = f'data.few.root="{few_pictures}"', 'datasets=["few"]', f'recipes=["{recipe}"]', f"objectives={objective}"
+    few = (
+        f'data.few.root="{few_pictures}"',
+        'datasets=["few"]',
+        "dataset.train_images=40",
+        f'recipes=["{recipe}"]',
+        f"objectives={objective}",
+    )
     learner = trainer_in(tmp_path / "t", settings_of("train.batch_size=20", *few), machine=machine).learner
     measured = learner.gradient(next(batch for _, batch in learner.begin(0).since(0)), 0.0)
     parts = {name: float(value) for name, value in measured.items() if name.startswith("grad_norm_")}
@@ -356,7 +362,7 @@ def test_every_objective_trains(name: str, tmp_path: Path) -> None:
 def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated_also_after_a_kill(
     tmp_path: Path, few_pictures: Path
 ) -> None:
-    few = f'data.few.root="{few_pictures}"', 'datasets=["few"]', "dataset.noise=0.4"
+    few = f'data.few.root="{few_pictures}"', 'datasets=["few"]', "dataset.train_images=40", "dataset.noise=0.4"
     goal = 'objectives=["ncr"]', "model.networks=twins", "train.warmup_epochs=2", "train.epochs=4"
     machine = Machine(roots=(("few", str(few_pictures)),))
     settings = settings_of("train.batch_size=50", *few, *goal)
@@ -492,9 +498,9 @@ def test_the_selection_rule_picks_the_tested_weights(tmp_path: Path, selection: 
 
 
 def test_a_single_pair_at_the_end_of_an_epoch_is_left_out(tmp_path: Path, small_trial: Trial) -> None:
-    train = small_trial.settings.train.model_copy(update={"batch_size": 4999})
+    train = small_trial.settings.train.model_copy(update={"batch_size": 999})
     trainer = trainer_in(tmp_path / "t", small_trial.settings.model_copy(update={"train": train}))
-    assert [len(rows) for rows in order(trainer)] == [4999]
+    assert [len(rows) for rows in order(trainer)] == [999]
 
 
 class TestSchedules:
@@ -517,8 +523,8 @@ class TestSchedules:
     def test_dropping_the_last_batch_leaves_whole_ones(self, tmp_path: Path) -> None:
         whole = order(trainer_in(tmp_path, settings_of("train.batch_size=300")))
         dropped = order(trainer_in(tmp_path, settings_of("train.batch_size=300", "train.drop_last=true")))
-        assert [len(rows) for rows in whole] == [300] * 16 + [200]
-        assert [len(rows) for rows in dropped] == [300] * 16
+        assert [len(rows) for rows in whole] == [300] * 3 + [100]
+        assert [len(rows) for rows in dropped] == [300] * 3
 
     def test_bfloat16_encoders_train_and_objectives_stay_in_float32(self, tmp_path: Path) -> None:
         settings = settings_of("train.precision=bf16", "train.epochs=1")
@@ -557,7 +563,7 @@ class TestChain:
 
 def test_weights_of_another_epoch_than_the_selected_one_are_not_tested(tmp_path: Path) -> None:
     """Whoever put them there: a message names both epochs, and the next try starts anew."""
-    settings, warned = settings_of("train.epochs=2", "train.batch_size=1000"), list[str]()
+    settings, warned = settings_of("train.epochs=2", "train.batch_size=200"), list[str]()
     trainer = trainer_in(tmp_path, settings, cadence=Cadence(steps=2))
     trainer.fit()
     progress = trainer.progress
@@ -573,7 +579,7 @@ def test_weights_of_another_epoch_than_the_selected_one_are_not_tested(tmp_path:
 
 
 def test_another_trials_checkpoint_is_set_aside(tmp_path: Path) -> None:
-    settings, warned = settings_of("train.epochs=2", "train.batch_size=1000"), list[str]()
+    settings, warned = settings_of("train.epochs=2", "train.batch_size=200"), list[str]()
     for name in ("one", "other"):
         trainer_in(tmp_path / name, settings, cadence=Cadence(steps=2)).fit()
     (tmp_path / "other" / "last.ckpt").replace(tmp_path / "one" / "last.ckpt")
@@ -583,7 +589,7 @@ def test_another_trials_checkpoint_is_set_aside(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "twin"), [("best", "last"), ("last", "best")])
 def test_a_checkpoint_of_another_kind_is_set_aside(tmp_path: Path, name: str, twin: str) -> None:
-    settings, warned = settings_of("train.epochs=2", "train.batch_size=1000"), list[str]()
+    settings, warned = settings_of("train.epochs=2", "train.batch_size=200"), list[str]()
     trainer_in(tmp_path, settings, cadence=Cadence(steps=2)).fit()
     shutil.copy(tmp_path / f"{twin}.ckpt", tmp_path / f"{name}.ckpt")
     trainer_in(tmp_path, settings, Hooks(warn=warned.append)).fit()
