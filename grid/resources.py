@@ -17,7 +17,7 @@ def cpus_here(groups: Path = Path("/sys/fs/cgroup"), member: Path = Path("/proc/
         groups: where control groups are mounted.
         member: the file that names those of this process.
     """
-    counts = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    counts = [len(os.sched_getaffinity(0))]
     names = [line.split(":", 2)[2].strip("/") for line in member.read_text().splitlines()] if member.exists() else []
     places = {place for name in names for place in (Path(name), *Path(name).parents)}
     for folder in [mount / place for mount in (groups, groups / "cpu") for place in places]:

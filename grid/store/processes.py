@@ -1,4 +1,7 @@
-"""The identity of processes, independent of the clock and of reused numbers; and the end of a hanging process."""
+"""The identity of processes, independent of the clock and of reused numbers; and the end of a hanging process.
+
+It reads Linux's /proc.
+"""
 
 import os
 import signal
@@ -7,37 +10,24 @@ import time
 from functools import cache
 from pathlib import Path
 
-_HAS_PROC = Path("/proc/self/stat").exists()
-
 
 @cache
 def machine() -> str:
     """Host, boot and process namespace: only processes with the same machine can look one another up."""
-    boot, namespace = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
-    parts = [socket.gethostname()]
-    parts += [boot.read_text(encoding="ascii").strip()] if boot.exists() else []
-    parts += [str(namespace.readlink())] if namespace.is_symlink() else []
-    return " ".join(parts)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
 
 
 def started(pid: int) -> float | None:
     """When a process began; None if it does not exist, or if it is dead and not yet reaped.
 
-    On Linux in ticks since the machine's start, which do not change when the clock is set.
+    In ticks since the machine's start, which do not change when the clock is set.
     """
-    if _HAS_PROC:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            return None
-        return None if fields[0] in b"ZX" else float(fields[19])
-    import psutil
-
     try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
-    except psutil.NoSuchProcess:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
         return None
+    return None if fields[0] in b"ZX" else float(fields[19])
 
 
 def kill(pid: int, began: float) -> None:
