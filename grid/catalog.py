@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, PositiveInt
 
-from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.forms import flat
 from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.settings.base import CHOICES, WHOLE, Settings
@@ -147,8 +147,7 @@ def file_of(shelf: Shelf, name: str) -> Traversable:
 
 def read(shelf: Shelf, name: str) -> dict[str, Any]:
     """The content of a shipped file."""
-    if name not in names(shelf):
-        raise UserError(unknown(shelf.removesuffix("s"), name, names(shelf)))
+    check_known(shelf.removesuffix("s"), name, names(shelf))
     return toml(_shelved(shelf)[name], name)
 
 
@@ -219,7 +218,6 @@ def _extended(name: str, base: dict[str, Any], content: dict[str, Any], place: s
 
 
 def _members(table: Mapping[str, Any], place: str) -> list[str]:
-    """The names in a recipe's `ensemble`."""
     members = table["ensemble"]
     names = isinstance(members, list) and all(isinstance(member, str) for member in members)
     if not names or len(members) < 2 or len(set(members)) < len(members):

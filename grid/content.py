@@ -25,6 +25,7 @@ KINDS: dict[str, type] = {
     **dict.fromkeys(("select", "resources", "reliability", "budget", "evaluate", "notes"), dict),
 }
 """The fields of a grid file, with the kind of their values; for a list, a single value stands for a list of one."""
+WORDS: dict[type, str] = {str: "text", list: "list", dict: "table"}
 STARTS_FROM, FILE = "train.starts_from", "file:"
 """The setting that names a published checkpoint, and the prefix of its path in a grid file."""
 
@@ -47,8 +48,6 @@ class Content(NamedTuple):
     where: str
     fields: dict[str, Any]
     """Lists, tables and a name, each of the field's kind; and unknown keys."""
-    misfits: dict[str, Any]
-    """Values of a wrong kind, which the model of the grid reports."""
 
     def values(self, field: str) -> list[Any]:
         """The list in this field; empty where there is none."""
@@ -147,7 +146,9 @@ def _normal(table: Mapping[str, Any], where: str) -> Content:
     fields: dict[str, Any] = {
         key: [value] if KINDS.get(key) is list and isinstance(value, single) else value for key, value in table.items()
     }
-    misfits = {key: fields.pop(key) for key in table if not isinstance(fields[key], KINDS.get(key, object))}
+    wrong = [key for key, value in fields.items() if not isinstance(value, KINDS.get(key, object))]
+    if wrong:
+        raise several(where, [f"{key}: it should be a {WORDS[KINDS[key]]} (got {fields[key]!r})" for key in wrong])
     if "objectives" in fields:
         spelled_out = (GOAL if name == "goal" else [name] for name in fields["objectives"])
         fields["objectives"] = [name for names in spelled_out for name in names]
@@ -157,14 +158,14 @@ def _normal(table: Mapping[str, Any], where: str) -> Content:
     if isinstance(over := fields.get("select", {}).get("over"), dict):
         fields["select"] = {**fields["select"], "over": dotted(over, where, swept=True)}
     if "where" in fields:
-        entries = fields.pop("where")
-        right = all(isinstance(entry, dict) and isinstance(entry.get("set", {}), dict) for entry in entries)
-        (fields if right else misfits)["where"] = [_where(entry, where) for entry in entries] if right else entries
-    return Content(where, fields, misfits)
+        fields["where"] = [_where(entry, where) for entry in fields["where"]]
+    return Content(where, fields)
 
 
-def _where(entry: dict[str, Any], where: str) -> dict[str, Any]:
+def _where(entry: Any, where: str) -> dict[str, Any]:
     """An entry of [[where]], with its axes in a table of their own."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("set", {}), dict):
+        raise UserError(f"{where}: an entry of [[where]] should be a table, and so should its `set` (got {entry!r})")
     axes = entry.get("cells") or {axis: value for axis, value in entry.items() if axis != "set"}
     return {"cells": dotted(axes, where, swept=False), "set": dotted(entry.get("set", {}), where, swept=False)}
 
@@ -186,7 +187,7 @@ def _extended(base: Content, content: Content) -> Content:
     base = base.unchosen([*content.table("set"), *content.table("sweep")])
     to_set, swept, chosen = content.table("set"), content.table("sweep"), content.over()
     replaced: dict[str, Collection[str]] = {"recipe": anew, "set": {*swept, *chosen}, "sweep": {*to_set, *chosen}}
-    below = {field: value for field, value in base.fields.items() if field not in {"name", *content.misfits}}
+    below = {field: value for field, value in base.fields.items() if field != "name"}
     for field, names in replaced.items():
         below[field] = {name: value for name, value in base.table(field).items() if name not in names}
     if chosen and base.over():
@@ -196,8 +197,7 @@ def _extended(base: Content, content: Content) -> Content:
         below["data"] = {name: place for name, place in base.table("data").items() if name in content.placed}
     if "where" in below:
         below["where"] = unset(below["where"], [*to_set, *swept, *chosen])
-    misfits = {field: value for field, value in base.misfits.items() if field not in content.fields}
-    return Content(content.where, catalog.over(below, content.fields), misfits | content.misfits)
+    return Content(content.where, catalog.over(below, content.fields))
 
 
 def _with_own_parts(content: Content, folder: Path) -> Content:

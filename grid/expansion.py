@@ -7,7 +7,7 @@ from itertools import product, zip_longest
 from typing import NamedTuple
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, nearest, several, unknown
+from goalgrid.grid.errors import UserError, check_known, nearest, several, unknown
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.identity import cell_ids
@@ -289,8 +289,7 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
         axis, separator, pattern = word.partition("=")
         if not separator:
             raise UserError(f"--only {only!r}: {word!r} is not AXIS=PATTERN. Axes: {', '.join(axes)}.")
-        if axis not in axes:
-            raise UserError(unknown("axis", axis, axes, where=f"in --only {only!r}"))
+        check_known("axis", axis, axes, where=f"in --only {only!r}")
         conditions.append((axis, pattern))
     chosen = {trial.id for cell in cells for trial in _meeting(cell, conditions, also)}
     if not chosen:

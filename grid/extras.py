@@ -2,27 +2,18 @@
 
 from collections.abc import Collection
 from importlib.util import find_spec
-from typing import NamedTuple
 
 from goalgrid.grid.errors import UserError
 
-
-class Extra(NamedTuple):
-    """The extra that installs a package, and the module to import."""
-
-    name: str
-    module: str
-
-
 EXTRAS = {
-    "transformers": Extra("pretrained", "transformers"),
-    "scikit-learn": Extra("ncr", "sklearn"),
-    "nltk": Extra("nltk", "nltk"),
-    "wandb": Extra("wandb", "wandb"),
-    "h5py": Extra("video", "h5py"),
-    "eccv_caption": Extra("eccv", "eccv_caption"),
+    "transformers": ("pretrained", "transformers"),
+    "scikit-learn": ("ncr", "sklearn"),
+    "nltk": ("nltk", "nltk"),
+    "wandb": ("wandb", "wandb"),
+    "h5py": ("video", "h5py"),
+    "eccv_caption": ("eccv", "eccv_caption"),
 }
-"""By package. What stands here is imported where it is needed, after `require`."""
+"""By package: the extra that installs it, and its module, which is imported where it is needed, after `require`."""
 
 
 def missing(packages: Collection[str]) -> list[str]:

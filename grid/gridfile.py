@@ -159,7 +159,7 @@ def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (
 def check(content: Content) -> Grid:
     """Validate a grid's content; all its problems are one error."""
     problems = mistakes(content)
-    fields = content.fields | _within_budget(content) | content.misfits
+    fields = content.fields | _within_budget(content)
     seed = content.table("select").get("seed", Select.model_fields["seed"].default)
     if "select" in content.fields and seed in content.put(**fields).values("seeds"):
         problems.append(

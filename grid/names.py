@@ -60,7 +60,7 @@ def _of_seeds(content: Content) -> list[str]:
         return []
     if any(isinstance(seed, str) for seed in seeds):
         return [f'seeds: the only text that stands there is "{UNTIL_RESOLVED}"']
-    wrong = {"seeds", "budget"} <= (content.fields | content.misfits).keys()
+    wrong = {"seeds", "budget"} <= content.fields.keys()
     return [f'[budget] goes with seeds = "{UNTIL_RESOLVED}", not with a list of seeds'] if wrong else []
 
 

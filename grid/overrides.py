@@ -35,10 +35,8 @@ def changed(
     content: Content, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Content:
     """The content with the changes of the command line, as in `load`. A grid with other trials has another name."""
-    if any(KINDS[field] is dict for field in content.misfits):
-        return content  # the model of the grid names them
     if overrides:
-        table = content.fields | content.misfits
+        table = dict(content.fields)
         changes = [_apply(table, override) for override in overrides]
         names = [key.removeprefix("set.").removeprefix("sweep.") for key, _ in changes]
         if "where" in content.fields and "where" not in dict(changes):

@@ -124,7 +124,6 @@ class Resolver:
 
 
 def _of_section(section: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """The values by name within the section."""
     prefix = f"{section}."
     return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
 

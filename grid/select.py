@@ -156,7 +156,6 @@ class Chosen:
 
     @property
     def _rivals(self) -> Sequence[Tried]:
-        """The points that may be chosen."""
         return [tried for tried in self.tried if tried.done] or self.tried
 
     @property

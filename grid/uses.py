@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from goalgrid.grid import trusted_code
-from goalgrid.grid.errors import UserError, text_of, unknown, user_path
+from goalgrid.grid.errors import UserError, check_known, text_of, user_path
 from goalgrid.grid.objectives import OURS, own_objectives
 from goalgrid.grid.offers import PREFIX, Offer, offered
 from goalgrid.grid.settings.base import Settings
@@ -224,9 +224,8 @@ def raised(error: BaseException) -> bool:
 
 def _entry_point(name: str) -> EntryPoint:
     known = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in known:
-        hint = f"A file ends in .py; a package has an entry point in {GROUP!r}."
-        raise UserError(unknown("package", name, sorted(known) or ["none is installed"], where="in uses", hint=hint))
+    hint = f"A file ends in .py; a package has an entry point in {GROUP!r}."
+    check_known("package", name, sorted(known) or ["none is installed"], where="in uses", hint=hint)
     return known[name]
 
 

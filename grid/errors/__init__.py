@@ -41,6 +41,12 @@ def unknown(what: str, name: object, known: Collection[str], *, where: str = "",
     return " ".join(part for part in parts if part)
 
 
+def check_known(what: str, name: str, known: Collection[str], *, where: str = "", hint: str = "") -> None:
+    """Raise a UserError if `name` is no known `what`; the arguments are those of `unknown`."""
+    if name not in known:
+        raise UserError(unknown(what, name, known, where=where, hint=hint))
+
+
 def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
     """The names that are most like a name; a longer name counts as a whole, and as its beginning of the same length.
 

@@ -120,6 +120,12 @@ def accepted(name: str, overrides: Mapping[str, Any], variant: str = "paper") ->
     return {key: value for key, value in declared.items() if parameters[key].read(values)}
 
 
+def check_objective(name: str) -> None:
+    """Raise a UserError if a verb that has --uses is given an objective that nobody knows."""
+    if name not in CATALOGUE:
+        raise UserError(unknown_objective(name, option=True))
+
+
 def unknown_objective(name: str, where: str = "", *, option: bool = False) -> str:
     """Say that there is no such objective; of a name PAIR_TRIPLET, say which half is wrong.
 

@@ -18,7 +18,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False, symlinks=True)
     (packages,) = folder.glob("lib/*/site-packages")
-    hidden = {package.module for package in EXTRAS.values()}
+    hidden = {module for _, module in EXTRAS.values()}
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if path.name not in hidden:
             (packages / path.name).symlink_to(path)
