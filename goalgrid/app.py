@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from goalgrid.grid import uses
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.trusted_code import trust_everything
+from goalgrid.showing.tables import NothingDone
 from goalgrid.terminal import INCOMPLETE, WRONG_USAGE
 from goalgrid.terminal.streams import outlive_readers
 from goalgrid.terminal.views import say, show
@@ -92,13 +92,8 @@ def main() -> None:
         app(sorted(arguments, key=lambda word: word != TRUST_CODE), prog_name="goalgrid")
     except UserError as error:
         say(f"error: {error}")
-        sys.exit(WRONG_USAGE)
+        sys.exit(INCOMPLETE if isinstance(error, NothingDone) else WRONG_USAGE)
     except OSError as error:  # no part of the command can go on without that file
         where = f": {error.filename}" if error.filename else ""
         say(f"error: {error.strerror or error}{where}. Look at that disk; the same command then goes on.")
         sys.exit(INCOMPLETE)
-    except SystemExit as end:
-        if uses.raised(end):
-            say(f"error: {uses.line_of(end)} ends the program. Leave that line out of the file.")
-            sys.exit(WRONG_USAGE)
-        raise

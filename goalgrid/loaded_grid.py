@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.trusted_code import trust_everything
@@ -19,7 +19,6 @@ from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.showing.analyses import analysed
 from goalgrid.showing.tables import cells_and_scores, draw, keep_table
-from goalgrid.terminal.options import all_known
 from goalgrid.terminal.views import say_left_out
 
 if TYPE_CHECKING:
@@ -259,7 +258,7 @@ class LoadedGrid:
         """
         from goalgrid.results import figures
 
-        all_known(("figure", kind, figures.FIGURES))
+        check_known("figure", kind, figures.FIGURES)
         cells, scores = cells_and_scores(self._grid, self._home, anew=self._start())
         pictures = {
             study.title: figure
@@ -273,8 +272,7 @@ class LoadedGrid:
                 f"{len(pictures)} blocks have a figure {kind!r}; say block=, one of: {'; '.join(pictures)}."
             )
         title = block or next(iter(pictures))
-        if title not in pictures:
-            raise UserError(unknown("block", title, list(pictures), where=f"of grid {self.name!r}"))
+        check_known("block", title, pictures, where=f"of grid {self.name!r}")
         return FigureOutput(kind, title, pictures[title])
 
     def __repr__(self) -> str:

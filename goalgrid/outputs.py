@@ -7,9 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.store.files import written_aside
-from goalgrid.terminal.options import all_known
 from goalgrid.terminal.streams import plain
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class TableOutput:
         """
         from goalgrid.results import renderers
 
-        all_known(("format", kind, renderers.TEXT))
+        check_known("format", kind, renderers.TEXT)
         return renderers.text(self.table, kind)
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -92,7 +91,7 @@ class EffectsOutput:
         """
         from goalgrid.results.analysis import effects_text
 
-        all_known(("format", kind, effects_text.FORMATS))
+        check_known("format", kind, effects_text.FORMATS)
         return effects_text.write_out(self.analyses, self.cells, kind)
 
     def to_pandas(self) -> "pd.DataFrame":

@@ -51,11 +51,6 @@ class Merged:
     outcome: Outcome
     why: str
 
-    @property
-    def stands(self) -> bool:
-        """Whether the other folder's results are here now."""
-        return self.outcome in ("taken", "same")
-
 
 IN_TRAINING: tuple[Outcome, str] = "kept", "it is being trained here"
 
@@ -95,21 +90,12 @@ def grids_of(
     return grids
 
 
-def merge(
-    grid: Grid,
-    other: Home,
-    home: Home,
-    *,
-    stale: bool = False,
-    take: bool = True,
-    on: Callable[[str], None] = lambda trial_id: None,
-) -> list[Merged]:
+def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: bool = True) -> list[Merged]:
     """Take the trials of a grid that are done there and not here; what became of each.
 
     Args:
         stale: take trials of other code than here, too; tables say so, as of any stale trial.
         take: copy; else only say what would become of each.
-        on: called with the id of each trial right before it gets its place.
     """
     from goalgrid.results.records import provenance
 
@@ -120,12 +106,13 @@ def merge(
     ids, today = {trial.id for trial in trials}, now(DataAtHand(grid, home))
     code, data = (provenance.of_trials(cells, ids, fingerprint) for fingerprint in (today.code, today.data))
     data = {**_data_here(cells, home), **{key: mark for key, mark in data.items() if mark}}
-    outcomes: dict[str, Merged] = {}
+    outcomes, here_now = dict[str, Merged](), set[str]()
     for trial in trials:  # parents come first
-        missing = [parent for parent in trial.parents if parent not in outcomes or not outcomes[parent].stands]
+        missing = [parent for parent in trial.parents if parent not in here_now]
         problem = partial(_problem, trial, code="" if stale else code[trial.id], data=data.get(trial.id, ""))
-        outcome = _outcome(home.trial(trial.id), other.trial(trial.id), other, missing, problem, on if take else None)
+        outcome = _outcome(home.trial(trial.id), other.trial(trial.id), other, missing, problem, take)
         outcomes[trial.id] = Merged(trial.id, *outcome)
+        here_now |= {trial.id} if outcome[0] in ("taken", "same") else set()
     ran = home.grid(grid.name).grid.exists()
     if take and not ran and any(merged.outcome == "taken" for merged in outcomes.values()):
         save_grid(grid, trials_of(so_far(grid, home).points), home)
@@ -162,9 +149,9 @@ def _outcome(
     other: Home,
     missing: Sequence[str],
     problem: Callable[[TrialFolder], str],
-    on: Callable[[str], None] | None,
+    take: bool,
 ) -> tuple[Outcome, str]:
-    """Look at a trial, and take it if `on` is given; what became of it, and why. It comes from what is `missing`."""
+    """Look at a trial, and take it if asked to; what became of it, and why. It comes from what is `missing`."""
     if strange := next(_strange(there, other), ""):
         return "refused", strange
     if (latest := there.latest()) and latest.live():
@@ -173,8 +160,8 @@ def _outcome(
         return IN_TRAINING
     if missing:
         return "refused", f"what it comes from is not taken: {missing[0]}"
-    if on and not here.is_done():
-        return _take(there, here, other, problem, on)
+    if take and not here.is_done():
+        return _take(there, here, other, problem)
     if why := problem(there):
         return "refused", why
     if not here.is_done():
@@ -189,11 +176,7 @@ def _outcome(
 
 
 def _take(
-    there: TrialFolder,
-    here: TrialFolder,
-    other: Home,
-    problem: Callable[[TrialFolder], str],
-    on: Callable[[str], None],
+    there: TrialFolder, here: TrialFolder, other: Home, problem: Callable[[TrialFolder], str]
 ) -> tuple[Outcome, str]:
     from goalgrid.runners.trial import move_aside
 
@@ -211,7 +194,6 @@ def _take(
         make_durable(copy.attempts_folder)
         make_durable(copy.path)
         write_text(copy.done, (aside / "done").read_text(encoding="utf-8"))
-        on(here.trial_id)
         move_aside.replace(Home(here.path.parent.parent), here.trial_id)  # what was begun here
         copy.path.rename(here.path)
         make_durable(here.path.parent)

@@ -5,9 +5,8 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
@@ -18,6 +17,7 @@ from goalgrid.plan.device_costs import device_cost
 from goalgrid.reading import slurm_jobs
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
+from goalgrid.terminal.options import option
 
 LEFT_SECONDS = 35
 """Between the end of the grace time and the end of the job: Python ends, and the job is queued again."""
@@ -94,27 +94,23 @@ esac
 """
 
 
-def _option(default: Any, meaning: str, metavar: str | None = None, **more: Any) -> Any:
-    return field(default=default, metadata={"help": meaning, "metavar": metavar, **more})
-
-
 @dataclass(frozen=True)
 class SlurmOptions:
     """What a job asks of Slurm: options of `goalgrid slurm`, each with its default and meaning."""
 
-    time: str = _option("24:00:00", "Time limit of a job; after it, the job queues again.", "H:M:S")
-    nodes: int = _option(1, "Hosts that train together, connected by Ray.", min=1)
-    gpus: int | None = _option(
+    time: str = option("24:00:00", "Time limit of a job; after it, the job queues again.", "H:M:S")
+    nodes: int = option(1, "Hosts that train together, connected by Ray.", min=1)
+    gpus: int | None = option(
         None, "GPUs of each host; 0: a cluster without. Default: of one job, where Slurm has GPUs.", min=0
     )
-    array: int | None = _option(None, "Jobs on one runs folder, which share the trials.", "N", min=2)
-    device: str = _option(
+    array: int | None = option(None, "Jobs on one runs folder, which share the trials.", "N", min=2)
+    device: str = option(
         "", "Type of the GPUs, e.g. h100: asks for the CPUs that feed it, for as many trials as keep it busy.", "GPU"
     )
-    mem: str = _option("", "Memory of each host, e.g. 32G.", "SIZE")
-    account: str = _option("", "Whom the hours are charged to.", "NAME")
-    log: str = _option("", "Of each job, e.g. logs/%j.txt.", "FILE")
-    setup: Path | None = _option(None, "Lines that a job runs first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
+    mem: str = option("", "Memory of each host, e.g. 32G.", "SIZE")
+    account: str = option("", "Whom the hours are charged to.", "NAME")
+    log: str = option("", "Of each job, e.g. logs/%j.txt.", "FILE")
+    setup: Path | None = option(None, "Lines that a job runs first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
 
 
 @dataclass(frozen=True)
@@ -156,7 +152,6 @@ class BatchJob:
         return f"{head}\n{NODES if self.options.nodes > 1 else ''}{command} &\n{END}"
 
     def _asked(self) -> dict[str, str]:
-        """The options of sbatch by name."""
         if not TIME.fullmatch(self.options.time):
             raise UserError(
                 f"--time {self.options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S, e.g. 12:00:00."
@@ -198,8 +193,7 @@ class BatchJob:
 def feeding(grid: Grid, home: Home, device: str) -> tuple[int, int]:
     """Trials that keep a GPU of this type busy, and CPUs of each that decode its pictures, by the plan on that GPU.
 
-    Raises:
-        UserError: the GPU is not known by its name.
+    UserError: the GPU is not known by its name.
     """
     known = card(device)
     if not known.bandwidth:

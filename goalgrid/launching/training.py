@@ -96,12 +96,7 @@ def measure(overview: Overview, choice: Choice) -> None:
 
 
 def _round(
-    overview: Overview,
-    choice: Choice,
-    *,
-    options: LaunchOptions,
-    trackers: "Sequence[Tracker]",
-    notify: Notify | None,
+    overview: Overview, choice: Choice, *, options: LaunchOptions, trackers: "Sequence[Tracker]", notify: Notify | None
 ) -> LaunchResult:
     """A launch of the chosen trials, if any is left to train."""
     selected = overview.selected(choice.only)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, counted, unknown, user_path
+from goalgrid.grid.errors import UserError, check_known, counted, user_path
 from goalgrid.grid.evaluations import moved
 from goalgrid.grid.expansion import trials_of
 from goalgrid.grid.gridfile import Grid, register
@@ -20,7 +20,7 @@ from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import so_far
-from goalgrid.terminal.options import all_known, runs_option
+from goalgrid.terminal.options import option, runs_option
 from goalgrid.terminal.views import say
 
 if TYPE_CHECKING:
@@ -33,26 +33,19 @@ SPLITS = ("val", "test")
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What a user wants to know of a checkpoint.
+    """What a user wants to know of a checkpoint: options of `goalgrid evaluate`, each with its default and meaning."""
 
-    Args:
-        protocol: None: the data set's default for the test split, the whole split for the validation split.
-        root: [DATASET=]DIR of the data; empty: the trial's own.
-        weights: NAME=DIR of pretrained networks.
-        speed: whether it is timed, too.
-        into, objective: the grid and the objective that show a published checkpoint from now on; empty: none.
-    """
-
-    split: str = "test"
-    protocol: str | None = None
-    root: str = ""
     weights: tuple[str, ...] = ()
-    speed: bool = False
-    into: str = ""
-    objective: str = ""
+    """NAME=DIR of pretrained networks."""
+    into: str = option("", "Show FILE beside the trials of this grid, as an imported record.", "GRID")
+    as_objective: str = option("", "With --into: the objective that it was trained with.", "NAME")
+    split: str = option("test", "val or test.")
+    protocol: str | None = option(None, "Another protocol, e.g. coco-5x1k; eccv: ECCV Caption and CxC.")
+    root: str = option("", "Other data of the same kind; default: the trial's own.", "[DATASET=]DIR")
+    speed: bool = option(False, "Time it too: pairs scored and queries answered a second; tables show it.")
 
     def __post_init__(self) -> None:
-        all_known(("split", self.split, SPLITS))
+        check_known("split", self.split, SPLITS)
 
     def protocol_of(self, settings: TrialSettings) -> str | None:
         """The protocol by which a split is ranked; None: as a whole. UserError: the data set has no such protocol."""
@@ -61,13 +54,12 @@ class EvaluationRequest:
         known = catalog.protocols(settings.dataset.name)
         if settings.dataset.name == "coco" and self.split == "test":
             known = [*known, ECCV]
-        if self.protocol == ECCV and settings.model.ranked_anew:
+        if self.protocol == ECCV and settings.model.fusion.ranked_anew:
             raise UserError(
                 "--protocol eccv ranks all captions of an image, and a second stage ranks the "
-                f"{settings.model.ranked_anew} best of each query alone: leave the option out."
+                f"{settings.model.fusion.ranked_anew} best of each query alone: leave the option out."
             )
-        if self.protocol not in known:
-            raise UserError(unknown("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}"))
+        check_known("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}")
         return settings.dataset.protocol if self.protocol == ECCV else self.protocol
 
     @property
@@ -88,10 +80,9 @@ class EvaluationRequest:
         if not self.into:
             return None
         grid = recall(self.into, home)
-        if self.objective not in CATALOGUE:
-            raise UserError(unknown_objective(self.objective))
-        if dataset not in grid.datasets:
-            raise UserError(unknown("data set", dataset, grid.datasets, where=f"of grid {grid.name!r}"))
+        if self.as_objective not in CATALOGUE:
+            raise UserError(unknown_objective(self.as_objective))
+        check_known("data set", dataset, grid.datasets, where=f"of grid {grid.name!r}")
         return grid
 
 
@@ -217,7 +208,7 @@ def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, reques
         known = ", ".join(catalog.names("datasets"))
         raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
     catalog.has_folder(name, f"--root {request.root}")
-    settings = model.trial(name, request.objective) if request.into else model.trial(name)
+    settings = model.trial(name, request.as_objective) if request.into else model.trial(name)
     protocol = request.protocol_of(settings)
     grid, imported = request.grid(home, name), None
     machine = _machine_of(home, [f"{name}={folder}"], request.weights)
@@ -265,8 +256,7 @@ def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[Tr
     standing = sorted(home.standing())
     if not standing:
         raise UserError(f"no trial has run under {home.path}. Name the runs folder by --runs or GOALGRID_RUNS.")
-    if trial_id not in standing:
-        raise UserError(unknown("trial", trial_id, standing, where=f"under {home.path}"))
+    check_known("trial", trial_id, standing, where=f"under {home.path}")
     folder = home.trial(trial_id)
     state, grids = folder.state(), [grid.path.name for grid in home.grids() if trial_id in grid.ids()]
     if state is not State.DONE:

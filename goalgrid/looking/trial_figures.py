@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from goalgrid.results.analysis.example_queries import ExampleQuery, Ranks
     from goalgrid.results.figures.attention_map import AttentionMap
     from goalgrid.results.figures.retrieval_examples import RetrievalExamples
+    from goalgrid.runners.training.machine import Machine
     from goalgrid.runners.trial.inspection import TrialAttention
 
 EXAMPLES = 3
@@ -42,15 +43,12 @@ def attention_examples(overview: Overview) -> "tuple[AttentionMap, ...]":
 def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
     """Test queries of a trial with their first answers, chosen by the ranks of all seeds and objectives of its block.
 
-    Raises:
-        UserError: no such trial, or it is not done or has no weights; or its data are others now.
+    UserError: no such trial, or it is not done or has no weights; or its data are others now.
     """
     trial = _chosen(overview, trial_id, "examples", _without_examples)
-    from goalgrid.runners.launch.jobs import machine_for
     from goalgrid.runners.trial.inspection import TrialRetrieval
 
-    register(overview.grid)
-    retrieval = TrialRetrieval(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))
+    retrieval = TrialRetrieval(overview.folder(trial), _machine(overview))
     if not (chosen := _queries(overview, trial_id)):
         raise UserError(f"{trial_id} has no query to show: every seed finds no query first and misses none.")
     return retrieval.examples(chosen)
@@ -90,16 +88,21 @@ def _unattending(trial: Trial) -> str:
 
 
 def _without_examples(trial: Trial) -> str:
-    anew = trial.shared.model.ranked_anew
+    anew = trial.shared.model.fusion.ranked_anew
     return _weightless(trial) or ("ranks the best answers anew by a second stage, which is not shown" if anew else "")
 
 
 def _attention(overview: Overview, trial: Trial) -> "TrialAttention":
-    from goalgrid.runners.launch.jobs import machine_for
     from goalgrid.runners.trial.inspection import TrialAttention
 
+    return TrialAttention(overview.folder(trial), _machine(overview))
+
+
+def _machine(overview: Overview) -> "Machine":
+    from goalgrid.runners.launch.jobs import machine_for
+
     register(overview.grid)
-    return TrialAttention(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))
+    return machine_for(overview.grid, overview.home, gpu=False)
 
 
 def _queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.grid import extras
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial
-from goalgrid.plan.costs import GridCost, cost_of, needs_of, shares_of, work_of
+from goalgrid.plan.costs import GridCost, cost_of, needs_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
 from goalgrid.plan.device_costs import DeviceCost, device_cost
 from goalgrid.plan.taken import Rented
 from goalgrid.reading.overview import Overview, ranges
-from goalgrid.reading.status import choice_lines, of_other_code
+from goalgrid.reading.status import choice_lines, listed, of_other_code, seed_lines
 from goalgrid.runners.gpu.cards import Card
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 LABEL = 11
 """Width of the label before a group of lines."""
-LISTED = 4
-"""Names or rows of a printed table that are spelled out for a reason."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,6 @@ class Plan:
             "cost": self.cost.to_dict(),
             **({"most_trials": self.overview.most} if self.overview.grid.budget else {}),
             **({"device": self.device.to_dict()} if self.device else {}),
-            "gpu_shares": {str(key): share for key, share in shares_of(self.overview, trials).items()},
             "tables": [_numbers(table) for table in _fills(self.overview)],
         }
 
@@ -117,10 +114,8 @@ def _budget(overview: Overview) -> list[str]:
     """How many trials there are now and at most, and where each contest stands."""
     if overview.grid.budget is None:
         return []
-    from goalgrid.reading import seeds
-
     now = f"{counted(len(overview.trials), 'trial')} now, at most {overview.most:,}: seeds are added until resolved"
-    return [now, *seeds.lines(overview.contests, overview.grid.budget)]
+    return [now, *seed_lines(overview)]
 
 
 def _search(overview: Overview) -> list[str]:
@@ -186,7 +181,6 @@ def _fills(overview: Overview) -> "list[Coverage]":
 
 
 def _numbers(coverage: "Coverage") -> dict[str, Any]:
-    """The coverage of a table, with every number of the table."""
     names = ("block", "model", "loss", "metric", "dataset", "protocol", "recipe", "objective")
     numbers = [*((result, None) for result in coverage.filled), *((one, gap.text) for one, gap in coverage.lacking)]
     return {
@@ -215,5 +209,4 @@ def _filled(coverage: "Coverage") -> list[str]:
 def _what(members: "Sequence[tuple[Result, Gap]]") -> str:
     """The names of what is missing, or of the table's rows if it has no name; shortened."""
     rows = (", ".join(filter(None, [result.model, result.loss])) for result, _ in members)
-    names = list(dict.fromkeys(gap.name or f"({row})" for (_, gap), row in zip(members, rows, strict=True)))
-    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+    return listed(list(dict.fromkeys(gap.name or f"({row})" for (_, gap), row in zip(members, rows, strict=True))))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from goalgrid.grid import catalog
 from goalgrid.grid.content import content_of, read_text
-from goalgrid.grid.errors import UserError, counted, unknown
+from goalgrid.grid.errors import UserError, check_known, counted, unknown
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.overrides import changed, changed_name, key_and_value
 from goalgrid.grid.store.home import Home, State
@@ -44,12 +44,9 @@ def recall(
                 for use in filter(Use.gone, grid.uses):
                     _say_gone(use.path, name)
                 return grid
-        if source not in known:
-            file = Path(f"{source}.toml")
-            hint = (
-                f"Or {file}, which is here." if file.exists() else "Or give the path of a grid file, ending in .toml."
-            )
-            raise UserError(unknown("grid", source, known, hint=hint))
+        file = Path(f"{source}.toml")
+        hint = f"Or {file}, which is here." if file.exists() else "Or give the path of a grid file, ending in .toml."
+        check_known("grid", source, known, hint=hint)
     return load(source, overrides, roots=roots, weights=weights)
 
 
@@ -110,10 +107,9 @@ def grids_to_train(
         for name in names
     ]
     every = list(dict.fromkeys(name for of_grid in datasets for name in of_grid))
+    hint = "With several grids, say which data set lies there: --root DATASET=DIR."
     for root in roots:
-        if (dataset := root.partition("=")[0]) not in every:
-            hint = "With several grids, say which data set lies there: --root DATASET=DIR."
-            raise UserError(unknown("data set", dataset, every, where=f"in --root {root}", hint=hint))
+        check_known("data set", root.partition("=")[0], every, where=f"in --root {root}", hint=hint)
     return _checked(
         [
             read(name, roots=[root for root in roots if root.partition("=")[0] in of_grid])

@@ -35,18 +35,18 @@ class Overview:
 
     grid: Grid
     home: Home
-    cells: list[Cell]
-    """The cells of tables: where validation chooses settings, those whose search is done."""
     trials: list[Trial]
     states: dict[str, State]
+    cells: list[Cell]
+    """The cells of tables: where validation chooses settings, those whose search is done."""
     points: list[Cell]
     """The cells of all trials: where validation chooses settings, one for each point that a cell tries."""
     searches: "Sequence[Search]" = ()
     """The searches of a grid with [select], cell by cell."""
-    only: str = ""
-    """The filter that chose the trials; empty: they are all trials of the grid."""
     halvings: Mapping[str, Halving] = field(default_factory=dict)
     """By trial id, the rule that may stop it."""
+    only: str = ""
+    """The filter that chose the trials; empty: they are all trials of the grid."""
 
     @classmethod
     def of(cls, grid: Grid, home: Home, only: str = "") -> "Overview":
@@ -55,9 +55,7 @@ class Overview:
         trials, standing = trials_of(expanded.points), home.standing()
         states = dict.fromkeys([trial.id for trial in trials], State.PLANNED)
         states |= {trial_id: home.trial(trial_id).state() for trial_id in standing if trial_id in states}
-        overview = cls(
-            grid, home, expanded.cells, trials, states, expanded.points, expanded.searches, halvings=expanded.halvings
-        )
+        overview = cls(grid, home, trials, states, *expanded)
         return overview._narrowed(only) if only else overview
 
     def _narrowed(self, only: str) -> "Overview":
@@ -141,11 +139,6 @@ class Overview:
     def sums(self) -> dict[str, int]:
         """How many trials there are, and how many are done, failed, and stopped by a rule."""
         return {"trials": len(self.trials), **{state.value: self.counts[state] for state in ENDED}}
-
-    def former(self) -> list[str]:
-        """Ids of trials that left the grid and still have a folder."""
-        standing = self.home.standing()
-        return [trial_id for trial_id in self.home.grid(self.grid.name).former_ids() if trial_id in standing]
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:

@@ -40,8 +40,7 @@ def grid_of_paper(name: str) -> str:
 def sources(grids: Sequence[str], paper: str | None) -> list[str]:
     """The grids that a command names, by themselves or by a paper's table.
 
-    Raises:
-        UserError: neither or both, or as `grid_of_paper`.
+    UserError: neither or both, or as `grid_of_paper`.
     """
     if paper is None:
         if not grids:
@@ -76,8 +75,7 @@ def filled_line(name: str, home: Home) -> str:
 def filled(name: str, home: Home) -> "Filled":
     """A paper's table with the scores of the finished trials of shipped grids and of all grids of the runs folder.
 
-    Raises:
-        UserError: as `grid_of_paper` and `fill`.
+    UserError: as `grid_of_paper` and `fill`.
     """
     from goalgrid.results.records.provenance import Now
     from goalgrid.results.reference.filled import fill

@@ -1,4 +1,4 @@
-"""What `goalgrid status` says: how far trials run, why they failed and what helps, which are stale or left the grid."""
+"""What `goalgrid status` says: how far trials run, why they failed and what helps, which are stale."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ from goalgrid.runners.trial.retries import POLICY
 from goalgrid.terminal.options import runs_option
 
 LISTED = 4
-"""Trials that are spelled out on a line; of more trials, the range or the first."""
+"""Names that are spelled out on a line; of more steps of trials, the range."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,6 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         "stale": stale(overview),
         "patched": overview.patched,
         "imported": [trial.id for trial in overview.imported],
-        "former": overview.former(),
         "merged": merged(overview),
         **({"choices": [search.to_dict() for search in overview.searches]} if overview.searches else {}),
         "seeds": {title: asdict(resolution) for title, resolution in overview.contests.items()},
@@ -190,18 +189,14 @@ def ended(overview: Overview) -> list[str]:
 
 
 def note_lines(overview: Overview) -> list[str]:
-    """The trials that are collapsed or stale, the trials that left the grid, and its runs with overrides."""
-    others, former = variants(overview.grid.name, overview.home), overview.former()
+    """The trials that are collapsed, stale or merged, and the grid's runs with overrides."""
+    others = variants(overview.grid.name, overview.home)
     lines = [*choice_lines(overview), *seed_lines(overview)]
     lines += [f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)]
     lines += [f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported]
     lines += _stale_lines(overview)
     places = Counter(merged(overview).values())
     lines += [f"merged: {counted(count, 'trial')} from {place}" for place, count in places.items()]
-    if former:
-        prune = f"goalgrid prune --done{runs_option(overview.home)}"
-        lines += [f"{counted(len(former), 'trial')} left the grid: {listed(former)}"]
-        lines += [f"  move what no grid names to the trash: {prune}"]
     lines += _evaluation_lines(overview)
     return [*lines, *([f"run with overrides, too: {listed(others)}"] if others else [])]
 

@@ -6,9 +6,8 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.objectives import CATALOGUE, unknown_objective
+from goalgrid.grid.objectives import CATALOGUE, check_objective
 from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import parts
@@ -16,20 +15,6 @@ from goalgrid.terminal.views import setting_text
 
 if TYPE_CHECKING:
     from goalgrid.runners.gpu.architectures import ModelSize
-
-JSON_GRIDS = "Print JSON, for programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
-JSON_RECIPES = (
-    "Print JSON, for programs: name, reads, description, gpu, starts_from, ensemble; with NAME also words, reading, "
-    "settings."
-)
-JSON_OBJECTIVES = (
-    "Print JSON, for programs: name, family, known_as, source, of_a_loss; with NAME also formula, parameters."
-)
-JSON_TABLES = (
-    "Print JSON, for programs: table, block, label, origin, grids, recipes, objectives, quoted, why and differs of "
-    "each row."
-)
-JSON_DATASETS = "Print JSON, for programs: name, description, protocols, embedded and splits of each data set."
 
 
 def grids() -> list[dict[str, Any]]:
@@ -46,8 +31,7 @@ def recipe(name: str) -> dict[str, Any]:
 
 def objective(name: str) -> dict[str, Any]:
     """An objective with its equation and parameters; UserError: no objective has this name."""
-    if name not in CATALOGUE:
-        raise UserError(unknown_objective(name, option=True))
+    check_objective(name)
     keys = ("meaning", "paper", "released", "choices", "only_with")
     parameters = {key: asdict(parameter) for key, parameter in CATALOGUE[name].parameters.items()}
     shown = {key: {field: parameter[field] for field in keys} for key, parameter in parameters.items()}
@@ -80,8 +64,7 @@ def objective_lines() -> Iterator[str]:
 
 def explained(name: str) -> Iterator[str]:
     """An objective's equation, source, and parameters under both variants; UserError: no objective has this name."""
-    if name not in CATALOGUE:
-        raise UserError(unknown_objective(name, option=True))
+    check_objective(name)
     entry = CATALOGUE[name]
     yield from (f"{name}{f': {entry.known_as}' if entry.known_as else ''}", "")
     yield from (f"  {formula}" for formula in entry.formula.split("; "))

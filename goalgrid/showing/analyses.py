@@ -5,13 +5,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors import UserError, check_known, unknown
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.showing.tables import cells_and_scores
-from goalgrid.terminal.options import all_known
 
 if TYPE_CHECKING:
     from goalgrid.results.analysis.block_analysis import Analysis
@@ -41,7 +40,8 @@ def analysed(
     from goalgrid.results.analysis.query_bootstrap import QueryRanks
     from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
 
-    all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
+    check_known("metric", metric, METRIC_NAMES)
+    check_known("direction", direction, DIRECTION_NAMES)
     check_judged([metric], protocol)
     cells, scores = cells_and_scores(grid, home, protocol, anew)
     ranks = QueryRanks.read(cells, home)
@@ -68,8 +68,8 @@ def judged(
         if given.split("@")[0] not in names and not given.endswith(".toml"):
             hint = f"Papers: {', '.join(PAPERS)}. Or give the path of a grid file, ending in .toml."
             raise UserError(unknown("paper or grid", given, sorted(names), hint=hint))
-    all_known(*([("paper", paper, PAPERS)] if paper else []))
     papers = [paper] if paper else list(PAPERS)
+    check_known("paper", papers[0], PAPERS)
     sources = [("printed", claims.judged(papers))]
     if grid is not None:
         recalled = recall(grid, home, overrides)

@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.store.home import BeforeReplacement, Home, State
 from goalgrid.reading.data_at_hand import DataAtHand, now
 from goalgrid.reading.named_grids import named_tables_exist, recall
 from goalgrid.reading.overview import cells_of
 from goalgrid.showing.tables import known_protocol
-from goalgrid.terminal.options import all_known, runs_option
+from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say_left_out
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def compared(
     from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
     from goalgrid.results.reference.coverage import usual_protocol
 
-    all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
+    check_known("metric", metric, METRIC_NAMES)
+    check_known("direction", direction, DIRECTION_NAMES)
     check_judged([metric], protocol)
     if b is None and other is None and not replaced:
         raise UserError(

@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home
 from goalgrid.looking.trial_figures import attention_of, retrieved
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.showing.tables import cells_and_scores
-from goalgrid.terminal.options import all_known
+from goalgrid.terminal.options import option
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,33 +24,37 @@ ATTENTION, EXAMPLES = "attention", "examples"
 
 @dataclass(frozen=True)
 class FigureRequest:
-    """What is drawn, as the options of `goalgrid figures` say it; no kinds: all figures of the grid."""
+    """What is drawn, and the options that `goalgrid figures` alone has; no kinds: all figures of the grid."""
 
     kinds: Sequence[str]
     format: str
-    trial: str = ""
-    image: str = ""
-    caption: str = "1"
-    quantities: Sequence[str] = ()
-    reference: str = ""
     only: str = ""
     protocol: str | None = None
-    columns: int | None = None
-    points: float = 8.5
+    columns: int | None = option(None, "As wide as so many columns of a paper, without a title.", min=1, max=2)
+    points: float = option(8.5, "The size of the font.", "POINTS", min=4, max=20)
+    trial: str = option("", "With attention or examples: whose; a wrong id lists the trials.", "ID")
+    image: str = option("", "With attention: a test image, by file name or id; default: the first.", "NAME")
+    caption: str = option("1", "With attention: the image's Nth caption, or a text of your own.", "N|TEXT")
+    quantity: list[str] = option(  # noqa: RUF009
+        (), "With training or steps: draw this logged value; a wrong name lists all.", "NAME"
+    )
+    reference: str = option("", "With training: a paper's printed curve, e.g. 2ad-figureA1.", "CURVE")
 
     def check(self) -> None:
         """Check names and options; UserError: an unknown name, or options that do not fit the figures."""
         from goalgrid.results import figures
 
         known = [*figures.FIGURES, ATTENTION, EXAMPLES]
-        all_known(("format", self.format, figures.FORMATS), *(("figure", kind, known) for kind in self.kinds))
+        check_known("format", self.format, figures.FORMATS)
+        for kind in self.kinds:
+            check_known("figure", kind, known)
         if (self.trial and not self.of_trial) or (self.image and ATTENTION not in self.kinds):
             raise UserError(
                 "--trial, --image and --caption belong to attention: goalgrid figures GRID attention --trial ID; "
                 "--trial also belongs to examples."
             )
         logged = {"training", "steps"} & {*self.kinds}
-        if (self.quantities and not logged) or (self.reference and "training" not in self.kinds):
+        if (self.quantity and not logged) or (self.reference and "training" not in self.kinds):
             raise UserError(
                 "--quantity and --reference belong to training: goalgrid figures GRID training --quantity NAME"
             )
@@ -90,7 +94,7 @@ def _written(
     studies = figures.Study.read(cells, scores, home)
     draw = partial(
         figures.write, studies, folder,
-        formats=[request.format], quantities=request.quantities, reference=request.reference,
+        formats=[request.format], quantities=request.quantity, reference=request.reference,
     )  # fmt: skip
     written = {kind: draw(kinds=[kind]) for kind in kinds or figures.FIGURES}
     yield from (f"written: {path}" for paths in written.values() for path in paths)

@@ -1,6 +1,8 @@
 """`goalgrid report --serve`: the page of a grid on this machine, kept current. It only reads the runs folder."""
 
+import os
 import secrets
+import signal
 import socket
 import threading
 import time
@@ -17,6 +19,7 @@ from goalgrid.reading.overview import Overview
 from goalgrid.results.analysis.documents import Document
 from goalgrid.results.export.report_page import Measured, Standing
 from goalgrid.showing import report
+from goalgrid.terminal.views import say
 
 SECONDS = 1.0
 """Between two looks at the folder."""
@@ -30,10 +33,8 @@ class LivePage:
     Results take seconds to read and draw, so another thread does it, and the state does not wait for them.
     """
 
-    def __init__(
-        self, overview: Overview, beside: Callable[[], Document | None], paper: str | None, say: Callable[[str], None]
-    ) -> None:
-        self._say, self._trouble = say, ""
+    def __init__(self, overview: Overview, beside: Callable[[], Document | None], paper: str | None) -> None:
+        self._trouble = ""
         self._overview, self._beside, self._paper = overview, beside, paper
         self._measured, self._read = Measured(), 0
         self._done: list[Trial] | None = None
@@ -57,7 +58,7 @@ class LivePage:
                 self._look()
             except UserError as error:  # a file that cannot be read now: the page stays as it was
                 if str(error) != self._trouble:
-                    self._say(f"warning: {error}")
+                    say(f"warning: {error}")
                 self._trouble = str(error)
 
     def _look(self) -> None:
@@ -75,11 +76,12 @@ class LivePage:
             self.current = html.encode(), f'"{secrets.token_hex(8)}"'
 
 
-def serve(page: LivePage, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve the page until the process ends; on other interfaces than loopback only below a secret path.
+def serve(page: LivePage, host: str, port: int) -> None:
+    """Serve the page until Ctrl-C or SIGTERM ends the process, with exit code 0.
 
-    Raises:
-        UserError: the address or the port cannot be used.
+    On other interfaces than loopback, it has a secret path.
+
+    UserError: the address or the port cannot be used.
     """
     try:
         here = ip_address(host).is_loopback
@@ -91,6 +93,8 @@ def serve(page: LivePage, host: str, port: int, say: Callable[[str], None]) -> N
     except (OSError, OverflowError) as error:
         raise UserError(f"port {port} of {host} cannot be used: {error}. --port 0 takes a free one.") from None
     server.daemon_threads = True
+    for number in (signal.SIGINT, signal.SIGTERM):  # a KeyboardInterrupt would wait for the threads that read results
+        signal.signal(number, lambda *_: os._exit(0))
     port = server.server_address[1]
     name = socket.gethostname()
     say(f"http://{host if here else name}:{port}{path}   (Ctrl-C ends it)")

@@ -50,14 +50,15 @@ def write(folder: Path, names: Sequence[str], home: Home, comparisons: Sequence[
     for grid in grids.values():
         overview = Overview.of(grid, home)
         measured = report.read(overview)
-        yield _written(
-            folder / PAGES / f"{grid.name}.html", report.render(overview, measured=measured, index=f"../{INDEX}")
-        )
+        path = folder / PAGES / f"{grid.name}.html"
+        write_text(path, report.render(overview, measured=measured, index=f"../{INDEX}"))
+        yield path
         finished = [home.trial(trial.id).done.stat().st_mtime for trial in overview.having(State.DONE)]
         date = f"{datetime.fromtimestamp(max(finished)):%Y-%m-%d}" if finished else ""
         title = grid.notes.title or grid.name
         entries.append(IndexEntry(grid.name, title, measured.findings, overview.headline(), date))
-    yield _written(index, page("site.html", entries=entries, compared=compared))
+    write_text(index, page("site.html", entries=entries, compared=compared))
+    yield index
 
 
 def _compared(words: str, home: Home) -> tuple[str, Document | None]:
@@ -71,8 +72,3 @@ def _names(home: Home) -> list[str]:
     if names := [folder.path.name for folder in home.grids()]:
         return names
     raise UserError(f"no grid ran under {home.path}. Start one: goalgrid run demo{runs_option(home)}")
-
-
-def _written(path: Path, html: str) -> Path:
-    write_text(path, html)
-    return path

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, counted, unknown
+from goalgrid.grid.errors import UserError, check_known, counted, unknown
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
@@ -15,7 +15,7 @@ from goalgrid.reading.data_at_hand import DataAtHand, now
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview, cells_of
 from goalgrid.reading.status import seed_lines
-from goalgrid.terminal.options import all_known, runs_option
+from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say, say_left_out, show, show_table
 
 if TYPE_CHECKING:
@@ -33,11 +33,10 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
     from goalgrid.results.layouts import LAYOUTS
     from goalgrid.results.layouts.captions import COLUMN_NAMES
 
-    all_known(
-        ("layout", request.layout or "goal", LAYOUTS),
-        *(("metric", name, COLUMN_NAMES) for name in request.metric.split(",")),
-        ("comparison", request.against or "paper", ["paper"]),
-    )
+    check_known("layout", request.layout or "goal", LAYOUTS)
+    for name in request.metric.split(","):
+        check_known("metric", name, COLUMN_NAMES)
+    check_known("comparison", request.against or "paper", ["paper"])
     if request.paper is not None:
         return _filled(request, home)
     if request.reference:
@@ -69,12 +68,9 @@ def cells_and_scores(
     scores = scores_of(grid, cells, home, protocol)
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())
-        done = (
-            f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
-            if other
-            else f"no trial{' with chosen values' * bool(grid.select)} is done"
-        )
+        done = f"no trial{' with chosen values' * bool(grid.select)} is done"
         if other:
+            done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
             anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
         raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {anew}")
     return cells, scores
@@ -189,7 +185,6 @@ def _filled(request: "TableRequest", home: Home) -> "Table":
 
 
 def _printed(request: "TableRequest") -> "Table":
-    """A paper's own table."""
     from goalgrid.results.reference.reading import Paper
 
     others = {"--against": request.against, "--protocol": request.protocol, "--on": request.on, "--only": request.only}

@@ -4,7 +4,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import fields
+from dataclasses import field, fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,33 +12,47 @@ from typing import Annotated, Any
 import typer
 
 from goalgrid.grid import uses
-from goalgrid.grid.errors import UserError, unknown, user_path
-from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
+from goalgrid.grid.errors import UserError, check_known, user_path
+from goalgrid.grid.objectives import CATALOGUE, check_objective
 from goalgrid.grid.overrides import key_and_value
 from goalgrid.grid.store.home import Home
 from goalgrid.terminal import completion
 
-_GRID: Any = typer.Argument(
-    metavar="GRID",
-    help="The name of a shipped grid or of a grid that ran, or the path of a grid file.",
-    autocompletion=completion.grids,
+
+def argument(metavar: str, meaning: str, complete: Callable[..., list[str]] | None = None, **more: Any) -> Any:
+    """An argument of a verb, and what the shell completes."""
+    return typer.Argument(metavar=metavar, help=meaning, autocompletion=complete, **more)
+
+
+def flag(names: str, meaning: str, metavar: str | None = None, **more: Any) -> Any:
+    """An option of a verb; names are separated by blanks, `--output -o`."""
+    return typer.Option(*names.split(), help=meaning, metavar=metavar, **more)
+
+
+def option(default: Any, meaning: str, metavar: str | None = None, **more: Any) -> Any:
+    """A field of a dataclass that `options_of` makes an option."""
+    return field(default=default, metadata={"help": meaning, "metavar": metavar, **more})
+
+
+_GRID = argument(
+    "GRID", "The name of a shipped grid or of a grid that ran, or the path of a grid file.", completion.grids
 )
 GridName = Annotated[str, _GRID]
 OptionalGrid = Annotated[str | None, _GRID]
 GridNames = Annotated[
     list[str],
-    typer.Argument(
-        metavar="GRID",
-        help="Shipped grids or grids that ran, by name or a pattern in quotes ('unified-*'); or paths of grid files.",
-        autocompletion=completion.grids,
+    argument(
+        "GRID",
+        "Shipped grids or grids that ran, by name or a pattern in quotes ('unified-*'); or paths of grid files.",
+        completion.grids,
     ),
 ]
 PaperName = Annotated[
     str | None,
-    typer.Option(
+    flag(
         "--paper",
-        metavar="NAME",
-        help="Instead of GRID: the grids that fill this table of a paper, e.g. selhn-table5.",
+        "Instead of GRID: the grids that fill this table of a paper, e.g. selhn-table5.",
+        "NAME",
         autocompletion=completion.paper_tables,
     ),
 ]
@@ -50,111 +64,91 @@ def _home(folder: str) -> Home:
 
 Runs = Annotated[
     Home,
-    typer.Option(
+    flag(
         "--runs",
-        metavar="DIR",
+        "The runs folder, which holds trials, tables and reports.",
+        "DIR",
         envvar="GOALGRID_RUNS",
         parser=_home,
-        help="The runs folder, which holds trials, tables and reports.",
     ),
 ]
 RUNS: Any = "runs"
 """The default of --runs, which Typer parses, too."""
 
 OtherRuns = Annotated[
-    Home | None,
-    typer.Option(
-        "--other-runs", metavar="DIR", parser=_home, help="The runs folder of the second grid; default: --runs."
-    ),
+    Home | None, flag("--other-runs", "The runs folder of the second grid; default: --runs.", "DIR", parser=_home)
 ]
 
 Override = Annotated[
     list[str],
-    typer.Option(
+    flag(
         "--set",
-        metavar="KEY=VALUE",
-        help="Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists them.",
+        "Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists them.",
+        "KEY=VALUE",
         autocompletion=completion.overrides,
     ),
 ]
-Root = Annotated[
-    list[str], typer.Option("--root", metavar="[DATASET=]DIR", help="The folder of a data set on this machine.")
-]
-WeightPlaces = Annotated[
-    list[str],
-    typer.Option("--weights", metavar="NAME=DIR", help="The folder of pretrained weights on this machine."),
-]
+Root = Annotated[list[str], flag("--root", "The folder of a data set on this machine.", "[DATASET=]DIR")]
+WeightPlaces = Annotated[list[str], flag("--weights", "The folder of pretrained weights on this machine.", "NAME=DIR")]
 Only = Annotated[
     str,
-    typer.Option(
+    flag(
         "--only",
-        metavar="FILTER",
-        help="Only trials that fit, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'.",
+        "Only trials that fit, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'.",
+        "FILTER",
         autocompletion=completion.conditions,
     ),
 ]
 Force = Annotated[
     bool,
-    typer.Option(
-        "--force",
-        help="Train from the beginning, also what starts from these trials; old folders move to DIR/replaced.",
-    ),
+    flag("--force", "Train from the beginning, also what starts from these trials; old folders move to DIR/replaced."),
 ]
 OnlyStale = Annotated[
-    bool,
-    typer.Option(
-        "--stale", help="Train from the beginning, but only the trials that other code, versions or data trained."
-    ),
+    bool, flag("--stale", "Train from the beginning, but only the trials that other code, versions or data trained.")
 ]
 AllowLeak = Annotated[
-    bool, typer.Option("--allow-leak", help="Train even if test images stand in the training split; records say so.")
+    bool, flag("--allow-leak", "Train even if test images stand in the training split; records say so.")
 ]
-InProcess = Annotated[bool, typer.Option("--here", help="Train in this process, without Ray.")]
+InProcess = Annotated[bool, flag("--here", "Train in this process, without Ray.")]
 Address = Annotated[
     str | None,
-    typer.Option(
+    flag(
         "--address",
-        metavar="HOST:PORT",
+        "A Ray cluster to train on; default: Ray is started for this launch.",
+        "HOST:PORT",
         envvar="RAY_ADDRESS",
-        help="A Ray cluster to train on; default: Ray is started for this launch.",
     ),
 ]
-Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, help="How many trials train at a time; default: as many as fit.")
-]
+Jobs = Annotated[int | None, flag("--jobs -j", "How many trials train at a time; default: as many as fit.", min=1)]
 MlflowUri = Annotated[
     str | None,
-    typer.Option(
-        "--mlflow-uri", metavar="URI", help="The MLflow that trials are copied to; default: DIR/mlflow.db; '' for none."
-    ),
+    flag("--mlflow-uri", "The MLflow that trials are copied to; default: DIR/mlflow.db; '' for none.", "URI"),
 ]
 NotifyCommand = Annotated[
     str,
-    typer.Option(
+    flag(
         "--notify",
-        metavar="COMMAND",
-        help="A shell command to run at the first failure and at the end; variables GOALGRID_* say what happened.",
+        "A shell command to run at the first failure and at the end; variables GOALGRID_* say what happened.",
+        "COMMAND",
     ),
 ]
-Uses = Annotated[
-    list[str], typer.Option("--uses", metavar="FILE", help="A file of your own that defines objectives: docs/own.md.")
-]
+Uses = Annotated[list[str], flag("--uses", "A file of your own that defines objectives: docs/own.md.", "FILE")]
 Metric = Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum; with --protocol eccv, e.g. eccv_map_at_r.")]
-On = Annotated[
+OtherProtocol = Annotated[
     str | None,
     typer.Option(
-        "--on",
-        metavar="DATASET",
-        help="A data set that [evaluate] of the grid names: the same models on its test split.",
+        help="A protocol of the data set, e.g. coco-5x1k; or eccv. Else that of the first table that the grid names."
     ),
 ]
-Direction = Annotated[str, typer.Option(help="i2t, t2i or both.")]
-AnalysisFormat = Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")]
-PictureFormat = Annotated[str, typer.Option("--format", help="png, pdf, svg or pgf.")]
-OutputFile = Annotated[
-    Path | None, typer.Option("--output", "-o", help="A file instead of the screen; its ending may say the format.")
+On = Annotated[
+    str | None,
+    flag("--on", "A data set that [evaluate] of the grid names: the same models on its test split.", "DATASET"),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Direction = Annotated[str, typer.Option(help="i2t, t2i or both.")]
+AnalysisFormat = Annotated[str, flag("--format", "terminal, markdown, latex or csv.")]
+PictureFormat = Annotated[str, flag("--format", "png, pdf, svg or pgf.")]
+OutputFile = Annotated[Path | None, flag("--output -o", "A file instead of the screen; its ending may say the format.")]
+Json = Annotated[bool, flag("--json", "Print JSON, for programs.")]
 
 
 def runs_option(home: Home) -> str:
@@ -168,13 +162,6 @@ def use(files: Iterable[str]) -> None:
     uses.register([uses.read(file, Path(), "the folder that you are in") for file in files])
 
 
-def all_known(*choices: tuple[str, str, Collection[str]]) -> None:
-    """Check what a user chose: the kind of thing, its name and the known names; UserError: a name is unknown."""
-    for what, name, known in choices:
-        if name not in known:
-            raise UserError(unknown(what, name, list(known)))
-
-
 def objective_settings(words: list[str], names: Collection[str]) -> dict[str, Any]:
     """Parameters of objectives, and the variant, from KEY=VALUE, as in a grid file; UserError: no such parameter.
 
@@ -182,15 +169,11 @@ def objective_settings(words: list[str], names: Collection[str]) -> dict[str, An
         names: the objectives; none: all.
     """
     settings = dict(map(key_and_value, words))
-    if strange := [name for name in names if name not in CATALOGUE]:
-        raise UserError(unknown_objective(strange[0], option=True))
-    names_of_parameters = {key for name in names for key in CATALOGUE[name].parameters}
-    known = ["variant", *sorted(names_of_parameters or known_parameters())]
+    for name in names:
+        check_objective(name)
+    known = ["variant", *sorted({key for name in names or CATALOGUE for key in CATALOGUE[name].parameters})]
     for key, value in settings.items():
-        where = f"in --set '{key}={value}'"
-        if key not in known:
-            of = f"of {', '.join(names)} " if names else ""
-            raise UserError(unknown("parameter", key, known, where=of + where))
+        check_known("parameter", key, known, where=f"in --set '{key}={value}'")
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"--set '{key}={value}': it should be finite.")
     return settings
@@ -203,10 +186,10 @@ def options_of(model: type, *, before: str) -> Callable[[Callable[..., None]], C
         before: the parameter of the verb before which they stand in its help.
     """
     added = [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[field.type, option])
-        for field in fields(model)
-        if field.metadata
-        for option in [typer.Option(f"--{field.name.replace('_', '-')}", **field.metadata)]
+        Parameter(part.name, Parameter.KEYWORD_ONLY, default=part.default, annotation=Annotated[part.type, declared])
+        for part in fields(model)
+        if part.metadata
+        for declared in [typer.Option(f"--{part.name.replace('_', '-')}", **part.metadata)]
     ]
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:

@@ -3,11 +3,10 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.terminal.streams import PlainConsole, plain, spelt
+from goalgrid.terminal.streams import PlainConsole, plain
 
 if TYPE_CHECKING:
     from goalgrid.results.tables.table import Table
@@ -90,8 +89,7 @@ def show_table(table: "Table") -> None:
     """Print a table as wide as the terminal; without a terminal, at its own width."""
     from goalgrid.results.renderers import terminal
 
-    console = PlainConsole(width=None if out.is_terminal else PIPED_WIDTH)
-    console.print(terminal.render(table, partial(spelt, encoding=console.encoding)))
+    PlainConsole(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
 
 
 def check_lines(verdicts_of: "Mapping[str, Sequence[Verdict]]") -> list[str]:

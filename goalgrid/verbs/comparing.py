@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from goalgrid.grid.errors import user_path
+from goalgrid.grid.errors import check_known, user_path
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
 from goalgrid.housekeeping import merge as merging
 from goalgrid.showing.comparison import compared
 from goalgrid.terminal import INCOMPLETE, completion, options
-from goalgrid.terminal.options import RUNS, Root, Runs, all_known
+from goalgrid.terminal.options import RUNS, Root, Runs, argument, flag
 from goalgrid.terminal.views import say, say_left_out, show, show_for, show_json
 
 verbs = typer.Typer()
@@ -20,23 +20,14 @@ verbs = typer.Typer()
 
 @verbs.command()
 def compare(
-    a: Annotated[
-        str, typer.Argument(metavar="A", help="A grid that ran, or a grid file.", autocompletion=completion.grids)
-    ],
-    b: Annotated[
-        str | None,
-        typer.Argument(metavar="B", help="The grid beside it; default: the same.", autocompletion=completion.grids),
-    ] = None,
+    a: Annotated[str, argument("A", "A grid that ran, or a grid file.", completion.grids)],
+    b: Annotated[str | None, argument("B", "The grid beside it; default: the same.", completion.grids)] = None,
     home: Runs = RUNS,
     other: options.OtherRuns = None,
-    replaced: Annotated[
-        bool, typer.Option("--replaced", help="A is as it was before its trials were last trained anew.")
-    ] = False,
+    replaced: Annotated[bool, flag("--replaced", "A is as it was before its trials were last trained anew.")] = False,
     metric: options.Metric = "r1",
     direction: options.Direction = "both",
-    protocol: Annotated[
-        str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; or eccv.")
-    ] = None,
+    protocol: options.OtherProtocol = None,
     on: options.On = None,
     format_: options.AnalysisFormat = "terminal",
     output: options.OutputFile = None,
@@ -51,7 +42,7 @@ def compare(
 
     if output and format_ == "terminal":
         format_ = renderers.format_of(output) or format_
-    all_known(("format", format_, grid_comparison.FORMATS))
+    check_known("format", format_, grid_comparison.FORMATS)
     comparison = compared(
         a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol or on
     )
@@ -66,16 +57,14 @@ def compare(
 
 @verbs.command()
 def merge(
-    other: Annotated[Path, typer.Argument(metavar="OTHER_RUNS", help="The runs folder to take trials from.")],
+    other: Annotated[Path, argument("OTHER_RUNS", "The runs folder to take trials from.")],
     home: Runs = RUNS,
     grid: Annotated[
         str | None, typer.Option(metavar="GRID", help="Only the trials of this grid; default: of all grids there.")
     ] = None,
     root: Root = [],
-    stale: Annotated[
-        bool, typer.Option("--stale", help="Take trials that other code trained, too; tables then say so.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken.")] = False,
+    stale: Annotated[bool, flag("--stale", "Take trials that other code trained, too; tables then say so.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only say what would be taken.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Take finished trials from another runs folder.

@@ -7,7 +7,7 @@ import typer
 from rich.progress import Progress as Bar
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.resources import cpus_here
 from goalgrid.grid.settings import parts
@@ -15,13 +15,11 @@ from goalgrid.grid.settings.base import check_name
 from goalgrid.reading.named_grids import grid_to_train
 from goalgrid.shipped import lists
 from goalgrid.terminal import completion
-from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces
+from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces, argument, flag
 from goalgrid.terminal.views import err, say, show, show_for
 
 verbs = typer.Typer(
-    help="Say where to get data; check, convert; compute features.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    help="Say where to get data; check, convert; compute features.", no_args_is_help=True, rich_markup_mode=None
 )
 
 PROBLEMS = 2
@@ -31,11 +29,7 @@ PROBLEMS = 2
 def where(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="A data set, see `goalgrid datasets`; none: data of your own.",
-            autocompletion=completion.datasets,
-        ),
+        argument("NAME", "A data set, see `goalgrid datasets`; none: data of your own.", completion.datasets),
     ] = None,
 ) -> None:
     """Say where to get a data set and how its folder may look.
@@ -45,24 +39,16 @@ def where(
     if name is None:
         show("\n".join(lists.own_guide()))
         return
-    if name not in catalog.names("datasets"):
-        hint = "Data of your own may have any other name; how they may look: goalgrid data where."
-        raise UserError(unknown("data set", name, catalog.names("datasets"), hint=hint))
+    hint = "Data of your own may have any other name; how they may look: goalgrid data where."
+    check_known("data set", name, catalog.names("datasets"), hint=hint)
     show("\n".join(lists.guide(name, catalog.dataset(name))))
 
 
 @verbs.command()
 def check(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="A data set's name, see `goalgrid datasets`.", autocompletion=completion.datasets
-        ),
-    ],
-    root: Annotated[Path | None, typer.Option("--root", metavar="DIR", help="The folder of your copy.")] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Threads that decode images; default: one a CPU.")
-    ] = None,
+    name: Annotated[str, argument("NAME", "A data set's name, see `goalgrid datasets`.", completion.datasets)],
+    root: Annotated[Path | None, flag("--root", "The folder of your copy.", "DIR")] = None,
+    workers: Annotated[int | None, flag("--workers", "Threads that decode images; default: one a CPU.", min=1)] = None,
     as_json: Json = False,
 ) -> None:
     """Find all faults of a copy, each with its fix.
@@ -101,12 +87,12 @@ def check(
 def convert(
     sources: Annotated[
         list[str],
-        typer.Argument(
-            metavar="SOURCE",
-            help="EXPERT=PATH: a pickle of CE, or a folder with a .npy or .npz a video; or a folder with MMT's .h5.",
+        argument(
+            "SOURCE",
+            "EXPERT=PATH: a pickle of CE, or a folder with a .npy or .npz a video; or a folder with MMT's .h5.",
         ),
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder of the data set; gets experts/.")],
+    to: Annotated[Path, flag("--to", "The folder of the data set; gets experts/.", "DIR")],
 ) -> None:
     """Convert features of videos: one array for each expert.
 
@@ -144,8 +130,8 @@ def features(
 
 @verbs.command()
 def backbone(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="VSE-infinity's original_updown_backbone.pth.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the weights are written.")],
+    source: Annotated[Path, argument("FILE", "VSE-infinity's original_updown_backbone.pth.")],
+    folder: Annotated[Path, argument("DIR", "Where the weights are written.")],
 ) -> None:
     """Convert BUTD's ResNet-101.
 

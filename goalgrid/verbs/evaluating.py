@@ -1,52 +1,34 @@
 """Evaluating: a checkpoint, one's own or a published one, on any split, protocol or data."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from goalgrid.grid.errors import UserError
 from goalgrid.looking import evaluated
-from goalgrid.terminal.options import RUNS, Json, Runs, WeightPlaces
+from goalgrid.terminal.options import RUNS, Json, Runs, WeightPlaces, argument, flag, options_of
 from goalgrid.terminal.views import say, show_for
 
 verbs = typer.Typer()
 
 
 @verbs.command()
+@options_of(evaluated.EvaluationRequest, before="weights")
 def evaluate(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A published checkpoint; with --as.", show_default=False)
-    ] = None,
+    file: Annotated[Path | None, argument("[FILE]", "A published checkpoint; with --as.", show_default=False)] = None,
     home: Runs = RUNS,
-    trial: Annotated[str, typer.Option("--trial", metavar="ID", help="A finished trial: its best checkpoint.")] = "",
-    as_: Annotated[
-        str, typer.Option("--as", metavar="FAMILY", help="Whose checkpoint FILE is; a wrong name lists all.")
-    ] = "",
+    trial: Annotated[str, flag("--trial", "A finished trial: its best checkpoint.", "ID")] = "",
+    as_: Annotated[str, flag("--as", "Whose checkpoint FILE is; a wrong name lists all.", "FAMILY")] = "",
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The words that FILE was trained with, .pkl or .json.")
     ] = None,
-    into: Annotated[
-        str, typer.Option(metavar="GRID", help="Show FILE beside the trials of this grid, as an imported record.")
-    ] = "",
-    as_objective: Annotated[
-        str, typer.Option("--as-objective", metavar="NAME", help="With --into: the objective that it was trained with.")
-    ] = "",
-    split: Annotated[str, typer.Option(help="val or test.")] = "test",
-    protocol: Annotated[
-        str | None, typer.Option(help="Another protocol, e.g. coco-5x1k; eccv: ECCV Caption and CxC.")
-    ] = None,
-    root: Annotated[
-        str, typer.Option(metavar="[DATASET=]DIR", help="Other data of the same kind; default: the trial's own.")
-    ] = "",
     weights: WeightPlaces = [],
     embeddings: Annotated[
         Path | None, typer.Option(metavar="FILE.npz", help="Write embeddings and ranks there.")
     ] = None,
-    speed: Annotated[
-        bool, typer.Option("--speed", help="Time it too: pairs scored and queries answered a second; tables show it.")
-    ] = False,
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Evaluate a checkpoint on a split, protocol or data.
 
@@ -59,15 +41,15 @@ def evaluate(
             "which checkpoint? --trial ID names a finished trial, goalgrid plan GRID --trials lists the ids; or give a "
             "published FILE with --as FAMILY."
         )
-    if file is None and (as_ or vocabulary or into):
+    request = evaluated.EvaluationRequest(tuple(weights), **options)
+    if file is None and (as_ or vocabulary or request.into):
         raise UserError(
             "--as, --vocabulary and --into are for a published FILE; a trial knows its family and its grid."
         )
-    if bool(into) != bool(as_objective):
+    if bool(request.into) != bool(request.as_objective):
         raise UserError("--into GRID and --as-objective NAME go together: a table shows a checkpoint by its objective.")
     if embeddings is not None and embeddings.suffix != ".npz":
         raise UserError(f"--embeddings {embeddings}: the file must end in .npz.")
-    request = evaluated.EvaluationRequest(split, protocol, root, tuple(weights), speed, into, as_objective)
     if file is None:
         result = evaluated.of_trial(trial, home, request)
     else:
@@ -80,10 +62,7 @@ def evaluate(
 
 @verbs.command()
 def gradients(
-    trial: Annotated[
-        list[str],
-        typer.Option("--trial", metavar="ID", help="A finished trial; give the option again for more trials."),
-    ] = [],
+    trial: Annotated[list[str], flag("--trial", "A finished trial; give the option again for more trials.", "ID")] = [],
     home: Runs = RUNS,
     as_json: Json = False,
 ) -> None:

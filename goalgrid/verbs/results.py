@@ -1,14 +1,13 @@
 """What came out: table, effects, figures, report, export."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.errors import UserError, check_known, user_path
+from goalgrid.grid.expansion import Cell
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import State
 from goalgrid.reading.named_grids import recall, start
@@ -16,40 +15,27 @@ from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import no_grid, source
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.showing import analyses as shown
-from goalgrid.showing.tables import NothingDone, deliver, table_of_paper
+from goalgrid.showing.figures import FigureRequest
+from goalgrid.showing.figures import write as draw
+from goalgrid.showing.tables import deliver, table_of_paper
 from goalgrid.terminal import INCOMPLETE, completion, options
-from goalgrid.terminal.ending import ended_at_once
-from goalgrid.terminal.options import RUNS, Runs, all_known, options_of
+from goalgrid.terminal.options import RUNS, Runs, argument, flag, options_of
 from goalgrid.terminal.views import say, show_for, show_list
 
 verbs = typer.Typer()
-
-OtherProtocol = Annotated[
-    str | None,
-    typer.Option(
-        help="A protocol of the data set, e.g. coco-5x1k; or eccv. Else that of the first table that the grid names."
-    ),
-]
 
 
 @verbs.command()
 @options_of(TableRequest, before="format_")
 def table(
     grid: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="GRID",
-            help="A grid; with --reference, a paper or a table of a paper.",
-            autocompletion=completion.grids,
-        ),
+        str | None, argument("GRID", "A grid; with --reference, a paper or a table of a paper.", completion.grids)
     ] = None,
     home: Runs = RUNS,
     set_: options.Override = [],
-    format_: Annotated[
-        str, typer.Option("--format", help="E.g. latex or markdown, a wrong name lists all.")
-    ] = "terminal",
+    format_: Annotated[str, flag("--format", "E.g. latex or markdown, a wrong name lists all.")] = "terminal",
     output: options.OutputFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    as_json: Annotated[bool, flag("--json", "The same as --format json.")] = False,
     **options: Any,
 ) -> None:
     """Print the paper's table of what is done so far.
@@ -61,15 +47,14 @@ def table(
     from goalgrid.results.reference.reading import PAPERS, listing
 
     format_ = "json" if as_json else format_
-    all_known(("format", format_, renderers.FORMATS))
+    check_known("format", format_, renderers.FORMATS)
     request = TableRequest(grid or "", set_=tuple(set_), **options)
     if request.reference and (grid is None or grid in PAPERS):
         show_list(listing(grid))
     elif grid is None and request.paper is None:
         raise no_grid()
     else:
-        with _incomplete_without_trials():
-            deliver(request, home, format_, output)
+        deliver(request, home, format_, output)
 
 
 @verbs.command()
@@ -79,17 +64,15 @@ def effects(
     set_: options.Override = [],
     metric: options.Metric = "r1",
     direction: options.Direction = "both",
-    protocol: OtherProtocol = None,
+    protocol: options.OtherProtocol = None,
     on: options.On = None,
     baseline: Annotated[
         str | None,
         typer.Option(metavar="OBJECTIVE", help="Compare with this objective; default: con_con, else the first."),
     ] = None,
-    across: Annotated[
-        list[str], typer.Option("--across", metavar="AXIS", help="Make this axis a factor too, e.g. objective.tau.")
-    ] = [],
+    across: Annotated[list[str], flag("--across", "Make this axis a factor too, e.g. objective.tau.", "AXIS")] = [],
     reference: Annotated[
-        bool, typer.Option("--reference", help="GRID is a table of a paper: analyse its printed means and deviations.")
+        bool, flag("--reference", "GRID is a table of a paper: analyse its printed means and deviations.")
     ] = False,
     format_: options.AnalysisFormat = "terminal",
     as_json: options.Json = False,
@@ -100,17 +83,15 @@ def effects(
     """
     from goalgrid.results.analysis import effects_text
 
-    all_known(("format", format_, effects_text.FORMATS))
+    check_known("format", format_, effects_text.FORMATS)
     if reference:
         from goalgrid.results.analysis.block_analysis import printed_analyses
 
         if protocol or on or baseline or across or set_:
             raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")
-        printed = [analysis for analysis in printed_analyses(grid) if direction in (analysis.metric[:3], "both")]
-        text = effects_text.write_out(printed, (), format_).rstrip("\n")
-        show_for(as_json, lambda: effects_text.for_programs(printed), text.splitlines)
-        return
-    with _incomplete_without_trials():
+        analyses = [analysis for analysis in printed_analyses(grid) if direction in (analysis.metric[:3], "both")]
+        cells = list[Cell]()
+    else:
         analyses, cells = shown.analysed(
             recall(grid, home, set_), home, metric=metric, direction=direction, protocol=protocol or on,
             baseline=baseline, across=across, anew=start(grid, home, set_, verb="effects"),
@@ -121,21 +102,14 @@ def effects(
 
 @verbs.command()
 def claims(
-    paper: Annotated[
-        str | None, typer.Argument(metavar="PAPER", help="goal, selhn, unified or 2ad; default: all.")
-    ] = None,
+    paper: Annotated[str | None, argument("PAPER", "goal, selhn, unified or 2ad; default: all.")] = None,
     grid: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="GRID", help="A grid whose trials test the sentences, too.", autocompletion=completion.grids
-        ),
+        str | None, argument("GRID", "A grid whose trials test the sentences, too.", completion.grids)
     ] = None,
     home: Runs = RUNS,
     set_: options.Override = [],
-    comparisons: Annotated[
-        bool, typer.Option("--comparisons", help="Show every comparison with its difference and its p.")
-    ] = False,
-    format_: Annotated[str, typer.Option("--format", help="terminal, markdown or latex.")] = "terminal",
+    comparisons: Annotated[bool, flag("--comparisons", "Show every comparison with its difference and its p.")] = False,
+    format_: Annotated[str, flag("--format", "terminal, markdown or latex.")] = "terminal",
     as_json: options.Json = False,
 ) -> None:
     """Say which of the papers' sentences hold.
@@ -145,52 +119,28 @@ def claims(
     from goalgrid.results.analysis import claims as judged_claims
     from goalgrid.results.analysis.documents import TEXT
 
-    all_known(("format", format_, TEXT))
-    with _incomplete_without_trials():
-        judged = shown.judged(paper, grid, home, set_)
+    check_known("format", format_, TEXT)
+    judged = shown.judged(paper, grid, home, set_)
     document = judged_claims.document(judged, comparisons=comparisons)
     text = TEXT[format_](document).rstrip("\n")
     show_for(as_json, lambda: judged_claims.for_programs(judged), text.splitlines)
 
 
 @verbs.command()
+@options_of(FigureRequest, before="output")
 def figures(
     grid: options.GridName,
     kinds: Annotated[
-        list[str],
-        typer.Argument(metavar="KIND", help="E.g. matrix or training, a wrong name lists all; default: all."),
+        list[str], argument("KIND", "E.g. matrix or training, a wrong name lists all; default: all.")
     ] = [],
     home: Runs = RUNS,
     set_: options.Override = [],
     only: options.Only = "",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Default: DIR/grids/NAME/figures.")
-    ] = None,
+    output: Annotated[Path | None, flag("--output -o", "Default: DIR/grids/NAME/figures.", "DIR")] = None,
     format_: options.PictureFormat = "png",
-    columns: Annotated[
-        int | None, typer.Option(min=1, max=2, help="As wide as so many columns of a paper, without a title.")
-    ] = None,
-    points: Annotated[float, typer.Option(metavar="POINTS", min=4, max=20, help="The size of the font.")] = 8.5,
-    trial: Annotated[
-        str, typer.Option(metavar="ID", help="With attention or examples: whose; a wrong id lists the trials.")
-    ] = "",
-    image: Annotated[
-        str, typer.Option(metavar="NAME", help="With attention: a test image, by file name or id; default: the first.")
-    ] = "",
-    caption: Annotated[
-        str, typer.Option(metavar="N|TEXT", help="With attention: the image's Nth caption, or a text of your own.")
-    ] = "1",
-    quantity: Annotated[
-        list[str],
-        typer.Option(
-            "--quantity", metavar="NAME", help="With training or steps: draw this logged value; a wrong name lists all."
-        ),
-    ] = [],
-    reference: Annotated[
-        str, typer.Option(metavar="CURVE", help="With training: a paper's printed curve, e.g. 2ad-figureA1.")
-    ] = "",
-    protocol: OtherProtocol = None,
+    protocol: options.OtherProtocol = None,
     on: options.On = None,
+    **options: Any,
 ) -> None:
     """Draw the figures of what is done so far.
 
@@ -200,46 +150,35 @@ def figures(
     chose among. Of one trial: attention, which words of a caption look at which regions of an image, in a model of
     sets; and examples, queries with their first answers.
     """
-    from goalgrid.showing.figures import FigureRequest, write
-
-    request = FigureRequest(
-        kinds, format_, trial, image, caption, quantity, reference, only, protocol or on, columns, points
-    )
-    with _incomplete_without_trials():
-        for line in write(request, grid, home, set_, output):
-            say(line)
+    request = FigureRequest(kinds, format_, only, protocol or on, **options)
+    for line in draw(request, grid, home, set_, output):
+        say(line)
 
 
 @verbs.command()
 def report(
-    context: typer.Context,
     grid: options.OptionalGrid = None,
     paper: options.PaperName = None,
     home: Runs = RUNS,
     set_: options.Override = [],
     only: options.Only = "",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: DIR/grids/NAME/report.html.")
-    ] = None,
+    output: Annotated[Path | None, flag("--output -o", "Default: DIR/grids/NAME/report.html.", "FILE")] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Write it again and again until no trial is left; an open page follows.")
+        bool, flag("--watch", "Write it again and again until no trial is left; an open page follows.")
     ] = False,
     every: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Time between two writings, with --watch.")] = 10,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Show it at an address of this machine, kept current, until Ctrl-C.")
+        bool, flag("--serve", "Show it at an address of this machine, kept current, until Ctrl-C.")
     ] = False,
     port: Annotated[int, typer.Option(metavar="PORT", min=0, help="With --serve; 0: a free one.")] = 8750,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="With --serve: the interface; other machines need the secret path.")
     ] = "127.0.0.1",
     beside: Annotated[
-        str | None,
-        typer.Option("--compare", metavar="GRID", help="Add a section: the report's grid minus GRID, cell by cell."),
+        str | None, flag("--compare", "Add a section: the report's grid minus GRID, cell by cell.", "GRID")
     ] = None,
     other: options.OtherRuns = None,
-    examples_of: Annotated[
-        str, typer.Option("--examples", metavar="ID", help="Add a section: what this trial finds and misses.")
-    ] = "",
+    examples_of: Annotated[str, flag("--examples", "Add a section: what this trial finds and misses.", "ID")] = "",
 ) -> None:
     """Write the whole grid as one HTML page.
 
@@ -249,8 +188,6 @@ def report(
         raise UserError("--examples loads a model and its data each time; leave it out with --watch and --serve.")
     if serve and (watch or output):
         raise UserError("--serve writes no file; leave out --watch and --output.")
-    if serve:
-        context.with_resource(ended_at_once())
     from goalgrid.showing import report as page
     from goalgrid.showing.comparison import section
 
@@ -260,7 +197,7 @@ def report(
     if serve:
         from goalgrid.showing import serve as live
 
-        live.serve(live.LivePage(overview, compared, paper, say), host, port, say)
+        live.serve(live.LivePage(overview, compared, paper), host, port)
         return
     path = output or home.grid(overview.grid.name).report
     if not watch:
@@ -279,15 +216,10 @@ def report(
 
 @verbs.command()
 def site(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write, e.g. of a web space.")],
-    grids: Annotated[
-        list[str],
-        typer.Argument(metavar="GRID", help="Grids that ran; default: all of them.", autocompletion=completion.grids),
-    ] = [],
+    folder: Annotated[Path, argument("DIR", "The folder to write, e.g. of a web space.")],
+    grids: Annotated[list[str], argument("GRID", "Grids that ran; default: all of them.", completion.grids)] = [],
     home: Runs = RUNS,
-    compared: Annotated[
-        list[str], typer.Option("--compare", metavar="A,B", help="Add a section: A minus B, cell by cell.")
-    ] = [],
+    compared: Annotated[list[str], flag("--compare", "Add a section: A minus B, cell by cell.", "A,B")] = [],
 ) -> None:
     """Write an index of grids and a page for each into a folder that a web server can show.
 
@@ -302,7 +234,7 @@ def site(
 @verbs.command()
 def export(
     grid: options.OptionalGrid = None,
-    target: Annotated[Path | None, typer.Argument(metavar="DIR", help="A new or empty folder.")] = None,
+    target: Annotated[Path | None, argument("DIR", "A new or empty folder.")] = None,
     paper: options.PaperName = None,
     home: Runs = RUNS,
     set_: options.Override = [],
@@ -328,13 +260,3 @@ def export(
         html, filled = page.render(overview, paper=paper), table_of_paper(paper, home)
         write(overview.grid, overview.cells, home, target, report=html, now=overview.now, paper=filled, only=only)
     say(f"written: {target}")
-
-
-@contextmanager
-def _incomplete_without_trials() -> Iterator[None]:
-    """End the command as incomplete where no trial is done."""
-    try:
-        yield
-    except NothingDone as error:
-        say(str(error))
-        raise typer.Exit(INCOMPLETE) from None

@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 
 from goalgrid.grid import catalog, uses
-from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.errors import UserError, check_known, counted
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.own_recipes import OwnRecipes
-from goalgrid.grid.store.files import cannot_write, write_text
+from goalgrid.grid.store.files import write_text, written_aside
 from goalgrid.grid.store.home import State
 from goalgrid.shipped import lists, new_grid, settings_list
 from goalgrid.terminal import EXIT, completion, options
-from goalgrid.terminal.options import Json, Uses, all_known, objective_settings, use
+from goalgrid.terminal.options import Json, Uses, argument, flag, objective_settings, use
 from goalgrid.terminal.views import check_lines, say, setting_text, show, show_for, show_json, show_list
 
 verbs = typer.Typer()
@@ -26,18 +26,15 @@ PICTURES = ("png", "pdf", "svg")
 
 @verbs.command()
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The grid's name; the file is NAME.toml.")],
+    name: Annotated[str, argument("NAME", "The grid's name; the file is NAME.toml.")],
     root: Annotated[str | None, typer.Option(metavar="DIR", help="Photographs or features of your own.")] = None,
     dataset: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Default: with --root, data of the grid's name, else drawn scenes."),
     ] = None,
-    recipes: Annotated[
-        list[str], typer.Option("--recipe", metavar="NAME", help="Default: what reads these data.")
-    ] = [],
+    recipes: Annotated[list[str], flag("--recipe", "Default: what reads these data.", "NAME")] = [],
     objectives: Annotated[
-        list[str],
-        typer.Option("--objective", metavar="NAME", help=f"Default: {', '.join(new_grid.EXAMPLES)}, and your own."),
+        list[str], flag("--objective", f"Default: {', '.join(new_grid.EXAMPLES)}, and your own.", "NAME")
     ] = [],
     files: Uses = [],
 ) -> None:
@@ -55,7 +52,7 @@ def new(
 
 
 @verbs.command()
-def grids(as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_GRIDS)] = False) -> None:
+def grids(as_json: Json = False) -> None:
     """List the shipped grids with their axes."""
     if as_json:
         show_json(lists.grids())
@@ -73,18 +70,12 @@ def grids(as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_GRIDS)
 @verbs.command()
 def recipes(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="A recipe or a recipe file: show all its settings.", autocompletion=completion.recipes
-        ),
+        str | None, argument("NAME", "A recipe or a recipe file: show all its settings.", completion.recipes)
     ] = None,
     parameters: Annotated[
-        bool,
-        typer.Option(
-            "--parameters", help="Show the number of weights instead; for all recipes, this takes half a minute."
-        ),
+        bool, flag("--parameters", "Show the number of weights instead; for all recipes, this takes half a minute.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_RECIPES)] = False,
+    as_json: Json = False,
 ) -> None:
     """List the recipes and what they read; or explain one.
 
@@ -120,7 +111,7 @@ def recipes(
 
 
 @verbs.command()
-def datasets(as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_DATASETS)] = False) -> None:
+def datasets(as_json: Json = False) -> None:
     """List the data sets that are known by name."""
     if as_json:
         show_json(lists.datasets())
@@ -133,11 +124,8 @@ def datasets(as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_DAT
 
 @verbs.command()
 def objectives(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="An objective to explain.", autocompletion=completion.objectives),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_OBJECTIVES)] = False,
+    name: Annotated[str | None, argument("NAME", "An objective to explain.", completion.objectives)] = None,
+    as_json: Json = False,
     files: Uses = [],
 ) -> None:
     """List the objectives with their sources; or explain one.
@@ -156,14 +144,9 @@ def objectives(
 @verbs.command()
 def settings(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="A setting, or the beginning of several: train.lr, train.",
-            autocompletion=completion.settings,
-        ),
+        str | None, argument("NAME", "A setting, or the beginning of several: train.lr, train.", completion.settings)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=settings_list.JSON)] = False,
+    as_json: Json = False,
 ) -> None:
     """List the settings of a grid file; or explain one.
 
@@ -176,12 +159,9 @@ def settings(
 @verbs.command()
 def tables(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="A table or a paper: selhn-table5, selhn.", autocompletion=completion.paper_tables
-        ),
+        str | None, argument("NAME", "A table or a paper: selhn-table5, selhn.", completion.paper_tables)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=lists.JSON_TABLES)] = False,
+    as_json: Json = False,
 ) -> None:
     """List which rows of the papers' tables train here.
 
@@ -196,18 +176,11 @@ def tables(
 @verbs.command()
 def diagrams(
     cells: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="CELL",
-            help="Objectives whose update fields are drawn, e.g. sig-ms_cir.",
-            autocompletion=completion.objectives,
-        ),
+        list[str], argument("CELL", "Objectives whose update fields are drawn, e.g. sig-ms_cir.", completion.objectives)
     ] = [],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
+    output: Annotated[Path, flag("--output -o", "Folder of the pictures.", "DIR")] = Path(),
     format_: options.PictureFormat = "png",
-    set_: Annotated[
-        list[str], typer.Option("--set", metavar="KEY=VALUE", help="A parameter or the variant, e.g. tau=5.")
-    ] = [],
+    set_: Annotated[list[str], flag("--set", "A parameter or the variant, e.g. tau=5.", "KEY=VALUE")] = [],
     files: Uses = [],
 ) -> None:
     """Draw GOAL Figures 2 and 3, and update fields.
@@ -215,26 +188,23 @@ def diagrams(
     Without CELL the weights and the 15 update fields; with CELL the update field of each, for any parameters. Of a loss
     that is no cell, e.g. unified, also the push on each of 17 negatives by rank.
     """
-    all_known(("format", format_, PICTURES))
+    check_known("format", format_, PICTURES)
     use(files)
     settings = objective_settings(set_, cells)
     from goalgrid.objectives import diagrams as draw
 
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(output, error) from error
     whole = {"triplet-weights": draw.triplet_weights, "pair-weights": draw.pair_weights, "cells": draw.cells}
     drawings = {cell: partial(draw.update_field, cell) for cell in cells} or whole
     for name, drawing in drawings.items():
         path = output / f"{name}.{format_}"
-        drawing(**settings).savefig(path, dpi=200)
+        with written_aside(path) as aside:
+            drawing(**settings).savefig(aside, dpi=200, format=format_)
         say(f"written: {path}")
 
 
 @verbs.command()
 def check(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of your own, or a package by name.")],
+    file: Annotated[str, argument("FILE", "A file of your own, or a package by name.")],
     as_json: Json = False,
 ) -> None:
     """Check losses, poolings, encoders and scorers of your own.

@@ -28,14 +28,11 @@ from goalgrid.reading.papers import filled_line, source, sources
 from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.terminal import EXIT, exit_state, options
-from goalgrid.terminal.options import runs_option
+from goalgrid.terminal.options import flag, runs_option
 from goalgrid.terminal.streams import outlive_disks
 from goalgrid.terminal.views import say, show, show_for, show_json, show_lines
 
 verbs = typer.Typer()
-
-Content = tuple[Callable[[], Any], Callable[[], Iterable[str]]]
-"""What a program reads of a grid, and lines for a reader."""
 
 
 @verbs.command()
@@ -52,7 +49,7 @@ def plan(
     jobs: options.Jobs = None,
     allow_leak: options.AllowLeak = False,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Train a few steps of each recipe first, to measure what they cost.")
+        bool, flag("--probe", "Train a few steps of each recipe first, to measure what they cost.")
     ] = False,
     device: Annotated[
         str,
@@ -70,19 +67,15 @@ def plan(
     gpus: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="GPUs of that machine: the plan says the time on the clock.")
     ] = None,
-    trials: Annotated[
-        bool, typer.Option("--trials", help="Print a line for each trial: why it would be trained, or not.")
-    ] = False,
+    trials: Annotated[bool, flag("--trials", "Print a line for each trial: why it would be trained, or not.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Count trials, say why each would be trained, and the cost.
 
     It trains nothing, except with --probe a few steps.
     """
-    if hourly is not None and not device:
-        raise UserError("--hourly is the price of an hour on a GPU: say which, e.g. --device h100.")
-    if (cores or gpus) and not device:
-        raise UserError("--cores and --gpus are of a machine with a GPU: say which, e.g. --device h100.")
+    if not device and (hourly is not None or cores or gpus):
+        raise UserError("--hourly, --cores and --gpus are of a machine with a GPU: say which, e.g. --device h100.")
     asked, rented = card(device) if device else None, Rented(gpus or 1, cores) if cores or gpus else None
     chosen = named_grids.grids_to_train(sources(grids, paper), home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
@@ -90,7 +83,7 @@ def plan(
         measure(Overview.of(grid, home), choice)
     of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, rented=rented, allow_leak=allow_leak)
     chosen = named_grids.of_filter(chosen, home, only)
-    _show_plans(chosen, home, of, per_trial=trials, as_json=as_json)
+    _show_each(chosen, home, lambda seen: of(seen).to_dict(), lambda seen: of(seen).lines(per_trial=trials), as_json)
     if paper and not as_json:
         show(filled_line(paper, home))
 
@@ -112,7 +105,6 @@ def run(
     mlflow_uri: options.MlflowUri = None,
     notify: options.NotifyCommand = "",
     allow_leak: options.AllowLeak = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be trained.")] = False,
 ) -> None:
     """Train what is not done, then print the table.
 
@@ -120,12 +112,8 @@ def run(
     """
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
     chosen = named_grids.grids_to_train(sources(grids, paper), home, overrides, roots=root, weights=weights)
-    choice = Choice(only, force=force, stale=stale)
-    if dry_run:
-        chosen = named_grids.of_filter(chosen, home, only)
-        _show_plans(chosen, home, partial(Plan.of, choice=choice, jobs=jobs, allow_leak=allow_leak))
-    else:
-        _train(chosen, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak), paper)
+    launch = LaunchOptions(here, address, mlflow_uri, notify, allow_leak)
+    _train(chosen, home, Choice(only, force=force, stale=stale), launch, paper)
 
 
 @verbs.command()
@@ -134,7 +122,7 @@ def resume(
     home: options.Runs = options.RUNS,
     set_: options.Override = [],
     only: options.Only = "",
-    failed: Annotated[bool, typer.Option("--failed", help="Only the trials that failed.")] = False,
+    failed: Annotated[bool, flag("--failed", "Only the trials that failed.")] = False,
     stale: options.OnlyStale = False,
     here: options.InProcess = False,
     address: options.Address = None,
@@ -166,11 +154,9 @@ def slurm(
     root: options.Root = [],
     weights: options.WeightPlaces = [],
     only: options.Only = "",
-    sbatch: Annotated[
-        list[str], typer.Option("--sbatch", metavar="NAME=VALUE", help="An option of sbatch, e.g. partition=gpu.")
-    ] = [],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
-    submit: Annotated[bool, typer.Option("--submit", help="Submit it; `goalgrid status` then shows its jobs.")] = False,
+    sbatch: Annotated[list[str], flag("--sbatch", "An option of sbatch, e.g. partition=gpu.", "NAME=VALUE")] = [],
+    output: Annotated[Path | None, flag("--output -o", "A file instead of the screen.")] = None,
+    submit: Annotated[bool, flag("--submit", "Submit it; `goalgrid status` then shows its jobs.")] = False,
     **options: Any,
 ) -> None:
     """Write a batch script for Slurm that trains a grid.
@@ -212,28 +198,23 @@ def status(
 
     Of failures it says why, and what helps.
     """
-    states = list[State]()
-
-    def content(overview: Overview) -> Content:
-        states.extend(map(overview.reached, overview.trials))
-        return partial(standing.to_dict, overview), partial(standing.lines, overview)
-
     grids = sources(grids, paper)
     try:
         chosen = named_grids.as_last_run(grids, home, set_)
     except Untrusted:
         show_lines([] if as_json else standing.by_ids(grids, home))
         raise
-    _show_each(chosen, home, content, as_json)
+    overviews = _show_each(chosen, home, standing.to_dict, standing.lines, as_json)
+    states = [overview.reached(trial) for overview in overviews for trial in overview.trials]
     raise typer.Exit(EXIT[exit_state(states)])
 
 
 @verbs.command()
 def prune(
     home: options.Runs = options.RUNS,
-    done: Annotated[bool, typer.Option("--done", help="Move finished trials that no grid names, too.")] = False,
-    empty: Annotated[bool, typer.Option("--empty", help="Delete for good what lies in the trash.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    done: Annotated[bool, flag("--done", "Move finished trials that no grid names, too.")] = False,
+    empty: Annotated[bool, flag("--empty", "Delete for good what lies in the trash.")] = False,
+    yes: Annotated[bool, flag("--yes -y", "Do it without asking.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Move trials that no grid names to the trash, after asking.
@@ -276,33 +257,28 @@ def selftest(home: options.Runs = options.RUNS, address: options.Address = None)
     show(f"goalgrid can be trusted with {home.path}: nothing was lost, and nothing was trained twice")
 
 
-def _show_plans(
-    grids: Sequence[Grid], home: Home, of: Callable[[Overview], Plan], *, per_trial: bool = False, as_json: bool = False
-) -> None:
-    def content(overview: Overview) -> Content:
-        plan = of(overview)
-        return plan.to_dict, partial(plan.lines, per_trial=per_trial)
-
-    _show_each(grids, home, content, as_json)
-
-
-def _show_each(grids: Sequence[Grid], home: Home, content: Callable[[Overview], Content], as_json: bool) -> None:
+def _show_each(
+    grids: Sequence[Grid],
+    home: Home,
+    to_dict: Callable[[Overview], Any],
+    lines: Callable[[Overview], Iterable[str]],
+    as_json: bool,
+) -> list[Overview]:
     """Show one grid after the other: the grids may use files of the user's own with equal names."""
     contents, overviews = dict[str, Any](), list[Overview]()
     for grid in grids:
         overviews.append(Overview.of(grid, home))
-        to_dict, lines = content(overviews[-1])
         if as_json:
-            contents[grid.name] = to_dict()
+            contents[grid.name] = to_dict(overviews[-1])
         else:
-            show_lines(lines())
+            show_lines(lines(overviews[-1]))
     if as_json:
         show_json(next(iter(contents.values())) if len(contents) == 1 else contents)
     else:
         show_lines(named_grids.together(overviews))
+    return overviews
 
 
 def _train(grids: Sequence[Grid], home: Home, choice: Choice, launch: LaunchOptions, paper: str | None = None) -> None:
-    """Train what is chosen, and exit with what was reached."""
     outlive_disks()
     raise typer.Exit(EXIT[train_all(grids, home, choice, launch, paper)])

@@ -109,13 +109,8 @@ class Attempt:
 
     def step(self) -> int:
         """Steps trained: at its end, or by its lease while it runs."""
-        step = self.content().get("step")
-        return self.ended_after() or (step if isinstance(step, int) else 0)
-
-    def ended_after(self) -> int | None:
-        """The step after which it ended; None if unknown."""
-        step = self.ending().get("step")
-        return step if isinstance(step, int) else None
+        steps = (content.get("step") for content in (self.ending(), self.content()))
+        return next((step for step in steps if step and isinstance(step, int)), 0)
 
     def live(self) -> bool:
         """Whether a process holds it."""
@@ -154,11 +149,7 @@ def live_in(folder: Path) -> bool:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder; none if it does not exist.
-
-    Raises:
-        OSError: it cannot be listed.
-    """
+    """The names in a folder; none if it does not exist; OSError: it cannot be listed."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - as names, without a path for each
     except (FileNotFoundError, NotADirectoryError):

@@ -56,8 +56,7 @@ def written_aside(path: Path, *, durable: bool = True, previous: Path | None = N
         durable: flush it to the disk; otherwise a power cut may remove or empty it.
         previous: new path of the old file.
 
-    Raises:
-        UserError: the disk is full, read-only or not ours; what stood at `path` is untouched.
+    UserError: the disk is full, read-only or not ours; what stood at `path` is untouched.
     """
     aside, check = _beside(path), _FENCES.get(path.parent, _unfenced)
     try:
@@ -103,8 +102,7 @@ def make_durable(folder: Path) -> None:
     `syncfs` would wait for what all processes write to that disk. The file system joins flushes that are asked for at
     once, so threads ask: one after the other they take three times as long.
 
-    Raises:
-        UserError: the disk failed.
+    UserError: the disk failed.
     """
     try:
         files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
@@ -131,8 +129,7 @@ def create_text(path: Path, text: str, *, durable: bool = False) -> bool:
     Args:
         durable: wait until it stands on the disk.
 
-    Raises:
-        OSError: the disk is full or read-only, or has no hard links.
+    OSError: the disk is full or read-only, or has no hard links.
     """
     check = _FENCES.get(path.parent, _unfenced)
     return create(path, lambda aside: aside.write_text(text, encoding="utf-8"), check, durable=durable)
@@ -143,8 +140,7 @@ def create(
 ) -> bool:
     """Make a file aside, and let it appear at once; False if another process was first.
 
-    Raises:
-        OSError: the disk is full or read-only, or has no hard links.
+    OSError: the disk is full or read-only, or has no hard links.
     """
     aside = _beside(path)
     try:

@@ -72,11 +72,7 @@ def read(home: Home, kind: str) -> dict[str, Need]:
 
 
 def remember(home: Home, kind: str, need: Need) -> None:
-    """Keep a need for later launches.
-
-    Raises:
-        UserError: the runs folder cannot be written.
-    """
+    """Keep a need for later launches; UserError: the runs folder cannot be written."""
     write_json(home.memory / f"{kind}-{digest(need.device)[:8]}.json", asdict(need), durable=False)
 
 

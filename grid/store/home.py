@@ -157,8 +157,6 @@ class GridFolder:
     """What validation chose for each cell, at the last run; a note for readers, since the records decide."""
     imported = Below("imported.txt")
     """Ids of the published checkpoints that stand beside the grid's trials."""
-    former = Below("former.txt")
-    """Ids of trials that the grid had in an earlier run and has no more."""
     probe = Below("probe.json")
     results = Below("results.parquet")
     tables = Below("tables")
@@ -176,9 +174,6 @@ class GridFolder:
 
     def imported_ids(self) -> list[str]:
         return _lines(self.imported)
-
-    def former_ids(self) -> list[str]:
-        return _lines(self.former)
 
 
 @dataclass(frozen=True)
@@ -223,8 +218,7 @@ class Home:
     def standing(self) -> set[str]:
         """Ids of the trials of all grids that have a folder; the folder of trials is listed once.
 
-        Raises:
-            UserError: the folder cannot be read.
+        UserError: the folder cannot be read.
         """
         try:
             with os.scandir(self.trials_folder) as entries:

@@ -1,4 +1,4 @@
-"""A grid's folder in a runs folder: the grid of its last run, and the trials that it has no more."""
+"""A grid's folder in a runs folder: the grid of its last run, and the ids of its trials."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,16 +19,8 @@ from goalgrid.grid.uses import Use
 
 
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
-    """Write the grid as resolved, its trials' ids, and the ids of trials that left it and still have a folder.
-
-    Raises:
-        UserError: the runs folder cannot be written.
-    """
+    """Write the grid as resolved, and its trials' ids; UserError: the runs folder cannot be written."""
     folder, ids = home.grid(grid.name), [trial.id for trial in trials]
-    standing = home.standing() - set(ids)
-    former = [trial_id for trial_id in dict.fromkeys([*folder.former_ids(), *folder.ids()]) if trial_id in standing]
-    if former or folder.former.exists():
-        _keep(folder.former, "".join(f"{trial_id}\n" for trial_id in former))
     _keep(folder.grid, grid.to_toml())
     _keep(folder.trials, "".join(f"{trial_id}\n" for trial_id in ids))
 

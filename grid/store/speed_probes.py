@@ -62,8 +62,7 @@ def read(folder: GridFolder) -> list[Probe]:
 def remember(folder: GridFolder, probes: Iterable[Probe]) -> None:
     """Keep these probes, instead of earlier probes of the same recipe on the same data set.
 
-    Raises:
-        UserError: the runs folder cannot be written.
+    UserError: the runs folder cannot be written.
     """
     by_cell = {(probe.dataset, probe.recipe): probe for probe in [*read(folder), *probes]}
     write_json(folder.probe, [asdict(probe) for probe in by_cell.values()])

@@ -29,7 +29,7 @@ from .damaged_runs import Runs, digests, entries, files, kinds, made, owner, wit
 
 FAST = (
     "plan GRID", "status damaged", "status damaged --json", "table damaged", "table damaged --format csv",
-    "effects damaged", "prune", "prune --yes", "resume damaged --here --mlflow-uri=", "run GRID --here --dry-run",
+    "effects damaged", "prune", "prune --yes", "resume damaged --here --mlflow-uri=", "plan GRID --trials",
     "run GRID --here", "run GRID --here --stale --mlflow-uri=", "compare damaged --other-runs WHOLE",
     "evaluate --trial DONE", "merge WHOLE", "merge HOME",
 )  # fmt: skip

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -137,14 +136,11 @@ def test_what_is_done_or_trained_here_stays_and_what_was_cut_off_makes_room(pair
 
 def test_a_killed_merge_leaves_whole_trials_and_goes_on(pair: Home, here: Home, verb: Verb) -> None:
     (grid,) = merge.grids_of(pair, here, "demo")
-    seen: list[str] = []
 
-    def die(trial_id: str) -> None:
-        seen.append(trial_id)
-        if len(seen) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def placed(event: str, arguments: tuple[object, ...]) -> bool:
+        return event == "os.rename" and Path(str(arguments[1])).parent == here.trials_folder
 
-    child = forked(lambda: merge.merge(grid, pair, here, on=die))
+    child = forked(lambda: merge.merge(grid, pair, here), placed, 2)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert [folder.state() for folder in here.trials()] == [State.DONE]
     assert len(list(here.trials_folder.glob(".merged-*"))) == 1

@@ -120,7 +120,7 @@ def test_json_carries_everything(pair: Home, verb: Verb) -> None:
     assert (failed["class"], failed["message"], failed["attempts"]) == ("bug", "wrong", 2)
     assert failed["trials"] == [pair.trials()[0].trial_id]
     assert failed["alone"].startswith("goalgrid resume demo")
-    assert set(told) >= {"states", "running", "collapsed", "stale", "former", "left"}
+    assert set(told) >= {"states", "running", "collapsed", "stale", "left"}
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 40, b"\xff\xfe{}", b'{"epoch": 1, "st', b"[1]\n7\n{}"])
@@ -205,21 +205,3 @@ def test_a_record_from_before_says_that_the_way_of_telling_changed(pair: Home, v
 
 def test_what_was_just_trained_is_not_stale(pair: Home) -> None:
     assert overview(pair).stale == {}
-
-
-def test_trials_that_left_the_grid_are_remembered_until_they_come_back(pair: Home, verb: Verb) -> None:
-    ids = sorted(folder.trial_id for folder in pair.trials())
-    again = ("--here", "--mlflow-uri", "", *PAIR)
-    verb("run", "demo", *again, "--set", 'objectives=["con_nca"]', runs=pair)
-    told = verb("status", "demo", runs=pair).stdout
-    assert f"2 trials left the grid: {', '.join(ids)}" in told
-    assert "goalgrid prune" in told
-    verb("run", "demo", *again, "--set", 'objectives=["con_con"]', runs=pair)  # is done: nothing is trained
-    former = [trial_id.split("_")[2:-1] for trial_id in overview(pair).former()]
-    assert former == [["sig-ms", "cir"], ["con", "nca"]]
-
-
-def test_a_grid_that_only_grows_leaves_nobody(tmp_path: Path) -> None:
-    planned(Home(tmp_path), seeds=1)
-    planned(Home(tmp_path), seeds=2)
-    assert not Home(tmp_path).grid("demo").former.exists()

@@ -30,6 +30,7 @@ from goalgrid.results.renderers import latex
 from goalgrid.results.tables.table import Table, TableEntry
 from goalgrid.showing.tables import NothingDone, draw
 
+from ...conftest import Goalgrid
 from ...paper_records import write_table, write_trial
 from ...results.layouts.test_published import malformed
 from ..conftest import Verb
@@ -238,10 +239,10 @@ def test_options_that_do_not_fit_are_named(words: tuple[str, ...], message: str,
     assert message in str(caught.value)
 
 
-def test_a_table_without_any_trial_says_what_trains_it(tmp_path: Path, verb: Verb) -> None:
-    finished = verb("table", "--paper", "selhn-table1", runs=Home(tmp_path / "none"))
-    assert finished.exit_code == 3
-    assert "no trial is done. Start it: goalgrid run --paper selhn-table1 --runs" in finished.stderr
+def test_a_table_without_any_trial_says_what_trains_it(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    finished = goalgrid("table", "--paper", "selhn-table1", runs=tmp_path / "none")
+    assert finished.returncode == 3
+    assert "no trial is done. Start it: goalgrid run --paper selhn-table1" in finished.stderr
 
 
 def test_plan_and_status_take_the_grid_of_a_table(home: Home, verb: Verb) -> None:

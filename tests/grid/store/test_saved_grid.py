@@ -43,11 +43,10 @@ def test_a_setting_that_this_version_does_not_know_is_an_error(home: Home) -> No
 @pytest.mark.parametrize("damage", [b"", b"resources = 3\n", b"\0" * 80, b"\xff\xfe\n", b"name ="])
 def test_a_damaged_folder_is_named_and_the_next_run_writes_it_anew(damage: bytes, home: Home) -> None:
     folder, grid = home.grid("demo"), load("demo")
-    for path in (folder.grid, folder.trials, folder.former):
+    for path in (folder.grid, folder.trials):
         path.write_bytes(damage)
     with pytest.raises(UserError, match=r"(?s)grid\.toml.*\nRun the grid 'demo' again"):
         read_grid("demo", home)
     save_grid(grid, trials_of(expand(grid)), home)
     assert read_grid("demo", home) == grid
     assert len(folder.ids()) == 45
-    assert folder.former_ids() == []
