@@ -35,7 +35,6 @@ class Part:
         without: how to do without it, for a user: `set resources.replicas = 1`.
         of: how a model says that it has the part; empty: it has none.
         settings: the classes of settings by which a model may choose it: encoders of images or texts, scorers, fusions.
-        listed: its settings are listed after those of parts with a smaller number: in the order in which they came.
         fits: what does not fit to it in a model that has it, for a user; empty: all does.
         companion: dotted name of the class of its companion in training; empty: it has none.
         network: dotted name of the class of the models that have it; empty: models stay as they are.
@@ -49,7 +48,6 @@ class Part:
     without: str
     excludes: frozenset[str] = frozenset()
     settings: "tuple[type[Settings], ...]" = ()
-    listed: int = 0
     fits: "Callable[[ModelSettings], str]" = lambda model: ""
     of: "Callable[[ModelSettings], str]" = lambda model: ""
     companion: str = ""
@@ -94,18 +92,12 @@ def _packages() -> list[str]:
     return [f"{FOLDER}.{module.name}" for module in iter_modules(import_module(FOLDER).__path__) if module.ispkg]
 
 
-def choices(ours: Any, after: "type[Settings]", kind: "type[Settings]") -> Any:
-    """The union of our settings with those of this kind that parts bring, which stand behind the class `after`."""
+def choices(ours: Any, kind: "type[Settings]") -> Any:
+    """The union of our settings with those of this kind that parts bring."""
     union, *known = get_args(ours)
-    registered = sorted(parts().values(), key=lambda part: part.listed)
-    brought = [settings for part in registered for settings in part.settings if issubclass(settings, kind)]
-    classes = [
-        settings
-        for one in get_args(union)
-        for settings in (one, *(brought if one is after else ()))
-        if settings is not kind
-    ]
-    return Annotated[(reduce(or_, classes), *known)]
+    brought = [settings for part in parts().values() for settings in part.settings if issubclass(settings, kind)]
+    classes = [settings for settings in get_args(union) if settings is not kind]
+    return Annotated[(reduce(or_, classes + brought), *known)]
 
 
 @cache

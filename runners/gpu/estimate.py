@@ -244,7 +244,7 @@ def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, mode: Mode
 
     The states of all captions are in memory, without padding.
     """
-    if not settings.model.ranked_anew:
+    if not settings.model.fusion.ranked_anew:
         return None
     given = cast("Any", model)
     pixels = images(shapes, 1, mode, trace)
@@ -275,7 +275,7 @@ def pairs_ranked_anew(
     Args:
         folds: images of a fold, for each protocol; None: the split as a whole.
     """
-    k = settings.model.ranked_anew
+    k = settings.model.fusion.ranked_anew
 
     def within(fold: int) -> tuple[float, float]:
         of_images, of_texts = fold * min(k, texts * fold / images), texts * fold / images * min(k, fold)

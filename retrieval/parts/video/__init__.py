@@ -34,7 +34,6 @@ register(
         needs="features of videos",
         without="choose a recipe that reads images",
         settings=(CeSettings, MmtSettings, ExpertTextSettings, MixtureSettings),
-        listed=1,
         of=lambda model: (
             "videos" if any(isinstance(chosen, SETTINGS) for chosen in (model.image, model.text, model.scorer)) else ""
         ),

@@ -30,7 +30,6 @@ register(
         without="set model.fusion.kind = none",
         excludes=frozenset({"twins", "replicas"}),
         settings=(RegionGraphSettings, CaptioningSettings),
-        listed=2,
         of=lambda model: f"fusion {model.fusion.kind}" if isinstance(model.fusion, CaptioningSettings) else "",
         fits=_fits,
         network=f"{__name__}.network.Vsrn",
