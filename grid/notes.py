@@ -18,10 +18,8 @@ class Notes(Settings):
 
     def markdown(self, later: str = "") -> str:
         """All of it, and what `notes.md` adds `later`, as one text; empty without notes."""
-        title, hypothesis = (
-            f"# {self.title}" * bool(self.title),
-            f"Hypothesis: {self.hypothesis}" * bool(self.hypothesis),
-        )
+        title = f"# {self.title}" * bool(self.title)
+        hypothesis = f"Hypothesis: {self.hypothesis}" * bool(self.hypothesis)
         return "".join(
             f"{part.strip()}\n\n" for part in (title, self.author, hypothesis, self.text, later) if part.strip()
         )

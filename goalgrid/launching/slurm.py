@@ -12,12 +12,12 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import chains, expand, trials_of
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.option import option
 from goalgrid.grid.store.home import Home
 from goalgrid.plan.device_costs import device_cost
 from goalgrid.reading import slurm_jobs
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
-from goalgrid.terminal.options import option
 
 LEFT_SECONDS = 35
 """Between the end of the grace time and the end of the job: Python ends, and the job is queued again."""

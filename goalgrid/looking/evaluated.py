@@ -11,6 +11,7 @@ from goalgrid.grid.evaluations import moved
 from goalgrid.grid.expansion import trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
+from goalgrid.grid.option import option
 from goalgrid.grid.protocols import ECCV, shown
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import read_json, written_aside
@@ -20,7 +21,7 @@ from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import so_far
-from goalgrid.terminal.options import option, runs_option
+from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say
 
 if TYPE_CHECKING:

@@ -76,7 +76,10 @@ class Plan:
             "cost": self.cost.to_dict(),
             **({"most_trials": self.overview.most} if self.overview.grid.budget else {}),
             **({"device": self.device.to_dict()} if self.device else {}),
-            "tables": [_numbers(table) for table in _fills(self.overview)],
+            "tables": [
+                {"name": t.name, "filled": len(t.filled), "lacking": len(t.lacking), "changed": list(t.changed)}
+                for t in _fills(self.overview)
+            ],
         }
 
     def lines(self, *, per_trial: bool = False) -> list[str]:
@@ -178,17 +181,6 @@ def _fills(overview: Overview) -> "list[Coverage]":
     from goalgrid.results.reference.coverage import coverage
 
     return [coverage(name, overview.cells) for name in overview.grid.tables]
-
-
-def _numbers(coverage: "Coverage") -> dict[str, Any]:
-    names = ("block", "model", "loss", "metric", "dataset", "protocol", "recipe", "objective")
-    numbers = [*((result, None) for result in coverage.filled), *((one, gap.text) for one, gap in coverage.lacking)]
-    return {
-        "name": coverage.name,
-        "filled": len(coverage.filled),
-        "numbers": [{name: getattr(result, name) for name in names} | {"missing": why} for result, why in numbers],
-        "changed": list(coverage.changed),
-    }
 
 
 def _filled(coverage: "Coverage") -> list[str]:

@@ -124,20 +124,18 @@ def lines(every: Sequence[Search]) -> list[str]:
     if waiting:
         text += f"; {ended} of {counted(sum(len(s.states) for s in every), 'search trial')} have ended"
     lost = [search for search in every if not search.chosen and not search.waiting]
+    at_edge = [(search.title, search.chosen, name) for search in every if search.chosen for name in search.chosen.edges]
     return [
         text,
-        *(f"no choice for {search.title}: {_all(len(search.states))} failed; other cells go on" for search in lost),
-        *edge_lines(every),
-    ]
-
-
-def edge_lines(every: Iterable[Search]) -> list[str]:
-    """A line for each chosen value at the edge of what was tried: a better value may lie beyond."""
-    named = [(search.title, search.chosen, name) for search in every if search.chosen for name in search.chosen.edges]
-    return [
-        f"{title}: the chosen {name} = {dict(chosen.best.point)[name]} is at the edge of what was tried, "
-        f"{chosen.range(name)}"
-        for title, chosen, name in named
+        *(
+            f"no choice for {search.title}: its {counted(len(search.states), 'search trial')} failed; other cells go on"
+            for search in lost
+        ),
+        *(
+            f"{title}: the chosen {name} = {dict(chosen.best.point)[name]} is at the edge of what was tried, "
+            f"{chosen.range(name)}; a better value may lie beyond"
+            for title, chosen, name in at_edge
+        ),
     ]
 
 
@@ -153,10 +151,6 @@ def halvings(grid: Grid, every: Iterable[Search]) -> dict[str, Halving]:
         for title, trial in points
         if trial.id not in parents
     }
-
-
-def _all(number: int) -> str:
-    return f"all {number} search trials" if number > 1 else "its search trial"
 
 
 def _states(cells: Iterable[Cell], home: Home) -> dict[str, State]:

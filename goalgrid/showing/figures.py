@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.option import option
 from goalgrid.grid.store.home import Home
 from goalgrid.looking.trial_figures import attention_of, retrieved
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.showing.tables import cells_and_scores
-from goalgrid.terminal.options import option
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,7 +4,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import field, fields
+from dataclasses import fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,11 +27,6 @@ def argument(metavar: str, meaning: str, complete: Callable[..., list[str]] | No
 def flag(names: str, meaning: str, metavar: str | None = None, **more: Any) -> Any:
     """An option of a verb; names are separated by blanks, `--output -o`."""
     return typer.Option(*names.split(), help=meaning, metavar=metavar, **more)
-
-
-def option(default: Any, meaning: str, metavar: str | None = None, **more: Any) -> Any:
-    """A field of a dataclass that `options_of` makes an option."""
-    return field(default=default, metadata={"help": meaning, "metavar": metavar, **more})
 
 
 _GRID = argument(
@@ -109,7 +104,6 @@ OnlyStale = Annotated[
 AllowLeak = Annotated[
     bool, flag("--allow-leak", "Train even if test images stand in the training split; records say so.")
 ]
-InProcess = Annotated[bool, flag("--here", "Train in this process, without Ray.")]
 Address = Annotated[
     str | None,
     flag(
@@ -120,31 +114,20 @@ Address = Annotated[
     ),
 ]
 Jobs = Annotated[int | None, flag("--jobs -j", "How many trials train at a time; default: as many as fit.", min=1)]
-MlflowUri = Annotated[
-    str | None,
-    flag("--mlflow-uri", "The MLflow that trials are copied to; default: DIR/mlflow.db; '' for none.", "URI"),
-]
-NotifyCommand = Annotated[
-    str,
-    flag(
-        "--notify",
-        "A shell command to run at the first failure and at the end; variables GOALGRID_* say what happened.",
-        "COMMAND",
-    ),
-]
 Uses = Annotated[list[str], flag("--uses", "A file of your own that defines objectives: docs/own.md.", "FILE")]
 Metric = Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum; with --protocol eccv, e.g. eccv_map_at_r.")]
 OtherProtocol = Annotated[
     str | None,
-    typer.Option(
-        help="A protocol of the data set, e.g. coco-5x1k; or eccv. Else that of the first table that the grid names."
+    flag(
+        "--protocol",
+        "A protocol of the data set, e.g. coco-5x1k; or eccv. Else that of the first table that the grid names.",
     ),
 ]
 On = Annotated[
     str | None,
     flag("--on", "A data set that [evaluate] of the grid names: the same models on its test split.", "DATASET"),
 ]
-Direction = Annotated[str, typer.Option(help="i2t, t2i or both.")]
+Direction = Annotated[str, flag("--direction", "i2t, t2i or both.")]
 AnalysisFormat = Annotated[str, flag("--format", "terminal, markdown, latex or csv.")]
 PictureFormat = Annotated[str, flag("--format", "png, pdf, svg or pgf.")]
 OutputFile = Annotated[Path | None, flag("--output -o", "A file instead of the screen; its ending may say the format.")]

@@ -60,7 +60,7 @@ def merge(
     other: Annotated[Path, argument("OTHER_RUNS", "The runs folder to take trials from.")],
     home: Runs = RUNS,
     grid: Annotated[
-        str | None, typer.Option(metavar="GRID", help="Only the trials of this grid; default: of all grids there.")
+        str | None, flag("--grid", "Only the trials of this grid; default: of all grids there.", "GRID")
     ] = None,
     root: Root = [],
     stale: Annotated[bool, flag("--stale", "Take trials that other code trained, too; tables then say so.")] = False,

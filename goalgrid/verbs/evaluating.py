@@ -21,12 +21,10 @@ def evaluate(
     trial: Annotated[str, flag("--trial", "A finished trial: its best checkpoint.", "ID")] = "",
     as_: Annotated[str, flag("--as", "Whose checkpoint FILE is; a wrong name lists all.", "FAMILY")] = "",
     vocabulary: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The words that FILE was trained with, .pkl or .json.")
+        Path | None, flag("--vocabulary", "The words that FILE was trained with, .pkl or .json.", "FILE")
     ] = None,
     weights: WeightPlaces = [],
-    embeddings: Annotated[
-        Path | None, typer.Option(metavar="FILE.npz", help="Write embeddings and ranks there.")
-    ] = None,
+    embeddings: Annotated[Path | None, flag("--embeddings", "Write embeddings and ranks there.", "FILE.npz")] = None,
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -34,12 +32,10 @@ def evaluate(
 
     It trains nothing and changes no record. The speed of a trial is kept beside its record.
     """
-    if trial and file is not None:
-        raise UserError(f"--trial {trial} and {file}: a checkpoint of one's own, or a published one; leave one out.")
-    if not trial and file is None:
+    if bool(trial) == (file is not None):
         raise UserError(
-            "which checkpoint? --trial ID names a finished trial, goalgrid plan GRID --trials lists the ids; or give a "
-            "published FILE with --as FAMILY."
+            "which checkpoint? Either --trial ID names a finished trial (goalgrid plan GRID --trials lists the ids), "
+            "or give a published FILE with --as FAMILY."
         )
     request = evaluated.EvaluationRequest(tuple(weights), **options)
     if file is None and (as_ or vocabulary or request.into):

@@ -67,8 +67,7 @@ def effects(
     protocol: options.OtherProtocol = None,
     on: options.On = None,
     baseline: Annotated[
-        str | None,
-        typer.Option(metavar="OBJECTIVE", help="Compare with this objective; default: con_con, else the first."),
+        str | None, flag("--baseline", "Compare with this objective; default: con_con, else the first.", "OBJECTIVE")
     ] = None,
     across: Annotated[list[str], flag("--across", "Make this axis a factor too, e.g. objective.tau.", "AXIS")] = [],
     reference: Annotated[
@@ -166,13 +165,13 @@ def report(
     watch: Annotated[
         bool, flag("--watch", "Write it again and again until no trial is left; an open page follows.")
     ] = False,
-    every: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Time between two writings, with --watch.")] = 10,
+    every: Annotated[int, flag("--every", "Time between two writings, with --watch.", "SECONDS", min=1)] = 10,
     serve: Annotated[
         bool, flag("--serve", "Show it at an address of this machine, kept current, until Ctrl-C.")
     ] = False,
-    port: Annotated[int, typer.Option(metavar="PORT", min=0, help="With --serve; 0: a free one.")] = 8750,
+    port: Annotated[int, flag("--port", "With --serve; 0: a free one.", "PORT", min=0)] = 8750,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="With --serve: the interface; other machines need the secret path.")
+        str, flag("--host", "With --serve: the interface; other machines need the secret path.", "ADDRESS")
     ] = "127.0.0.1",
     beside: Annotated[
         str | None, flag("--compare", "Add a section: the report's grid minus GRID, cell by cell.", "GRID")

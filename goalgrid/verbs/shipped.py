@@ -27,10 +27,9 @@ PICTURES = ("png", "pdf", "svg")
 @verbs.command()
 def new(
     name: Annotated[str, argument("NAME", "The grid's name; the file is NAME.toml.")],
-    root: Annotated[str | None, typer.Option(metavar="DIR", help="Photographs or features of your own.")] = None,
+    root: Annotated[str | None, flag("--root", "Photographs or features of your own.", "DIR")] = None,
     dataset: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Default: with --root, data of the grid's name, else drawn scenes."),
+        str | None, flag("--dataset", "Default: with --root, data of the grid's name, else drawn scenes.", "NAME")
     ] = None,
     recipes: Annotated[list[str], flag("--recipe", "Default: what reads these data.", "NAME")] = [],
     objectives: Annotated[

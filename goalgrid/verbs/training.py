@@ -52,20 +52,17 @@ def plan(
         bool, flag("--probe", "Train a few steps of each recipe first, to measure what they cost.")
     ] = False,
     device: Annotated[
-        str,
-        typer.Option(metavar="GPU", help="Memory and hours on a GPU that need not be here, e.g. h100, a100-40, 24GB."),
+        str, flag("--device", "Memory and hours on a GPU that need not be here, e.g. h100, a100-40, 24GB.", "GPU")
     ] = "",
     hourly: Annotated[
         float | None,
-        typer.Option(
-            metavar="PRICE", min=0.0, help="The price of an hour on that GPU; the plan then says what the grid costs."
-        ),
+        flag("--hourly", "The price of an hour on that GPU; the plan then says what the grid costs.", "PRICE", min=0.0),
     ] = None,
     cores: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Cores of the machine with that GPU, which decode pictures.")
+        int | None, flag("--cores", "Cores of the machine with that GPU, which decode pictures.", "N", min=1)
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="GPUs of that machine: the plan says the time on the clock.")
+        int | None, flag("--gpus", "GPUs of that machine: the plan says the time on the clock.", "N", min=1)
     ] = None,
     trials: Annotated[bool, flag("--trials", "Print a line for each trial: why it would be trained, or not.")] = False,
     as_json: options.Json = False,
@@ -89,6 +86,7 @@ def plan(
 
 
 @verbs.command()
+@options.options_of(LaunchOptions, before="jobs")
 def run(
     grids: options.GridNames = [],
     paper: options.PaperName = None,
@@ -99,12 +97,8 @@ def run(
     only: options.Only = "",
     force: options.Force = False,
     stale: options.OnlyStale = False,
-    here: options.InProcess = False,
-    address: options.Address = None,
     jobs: options.Jobs = None,
-    mlflow_uri: options.MlflowUri = None,
-    notify: options.NotifyCommand = "",
-    allow_leak: options.AllowLeak = False,
+    **options: Any,
 ) -> None:
     """Train what is not done, then print the table.
 
@@ -112,11 +106,11 @@ def run(
     """
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
     chosen = named_grids.grids_to_train(sources(grids, paper), home, overrides, roots=root, weights=weights)
-    launch = LaunchOptions(here, address, mlflow_uri, notify, allow_leak)
-    _train(chosen, home, Choice(only, force=force, stale=stale), launch, paper)
+    _train(chosen, home, Choice(only, force=force, stale=stale), LaunchOptions(**options), paper)
 
 
 @verbs.command()
+@options.options_of(LaunchOptions, before="stale")
 def resume(
     grids: options.GridNames,
     home: options.Runs = options.RUNS,
@@ -124,11 +118,7 @@ def resume(
     only: options.Only = "",
     failed: Annotated[bool, flag("--failed", "Only the trials that failed.")] = False,
     stale: options.OnlyStale = False,
-    here: options.InProcess = False,
-    address: options.Address = None,
-    mlflow_uri: options.MlflowUri = None,
-    notify: options.NotifyCommand = "",
-    allow_leak: options.AllowLeak = False,
+    **options: Any,
 ) -> None:
     """Run again what failed or was cut off.
 
@@ -140,8 +130,7 @@ def resume(
             source = grids[0] if len(chosen) == 1 else grid.plain_name
             anew = start(source, home, set_, verb="resume")
             raise UserError(f"grid {grid.name!r} never ran under {home.path}. {anew}")
-    choice = Choice(only, failed=failed, stale=stale)
-    _train(chosen, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak))
+    _train(chosen, home, Choice(only, failed=failed, stale=stale), LaunchOptions(**options))
 
 
 @verbs.command()

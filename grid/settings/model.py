@@ -72,12 +72,8 @@ class ModelSettings(Settings):
     @property
     def libraries(self) -> frozenset[str]:
         """The packages beside torch and NumPy that it loads: for pictures, and for networks and tokenizers by name."""
-        loaded = (
-            {"transformers"}
-            if any(not (network.of_file or network.built_here) for network in self.pretrained)
-            else set()
-        )
-        return frozenset(loaded | ({"pillow"} if self.image.view is not None else set()))
+        by_name = any(not (network.of_file or network.built_here) for network in self.pretrained)
+        return frozenset(["transformers"] * by_name + ["pillow"] * (self.image.view is not None))
 
     @model_validator(mode="after")
     def _fits_its_parts(self) -> Self:
@@ -98,9 +94,8 @@ class ModelSettings(Settings):
                     f"scorer {self.scorer.kind} reads sets of vectors, and the {name} encoder {part.name!r}, which is "
                     "your own, gives a single vector: set model.scorer.kind = product"
                 )
-        if self.of_sets and self.text.encoder in ("bow", "gru"):
-            raise ValueError(f"scorer {self.scorer.kind} reads a state a word: set model.text.encoder = bigru")
-        for name, part in (("image", self.image), ("text", self.text)):
+            if self.of_sets and part.encoder in ("bow", "gru"):
+                raise ValueError(f"scorer {self.scorer.kind} reads a state a word: set model.text.encoder = bigru")
             sets = getattr(part, "pooling", None) == "none"
             if sets and not self.of_sets:
                 raise ValueError(f"{name}.pooling = none needs a scorer that reads sets, e.g. scan")

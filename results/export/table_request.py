@@ -2,8 +2,10 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from goalgrid.grid.option import option
 
 if TYPE_CHECKING:  # `goalgrid --help` reads the options, and loads no pyarrow
     from goalgrid.grid.expansion import Cell
@@ -14,42 +16,38 @@ if TYPE_CHECKING:  # `goalgrid --help` reads the options, and loads no pyarrow
 PROGRAM = "goalgrid table"
 
 
-def _option(default: Any, meaning: str, metavar: str | None = None) -> Any:
-    return field(default=default, metadata={"help": meaning, "metavar": metavar})
-
-
 @dataclass(frozen=True)
 class TableRequest:
     """What decides what a table shows: the options of `goalgrid table`, each with its default and meaning."""
 
     grid: str
     """A grid's name or file; with `reference`, the name of a paper's table; empty with `paper`."""
-    layout: str | None = _option(
+    layout: str | None = option(
         None, "E.g. goal, listing or methods, a wrong name lists all; default: what suits the grid."
     )
-    rows: str | None = _option(
+    rows: str | None = option(
         None, "Axes as rows, e.g. objective or pair; with seed, each seed stands for itself.", "AXIS,..."
     )
-    columns: str | None = _option(None, "Axes as columns, e.g. dataset,metric.", "AXIS,...")
-    blocks: str | None = _option(None, "Axes as blocks; axes that no option names are blocks, too.", "AXIS,...")
-    metric: str = _option(
+    columns: str | None = option(None, "Axes as columns, e.g. dataset,metric.", "AXIS,...")
+    blocks: str | None = option(None, "Axes as blocks; axes that no option names are blocks, too.", "AXIS,...")
+    metric: str = option(
         "r1", "r1, r5, r10, medr, rsum, parameters or kpps; several where a layout has room: medr,kpps."
     )
-    protocol: str | None = _option(
+    protocol: str | None = option(
         None, "A protocol of the data set, e.g. coco-5x1k; or eccv. Else that of the first table that the grid names."
     )
-    on: str | None = _option(
+    on: str | None = option(
         None, "A data set that [evaluate] of the grid names: the same models on its test split.", "DATASET"
     )
-    paper: str | None = _option(
+    paper: str | None = option(
         None, "Instead of GRID: a paper's table, filled by the trials of all grids in the runs folder.", "NAME"
     )
-    reference: bool = _option(False, "Print a paper's own table; without GRID, list these tables.")
-    against: str | None = _option(None, "paper: show our number, the paper's, and the difference.")
-    marks: bool = _option(False, "Mark cells that cannot be told from the best; the caption says by which test.")
-    label: str | None = _option(None, "Of LaTeX: the name for \\ref.")
-    caption: str | None = _option(None, "Of LaTeX: your text in place of ours.", "TEXT")
-    only: str = _option("", "Only trials that fit, e.g. 'objective=*_cir seed=0'.", "FILTER")
+    reference: bool = option(False, "Print a paper's own table; without GRID, list these tables.")
+    against: str | None = option(None, "paper: show our number, the paper's, and the difference.")
+    marks: bool = option(False, "Mark cells that cannot be told from the best; the caption says by which test.")
+    label: str | None = option(None, "Of LaTeX: the name for \\ref.")
+    caption: str | None = option(None, "Of LaTeX: your text in place of ours.", "TEXT")
+    only: str = option("", "Only trials that fit, e.g. 'objective=*_cir seed=0'.", "FILTER")
     set_: tuple[str, ...] = ()
     """What `--set` changes of the grid, KEY=VALUE each."""
 
@@ -68,9 +66,9 @@ class TableRequest:
         'goalgrid table goal-table3-coco --metric r5 --marks'
         """
         words = [PROGRAM, *([shlex.quote(self.grid)] if self.grid or not self.paper else [])]
-        for option in sorted(fields(self)[1:], key=lambda option: option.name not in ("paper", "reference")):
-            name, value = f"--{option.name.strip('_').replace('_', '-')}", getattr(self, option.name)
-            values = value if isinstance(value, tuple) else (value,) if value != option.default else ()
+        for part in sorted(fields(self)[1:], key=lambda part: part.name not in ("paper", "reference")):
+            name, value = f"--{part.name.strip('_').replace('_', '-')}", getattr(self, part.name)
+            values = value if isinstance(value, tuple) else (value,) if value != part.default else ()
             words += [word for item in values for word in ([name] if item is True else [name, shlex.quote(item)])]
         return " ".join(words)
 

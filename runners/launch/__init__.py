@@ -2,21 +2,21 @@
 
 from dataclasses import dataclass
 
+from goalgrid.grid.option import option
+
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """Where and how trials are trained; never part of a trial's identity.
+    """Where and how trials are trained: options of `goalgrid run` and `resume`; never part of a trial's identity."""
 
-    Args:
-        here: train in this process, without Ray.
-        address: of a Ray cluster; None: a Ray for this launch.
-        mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
-        notify: a shell command to run at the first failure and at the end; empty: none.
-        allow_leak: train even if test images stand in the training split.
-    """
-
-    here: bool = False
-    address: str | None = None
-    mlflow_uri: str | None = None
-    notify: str = ""
-    allow_leak: bool = False
+    here: bool = option(False, "Train in this process, without Ray.")
+    address: str | None = option(
+        None, "A Ray cluster to train on; default: Ray is started for this launch.", "HOST:PORT", envvar="RAY_ADDRESS"
+    )
+    mlflow_uri: str | None = option(
+        None, "The MLflow that trials are copied to; default: DIR/mlflow.db; '' for none.", "URI"
+    )
+    notify: str = option(
+        "", "A shell command for the first failure and the end; variables GOALGRID_* say what happened.", "COMMAND"
+    )
+    allow_leak: bool = option(False, "Train even if test images stand in the training split; records say so.")

@@ -224,7 +224,7 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_pictures: Path, tmp
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), r"which checkpoint\? --trial ID names a finished trial"),
+        ((), r"which checkpoint\? Either --trial ID names a finished trial"),
         (("f.pth", "--trial", "OWN"), r"--trial shapes_\S+ and f\.pth: .* leave one out"),
         (("--trial", "shapes"), r"unknown trial 'shapes' under .*Known: shapes_cnn-bow"),
         (("--trial", "OWN", "--split", "train"), r"unknown split 'train'\. Known: val, test"),

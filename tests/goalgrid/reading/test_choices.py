@@ -126,7 +126,7 @@ def test_a_cell_whose_search_failed_is_named_and_others_go_on(
             finish(trained_pair, home, trial, val_rsum=trial.shared.train.lr)
     planned = verb("plan", "demo", *TUNED, runs=home).stdout
     assert "choices: 1 of 2 cells" in planned
-    assert "no choice for con_con by cnn-bow on shapes: all 3 search trials failed; other cells go on" in planned
+    assert "no choice for con_con by cnn-bow on shapes: its 3 search trials failed; other cells go on" in planned
     (cell,) = Overview.of(grid, home).cells
     assert cell.objective == "sig-ms_cir"
     finish(trained_pair, home, cell.trials[0])

@@ -1,0 +1,9 @@
+"""Fields of dataclasses that the command line offers as options, each with its default and meaning."""
+
+from dataclasses import field
+from typing import Any
+
+
+def option(default: Any, meaning: str, metavar: str | None = None, **more: Any) -> Any:
+    """A field; `more` is for the option, e.g. `min=1`."""
+    return field(default=default, metadata={"help": meaning, "metavar": metavar, **more})
