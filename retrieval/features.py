@@ -286,9 +286,9 @@ class ImageSource(FeatureSource):
     def built(self, device: torch.device) -> Callable[..., Tensor]:
         return Vision(self.network, self.places).eval().to(device)
 
-    def load(self, cache: Path, device: torch.device) -> Pairs:
+    def load(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> Pairs:
         """The data set as features; those missing in the cache, or damaged there, are computed here, as by `fill`."""
-        folder = self.fill(cache, device)
+        folder = self.fill(cache, device, progress)
         banks = {name: Bank(folder / f"{name}.npy", self._crops(name)) for name in SPLITS}
         return Pairs(*(replace(split, images=banks[name]) for name, split in self.pairs.splits.items()))
 
@@ -346,9 +346,9 @@ class CaptionSource(FeatureSource):
 
         return rows
 
-    def load(self, cache: Path, device: torch.device) -> dict[str, CaptionBank]:
+    def load(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> dict[str, CaptionBank]:
         """The captions of each split as features; those missing in the cache, or damaged there, are computed here."""
-        folder, states = self.fill(cache, device), self.network.output == "states"
+        folder, states = self.fill(cache, device, progress), self.network.output == "states"
         return {name: CaptionBank.open(folder / f"{name}.npy", self.tokens[name], states=states) for name in SPLITS}
 
 

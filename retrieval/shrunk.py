@@ -19,7 +19,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.store.files import written_aside
 from goalgrid.retrieval.data.images import ImageFiles, opened, size_of
-from goalgrid.retrieval.features import BLOCK, SPLITS, CachedArrays, Computed, Unit
+from goalgrid.retrieval.features import BLOCK, SPLITS, CachedArrays, Computed, RowsDone, Unit
 from goalgrid.retrieval.prefetch import ahead
 from goalgrid.retrieval.splits.pairs import Pairs
 
@@ -82,9 +82,9 @@ class ShrunkPictures(CachedArrays):
     def compute(self, units: Sequence[Unit], device: torch.device) -> Computed:
         return zip(units, ahead(self._read, units), strict=True)
 
-    def load(self) -> Pairs:
+    def load(self, progress: RowsDone = lambda rows: None) -> Pairs:
         """The data set with pictures of the cache; those missing there are decoded here."""
-        folder = self.fill(self.cache, torch.device("cpu"))
+        folder = self.fill(self.cache, torch.device("cpu"), progress)
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in SPLITS}
         return Pairs(*(
             replace(split, images=ShrunkImages(self._files(name), arrays[name], self._sizes[name]))
