@@ -118,12 +118,11 @@ def features(
 
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     jobs = feature_jobs(loaded, expand(loaded), home)
-    if not feature_sources(jobs):
+    if not (sources := feature_sources(jobs)):
         say(f"{loaded.name}: no recipe has a frozen network, or shrunk pictures, that could be kept")
         return
     compute_features(jobs, err)
-    for source, machine in feature_sources(jobs):
-        folder = source.folder(machine.features)
+    for folder, (source, _) in sources.items():
         size = sum(file.stat().st_size for file in folder.glob("*.npy")) / 1e6
         show(f"{folder}  {source.title}: {source.views():,} {source.what}, {size:,.1f} MB")
 

@@ -28,7 +28,6 @@ from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
 from goalgrid.runners.training.companions import kinds
 from goalgrid.runners.training.inputs import caption_source, captions_of_epoch, image_source, shrunk_pictures
-from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial import evaluations
 
 
@@ -94,12 +93,7 @@ def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
     return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
 
 
-def feature_sources(jobs: Iterable[Job]) -> list[tuple[CachedArrays, Machine]]:
-    """What is computed once for all trials, without repetition, each with its machine settings."""
-    return [(source, job.machine) for source, job in _sources(jobs).values()]
-
-
-def _sources(jobs: Iterable[Job]) -> dict[Path, tuple[CachedArrays, Job]]:
+def feature_sources(jobs: Iterable[Job]) -> dict[Path, tuple[CachedArrays, Job]]:
     """What is computed once for all trials, each with a job of a trial that reads it, by its folder in the cache."""
     first = dict[Any, Job]()
     for job in jobs:
@@ -130,7 +124,7 @@ def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.nd
     job = Job.from_json(content)
     machine = replace(job.machine, threads=cpus, workers=cpus)
     machine.begin()
-    source, _ = _sources([replace(job, machine=machine)])[folder]
+    source, _ = feature_sources([replace(job, machine=machine)])[folder]
     return source.reader(machine.device)
 
 
@@ -143,7 +137,7 @@ def compute_features(
         spread: as of a driver: has `reader` called on every GPU; by default this process computes.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    for folder, (source, job) in _sources(jobs).items():
+    for folder, (source, job) in feature_sources(jobs).items():
         machine = job.machine
         if wanting := source.wanting(machine.features):
             for path in wanting:
