@@ -174,7 +174,6 @@ def _matched(part: GridPart, objective: str, name: str) -> str | None:
 
 
 def _differences(observations: Observations, against: dict[str, str | None]) -> tuple[BaselineDifference, ...]:
-    """The differences of all cells from their baseline, in the order of the cells."""
     rows = dict(zip(observations.names, observations.values, strict=True))
     pairs = {name: rows[name] - rows[base] for name, base in against.items() if base in rows and base != name}
     if not pairs or len(observations.seeds) < 2:

@@ -147,9 +147,10 @@ def draw_speed(study: Study) -> Figure | None:
     for name, cell in cells.items():
         kpps, weights = (study.scores.of_model(cell, metric) for metric in ("kpps", "parameters"))
         rsum = study.scores.of(cell, "rsum")
-        look = {"color": styles[name]["color"], "marker": styles[name]["marker"], "linestyle": "none", "markersize": 6}
         label = names[name] if math.isnan(weights.value) else f"{names[name]}, {weights.text} M weights"
-        axes.errorbar(kpps.value, rsum.mean, rsum.std if rsum.n > 1 else None, label=label, capsize=2.5, **look)
+        axes.errorbar(
+            kpps.value, rsum.mean, rsum.std if rsum.n > 1 else None, label=label, capsize=2.5, **styles[name] | PLAIN
+        )
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0)))

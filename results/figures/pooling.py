@@ -56,7 +56,7 @@ def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, 
     balanced = [name for name in names if any(map(len, balances[name]))]
     places = np.linspace(-0.2, 0.2, len(balanced)) if len(balanced) != 1 else [0.0]
     for name, shift in zip(balanced, places, strict=True):
-        look = {"color": styles[name]["color"], "marker": styles[name]["marker"], "linestyle": "none"}
+        look = styles[name] | {"linestyle": "none"}
         for place, values in enumerate(balances[name]):
             if len(values):
                 spread = values.std(ddof=1) if len(values) > 1 else None

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.palette import FAINT
 from goalgrid.results.figures.study import FigureKind, Study
-from goalgrid.results.figures.style import blank, legend_below, line_styles, symbol
+from goalgrid.results.figures.style import PLAIN, blank, legend_below, line_styles, symbol
 from goalgrid.results.records import steps
 from goalgrid.results.records.history import LOGGED
 from goalgrid.results.reference.curves import PrintedCurve
@@ -96,10 +96,8 @@ def _draw_epochs_until_near(
         paired = [(values[seed], place + shift) for place, values in enumerate(epochs.values()) if seed in values]
         axes.plot(*zip(*paired, strict=True), color=FAINT, linewidth=0.6, zorder=1)
     for place, (label, values) in enumerate(epochs.items()):
-        look = {"color": styles[label]["color"], "marker": styles[label]["marker"]}
-        axes.plot(
-            list(values.values()), [place + shifts[seed] for seed in values], linestyle="none", markersize=4, **look
-        )
+        look = styles[label] | PLAIN | {"markersize": 4}
+        axes.plot(list(values.values()), [place + shifts[seed] for seed in values], **look)
         if values:
             mean = float(np.mean(list(values.values())))
             late = mean > sum(axes.get_xlim()) / 2  # the text stands where no marks are

@@ -121,7 +121,6 @@ class PlacedEntries:
         return sorted(places, key=lambda key: [order[name].index(value) for name, value in zip(axes, key, strict=True)])
 
     def rows(self, axes: Axes, block: AxisValues) -> tuple[Row, ...]:
-        """The rows of one block."""
         points = [point for point in self.points if _on(axes.blocks, point[0]) == block]
         at = {(_on(axes.rows, values), _on(axes.columns, values)): entry for values, entry in points}
         heads = self.keys(axes.columns)
