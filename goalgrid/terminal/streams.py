@@ -1,5 +1,6 @@
-"""stdout and stderr: what files say is untrusted, and no command ends with its reader."""
+"""stdout and stderr: what files say is untrusted, a terminal may lack letters, and no command ends with its reader."""
 
+import codecs
 import io
 import os
 import re
@@ -14,6 +15,9 @@ from goalgrid.grid.errors import UserError
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 """Control characters but tab and newline; those that change the direction of text; and halves of characters."""
+
+_SPELT = {"→": "->", "−": "-", "±": "+-", "×": "x", "∞": "inf", "…": "...", "\u00a0": " "}
+"""What goalgrid prints beyond ASCII, for terminals that cannot show it."""
 
 
 def plain(text: str) -> str:
@@ -31,6 +35,25 @@ class PlainConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=plain(segment.text))
+
+
+def _spelt(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_SPELT.get(letter, ascii(letter)[1:-1]) for letter in missing), error.end
+
+
+codecs.register_error("goalgrid", _spelt)
+
+
+def spelt(text: str, encoding: str) -> str:
+    """The text with the letters that the encoding lacks spelt out, so that it is as long as it will be when printed.
+
+    >>> spelt("Text → Image, 0.2 ± 0.1", "latin-1")
+    'Text -> Image, 0.2 ± 0.1'
+    """
+    return text.encode(encoding, "goalgrid").decode(encoding)
 
 
 class Outlet(io.RawIOBase):
@@ -69,7 +92,7 @@ class Outlet(io.RawIOBase):
 
 
 def outlive_readers() -> None:
-    """From now on, no command ends because nobody reads what it prints; letters that an encoding lacks are escaped.
+    """From now on, no command ends because nobody reads what it prints; letters that an encoding lacks are spelt.
 
     A command whose product is what it prints says so where that cannot be written.
     """
@@ -97,4 +120,4 @@ def _outlived(stream: TextIO | None, descriptor: int, *, lasting: bool) -> TextI
     except io.UnsupportedOperation:
         return cast("TextIO", stream)
     outlet = cast("BinaryIO", Outlet(descriptor, lasting=lasting))
-    return io.TextIOWrapper(outlet, stream.encoding if stream else "utf-8", "backslashreplace", write_through=True)
+    return io.TextIOWrapper(outlet, stream.encoding if stream else "utf-8", "goalgrid", write_through=True)

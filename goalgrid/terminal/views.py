@@ -3,10 +3,11 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.terminal.streams import PlainConsole, plain
+from goalgrid.terminal.streams import PlainConsole, plain, spelt
 
 if TYPE_CHECKING:
     from goalgrid.results.tables.table import Table
@@ -89,7 +90,8 @@ def show_table(table: "Table") -> None:
     """Print a table as wide as the terminal; without a terminal, at its own width."""
     from goalgrid.results.renderers import terminal
 
-    PlainConsole(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
+    console = PlainConsole(width=None if out.is_terminal else PIPED_WIDTH)
+    console.print(terminal.render(table, partial(spelt, encoding=console.encoding)))
 
 
 def check_lines(verdicts_of: "Mapping[str, Sequence[Verdict]]") -> list[str]:

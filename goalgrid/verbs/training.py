@@ -98,6 +98,7 @@ def run(
     force: options.Force = False,
     stale: options.OnlyStale = False,
     jobs: options.Jobs = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Only say what would be trained, as goalgrid plan does.")] = False,
     **options: Any,
 ) -> None:
     """Train what is not done, then print the table.
@@ -106,7 +107,12 @@ def run(
     """
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
     chosen = named_grids.grids_to_train(sources(grids, paper), home, overrides, roots=root, weights=weights)
-    _train(chosen, home, Choice(only, force=force, stale=stale), LaunchOptions(**options), paper)
+    choice, launch = Choice(only, force=force, stale=stale), LaunchOptions(**options)
+    if dry_run:
+        of = partial(Plan.of, choice=choice, jobs=jobs, allow_leak=launch.allow_leak)
+        _show_each(named_grids.of_filter(chosen, home, only), home, Overview.to_dict, lambda seen: of(seen).lines())
+    else:
+        _train(chosen, home, choice, launch, paper)
 
 
 @verbs.command()
@@ -251,7 +257,7 @@ def _show_each(
     home: Home,
     to_dict: Callable[[Overview], Any],
     lines: Callable[[Overview], Iterable[str]],
-    as_json: bool,
+    as_json: bool = False,
 ) -> list[Overview]:
     """Show one grid after the other: the grids may use files of the user's own with equal names."""
     contents, overviews = dict[str, Any](), list[Overview]()

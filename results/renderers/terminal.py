@@ -1,6 +1,6 @@
 """A table for the terminal, by Rich."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rich.box import HORIZONTALS
@@ -12,10 +12,12 @@ from rich.text import Text
 from goalgrid.results.tables.table import Block, Label, Row, Table
 
 
-def render(table: Table) -> RenderableType:
-    """One Rich table a block, the caption below; a matrix with few cells as a list."""
+def render(table: Table, spell: Callable[[str], str] = str) -> RenderableType:
+    """One Rich table a block, the caption below; a matrix with few cells as a list. `spell` is for poor terminals."""
     table = as_list(table) if mostly_empty(table) else table
-    return Stack(*(_FittedBlock(table, block) for block in table.blocks), Text(table.caption, style="italic"))
+    return Stack(
+        *(_FittedBlock(table, block, spell) for block in table.blocks), Text(spell(table.caption), style="italic")
+    )
 
 
 def mostly_empty(table: Table) -> bool:
@@ -47,6 +49,7 @@ class _FittedBlock:
 
     table: Table
     block: Block
+    spell: Callable[[str], str]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         parts = self._parts(console, options)
@@ -73,19 +76,19 @@ class _FittedBlock:
         return parts
 
     def _drawn(self, columns: Sequence[int], padding: int) -> RichTable:
-        heading = Text(self.block.title) if 0 in columns else None  # in a str, [a] would be markup
+        heading = Text(self.spell(self.block.title)) if 0 in columns else None  # in a str, [a] would be markup
         sheet = RichTable(title=heading, title_justify="left", title_style="bold", box=HORIZONTALS, pad_edge=False)
         sheet.padding = (0, padding)
-        sheet.add_column(self.table.corner.text, overflow="fold")
+        sheet.add_column(self.spell(self.table.corner.text), overflow="fold")
         titles = [(group.title.text, place) for group in self.table.groups for place in range(len(group.columns))]
         titled = any(titles[column][0] for column in columns)
         for column in columns:
             title, place = titles[column]
             above, head = "" if place and column != columns[0] else title, self.table.columns[column].text
             heads = f"{above}\n{head}".rstrip("\n") if titled else head
-            sheet.add_column(heads, justify="right", overflow="fold")
+            sheet.add_column(self.spell(heads), justify="right", overflow="fold")
         for label, entries in self.table.lines(self.block):
             shown = [entries[column] for column in columns]
-            texts = (Text(text, style="bold" if bold else "") for text, bold in shown)
-            sheet.add_row(Text(label.text), *texts)
+            texts = (Text(self.spell(text), style="bold" if bold else "") for text, bold in shown)
+            sheet.add_row(Text(self.spell(label.text)), *texts)
         return sheet

@@ -85,7 +85,7 @@ def test_plan_refuses_what_run_refuses(name: str, tmp_path: Path, verb: Verb) ->
     write(root)
     grid = of_data(root, settings)
     refused = {}
-    for words in (["plan"], ["run", "--here", "--mlflow-uri", ""]):
+    for words in (["plan"], ["run", "--dry-run"], ["run", "--here", "--mlflow-uri", ""]):
         with pytest.raises(UserError, match=said) as caught:
             verb(words[0], *grid, *words[1:], runs=home)
         refused[" ".join(words)] = str(caught.value)

@@ -2,7 +2,11 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 
+import pytest
 from rich.table import Table as RichTable
 
 from goalgrid.grid.store.attempts import Failure
@@ -11,6 +15,7 @@ from goalgrid.reading import status
 from goalgrid.results.renderers import csv
 from goalgrid.terminal.streams import PlainConsole, plain
 
+from ...conftest import ROOT
 from ...states import fail
 from ..conftest import Verb, overview
 
@@ -44,6 +49,25 @@ def test_what_a_trial_said_is_escaped_and_stays_a_line(pair: Home, verb: Verb) -
     assert not any(code in told for code in ("\x1b", "\x07", "\r", "\u202e"))
     assert json.loads(verb("status", "demo", "--json", runs=pair).stdout)["failed"][0]["message"].startswith("cannot")
     assert any(EVIL in line for line in status.failure_lines(overview(pair)))
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
+def test_letters_that_an_encoding_lacks_are_spelt_out(encoding: str) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="goalgrid")
+    stream.write("Image → Text, −0.5, 猫 \udcff")
+    stream.flush()
+    said = stream.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    assert said == r"Image -> Text, -0.5, \u732b \udcff"
+
+
+def test_a_table_is_printed_on_a_terminal_without_these_letters(trained_pair: Home) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "GOALGRID_RUNS": str(trained_pair.path)}
+    command = [sys.executable, "-m", "goalgrid", "table", "demo"]
+    finished = subprocess.run(command, capture_output=True, env=environment, cwd=ROOT)
+    assert finished.returncode == 0, finished.stderr
+    printed = finished.stdout.decode("ascii")
+    assert "Image -> Text" in printed
+    assert len({len(line) for line in printed.splitlines() if line[:1] in ("|", "+")}) == 1, printed
 
 
 def test_a_spreadsheet_runs_no_cell() -> None:
