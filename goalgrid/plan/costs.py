@@ -25,6 +25,9 @@ from goalgrid.reading.overview import Overview
 RUNNING = 7
 """A running trial needs so many times its best checkpoint: two checkpoints of weights and both moments of Adam."""
 
+SHORT = 600
+"""Seconds of work beside which the start of Ray and of its processes counts (benchmarks/RESULTS.md)."""
+
 CLOCK = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 BYTES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
@@ -119,8 +122,9 @@ class GridCost:
             span.scaled([(f"{device} {unit}", seconds / 3600) for unit, seconds in CLOCK[1:]])
             for device, span in self.hours.items()
         )
+        start = ", and 10 to 20 seconds to start" if self.wall.least < SHORT else ""
         figures = [
-            f"{hours}; {self.wall.scaled(CLOCK)} on the clock with {self.jobs} at a time ({self.jobs_source})",
+            f"{hours}; {self.wall.scaled(CLOCK)} on the clock with {self.jobs} at a time ({self.jobs_source}){start}",
             f"{self.disk.scaled(BYTES)} of disk, and {self.meanwhile.scaled(BYTES)} more while it runs",
         ]
         known = [f"{key}: from {source}" for key, source in self.sources.items()]

@@ -182,17 +182,22 @@ def ended(overview: Overview) -> list[str]:
         lines += [f"{counted(len(other), 'trial')} done on other data than are here now, and not shown; {anew}"]
     if old := of_other_code(overview):
         lines += [f"{counted(len(old), 'trial')} done by other code than now, with the numbers of then; {anew}"]
-    if by_chance := [trial.id for trial in collapsed(overview)]:
-        count = f"{len(by_chance)} of {overview.counts[State.DONE]} done"
-        lines += [f"{count} are no better than chance on the validation split: {listed(by_chance)}"]
-    return lines
+    return [*lines, *_collapsed_lines(overview)]
+
+
+def _collapsed_lines(overview: Overview) -> list[str]:
+    """How many trials know nothing, and how much that may reach: on a small validation split it is much."""
+    if not (trials := collapsed(overview)):
+        return []
+    chance = max((overview.folder(trial).last_row() or {})["val_chance"] for trial in trials)
+    count = f"{len(trials)} of {overview.counts[State.DONE]} done are no better than chance on the validation split"
+    return [f"collapsed: {count}, where it reaches an rsum of up to {chance:.0f}: {listed([t.id for t in trials])}"]
 
 
 def note_lines(overview: Overview) -> list[str]:
     """The trials that are collapsed, stale or merged, and the grid's runs with overrides."""
     others = variants(overview.grid.name, overview.home)
-    lines = [*choice_lines(overview), *seed_lines(overview)]
-    lines += [f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)]
+    lines = [*choice_lines(overview), *seed_lines(overview), *_collapsed_lines(overview)]
     lines += [f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported]
     lines += _stale_lines(overview)
     places = Counter(merged(overview).values())

@@ -1,5 +1,6 @@
 """Plan: why each trial would be trained or not, what begins anew, and what it all costs."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -302,7 +303,9 @@ class TestCosts:
     def test_the_concurrency_says_where_it_is_from(self, pair: Home) -> None:
         found = Overview.of(grid("seeds=[0,1,2]", "resources.concurrency=3"), pair)
         assert "3 at a time (resources.concurrency)" in cost_of(found, found.unfinished(), jobs=None).lines()[0]
-        assert "2 at a time (--jobs)" in cost_of(found, found.unfinished(), jobs=2).lines()[0]
+        few = cost_of(found, found.unfinished(), jobs=2)
+        assert few.lines()[0].endswith(" with 2 at a time (--jobs), and 10 to 20 seconds to start")
+        assert dataclasses.replace(few, wall=Span(600, 900)).lines()[0].endswith(" with 2 at a time (--jobs)")
         assert "4 at a time (as many as there are)" in cost_of(found, found.unfinished(), jobs=9).lines()[0]
 
 
