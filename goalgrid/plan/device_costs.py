@@ -234,7 +234,7 @@ class _OnCard:
         if decode and not network and seconds.least:
             pictures = sum(self._pictures(trial) for _, members in footprints for trial in members)
             fed, taken_up = pictures / decode.rate(threads), pictures / seconds.least
-        if fed and not self._kept(shared, "train"):
+        if decode and fed and not self._kept(shared, "train"):
             feeding = max(1, busy), math.ceil(taken_up * decode.seconds)
             give = "gives" if threads == 1 else "give"
             text = f"decoding: {counted(threads, 'thread')} {give} {decode.rate(threads):,.0f} pictures a second "
