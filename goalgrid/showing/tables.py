@@ -153,8 +153,10 @@ def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None)
     table = draw(request, home, grid)
     if output and kind == "terminal":
         kind = renderers.format_of(output) or kind
-    if kind != "latex" and (request.label or request.caption):
-        raise UserError("--label and --caption are for LaTeX; give --format latex, or an --output that ends in .tex.")
+    if kind != "latex" and (request.label or request.caption or request.siunitx):
+        raise UserError(
+            "--label, --caption and --siunitx are for LaTeX; give --format latex, or an --output that ends in .tex."
+        )
     if kind == "terminal" and output is None:
         show_table(table)
     elif kind == "terminal":

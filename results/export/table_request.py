@@ -47,6 +47,7 @@ class TableRequest:
     marks: bool = option(False, "Mark cells that cannot be told from the best; the caption says by which test.")
     label: str | None = option(None, "Of LaTeX: the name for \\ref.")
     caption: str | None = option(None, "Of LaTeX: your text in place of ours.", "TEXT")
+    siunitx: bool = option(False, "Of LaTeX: numbers aligned at their points, by the package siunitx.")
     only: str = option("", "Only trials that fit, e.g. 'objective=*_cir seed=0'.", "FILTER")
     set_: tuple[str, ...] = ()
     """What `--set` changes of the grid, KEY=VALUE each."""
@@ -84,4 +85,4 @@ class TableRequest:
         caption = self.caption or table.caption
         if self.caption and self.marks:
             caption = f"{caption} {RULE}"
-        return replace(table, command=self.command, label=self.label or "", caption=caption)
+        return replace(table, command=self.command, label=self.label or "", caption=caption, siunitx=self.siunitx)

@@ -1,6 +1,7 @@
 """A table for a paper: booktabs, `table*` so that it spans two columns. Escaping happens here and nowhere else."""
 
 import re
+from collections.abc import Sequence
 
 from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.tables.table import Label, Table, TextFormat
@@ -36,6 +37,11 @@ _CELLS = "|".join(sorted(CELLS, key=len, reverse=True))
 _NAMED = re.compile(
     rf"(?<![\w-])(?:L_(?P<loss>\w+(?:-\w+)*)|(?P<letter>[PT])\^(?P<weight>[a-z]+(?:-ms)?)|(?P<cell>{_CELLS}))(?![\w-])"
 )
+
+_NUMBER = re.compile(r"(?P<mean>[+-]?\d[\d,]*(?:\.\d+)?)(?: ± (?P<spread>\d+(?:\.\d+)?))?(?P<behind>.*)")
+
+SISETUP = r"\sisetup{separate-uncertainty,detect-weight,retain-explicit-plus,retain-zero-uncertainty,tight-spacing}"
+"""Spreads behind ±, and bold numbers as the text around them."""
 
 PAGE = 90
 """Characters that fit in the width of a two-column page, with two between columns."""
@@ -103,22 +109,25 @@ def render(table: Table) -> str:
     tight = _characters(table, tight=False) > PAGE
     wide = _characters(table, tight=tight) > PAGE
     height = sum(len(block.rows) + 2 for block in table.blocks) + 2 + len(table.caption) // PROSE
+    texts = [[text for text, _ in entries] for block in table.blocks for _, entries in table.lines(block)]
+    columns = "".join(map(_numbers, zip(*texts, strict=True))) if table.siunitx else "c" * width
     lines = [
-        "% needs \\usepackage{booktabs,graphicx}",
+        f"% needs \\usepackage{{booktabs,graphicx{',siunitx' * table.siunitx}}}",
         "\\begin{table*}",
         "\\centering",
         "\\scriptsize" if height > LINES else "\\small",
         *(["\\renewcommand{\\arraystretch}{0.9}"] if height > SMALL_LINES else []),
         *(["\\setlength{\\tabcolsep}{3pt}"] if width > 6 else []),
         *(["\\resizebox{\\textwidth}{!}{%"] if wide else []),
-        f"\\begin{{tabular}}{{l{'c' * width}}}",
+        *([SISETUP] if table.siunitx else []),
+        f"\\begin{{tabular}}{{l{columns}}}",
         "\\toprule",
         *_head(table),
     ]
     for block in table.blocks:
         lines += ["\\midrule", f"\\multicolumn{{{width + 1}}}{{c}}{{{prose(block.title)}}} \\\\", "\\midrule"]
         for label, entries in table.lines(block):
-            shown = [_text(_set(text, tight), bold) for text, bold in entries]
+            shown = [_number(*entry) if table.siunitx else _text(_set(entry[0], tight), entry[1]) for entry in entries]
             lines.append(" & ".join([_label(label), *shown]) + " \\\\")
     lines += ["\\bottomrule", "\\end{tabular}" + "}" * wide]
     lines += [f"\\caption{{{prose(table.caption)}}}", *([f"\\label{{{table.label}}}"] * bool(table.label))]
@@ -141,7 +150,8 @@ def _head(table: Table) -> list[str]:
         if group.title.text:
             rules.append(f"\\cmidrule(lr){{{start}-{start + count - 1}}}")
         start += count
-    columns = map(_label, [table.corner, *table.columns])
+    braces = ("{{{}}}" if table.siunitx else "{}").format
+    columns = [_label(table.corner), *(braces(_label(column)) for column in table.columns)]
     return [" & ".join(["", *titles]) + " \\\\", " ".join(rules), " & ".join(columns) + " \\\\"]
 
 
@@ -152,6 +162,38 @@ def _label(label: Label) -> str:
 def _text(text: str, bold: bool) -> str:
     latex = re.sub(r"^-(?=\d)", "$-$", escape(text))
     return f"\\textbf{{{latex}}}" if bold else latex
+
+
+def _number(text: str, bold: bool) -> str:
+    r"""A number for a column of siunitx, what stands behind it in braces; any other text in braces.
+
+    >>> print(_number("63.1 ± 0.2†", True), _number("+0.3", False), _number("--", False))
+    \bfseries 63.1 \pm 0.2 {$^{\dagger}$} +0.3 {--}
+    """
+    if not (match := _NUMBER.fullmatch(text)):
+        return f"{{{_text(text, bold)}}}"
+    spread, behind = match["spread"], match["behind"]
+    words = ["\\bfseries"] * bold + [match["mean"].replace(",", "")]
+    words += [f"\\pm {spread}"] * bool(spread) + [f"{{{escape(behind)}}}"] * bool(behind)
+    return " ".join(words)
+
+
+def _numbers(texts: Sequence[str]) -> str:
+    r"""A column of siunitx that has room for these numbers.
+
+    >>> print(_numbers(["9.1 ± 0.2", "+63.1 ± 12.0†", "--"]))
+    S[table-format=+2.1(3),table-space-text-post={$^{\dagger}$}]
+    """
+    numbers = [match for text in texts if (match := _NUMBER.fullmatch(text))]
+    if not numbers:
+        return "c"
+    parts = [match["mean"].replace(",", "").lstrip("+-").partition(".") for match in numbers]
+    whole, digits = max(len(part[0]) for part in parts), max(len(part[2]) for part in parts)
+    sign = "+" * any(match["mean"][0] in "+-" for match in numbers)
+    spread = max(len(str(match["spread"] or "").replace(".", "").lstrip("0")) for match in numbers)
+    behind = escape(max((match["behind"] for match in numbers), key=len))
+    room = f",table-space-text-post={{{behind}}}" if behind else ""
+    return f"S[table-format={sign}{whole}.{digits}{f'({spread})' if spread else ''}{room}]"
 
 
 def _set(text: str, tight: bool) -> str:

@@ -102,6 +102,8 @@ class Table:
     """The command that prints the table, without the format; empty: no command prints it."""
     label: str = ""
     """The name by which LaTeX refers to it."""
+    siunitx: bool = False
+    """Whether LaTeX aligns its numbers at their points, by the package siunitx."""
 
     def about(self, kind: str) -> dict[str, str]:
         """What a file in a format says of the whole table."""

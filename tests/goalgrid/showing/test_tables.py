@@ -36,6 +36,7 @@ WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.star
         st.none() | WORDS,
         st.booleans(),
         *[st.none() | WORDS] * 2,
+        st.booleans(),
         st.just("") | WORDS,
         st.lists(WORDS).map(tuple),
     )
@@ -51,7 +52,7 @@ def test_a_command_reads_back_as_what_was_asked_for(request: TableRequest) -> No
 def test_python_has_the_options_of_the_command_line_with_their_defaults() -> None:
     command = {field.name: field.default for field in fields(TableRequest) if field.metadata}
     python = {name: parameter.default for name, parameter in signature(LoadedGrid.table).parameters.items()}
-    assert python.keys() - {"self"} == command.keys() - {"paper", "reference", "label", "caption"}
+    assert python.keys() - {"self"} == command.keys() - {"paper", "reference", "label", "caption", "siunitx"}
     assert all(python[name] == command[name] for name in python.keys() - {"self"})
 
 
@@ -72,7 +73,7 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
         (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
         (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows, --columns and --blocks out"),
         (("demo", "--against", "paper"), "no paper reports"),
-        (("demo", "--label", "tab:demo"), "--label and --caption are for LaTeX; give --format latex"),
+        (("demo", "--label", "tab:demo"), "--label, --caption and --siunitx are for LaTeX; give --format latex"),
         (
             ("demo", "-o", "table.doc"),
             "its ending says no format. Known: .csv, .html, .json, .tex, .md, .long.parquet, .parquet; or",

@@ -21,6 +21,7 @@ from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.protocols import ECCV, JUDGED
 from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
+from goalgrid.results.analysis.observations import marked
 from goalgrid.results.layouts import LAYOUTS, arrange, natural
 from goalgrid.results.layouts.captions import COLUMN_NAMES, by_direction
 from goalgrid.results.records import record
@@ -225,11 +226,23 @@ def test_latex_is_well_formed(table: Table) -> None:
     assert set(cells_of) == {4}
 
 
+def test_latex_of_siunitx_holds_the_same_numbers(cells: list[Cell], scores: Scores) -> None:
+    table = marked(arrange(cells, scores))
+    text = latex.render(replace(table, siunitx=True))
+    assert "% needs \\usepackage{booktabs,graphicx,siunitx}" in text
+    rows = [line.removesuffix(" \\\\").split(" & ")[1:] for line in text.splitlines() if line.startswith("$P^")]
+    shown = [entry.text for block in table.blocks for row in block.rows for entry in row.entries if entry]
+    plain = [re.sub(r"\\bfseries | ?\{\$\^\{\\dagger\}\$\}", "", number) for row in rows for number in row]
+    assert [number.strip("{}").replace(r"\pm", "±") for number in plain] == [text.rstrip("†") for text in shown]
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("siunitx", [False, True])
 @pytest.mark.parametrize("layout", [*LAYOUTS, "synthetic"])
-def test_latex_compiles(layout: str, cells: list[Cell], scores: Scores, tmp_path: Path) -> None:
+def test_latex_compiles(layout: str, siunitx: bool, cells: list[Cell], scores: Scores, tmp_path: Path) -> None:
     table = synthetic() if layout == "synthetic" else arrange(cells, scores, layout=layout)
-    head = "\\documentclass[twocolumn]{article}\\usepackage{booktabs,graphicx}\\begin{document}\n"
+    table = replace(table, siunitx=siunitx)
+    head = "\\documentclass[twocolumn]{article}\\usepackage{booktabs,graphicx,siunitx}\\begin{document}\n"
     (tmp_path / "t.tex").write_text(head + latex.render(table) + "\\end{document}\n")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
