@@ -225,7 +225,7 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_pictures: Path, tmp
     ("options", "said"),
     [
         ((), r"which checkpoint\? Either --trial ID names a finished trial"),
-        (("f.pth", "--trial", "OWN"), r"--trial shapes_\S+ and f\.pth: .* leave one out"),
+        (("f.pth", "--trial", "OWN"), r"which checkpoint\? Either --trial ID .* or give a published FILE"),
         (("--trial", "shapes"), r"unknown trial 'shapes' under .*Known: shapes_cnn-bow"),
         (("--trial", "OWN", "--split", "train"), r"unknown split 'train'\. Known: val, test"),
         (("--trial", "OWN", "--protocol", "coco-5k"), r"unknown protocol 'coco-5k' of data set 'shapes'"),
