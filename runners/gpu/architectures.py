@@ -26,9 +26,12 @@ from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, Shapes, 
 from goalgrid.runners.gpu.torch_private import FakeTensorMode
 from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, remove_data, without_data
 from goalgrid.runners.training import companions, recomputation
+from goalgrid.runners.training import learner as learner_module
 from goalgrid.runners.training.inputs import Inputs
 from goalgrid.runners.training.learner import Learner, model_of
 
+MODELS = dict[str, Vse]()
+"""Models of this process that were traced, by their settings and the shapes that they read."""
 _SIZE_LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
@@ -98,11 +101,28 @@ def learner_of(settings: TrialSettings, shapes: Shapes, places: Places) -> Learn
     return learner
 
 
+def rehearsing(settings: TrialSettings, shapes: Shapes, places: Places) -> Learner:
+    """A learner with the `untrained_model`, to trace its steps."""
+    model, build = untrained_model(settings, shapes, places), learner_module.model_of
+    learner_module.model_of = lambda *_: model
+    try:
+        with Unfilled():
+            return Learner(settings, _inputs(shapes, settings, places))
+    finally:
+        learner_module.model_of = build
+
+
 def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
-    """The model of a trial before training, with uninitialised weights."""
-    with Unfilled():
-        model = model_of(settings, _inputs(shapes, settings, places))
-        as_resnext(model)
+    """The model of a trial before training, with uninitialised weights; built once for all trials that have it."""
+    inputs = _inputs(shapes, settings, places)
+    key = repr((settings.model, shapes.image, inputs.words, settings.train.compile, places))
+    if key not in MODELS:
+        with Unfilled():
+            MODELS[key] = model_of(settings, inputs)
+            as_resnext(MODELS[key])
+    model = MODELS[key]
+    for block in recomputation.blocks(model):
+        vars(block).pop("forward", None)  # of a trial that checkpoints its blocks
     return model
 
 

@@ -16,10 +16,10 @@ from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.parts.xvlm import rerank
 from goalgrid.retrieval.scorers.sets import Sets
-from goalgrid.runners.gpu.architectures import in_architecture, learner_of, untrained_model, without_weights
+from goalgrid.runners.gpu.architectures import in_architecture, rehearsing, untrained_model, without_weights
 from goalgrid.runners.gpu.memory_probe import heavy
 from goalgrid.runners.gpu.shapes_of_data import Shapes
-from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, remove_data, without_data
+from goalgrid.runners.gpu.trace import Trace, Work, remove_data, without_data
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE
 from goalgrid.runners.training.inputs import Batch
 from goalgrid.runners.training.learner import Learner
@@ -84,8 +84,7 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
     settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
     freezes, trains = settings.train.frozen_epochs > 0, settings.train.epochs > 0
     settings = heavy(settings) if trains else settings
-    with Unfilled():
-        learner = learner_of(settings, shapes, places) if trains else None
+    learner = rehearsing(settings, shapes, places) if trains else None
     model = learner.model if learner else untrained_model(settings, shapes, places)
     trace, steps = Trace(), (Work(), Work(), Work())
     with without_data() as mode:
@@ -104,8 +103,7 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
 def peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
     """Bytes that the step which uses most memory takes."""
     settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
-    with Unfilled():
-        learner = learner_of(heavy(settings), shapes, places)
+    learner = rehearsing(heavy(settings), shapes, places)
     trace = Trace()
     with without_data() as mode:
         without_weights(learner, mode, trace)

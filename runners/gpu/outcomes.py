@@ -5,7 +5,6 @@ torch looks up what it saw before, too, but takes five times as long: it allows 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from goalgrid.runners.gpu.torch_private import (
 )
 
 aten = torch.ops.aten
+META = torch.device("meta")
 DIRECT = frozenset(
     [aten.add.Tensor, aten.add_.Tensor, aten.mul.Tensor, aten.mul_.Tensor, aten.sub.Tensor, aten.div.Tensor,
      aten.neg.default, aten.exp.default, aten.sqrt.default, aten.relu.default, aten.tanh.default, aten.sigmoid.default,
@@ -30,6 +30,12 @@ DIRECT = frozenset(
      aten.select_backward.default, aten.new_empty_strided.default]
 )  # fmt: skip
 """Operations whose own kernels for tensors without data give what torch's Python rules for them give, far faster."""
+MODE = FakeTensorMode(allow_non_fake_inputs=True)
+"""The mode of all traces of this process, which share models and outcomes."""
+MODE.cache_enabled = False  # `OUTCOMES` are faster
+EXAMPLE = MODE.from_tensor(torch.empty(0))
+ATTRIBUTES = dict(vars(EXAMPLE))
+"""What torch gives to each tensor without data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +49,31 @@ class Output:
     value: Any = None
     """What is no tensor."""
 
+    @classmethod
+    def like(cls, value: Tensor) -> Tensor:
+        """A tensor without data in place of a tensor with data."""
+        empty: Tensor = cls(-1, _layout(value)).again([])
+        return empty
+
     def again(self, inputs: Sequence[Tensor]) -> Any:
         """It for other inputs of the same shapes."""
         if not self.layout:
             return inputs[self.of_input] if self.of_input >= 0 else self.value
         shape, stride, kind, offset = self.layout
-        first: Any = inputs[0] if type(inputs[0]) is FakeTensor else next(x for x in inputs if type(x) is FakeTensor)
+        first: Any = inputs[0] if inputs else EXAMPLE
+        if type(first) is not FakeTensor:
+            first = next(value for value in inputs if type(value) is FakeTensor)
         with DisableTorchDispatch():
             if self.of_input >= 0:
                 storage = inputs[self.of_input].untyped_storage()
-                empty = torch.empty(0, dtype=kind, device="meta").set_(storage, offset, shape, stride)
+                empty = torch.empty(0, dtype=kind, device=META).set_(storage, offset, shape, stride)
             else:
-                empty = torch.empty_strided(shape, stride, dtype=kind, device="meta")
+                empty = torch.empty_strided(shape, stride, dtype=kind, device=META)
             device = first.fake_device
             # as FakeTensor's constructor, which takes five times as long
             tensor = Tensor._make_subclass(FakeTensor, empty, dispatch_device=True, device_for_backend_keys=device)
-        tensor.__dict__.update(_attributes(), fake_mode=first.fake_mode, known_layout=self.layout)
+        tensor.__dict__.update(ATTRIBUTES, fake_mode=first.fake_mode, known_layout=self.layout)
         return tensor
-
-
-@cache
-def _attributes() -> dict[str, Any]:
-    """What torch gives to each tensor without data."""
-    return dict(vars(FakeTensorMode().from_tensor(torch.empty(0))))
 
 
 @dataclass(frozen=True, slots=True)

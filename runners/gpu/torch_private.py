@@ -14,7 +14,7 @@ try:
     )
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
-    from torch.utils._pytree import tree_leaves
+    from torch.utils._pytree import tree_leaves, tree_map
 except ImportError as error:
     raise UserError(
         f"sizes of models, and estimates for a GPU, are not possible with torch {torch.__version__}: {error}. "
@@ -23,5 +23,5 @@ except ImportError as error:
 
 __all__ = [
     "DisableTorchDispatch", "FakeTensor", "FakeTensorMode", "TorchDispatchMode", "dispatch_modes",
-    "in_kernel_invocation_manager", "tree_leaves", "unset_fake_temporarily",
+    "in_kernel_invocation_manager", "tree_leaves", "tree_map", "unset_fake_temporarily",
 ]  # fmt: skip

@@ -17,13 +17,14 @@ from torch.utils.flop_counter import flop_registry
 from goalgrid.objectives import mining
 from goalgrid.retrieval.scorers import cross_attention, similarity
 from goalgrid.runners.gpu.allocator import CachingAllocator
-from goalgrid.runners.gpu.outcomes import Outcome, computed, forget_layout, has_values, key_of
+from goalgrid.runners.gpu.outcomes import MODE, Outcome, Output, computed, forget_layout, has_values, key_of
 from goalgrid.runners.gpu.torch_private import (
     FakeTensor,
     FakeTensorMode,
     TorchDispatchMode,
     dispatch_modes,
     tree_leaves,
+    tree_map,
     unset_fake_temporarily,
 )
 
@@ -68,7 +69,16 @@ class Work:
         return sum(flops for group in self.products.values() for flops, _ in group)
 
 
-class Trace(TorchDispatchMode):
+class Unguarded(TorchDispatchMode):
+    """A mode that sees every operation, without torch's guard against being compiled."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: nothing is compiled, and the guard would take a third of a known operation's time."""
+        return False
+
+
+class Trace(Unguarded):
     """Follows storages through the allocator from creation to release, and counts work.
 
     Small integer tensors of the host (lengths, indices) are real, so that control flow is that of training.
@@ -79,11 +89,6 @@ class Trace(TorchDispatchMode):
         self.allocator = CachingAllocator()
         self.work = Work()
         self._known = dict[int, weakref.ref[Any]]()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No: nothing is compiled, and the guard would take a third of a known operation's time."""
-        return False
 
     def hold(self, tensor: Tensor) -> None:
         """Count the storage of a tensor until it is released."""
@@ -118,7 +123,7 @@ class Trace(TorchDispatchMode):
         work = None if func.is_view else _work(func, args, kwargs, inputs, outputs, result)  # a view launches no kernel
         if torch.Tag.inplace_view in func.tags:
             forget_layout(inputs)
-        elif not stands_in and _repeats(func, inputs):
+        elif not stands_in and _repeats(func, args, inputs, outputs):
             OUTCOMES[func, key] = Outcome.of(result, inputs, work)
         self._count(work)
         for tensor in outputs:
@@ -145,11 +150,16 @@ class Trace(TorchDispatchMode):
             self.work.bytes += moved
 
 
-def _repeats(func: Any, inputs: list[Tensor]) -> bool:
+def _repeats(func: Any, args: Any, inputs: list[Tensor], outputs: list[Tensor]) -> bool:
     """Whether the outcome depends on shapes alone: values matter to what changes them, and to some results' shapes."""
     given = [has_values(tensor) for tensor in inputs]
-    by_shape = torch.Tag.dynamic_output_shape not in func.tags and not func._schema.is_mutable
-    return not all(given) and (by_shape or not any(given))
+    if not given:
+        return bool(outputs) and not any(map(has_values, outputs))
+    by_shape = (
+        torch.Tag.dynamic_output_shape not in func.tags or func is aten.index.Tensor
+    )  # by masks it is not possible
+    changes = [value for value in tree_leaves(_written(func, args)) if isinstance(value, Tensor)]
+    return not any(given) or (by_shape and not all(given) and not any(map(has_values, changes)))
 
 
 def _work(
@@ -266,6 +276,18 @@ FLOPS = {aten.convolution_backward: _convolution_backward}
 """Floating-point operations that torch counts otherwise."""
 
 
+def _grouped(lists: Any, with_indices: bool = False) -> dict[tuple[torch.device, torch.dtype], Any]:
+    """As torch groups tensors for clipping and optimisers; all are on one device, which is not asked of each."""
+    groups = dict[Any, Any]()
+    for index, tensor in enumerate(lists[0]):
+        members, indices = groups.setdefault(tensor.dtype, ([list[Any]() for _ in lists], list[int]()))
+        indices.append(index)
+        for joined, group in zip(members, lists, strict=True):
+            if group:
+                joined.append(group[index])
+    return {(members[0][0].device, kind): (members, indices) for kind, (members, indices) in groups.items()}
+
+
 @contextmanager
 def without_data() -> Iterator[FakeTensorMode]:
     """Inside the block: tensors without data, tiles of a GPU's size, GRUs as in cuDNN, and gradients clipped together.
@@ -280,37 +302,73 @@ def without_data() -> Iterator[FakeTensorMode]:
     supported = getattr(clip_grad, "_has_foreach_support", None)  # a torch without it counts clipping tensor by tensor
     rnn._VF.gru = _gru  # type: ignore[attr-defined]
     clip_grad._has_foreach_support = lambda *_: True  # type: ignore[attr-defined]
+    grouping = getattr(torch._C, "_group_tensors_by_device_and_dtype", _grouped)
+    torch._C._group_tensors_by_device_and_dtype = _grouped
     try:
-        yield FakeTensorMode(allow_non_fake_inputs=True)
+        yield MODE
     finally:
         if collects:
             gc.enable()
         del rnn._VF.gru  # type: ignore[attr-defined]
         clip_grad._has_foreach_support = supported  # type: ignore[attr-defined, assignment]
+        torch._C._group_tensors_by_device_and_dtype = grouping
         for table, size in tiles:
             table["cpu"] = size
 
 
 def remove_data(module: nn.Module, mode: FakeTensorMode, trace: Trace) -> None:
     """Replace a module's weights and buffers by tensors without data, and count their memory."""
+    empties = dict[int, Tensor]()  # tied weights share a storage
     for part in module.modules():
         for name, value in [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]:
-            empty = mode.from_tensor(value.data)
-            is_weight = isinstance(value, nn.Parameter)
-            setattr(part, name, nn.Parameter(empty, requires_grad=value.requires_grad) if is_weight else empty)
+            if not isinstance(value, FakeTensor):
+                storage = value.untyped_storage()
+                if storage._cdata not in empties:
+                    whole = storage.nbytes() == value.nbytes  # as torch, which takes five times as long
+                    empties[storage._cdata] = Output.like(value) if whole else mode.from_tensor(value.data)
+                empty = empties[storage._cdata]
+                is_weight = isinstance(value, nn.Parameter)
+                setattr(part, name, nn.Parameter(empty, requires_grad=value.requires_grad) if is_weight else empty)
             trace.hold(getattr(part, name))
 
 
-class Unfilled(TorchDispatchMode):
-    """Skips in-place operations on large tensors: the initial weights are never read.
+class Unfilled(Unguarded):
+    """Skips operations on large tensors while a model is built: neither initial weights nor outputs are ever read.
 
-    `any()` of a large tensor returns False, so that `trunc_normal_` does not loop.
+    `any()` of a large tensor returns False, so that `trunc_normal_` does not loop. What is left is for one thread:
+    others would only wait for it, busily.
     """
 
+    def __enter__(self) -> "Unfilled":
+        self._threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        torch.set_num_threads(self._threads)
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        large = args and isinstance(args[0], Tensor) and args[0].numel() > HOST
-        if large and func.overloadpacket.__name__.endswith("_"):
-            return args[0]
-        if large and func is aten.any.default:
+        kwargs = kwargs or {}
+        large = any(map(_is_large, tree_leaves([args, kwargs])))
+        if not large or func.is_view or torch.Tag.dynamic_output_shape in func.tags:
+            return func(*args, **kwargs)
+        if func.overloadpacket.__name__.endswith("_"):
+            return args[0] if _is_large(args[0]) else func(*args, **kwargs)
+        if func is aten.any.default:
             return torch.tensor(False)
-        return func(*args, **(kwargs or {}))
+        kwargs.pop("device", None)
+        return tree_map(_unfilled, func(*tree_map(_shape, args), **tree_map(_shape, kwargs)))
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.numel() > HOST
+
+
+def _shape(value: Any) -> Any:
+    return value.to("meta") if isinstance(value, Tensor) else value
+
+
+def _unfilled(value: Any) -> Any:
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype) if isinstance(value, Tensor) else value

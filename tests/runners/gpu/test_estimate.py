@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any
 
@@ -21,10 +21,12 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 from goalgrid.objectives import mining
 from goalgrid.retrieval.encoders.text import features_of, text_network
+from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.parts.xvlm import rerank
 from goalgrid.runners.gpu.allocator import CachingAllocator
 from goalgrid.runners.gpu.architectures import (
     ARCHITECTURES,
+    MODELS,
     from_architecture,
     in_architecture,
     learner_of,
@@ -33,7 +35,17 @@ from goalgrid.runners.gpu.architectures import (
     without_weights,
 )
 from goalgrid.runners.gpu.cards import CARDS, card
-from goalgrid.runners.gpu.estimate import _batch, _step, around, estimate, pairs_ranked_anew, rehearse, second_stage
+from goalgrid.runners.gpu.estimate import (
+    _batch,
+    _step,
+    around,
+    estimate,
+    pairs_ranked_anew,
+    peak,
+    rehearse,
+    second_stage,
+    trained_by,
+)
 from goalgrid.runners.gpu.memory_probe import heavy
 from goalgrid.runners.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu.trace import KERNELS, Trace, Unfilled, Work, without_data
@@ -149,6 +161,20 @@ OBJECTIVES = {
 def test_an_estimate_is_close_to_the_real_peak(recipe: str) -> None:
     shapes, above = {**FAMILIES, **MORE}[recipe]
     assert 0.97 <= share_of_real(recipe, settings_of(recipe, *SMALL), shapes) <= above
+
+
+@pytest.mark.parametrize("recipe", ["vse-2ad-fc-seq2seq", "vsepp-vit-b16-tiny-ft"])
+def test_a_model_that_was_traced_before_is_counted_as_at_first(recipe: str) -> None:
+    settings, shapes = settings_of(recipe, *SMALL), {**FAMILIES, **MORE}[recipe][0]
+    MODELS.clear()
+    first = estimate(settings, shapes, {})
+    with suppress(UserError):  # batch norms that learn, or no blocks
+        peak(trained_by(settings, checkpoint_activations=True), shapes, {})
+    evaluated = estimate(trained_by(settings, epochs=0), shapes, {})
+    assert len(MODELS) == 1
+    assert estimate(settings, shapes, {}) == first
+    MODELS.clear()
+    assert estimate(trained_by(settings, epochs=0), shapes, {}) == evaluated
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -356,6 +382,14 @@ def test_first_weights_that_are_not_drawn_are_never_drawn_anew() -> None:
     with Unfilled():
         torch.nn.init.trunc_normal_(weights, std=0.02)
     assert bool((weights == 9).all())
+
+
+def test_the_width_of_a_network_is_found_without_its_values() -> None:
+    part = from_architecture(catalog.recipe("vsepp-vit-b16").model.image, {})
+    part = part.model_copy(update={"architecture": {**part.architecture, "num_hidden_layers": 1}})
+    with Unfilled():
+        blank = Vision(part, {})
+    assert blank.width == Vision(part, {}).width
 
 
 def test_the_allocator_cuts_segments_and_joins_what_is_free() -> None:
