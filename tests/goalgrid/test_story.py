@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from goalgrid.grid.store.home import Home
-from goalgrid.results import renderers
 
 from ..conftest import SMALL, Goalgrid, read_status
 
@@ -82,20 +81,3 @@ def test_features_and_photographs_of_flickr8k_both_train(flickr8k: Path, tmp_pat
     frame = pd.concat(pd.read_parquet(path) for path in (tmp_path / "trials").glob("*/record.parquet"))
     assert set(frame["recipe"]) == {"fc-bow", "cnn-bow"}
     assert all(len(ranks) == 1000 for ranks in frame["test_i2t_ranks"])
-
-
-def test_an_export_stands_on_its_own(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:
-    target = tmp_path / "paper"
-    assert goalgrid("export", "demo", str(target), runs=trained.path).returncode == 0
-    check = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=target, capture_output=True, text=True)
-    assert check.returncode == 0, check.stdout
-    assert len(pd.read_parquet(target / "records.parquet")) == 4
-    assert (target / "effects.md").exists()
-    assert (target / "figures" / "training-cnn-bow-on-shapes.pdf").exists()
-    names = {path.name for path in (target / "tables").iterdir()}
-    assert {f"goal.{ending}" for ending in renderers.ENDINGS.values()} <= names
-    assert goalgrid("plan", str(target / "grid.toml"), runs=trained.path).stdout.startswith("demo: 4 trials: 4 done")
-    refused = goalgrid("export", "demo", str(target), runs=trained.path)
-    assert refused.returncode == 2
-    assert "is not empty" in refused.stderr
-    assert "grid.toml is a file" in goalgrid("export", "demo", str(target / "grid.toml"), runs=trained.path).stderr

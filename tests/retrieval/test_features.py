@@ -21,6 +21,7 @@ from goalgrid.retrieval.data.images import ImageFiles, looks
 from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.features import Bank, ImageSource
 from goalgrid.retrieval.growing_array import GrowingArray
+from goalgrid.retrieval.splits.pairs import Pairs
 from tests.networks import save
 
 CPU = torch.device("cpu")
@@ -32,9 +33,9 @@ def backbone(**changes: object) -> BackboneSettings:
     return BackboneSettings.model_validate(content)
 
 
-def source(image: BackboneSettings, places: dict[str, Path] | None = None) -> ImageSource:
-    """The embedded scenes under this backbone."""
-    pairs = opening.load("shapes", None, image.view, keep=False)
+def source(image: BackboneSettings, places: dict[str, Path] | None = None, pairs: Pairs | None = None) -> ImageSource:
+    """The embedded scenes under this backbone, or these pairs."""
+    pairs = pairs or opening.load("shapes", None, image.view, keep=False)
     return ImageSource("shapes", image, places or {}, pairs, "shapes")
 
 
@@ -73,23 +74,26 @@ def test_captions_and_images_stay_as_they_are(cache: Path) -> None:
 
 def test_the_key_is_of_all_that_decides_features_and_of_nothing_else(tmp_path: Path) -> None:
     places = {"a": save(tmp_path / "a", "resnet"), "b": save(tmp_path / "b", "resnet")}
-    named = {"architecture": {}}
+    pairs = source(backbone()).pairs
+
+    def key(places: dict[str, Path] | None = None, **changes: object) -> str:
+        return source(backbone(**changes), places, pairs).key
+
     variants = [
-        source(backbone()),
-        source(backbone(size=48)),
-        source(backbone(framing="square")),
-        source(backbone(output="grid")),
-        source(backbone(crops=2)),
-        source(backbone(crops=2, flip=False)),
-        source(backbone(statistics="half")),
-        source(backbone(weights="a", **named), places),
-        source(backbone(weights="b", **named), places),
+        key(),
+        key(size=48),
+        key(framing="square"),
+        key(output="grid"),
+        key(crops=2),
+        key(crops=2, flip=False),
+        key(statistics="half"),
+        key(places, weights="a", architecture={}),
+        key(places, weights="b", architecture={}),
     ]
-    assert len({one.key for one in variants}) == len(variants)
-    same = [source(backbone(pooling="max", head="mlp", normalize=False, drop=0.1)), source(backbone(flip=False))]
-    assert {one.key for one in same} == {variants[0].key}
-    again = source(backbone(weights="copy", **named), {"copy": places["a"]})
-    assert again.key == variants[7].key, "the content counts, not the name"
+    assert len(set(variants)) == len(variants)
+    assert {key(pooling="max", head="mlp", normalize=False, drop=0.1), key(flip=False)} == {variants[0]}
+    again = key({"copy": places["a"]}, weights="copy", architecture={})
+    assert again == variants[7], "the content counts, not the name"
 
 
 def test_a_bank_gives_each_look_one_of_its_crops(tmp_path: Path) -> None:
@@ -107,7 +111,7 @@ def test_a_bank_gives_each_look_one_of_its_crops(tmp_path: Path) -> None:
     assert torch.allclose(bank.gather(np.arange(256)).float(), first, rtol=2e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("cut", [0, 5, 200, 60_000])
+@pytest.mark.parametrize("cut", [5, 60_000])
 def test_what_was_cut_off_goes_on_and_ends_the_same(
     cut: int, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +130,7 @@ def test_what_was_cut_off_goes_on_and_ends_the_same(
         ours.load(tmp_path, CPU)
     part = ours.folder(tmp_path) / "train.npy.part"
     left = part.read_bytes()
-    part.write_bytes(left + bytes(cut) if cut > 5 else left[: cut or len(left)])
+    part.write_bytes(left + bytes(cut) if cut > 5 else left[:cut])
     told: list[int] = []
     calls[:] = [1] * 9
     loaded = ours.load(tmp_path, CPU, told.append)

@@ -252,7 +252,9 @@ def test_plan_and_status_take_the_grid_of_a_table(home: Home, verb: Verb) -> Non
     assert "unified-table7: " in verb("status", "--paper", "unified-table7", runs=home).stdout
 
 
-def test_a_report_and_an_export_hold_the_papers_table(home: Home, verb: Verb, tmp_path: Path) -> None:
+def test_a_report_and_an_export_hold_the_papers_table(verb: Verb, tmp_path: Path) -> None:
+    home = Home(tmp_path / "runs")
+    write_trial(home, trials_of(expand(load("selhn-table1")))[0], PRINTED)
     verb("report", "--paper", "selhn-table1", "-o", str(tmp_path / "r.html"), runs=home)
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "The paper's table" in page

@@ -521,12 +521,15 @@ def answer(address: str, **headers: str) -> int:
         return error.code
 
 
-def test_a_foreign_page_reads_nothing_of_a_served_one(pair: Home) -> None:
+def test_a_foreign_page_reads_nothing_of_a_served_one_and_its_port_is_taken(verb: Verb, pair: Home) -> None:
     with served(pair) as (address, _):
         assert answer(address) == 200
         assert answer(address, Host="localhost:9999") == 200, "forwarded by ssh"
         assert answer(address, Host="evil.example:80") == 404
         assert answer(f"{address}etc/passwd") == 404
+        port = address.rstrip("/").rpartition(":")[2]
+        with pytest.raises(UserError, match=f"port {port} of 127.0.0.1 cannot be used: .* --port 0 takes a free one"):
+            verb("report", "demo", "--serve", "--port", port, runs=pair)
     with served(pair, "--host", "0.0.0.0", end=signal.SIGTERM) as (address, process):
         _, _, host, secret, _ = address.split("/")
         port = host.rpartition(":")[2]
@@ -536,10 +539,6 @@ def test_a_foreign_page_reads_nothing_of_a_served_one(pair: Home) -> None:
 
 
 def test_what_cannot_be_served_is_named(verb: Verb, pair: Home) -> None:
-    with served(pair) as (address, _):
-        port = address.rstrip("/").rpartition(":")[2]
-        with pytest.raises(UserError, match=f"port {port} of 127.0.0.1 cannot be used: .* --port 0 takes a free one"):
-            verb("report", "demo", "--serve", "--port", port, runs=pair)
     with pytest.raises(UserError, match="is the number of an interface"):
         verb("report", "demo", "--serve", "--host", "x", runs=pair)
     with pytest.raises(UserError, match="--serve writes no file"):

@@ -9,6 +9,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from goalgrid.grid.errors import UserError
@@ -55,6 +56,14 @@ def test_settings_and_history_of_a_trial_are_those_of_its_record(trained: Home, 
         exported = json.loads((folder / "trials" / trial.trial_id / "environment.json").read_text())
         assert exported.items() >= json.loads(trial.environment.read_text()).items()
         assert "vocabulary" in exported
+
+
+def test_it_holds_records_effects_figures_and_tables_in_every_format(folder: Path) -> None:
+    assert pq.read_metadata(folder / "records.parquet").num_rows == 4
+    assert (folder / "effects.md").exists()
+    assert (folder / "figures" / "training-cnn-bow-on-shapes.pdf").exists()
+    names = {path.name for path in (folder / "tables").iterdir()}
+    assert {f"goal.{ending}" for ending in renderers.ENDINGS.values()} <= names
 
 
 def test_every_table_is_what_its_command_prints(cells: list[Cell], trained: Home, folder: Path) -> None:
@@ -125,5 +134,7 @@ def test_an_export_that_was_cut_off_is_given_again(tmp_path: Path) -> None:
         (target / "whole.csv").write_text("", encoding="utf-8")
     assert [path.name for path in target.iterdir()] == ["whole.csv"]
     with pytest.raises(UserError, match="paper is not empty; give a new folder"), begun(target):
+        pass
+    with pytest.raises(UserError, match=r"whole\.csv is a file"), begun(target / "whole.csv"):
         pass
     assert [path.name for path in target.iterdir()] == ["whole.csv"]

@@ -55,7 +55,14 @@ def check_same(settings: TrialSettings, **train: Any) -> None:
     torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
-@pytest.mark.parametrize("objective", OURS)
+REPRESENTATIVES = ("con_con", "sig-ms_cir", "triplet", "circle", "infonce", "siglip")
+"""Of objectives that read the embeddings alone: mined and all pairs, by gradients and by losses, and what learns."""
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [pytest.param(name, marks=[pytest.mark.slow] * (not needs(name) and name not in REPRESENTATIVES)) for name in OURS],
+)
 def test_parts_of_a_batch_have_the_gradient_of_the_whole_by_every_objective(objective: str) -> None:
     ranker = ['train.ranker="vse-inf-wsl-tiny"'] if "offline-negatives" in needs(objective) else []
     check_same(settings_of(*PIXELS, *UNDROPPED, f"objectives={objective}", *ranker), micro_batch=7)

@@ -31,7 +31,8 @@ from ...conftest import swapped
 
 GRID = """
 name = "pair"
-datasets = "shapes"
+datasets = "few"
+data.few.root = "ROOT"
 recipes = "both"
 objectives = "unified"
 seeds = 0
@@ -41,23 +42,28 @@ ensemble = ["words", "cells"]
 extends = "cnn-bow"
 model.dim = 32
 model.image.size = 16
-train = { epochs = 2, batch_size = 500 }
+train = { epochs = 2, batch_size = 50 }
 [recipe.cells]
 extends = "scan-t2i-tiny"
 model.dim = 16
 model.image.size = 16
-train = { epochs = 1, batch_size = 500 }
+train = { epochs = 1, batch_size = 50 }
 """
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid) -> Path:
+def runs(few_pictures: Path, tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid) -> Path:
     """An ensemble of a model of vectors and a model of sets, which are not named in its grid, trained."""
     folder = tmp_path_factory.mktemp("ensemble")
-    (folder / "pair.toml").write_text(GRID)
+    (folder / "pair.toml").write_text(swapped(GRID, "ROOT", str(few_pictures)))
     finished = goalgrid("run", str(folder / "pair.toml"), "--here", "--mlflow-uri", "", runs=folder)
     assert finished.returncode == 0, finished.stderr
     return folder
+
+
+@pytest.fixture(scope="module")
+def machine(few_pictures: Path) -> Machine:
+    return Machine(roots=(("few", str(few_pictures)),))
 
 
 def of_recipe(runs: Path, recipe: str) -> TrialFolder:
@@ -69,8 +75,8 @@ def remove(folder: TrialFolder) -> None:
     folder.record.unlink()
 
 
-def test_its_metrics_are_those_of_the_mean_of_the_members_scores(runs: Path) -> None:
-    members = [LoadedModel.of_trial(of_recipe(runs, recipe), Machine()) for recipe in ("words", "cells")]
+def test_its_metrics_are_those_of_the_mean_of_the_members_scores(runs: Path, machine: Machine) -> None:
+    members = [LoadedModel.of_trial(of_recipe(runs, recipe), machine) for recipe in ("words", "cells")]
     matrices = []
     for member in members:
         image, text, owners = embedded(member.model, member.settings, member.inputs, "test")
@@ -101,9 +107,9 @@ def test_its_record_says_that_it_trained_nothing(runs: Path) -> None:
 def test_every_verb_takes_it(runs: Path, goalgrid: Goalgrid) -> None:
     assert "pair: 3 trials in 1 chain: 3 done" in goalgrid("status", "pair", runs=runs).stdout
     planned = goalgrid("plan", str(runs / "pair.toml"), "--force", runs=runs)
-    assert "1 x both on shapes, each after its words and cells: trains nothing" in planned.stdout
-    assert "cells on shapes: from 1 finished trial" in planned.stdout
-    assert "both on shapes: not known" not in planned.stdout
+    assert "1 x both on few, each after its words and cells: trains nothing" in planned.stdout
+    assert "cells on few: from 1 finished trial" in planned.stdout
+    assert "both on few: not known" not in planned.stdout
     shown = goalgrid("table", "pair", "--metric", "parameters", "--format", "csv", runs=runs).stdout
     sizes = {row["recipe"]: float(row["mean"]) for row in csv.DictReader(shown.splitlines())}
     assert sizes["both"] == pytest.approx(sizes["words"] + sizes["cells"])
@@ -136,33 +142,35 @@ def test_one_that_was_cut_off_after_its_first_member_goes_on(runs: Path, goalgri
     assert record.collect([both.record]).to_pylist()[0]["test_rsum"] == before
 
 
-def test_a_member_that_failed_is_named(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
-    broken = swapped(GRID, "epochs = 1,", 'epochs = 1, lr = 1e38, optimizer = "adam",')
+def test_a_member_that_failed_is_named(few_pictures: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
+    broken = swapped(
+        swapped(GRID, "ROOT", str(few_pictures)), "epochs = 1,", 'epochs = 1, lr = 1e38, optimizer = "adam",'
+    )
     (tmp_path / "pair.toml").write_text(broken)
     failed = goalgrid("run", str(tmp_path / "pair.toml"), "--here", "--mlflow-uri", "", runs=tmp_path)
     assert failed.returncode == 4
-    both, cells = "shapes_both_unified_s0", "shapes_cells_unified_s0"
+    both, cells = "few_both_unified_s0", "few_cells_unified_s0"
     (line,) = [line for line in failed.stderr.splitlines() + failed.stdout.splitlines() if "waiting for trials" in line]
     assert both in line
     assert cells in line
 
 
-def test_a_member_without_its_weights_is_told(runs: Path) -> None:
+def test_a_member_without_its_weights_is_told(runs: Path, machine: Machine) -> None:
     cells = of_recipe(runs, "cells")
     kept = cells.best_checkpoint.rename(runs / "kept")
     with pytest.raises(UserError, match=r"best checkpoint .* cannot be read"):
-        LoadedModel.of_trial(cells, Machine())
+        LoadedModel.of_trial(cells, machine)
     kept.rename(cells.best_checkpoint)
 
 
-def test_a_member_that_was_trained_on_other_data_is_told(runs: Path) -> None:
+def test_a_member_that_was_trained_on_other_data_is_told(runs: Path, machine: Machine) -> None:
     cells = of_recipe(runs, "cells")
     kept = cells.best_checkpoint.read_bytes()
     content = checkpoints.load(cells.best_checkpoint, torch.device("cpu"))
     assert content is not None
     checkpoints.save(cells.best_checkpoint, {**content, "sources": {**content["sources"], "data": "2:other"}})
     with pytest.raises(UserError, match=rf"{cells.trial_id} was trained on other data than are here now \(2:other"):
-        Ensemble.load([of_recipe(runs, "words"), cells], Machine(), lambda: None)
+        Ensemble.load([of_recipe(runs, "words"), cells], machine, lambda: None)
     cells.best_checkpoint.write_bytes(kept)
 
 
@@ -184,13 +192,13 @@ def resized(content: bytes) -> bytes:
     ("settings.json", resized, r"the settings .*{id}/settings.json: not as the record .* differ in model.image.size\."),
 ])  # fmt: skip
 def test_a_member_whose_files_were_changed_is_told(
-    runs: Path, name: str, change: Callable[[bytes], bytes], said: str
+    runs: Path, machine: Machine, name: str, change: Callable[[bytes], bytes], said: str
 ) -> None:
     words, cells = of_recipe(runs, "words"), of_recipe(runs, "cells")
     kept = (words.path / name).read_bytes()
     (words.path / name).write_bytes(change(kept))
     with pytest.raises(UserError, match=said.format(id=words.trial_id) + ".*goalgrid run GRID --force --only FILTER"):
-        Ensemble.load([words, cells], Machine(), lambda: None)
+        Ensemble.load([words, cells], machine, lambda: None)
     (words.path / name).write_bytes(kept)
 
 
@@ -208,7 +216,9 @@ def test_a_changed_member_fails_the_ensemble_and_no_record_is_written(runs: Path
         path.write_bytes(content)
 
 
-def test_a_member_of_an_earlier_version_is_compared_by_its_numbers(runs: Path, tmp_path: Path) -> None:
+def test_a_member_of_an_earlier_version_is_compared_by_its_numbers(
+    runs: Path, machine: Machine, tmp_path: Path
+) -> None:
     """Its record and its checkpoint have no digest of the words."""
     folder = TrialFolder(
         Path(shutil.copytree(of_recipe(runs, "words").path, tmp_path / of_recipe(runs, "words").trial_id))
@@ -221,14 +231,14 @@ def test_a_member_of_an_earlier_version_is_compared_by_its_numbers(runs: Path, t
     assert content is not None
     assert content.pop("vocabulary")
     checkpoints.save(folder.best_checkpoint, content)
-    ensemble = Ensemble.load([folder], Machine(), lambda: None)
+    ensemble = Ensemble.load([folder], machine, lambda: None)
     assert ensemble.evaluate("val").metrics()["rsum"] == row["val_rsum"]
     words = json.loads(folder.vocabulary.read_text())
     folder.vocabulary.write_text(json.dumps([*words[:2], *words[:1:-1]]))
     with pytest.raises(
         UserError, match=rf"trial {folder.trial_id}: .*its files give .*rsum [\d.]+ for {row['val_rsum']:.2f}"
     ):
-        Ensemble.load([folder], Machine(), lambda: None).evaluate("val")
+        Ensemble.load([folder], machine, lambda: None).evaluate("val")
 
 
 def of_features_and_of_pictures(root: Path) -> Ensemble:
