@@ -248,8 +248,7 @@ def _with_places(content: Content, folder: Path) -> Content:
         name: {**place, "root": absolute(place["root"])} if isinstance(place, dict) and "root" in place else place
         for name, place in content.table("data").items()
     }
-    weights = {name: absolute(path) for name, path in content.table("weights").items()}
-    return content.put(**{field: table for field, table in (("data", data), ("weights", weights)) if table})
+    return content.put(data=data, weights={name: absolute(path) for name, path in content.table("weights").items()})
 
 
 def _with_checkpoints(content: Content, folder: Path) -> Content:

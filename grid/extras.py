@@ -18,11 +18,10 @@ EXTRAS = {
 
 def missing(packages: Collection[str]) -> list[str]:
     """The packages that are not installed here, each with what installs it; packages without an extra always are."""
-    extras = [(package, EXTRAS[package]) for package in EXTRAS if package in packages]
     return [
         f"{package}, which is not installed here: pip install 'goalgrid[{extra}]'"
-        for package, (extra, module) in extras
-        if find_spec(module) is None
+        for package, (extra, module) in EXTRAS.items()
+        if package in packages and find_spec(module) is None
     ]
 
 

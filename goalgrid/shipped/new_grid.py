@@ -48,10 +48,8 @@ def text(
 ) -> tuple[str, str]:
     """A grid file, and a doubt about its data, if any; UserError: a name is wrong, or no folder is given.
 
-    Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes.
-
-    Args:
-        uses: the user's own files, whose objectives are registered.
+    Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes. The files of
+    `uses` are registered, and their objectives stand beside the `EXAMPLES`.
     """
     dataset = dataset or (name if root else "shapes")
     usual, doubt = _recipe(dataset, root) if root else ("cnn-bow", "")
