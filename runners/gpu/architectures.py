@@ -94,27 +94,20 @@ def in_architecture(model: ModelSettings, places: Places) -> ModelSettings:
     return model.model_copy(update=parts)
 
 
-def learner_of(settings: TrialSettings, shapes: Shapes, places: Places) -> Learner:
-    """A learner on images and captions of these shapes."""
-    learner = Learner(settings, _inputs(shapes, settings, places))
-    as_resnext(learner.model)
-    return learner
-
-
 def rehearsing(settings: TrialSettings, shapes: Shapes, places: Places) -> Learner:
-    """A learner with the `untrained_model`, to trace its steps."""
+    """A learner on images and captions of these shapes, with the `untrained_model`, to trace its steps."""
     model, build = untrained_model(settings, shapes, places), learner_module.model_of
     learner_module.model_of = lambda *_: model
     try:
         with Unfilled():
-            return Learner(settings, _inputs(shapes, settings, places))
+            return Learner(settings, inputs_of(shapes, settings, places))
     finally:
         learner_module.model_of = build
 
 
 def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
     """The model of a trial before training, with uninitialised weights; built once for all trials that have it."""
-    inputs = _inputs(shapes, settings, places)
+    inputs = inputs_of(shapes, settings, places)
     key = repr((settings.model, shapes.image, inputs.words, settings.train.compile, places))
     if key not in MODELS:
         with Unfilled():
@@ -137,7 +130,7 @@ class _Blank:
         return self.count
 
 
-def _inputs(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs:
+def inputs_of(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs:
     """A data set of these shapes without content, with stand-ins for the inputs that companions prepare."""
     batch = settings.train.batch_size
     blank: Any = _Blank(shapes.image, batch)

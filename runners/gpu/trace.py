@@ -303,7 +303,7 @@ def without_data() -> Iterator[FakeTensorMode]:
     rnn._VF.gru = _gru  # type: ignore[attr-defined]
     clip_grad._has_foreach_support = lambda *_: True  # type: ignore[attr-defined]
     grouping = getattr(torch._C, "_group_tensors_by_device_and_dtype", _grouped)
-    torch._C._group_tensors_by_device_and_dtype = _grouped
+    torch._C._group_tensors_by_device_and_dtype = _grouped  # type: ignore[assignment]
     try:
         yield MODE
     finally:
@@ -311,7 +311,7 @@ def without_data() -> Iterator[FakeTensorMode]:
             gc.enable()
         del rnn._VF.gru  # type: ignore[attr-defined]
         clip_grad._has_foreach_support = supported  # type: ignore[attr-defined, assignment]
-        torch._C._group_tensors_by_device_and_dtype = grouping
+        torch._C._group_tensors_by_device_and_dtype = grouping  # type: ignore[assignment]
         for table, size in tiles:
             table["cpu"] = size
 

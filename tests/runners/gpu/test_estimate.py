@@ -27,9 +27,10 @@ from goalgrid.runners.gpu.allocator import CachingAllocator
 from goalgrid.runners.gpu.architectures import (
     ARCHITECTURES,
     MODELS,
+    as_resnext,
     from_architecture,
     in_architecture,
-    learner_of,
+    inputs_of,
     of_caption_features,
     of_features,
     without_weights,
@@ -74,7 +75,11 @@ class Silent:
 
 
 def built(settings: TrialSettings, shapes: Shapes) -> Learner:
-    return learner_of(heavy(settings.model_copy(update={"model": in_architecture(settings.model, {})})), shapes, {})
+    """A learner with weights."""
+    settings = heavy(settings.model_copy(update={"model": in_architecture(settings.model, {})}))
+    learner = Learner(settings, inputs_of(shapes, settings, {}))
+    as_resnext(learner.model)
+    return learner
 
 
 def estimated_peak(settings: TrialSettings, shapes: Shapes) -> int:
