@@ -12,7 +12,7 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
-unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests share what the first one compiles
+unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests share what the first that imports it compiles
 
 QUICK  := tests/grid tests/objectives tests/test_structure.py tests/test_docs.py tests/test_doctests.py
 PYTHON := python3
@@ -65,7 +65,7 @@ newest:
 .PHONY: versions
 versions:
 	rm -rf build && $(PYTHON) -m venv --clear $(ENV)
-	$(ENV)/bin/pip install --quiet --disable-pip-version-check $(PINS) '.[pretrained,ncr,nltk]' pytest pytest-xdist hypothesis beartype pyyaml
+	$(ENV)/bin/pip install --no-compile --quiet --disable-pip-version-check $(PINS) '.[pretrained,ncr,nltk]' pytest pytest-xdist hypothesis beartype pyyaml
 	$(ENV)/bin/python -m pytest -n 2 -o filterwarnings=default --disable-warnings $(SUITE)
 	$(ENV)/bin/goalgrid run demo --only 'seed=0 objective=con_*' --runs $(ENV)/runs 2> $(ENV)/run.txt
 	! grep warning: $(ENV)/run.txt
@@ -79,7 +79,7 @@ tour: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,docs]'
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,docs]'
 	touch $(READY)
 
 clean:
