@@ -392,7 +392,7 @@ def test_a_loss_that_ends_the_process_or_gives_no_loss_fails_its_own_trial_alone
     assert f"bug: SystemExit: 0 ({tmp_path / 'ends.py'}, line 8: sys.exit(0))" in run.stderr
     assert f"bug: KeyboardInterrupt ({tmp_path / 'ends.py'}, line 13: raise KeyboardInterrupt)" in run.stderr
     ends = tmp_path / "ends.py"
-    assert f"bug: objective 'forgets' in {ends} gives None for triplets (2, 500, 1); it should give" in run.stderr
+    assert f"bug: objective 'forgets' in {ends} gives None for triplets (2, 100, 1); it should give" in run.stderr
     assert f"bug: objective 'cuts' in {ends} gives a value without a gradient for the scores of a batch" in run.stderr
     assert f"non-finite: the loss of objective 'spoils' in {ends} became nan at step 1" in run.stderr
     assert "6 trials: 1 done, 5 failed" in run.stderr

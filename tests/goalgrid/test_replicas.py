@@ -10,11 +10,11 @@ import pytest
 
 from goalgrid.grid.store.home import Home
 
-from ..conftest import SMALL
+from ..conftest import LASTING
 from .processes import listening_addresses, pid_of, running, start, wait_until
 
 RUN = (
-    "run", "demo", "--here", "--mlflow-uri", "", "--set", 'objectives=["con_con"]', "--set", "seeds=[0]", *SMALL,
+    "run", "demo", "--here", "--mlflow-uri", "", "--set", 'objectives=["con_con"]', "--set", "seeds=[0]", *LASTING,
     "--set", "train.epochs=4", "--set", "resources.replicas=2", "--set", "reliability.checkpoint_steps=3",
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from tests.runners.training.test_trainer import settings_of, trainer_in
 def learner(tmp_path_factory: pytest.TempPathFactory, few_pictures: Path) -> Learner:
     """xvlm-tiny on a few photographs, without dropout."""
     still = "model.text.dropout=0", "model.image.drop_path=0", "train.batch_size=20", "train.epochs=2"
-    few = 'recipes=["xvlm-tiny"]', f'data.few.root="{few_pictures}"', 'datasets=["few"]'
+    few = 'recipes=["xvlm-tiny"]', f'data.few.root="{few_pictures}"', 'datasets=["few"]', "dataset.train_images=40"
     machine = Machine(roots=(("few", str(few_pictures)),))
     return trainer_in(tmp_path_factory.mktemp("fusion"), settings_of(*few, *still), machine=machine).learner
 
