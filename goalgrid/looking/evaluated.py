@@ -55,10 +55,10 @@ class EvaluationRequest:
         known = catalog.protocols(settings.dataset.name)
         if settings.dataset.name == "coco" and self.split == "test":
             known = [*known, ECCV]
-        if self.protocol == ECCV and settings.model.fusion.ranked_anew:
+        if self.protocol == ECCV and settings.model.ranked_anew:
             raise UserError(
                 "--protocol eccv ranks all captions of an image, and a second stage ranks the "
-                f"{settings.model.fusion.ranked_anew} best of each query alone: leave the option out."
+                f"{settings.model.ranked_anew} best of each query alone: leave the option out."
             )
         check_known("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}")
         return settings.dataset.protocol if self.protocol == ECCV else self.protocol

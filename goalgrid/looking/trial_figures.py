@@ -88,7 +88,7 @@ def _unattending(trial: Trial) -> str:
 
 
 def _without_examples(trial: Trial) -> str:
-    anew = trial.shared.model.fusion.ranked_anew
+    anew = trial.shared.model.ranked_anew
     return _weightless(trial) or ("ranks the best answers anew by a second stage, which is not shown" if anew else "")
 
 

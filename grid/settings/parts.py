@@ -34,7 +34,7 @@ class Part:
         excludes: names of parts that cannot give it that.
         without: how to do without it, for a user: `set resources.replicas = 1`.
         of: how a model says that it has the part; empty: it has none.
-        settings: the classes of settings by which a model may choose it: encoders of images or texts, scorers, fusions.
+        settings: the classes of settings by which a model may choose it: encoders, scorers, second stages.
         fits: what does not fit to it in a model that has it, for a user; empty: all does.
         companion: dotted name of the class of its companion in training; empty: it has none.
         network: dotted name of the class of the models that have it; empty: models stay as they are.

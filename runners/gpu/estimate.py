@@ -14,7 +14,6 @@ from torch import Tensor
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.model import Vse
-from goalgrid.retrieval.parts.xvlm import rerank
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.runners.gpu.architectures import in_architecture, rehearsing, untrained_model, without_weights
 from goalgrid.runners.gpu.memory_probe import heavy
@@ -242,7 +241,7 @@ def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, mode: Mode
 
     The states of all captions are in memory, without padding.
     """
-    if not settings.model.fusion.ranked_anew:
+    if not settings.model.ranked_anew:
         return None
     given = cast("Any", model)
     pixels = images(shapes, 1, mode, trace)
@@ -257,8 +256,7 @@ def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, mode: Mode
         trace.allocator.release(blocks.pop())
         packed = states.new_empty(int(lengths.sum()), width)
         trace.begin()
-        candidates = rerank.PackedStates(packed, lengths, np.arange(len(lengths)))
-        rerank.scores_of_image(given.fusion, candidates, tokens, candidates.place)
+        given.scores_anew(tokens, packed, lengths)
         trace.allocator.release(blocks.pop())
     return trace.work * (1 / len(lengths))
 
@@ -266,14 +264,14 @@ def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, mode: Mode
 def pairs_ranked_anew(
     settings: TrialSettings, images: int, texts: int, folds: Sequence[int | None]
 ) -> tuple[float, float]:
-    """Bounds on the pairs of a test that the fusion encoder scores: each query's candidates, each pair once.
+    """Bounds on the pairs of a test that the second stage scores: each query's candidates, each pair once.
 
     Lower bound: all short-list entries are mutual; upper bound: none is.
 
     Args:
         folds: images of a fold, for each protocol; None: the split as a whole.
     """
-    k = settings.model.fusion.ranked_anew
+    k = settings.model.ranked_anew
 
     def within(fold: int) -> tuple[float, float]:
         of_images, of_texts = fold * min(k, texts * fold / images), texts * fold / images * min(k, fold)

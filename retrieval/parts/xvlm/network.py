@@ -90,3 +90,10 @@ class Xvlm(Vse):
 
         lists = [rerank.folds_of(image, text, owners, self.candidates, fold) for fold in folds]
         return rerank.two_stage_ranks(first, lists, owners, score, self.candidates)
+
+    def scores_anew(
+        self, tokens: Float[Tensor, "1 m c"], states: Float[Tensor, "n d"], lengths: Int[np.ndarray, " p"]
+    ) -> Float[Tensor, " p"]:
+        """Scores of an image by captions, the shorter ones first, whose states stand one after the other."""
+        captions = rerank.PackedStates(states, lengths, np.arange(len(lengths)))
+        return rerank.scores_of_image(self.fusion, captions, tokens, captions.place)
