@@ -21,6 +21,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.reading.overview import Overview
 from goalgrid.results.records import record
 from goalgrid.runners.trial.retries import POLICY
+from goalgrid.showing.tables import NothingDone
 from tests.program import FILES
 
 from ..conftest import ROOT
@@ -81,7 +82,7 @@ def printed(text: str) -> list[list[str]]:
 
 @pytest.fixture
 def troubled(pair: Home, tmp_path: Path, verb: Verb) -> Home:
-    """A grid from a file, with a stale trial, a failed trial and a trial that left it."""
+    """A grid from a file, with a stale trial and a failed trial."""
     file = tmp_path / "mine.toml"
     grid = load("demo", [*(word for word in PAIR if word != "--set"), "name=mine"])
     file.write_text(grid.to_toml())
@@ -94,23 +95,21 @@ def troubled(pair: Home, tmp_path: Path, verb: Verb) -> Home:
     (done,) = (pair.trial(trial.id) for trial in new.trials if pair.trial(trial.id).done.exists())
     (row,) = record.collect([done.record]).to_pylist()
     record.write(done.record, row | {"code_fingerprint": "older"})
-    pair.grid("demo").trials.write_text(pair.grid("mine").trials.read_text())
     return pair
 
 
 def test_the_commands_of_a_status_and_a_report_do_what_they_say(troubled: Home, verb: Verb) -> None:
     told = verb("status", "mine", runs=troubled).stdout
     commands = printed(told)
-    assert [words[0] for words in commands] == ["data", "resume", "resume", "prune"]
+    assert [words[0] for words in commands] == ["data", "resume", "resume"]
     assert "Find every fault of the copy: goalgrid data check NAME" in told
     assert "--stale" in commands[2]
+    extra = ["--here", "--mlflow-uri", ""]
     for words in commands[1:]:
-        extra = ["--yes"] if words[0] == "prune" else ["--here", "--mlflow-uri", ""]
         result = verb(*words[: words.index("--runs")], *(word for word in extra if word not in words), runs=troubled)
         assert result.exit_code == 0, (words, result.output)
     assert "2 trials: 2 done\n" in verb("status", "mine", runs=troubled).stdout
     assert "stale" not in verb("status", "mine", runs=troubled).stdout
-    assert any("sig-ms_cir" in path.name for path in troubled.trash.glob("*/*"))
     verb("report", "mine", runs=troubled)
     page = troubled.grid("mine").report.read_text()
     shown = [shlex.split(words)[1:] for words in re.findall(r"<code>(goalgrid .*?)</code>", page)]
@@ -134,7 +133,9 @@ def test_a_launch_that_leaves_trials_names_the_command_that_goes_on(pair: Home, 
 
 
 def test_a_grid_without_results_names_the_command_that_starts_it(pair: Home, verb: Verb) -> None:
-    (words,) = printed(verb("table", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=7", runs=pair).stderr)
+    with pytest.raises(NothingDone) as error:
+        verb("table", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=7", runs=pair)
+    (words,) = printed(str(error.value))
     runs = ["--runs", str(pair.path)]
     assert words == ["run", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=7", *runs]
     assert "1 trial: 1 planned" in verb("plan", *words[1:-2], runs=pair).stdout
