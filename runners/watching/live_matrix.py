@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -84,7 +84,7 @@ class TrialProgress:
     """Steps of the whole training; 0 until its process reports them."""
     best: dict[str, float] = field(default_factory=dict)
     """Best validation Recall@1 so far, by direction."""
-    reports: deque[tuple[float, int]] = field(default_factory=deque)
+    reports: tuple[tuple[float, int], ...] = ()
     """The latest step reports of this attempt: time in seconds, and step."""
     to_train: bool = True
     """Whether this launch trains it."""
@@ -171,9 +171,9 @@ class Board:
         trial.epoch = max(trial.epoch, event.epoch)
         if event.kind == "step":
             trial.steps = event.steps
-            trial.reports = deque([*trial.reports, (time.monotonic(), event.step)], PACE)
+            trial.reports = (*trial.reports, (time.monotonic(), event.step))[-PACE:]
         elif event.kind != "epoch":  # another attempt begins from its checkpoint
-            trial.reports.clear()
+            trial.reports = ()
         for name in ("val_i2t_r1", "val_t2i_r1"):
             if name in event.metrics:
                 trial.best[name] = max(trial.best.get(name, 0.0), event.metrics[name])
