@@ -91,7 +91,6 @@ class Plan:
         tables = [line for table in _fills(overview) for line in _filled(table)]
         trials = [*starting(decisions), *self.pending]
         work = _work(overview, trials)
-        libraries = [shared.libraries for shared in {id(trial.shared): trial.shared for trial in trials}.values()]
         imported = [f"{len(overview.imported):3} x imported"] if overview.imported else []
         return [
             f"{overview.grid.name}: {overview.headline()}",
@@ -105,7 +104,7 @@ class Plan:
             *_labelled("tables", tables),
             *_labelled("evaluates", overview.evaluation_lines()),
             *_labelled("work", work),
-            *_labelled("needs", extras.missing({*overview.grid.trackers}.union(*libraries))),
+            *_labelled("needs", _lacking(overview, trials)),
             *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
             *_labelled("GPU", [f"{key}: {need.text()}" for key, need in needs_of(overview, trials).items()]),
             *(_labelled(self.device.card.name, self.device.lines()) if self.device else ()),
@@ -145,6 +144,14 @@ def _work(overview: Overview, trials: Sequence[Trial]) -> list[str]:
     steps = [part.all_steps for part in parts if part.all_steps is not None]
     together = [f"in all {sum(steps):,} steps"] if 1 < len(parts) == len(steps) else []
     return [*(part.line() for part in parts), *together]
+
+
+def _lacking(overview: Overview, trials: Sequence[Trial]) -> list[str]:
+    """The packages of extras that are not installed here, of which a grid has few among a million trials."""
+    shared = {
+        (id(t.shared.model), t.shared.recipe, t.shared.dataset.words, t.shared.objective.name): t.shared for t in trials
+    }
+    return extras.missing({*overview.grid.trackers}.union(*(one.libraries for one in shared.values())))
 
 
 def _nothing(overview: Overview) -> str:

@@ -91,7 +91,10 @@ def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
 
 def needs(name: str) -> tuple[str, ...]:
     """What training adds for the objective; nothing for an unknown name."""
-    return CATALOGUE[name].needs if name in CATALOGUE else ()
+    try:
+        return CATALOGUE[name].needs
+    except KeyError:
+        return ()
 
 
 def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:
