@@ -8,7 +8,7 @@ import math
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from goalgrid.retrieval.scorers.sets import sent
@@ -144,17 +144,21 @@ class PaddedGru(nn.GRU):
 
     def states(self, values: Float[Tensor, "b n k"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n h"]:
         """State after each member, of both directions one after the other along h; 0 at padding."""
-        read, _ = self._read(values, lengths)
-        longest_first = PackedSequence(read.data, read.batch_sizes)
-        states, _ = pad_packed_sequence(longest_first, batch_first=True, total_length=values.shape[1])
-        assert read.unsorted_indices is not None
-        return states.index_select(0, read.unsorted_indices)
+        read, _, places = self._read(values, lengths)
+        states = read.new_zeros(values.shape[0] * values.shape[1], read.shape[1])
+        return states.index_copy_(0, places, read).unflatten(0, values.shape[:2])
 
-    def _read(self, values: Tensor, lengths: Tensor) -> tuple[PackedSequence, Tensor]:
-        sizes, in_host = lengths.cpu().sort(descending=True)
-        order = sent(in_host, values.device)
+    def _read(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """States after all members, the last ones, and the members' places in the batch.
+
+        They are gathered and put back at once: torch's own functions copy them a length at a time, and backward the
+        whole batch as often.
+        """
+        sizes, order = lengths.cpu().sort(descending=True)
+        there = torch.arange(int(sizes[0]))[:, None] < sizes
+        step, row = there.nonzero(as_tuple=True)
+        places = sent(order[row] * values.shape[1] + step, values.device)
         with torch.autocast(values.device.type, enabled=False):
-            longest_first = values.to(next(self.parameters()).dtype).index_select(0, order)
-            packed = pack_padded_sequence(longest_first, sizes, batch_first=True)
-            read, last = self(PackedSequence(packed.data, packed.batch_sizes, order))
-        return read, last
+            members = values.to(next(self.parameters()).dtype).flatten(0, 1).index_select(0, places)
+            read, last = self(PackedSequence(members, there.sum(dim=1), sent(order, values.device)))
+        return read.data, last, places

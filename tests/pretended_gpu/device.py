@@ -35,10 +35,6 @@ RANDOM = ("rand", "bernoulli", "dropout", "normal", "uniform", "random")
 
 COPIES = {aten.copy_.default, aten._to_copy.default}
 INDEXING = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default, aten._index_put_impl_.default}
-PACKING = {
-    aten._pack_padded_sequence.default, aten._pad_packed_sequence.default, aten._pack_padded_sequence_backward.default,
-}  # fmt: skip
-"""Operations that read lengths in host memory."""
 WAITING = {
     aten._local_scalar_dense.default, aten.nonzero.default, aten._unique2.default, aten.unique_consecutive.default,
     aten.masked_select.default, aten.equal.default, aten.unique_dim.default, aten.bincount.default,
@@ -149,8 +145,6 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         result = _GRU.get(func, func)(*cpu_args, **cpu_kwargs)
     if func is aten._local_scalar_dense.default or not result_there:
         return result
-    if func is aten._pack_padded_sequence.default:
-        return Cuda(result[0]), result[1]
     if func is aten.copy_.default and not isinstance(args[0], Cuda):
         return args[0]
     in_place = (func._schema.is_mutable and name.endswith("_")) or name.startswith("aten::_fused_adam")
@@ -169,7 +163,7 @@ def _count(
     name = func._schema.name
     large = [value for value in in_host if value.ndim]
     mixed = there and (large or (in_host and func in (aten.stack.default, aten.cat.default)))
-    if mixed and func not in COPIES | INDEXING | PACKING:
+    if mixed and func not in COPIES | INDEXING:
         shapes = [tuple(value.shape) for value in in_host]
         raise RuntimeError(f"tensors on cuda:0 and on the CPU, {shapes}, in {name} at {here()}")
     if mixed and func in INDEXING:
