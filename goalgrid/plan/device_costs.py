@@ -301,8 +301,7 @@ class _OnCard:
 
     def _helps(self, trial: Trial, shapes: Shapes) -> dict[str, float]:
         """What makes a trial fit, with its bytes: computing again, half precision, a smaller batch, or replicas."""
-        from goalgrid.runners.gpu.architectures import check_recomputation
-        from goalgrid.runners.gpu.estimate import half_peak, peak, trained_by
+        from goalgrid.runners.gpu.estimate import check_parts, half_peak, peak, trained_by
 
         shared, whole = trial.shared, self._footprint(trial, shapes, micro_batch=None)
         batch, room = shared.train.batch_size, self.card.bytes - RESERVED - CONTEXT
@@ -321,7 +320,7 @@ class _OnCard:
                     sizes[f"train.checkpoint_activations=true{price}"] = blocks
             with suppress(UserError):
                 if part:
-                    check_recomputation(trained_by(trial.settings, micro_batch=part))
+                    check_parts(trained_by(trial.settings, micro_batch=part), shapes, self.places)
                     sizes[f"train.micro_batch={part}{price}"] = fewer[part]
         if shared.train.precision != "bf16" and whole.reserved / 2 <= room:
             sizes["train.precision=bf16 (another trial)"] = self._counted(peak, trial, shapes, precision="bf16")

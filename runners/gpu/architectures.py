@@ -23,8 +23,7 @@ from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words.tokens import Tokens
 from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, Shapes, reads_regions
-from goalgrid.runners.gpu.torch_private import FakeTensorMode
-from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, remove_data, without_data
+from goalgrid.runners.gpu.trace import Trace, Work, remove_data, unfilled, without_data
 from goalgrid.runners.training import companions, recomputation
 from goalgrid.runners.training import learner as learner_module
 from goalgrid.runners.training.inputs import Inputs
@@ -99,7 +98,7 @@ def rehearsing(settings: TrialSettings, shapes: Shapes, places: Places) -> Learn
     model, build = untrained_model(settings, shapes, places), learner_module.model_of
     learner_module.model_of = lambda *_: model
     try:
-        with Unfilled():
+        with unfilled():
             return Learner(settings, inputs_of(shapes, settings, places))
     finally:
         learner_module.model_of = build
@@ -110,7 +109,7 @@ def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> 
     inputs = inputs_of(shapes, settings, places)
     key = repr((settings.model, shapes.image, inputs.words, settings.train.compile, places))
     if key not in MODELS:
-        with Unfilled():
+        with unfilled():
             MODELS[key] = model_of(settings, inputs)
             as_resnext(MODELS[key])
     model = MODELS[key]
@@ -142,52 +141,51 @@ def inputs_of(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs
     return Inputs(pairs, vocabulary, {"train": tokens}, device, places, Content("", "", ()), prepared)
 
 
-def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> None:
+def without_weights(learner: Learner, trace: Trace) -> None:
     """Replace all weights by tensors without data, and count their memory."""
     for module in (learner.model, learner.objective):
-        remove_data(module, mode, trace)
+        remove_data(module, trace)
     learner.take_weights()
     for companion in learner.companions:
         if companion.network is not None:
-            remove_data(companion.network, mode, trace)
+            remove_data(companion.network, trace)
             weights, options = companion.network.parameters(), companion.optimizer.defaults
             companion.optimizer = type(companion.optimizer)(weights, **options)
 
 
 def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple[int, ...]]:
     """The work of a frozen backbone on an image, and the shape of the features that training reads."""
-    with Unfilled():
+    with unfilled():
         model = Vision(from_architecture(backbone, places), places).eval()
         as_resnext(model)
     shape = (features.BATCH["cuda"], 3, backbone.size, backbone.size)
-    work, images = _frozen(model, lambda: (torch.empty(shape, dtype=torch.uint8),), model)
+    work, images = _frozen(model, lambda trace: (trace.zeros(shape, torch.uint8),), model)
     return work, tuple(images.shape[1:])
 
 
 def of_caption_features(network: TransformerSettings, words: int, typical: int, places: Places) -> tuple[Work, int]:
     """The work of a frozen text network on a caption of `typical` tokens, and the width of its feature vectors."""
     part, count = from_architecture(network, places), features.BATCH["cuda"]
-    with Unfilled():
+    with unfilled():
         model = text_network(part, words, places).eval()
     width = width_of(model, part)
 
-    def captions() -> tuple[Tensor, Tensor]:
-        return torch.zeros((count, typical), dtype=torch.int64), torch.full((count,), typical)
+    def captions(trace: Trace) -> tuple[Tensor, Tensor]:
+        return trace.zeros((count, typical), torch.int64), torch.full((count,), typical)
 
     return _frozen(model, captions, lambda *given: features_of(model, network.output, *given))[0], width
 
 
 def _frozen(
-    model: nn.Module, given: Callable[[], tuple[Tensor, ...]], run: Callable[..., Tensor]
+    model: nn.Module, given: Callable[[Trace], tuple[Tensor, ...]], run: Callable[..., Tensor]
 ) -> tuple[Work, Tensor]:
     """The work of a network on an entry of a batch, and its features of the batch."""
-    with without_data() as mode:
+    with without_data():
         trace = Trace()
-        remove_data(model, mode, trace)
-        with mode, torch.no_grad(), torch.autocast("cpu", torch.float16):
-            batch = given()
-            with trace:
-                result = run(*batch)
+        remove_data(model, trace)
+        batch = given(trace)
+        with torch.no_grad(), torch.autocast("cpu", torch.float16), trace:
+            result = run(*batch)
     return trace.work * (1 / features.BATCH["cuda"]), result
 
 

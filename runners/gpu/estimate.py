@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, cast
@@ -19,13 +18,11 @@ from goalgrid.runners.gpu.architectures import in_architecture, rehearsing, untr
 from goalgrid.runners.gpu.memory_probe import heavy
 from goalgrid.runners.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu.trace import Trace, Work, remove_data, without_data
+from goalgrid.runners.training import recomputation
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE
 from goalgrid.runners.training.inputs import Batch
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import precision
-
-Mode = AbstractContextManager[Any]
-"""The mode of tensors without data."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +83,15 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
     learner = rehearsing(settings, shapes, places) if trains else None
     model = learner.model if learner else untrained_model(settings, shapes, places)
     trace, steps = Trace(), (Work(), Work(), Work())
-    with without_data() as mode:
+    with without_data():
         if learner:
-            without_weights(learner, mode, trace)
-            steps = rehearse(learner, shapes, mode, trace, freezes=freezes)
+            without_weights(learner, trace)
+            steps = rehearse(learner, shapes, trace, freezes=freezes)
         else:
-            remove_data(model, mode, trace)
+            remove_data(model, trace)
         trained = trace.allocator.most_reserved
-        parts_of_test = evaluation(model, settings, shapes, mode, trace)
-        anew = second_stage(model, settings, shapes, mode, trace)
+        parts_of_test = evaluation(model, settings, shapes, trace)
+        anew = second_stage(model, settings, shapes, trace)
     weights = sum(weight.nbytes for group in model.groups().values() for weight in group) if learner else 0
     return Footprint(trace.allocator.most_reserved, trained, *steps, *parts_of_test, anew, weights)
 
@@ -104,10 +101,10 @@ def peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
     settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
     learner = rehearsing(heavy(settings), shapes, places)
     trace = Trace()
-    with without_data() as mode:
-        without_weights(learner, mode, trace)
-        _make_moments(learner, mode, trace)
-        _heaviest_step(learner, shapes, mode, trace)
+    with without_data():
+        without_weights(learner, trace)
+        _make_moments(learner, trace)
+        _heaviest_step(learner, shapes, trace)
     return trace.allocator.most_reserved
 
 
@@ -118,14 +115,18 @@ def half_peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
     return peak(trained_by(settings, **changed), shapes, places)
 
 
+def check_parts(settings: TrialSettings, shapes: Shapes, places: Places) -> None:
+    """Check that a trial's model may embed a batch in parts, on the model that was traced; UserError: it may not."""
+    settings = heavy(settings.model_copy(update={"model": in_architecture(settings.model, places)}))
+    recomputation.check(settings, untrained_model(settings, shapes, places).train())
+
+
 def trained_by(settings: TrialSettings, **train: Any) -> TrialSettings:
     """The trial with these settings of its training changed."""
     return settings.model_copy(update={"train": settings.train.model_copy(update=train)})
 
 
-def rehearse(
-    learner: Learner, shapes: Shapes, mode: Mode, trace: Trace, *, freezes: bool = False
-) -> tuple[Work, Work, Work]:
+def rehearse(learner: Learner, shapes: Shapes, trace: Trace, *, freezes: bool = False) -> tuple[Work, Work, Work]:
     """Take typical steps and the step that uses most memory; returns the work of a typical, warm-up and frozen step.
 
     The optimiser's moments are there before: its first step makes them, and is not typical.
@@ -134,51 +135,51 @@ def rehearse(
         freezes: whether there are epochs with a frozen image backbone.
     """
     train = learner.settings.train
-    typical = _batch(learner, shapes, around(shapes.typical, train.batch_size), mode, trace)
-    _make_moments(learner, mode, trace)
-    frozen = warming = step = _step(learner, train.epochs - 1, typical, mode, trace)
+    typical = _batch(learner, shapes, around(shapes.typical, train.batch_size), trace)
+    _make_moments(learner, trace)
+    frozen = warming = step = _step(learner, train.epochs - 1, typical, trace)
     scorer = learner.model.networks[0].scorer
     if train.warmup_epochs and scorer and scorer.by_pair:  # then all scores get a gradient, not three a pair
-        warming = _step(learner, 0, typical, mode, trace)
+        warming = _step(learner, 0, typical, trace)
     if freezes:
-        frozen = _step(learner, train.epochs - 1, typical, mode, trace, frozen=True)
+        frozen = _step(learner, train.epochs - 1, typical, trace, frozen=True)
     del typical
-    _heaviest_step(learner, shapes, mode, trace)
+    _heaviest_step(learner, shapes, trace)
     return step, warming, frozen
 
 
-def _make_moments(learner: Learner, mode: Mode, trace: Trace) -> None:
-    with mode, trace:
+def _make_moments(learner: Learner, trace: Trace) -> None:
+    with trace:
         for weight in (weight for group in learner.optimizer.param_groups for weight in group["params"]):
             weight.grad = torch.zeros_like(weight)
         learner.optimizer.step()
 
 
-def _heaviest_step(learner: Learner, shapes: Shapes, mode: Mode, trace: Trace) -> None:
+def _heaviest_step(learner: Learner, shapes: Shapes, trace: Trace) -> None:
     lengths = np.full(learner.settings.train.batch_size, shapes.longest)  # all equal, for few groups of sets
-    _step(learner, 0, _batch(learner, shapes, lengths, mode, trace), mode, trace)
+    _step(learner, 0, _batch(learner, shapes, lengths, trace), trace)
 
 
-def _step(learner: Learner, epoch: int, batch: Batch, mode: Mode, trace: Trace, *, frozen: bool = False) -> Work:
+def _step(learner: Learner, epoch: int, batch: Batch, trace: Trace, *, frozen: bool = False) -> Work:
     for companion in learner.companions:
         companion.rehearse()
     learner.begin(epoch)
     learner.model.hold_image_backbone(frozen)
     trace.begin()
-    with mode, trace:
+    with trace:
         learner.gradient(batch, 0.0)
         learner.optimizer.step()
     return trace.work
 
 
-def _batch(learner: Learner, shapes: Shapes, lengths: np.ndarray, mode: Mode, trace: Trace) -> Batch:
+def _batch(learner: Learner, shapes: Shapes, lengths: np.ndarray, trace: Trace) -> Batch:
     """A batch on the device with captions of these lengths, and the further pairs that companions read."""
     count = len(lengths)
     embedded = np.tile(lengths, 1 + sum(companion.pairs_beside for companion in learner.companions))
-    read = images(shapes, len(embedded), mode, trace), captions(shapes, embedded, mode, trace)
+    read = images(shapes, len(embedded), trace), captions(shapes, embedded, trace)
     second = None
     if any(companion.second_batch for companion in learner.companions):
-        other = images(shapes, count, mode, trace), captions(shapes, lengths, mode, trace)
+        other = images(shapes, count, trace), captions(shapes, lengths, trace)
         second = Batch(torch.arange(count), *other)
     return Batch(torch.arange(count), *read, second=second)
 
@@ -188,33 +189,25 @@ def around(length: int, count: int) -> np.ndarray:
     return np.linspace(0.7 * length, 1.3 * length, count).round().astype(np.int64).clip(min=1)
 
 
-def images(shapes: Shapes, count: int, mode: Mode, trace: Trace) -> Tensor:
+def images(shapes: Shapes, count: int, trace: Trace) -> Tensor:
     """So many images on the device."""
-    with mode:
-        batch = torch.zeros((count, *shapes.image), dtype=torch.uint8 if len(shapes.image) == 3 else torch.float32)
-    trace.hold(batch)
-    return batch
+    return trace.zeros((count, *shapes.image), torch.uint8 if len(shapes.image) == 3 else torch.float32)
 
 
-def captions(shapes: Shapes, lengths: np.ndarray, mode: Mode, trace: Trace) -> tuple[Tensor, Tensor]:
+def captions(shapes: Shapes, lengths: np.ndarray, trace: Trace) -> tuple[Tensor, Tensor]:
     """Indices or features without values, and real lengths: the host branches on them."""
     count, longest, width = len(lengths), int(lengths.max()), shapes.words
     shape = {"indices": (count, longest), "states": (count, longest, width), "projected": (count, width)}
     kind = torch.int64 if shapes.captions == "indices" else torch.float16
-    with mode:
-        texts = torch.zeros(shape[shapes.captions], dtype=kind)
-    trace.hold(texts)
-    return texts, torch.from_numpy(lengths)
+    return trace.zeros(shape[shapes.captions], kind), torch.from_numpy(lengths)
 
 
-def evaluation(
-    model: Vse, settings: TrialSettings, shapes: Shapes, mode: Mode, trace: Trace
-) -> tuple[Work, Work, Work]:
+def evaluation(model: Vse, settings: TrialSettings, shapes: Shapes, trace: Trace) -> tuple[Work, Work, Work]:
     """The work of embedding an image, of embedding a caption, and of scoring a pair; the whole split is in memory."""
     model, count = model.eval(), settings.train.batch_size if len(shapes.image) == 3 else EMBED_BATCH
-    given = images(shapes, count, mode, trace)
-    tokens = captions(shapes, around(shapes.typical, EMBED_BATCH), mode, trace)
-    with torch.no_grad(), mode:
+    given = images(shapes, count, trace)
+    tokens = captions(shapes, around(shapes.typical, EMBED_BATCH), trace)
+    with torch.no_grad():
         with trace, precision(settings, torch.device("cpu")):
             trace.begin()
             image = model.embed_images(given)
@@ -236,7 +229,7 @@ def evaluation(
     return of_image, of_text, of_pair
 
 
-def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, mode: Mode, trace: Trace) -> Work | None:
+def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, trace: Trace) -> Work | None:
     """The work of scoring a pair by the second stage, without embedding it again; None without such an encoder.
 
     The states of all captions are in memory, without padding.
@@ -244,12 +237,12 @@ def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, mode: Mode
     if not settings.model.ranked_anew:
         return None
     given = cast("Any", model)
-    pixels = images(shapes, 1, mode, trace)
+    pixels = images(shapes, 1, trace)
     least, _ = pairs_ranked_anew(settings, shapes.images, shapes.texts, [None])
     lengths = np.sort(around(shapes.typical, max(1, round(least / max(1, shapes.images)))))
-    with torch.no_grad(), mode, trace, precision(settings, torch.device("cpu")):
+    with torch.no_grad(), trace, precision(settings, torch.device("cpu")):
         tokens = given.image.tokens(pixels)
-        states = given.text.states(*captions(shapes, around(shapes.typical, 2), mode, trace))
+        states = given.text.states(*captions(shapes, around(shapes.typical, 2), trace))
         width, size = states.shape[-1], states.element_size()
         of_split = shapes.texts * shapes.typical * width * size
         blocks = [trace.allocator.allocate(of_split) for _ in range(2)]  # parts, and all joined

@@ -1,6 +1,7 @@
-"""Outcomes of operations on tensors without data: a step repeats few operations on the same shapes very often.
+"""Tensors without data, and the outcomes of operations on them: a step repeats few operations on the same shapes often.
 
-torch looks up what it saw before, too, but takes five times as long: it allows for sizes that are no numbers.
+torch has tensors without data, too. They take several times as long: they allow for sizes that are no numbers, and a
+backward pass asks Python for the device of each.
 """
 
 from collections.abc import Sequence
@@ -12,30 +13,57 @@ from torch import Tensor
 
 from goalgrid.runners.gpu.torch_private import (
     DisableTorchDispatch,
-    FakeTensor,
-    FakeTensorMode,
-    in_kernel_invocation_manager,
+    disabled_torch_function,
+    tensor_subclass,
+    wrapper_subclass,
 )
 
-aten = torch.ops.aten
 META = torch.device("meta")
-DIRECT = frozenset(
-    [aten.add.Tensor, aten.add_.Tensor, aten.mul.Tensor, aten.mul_.Tensor, aten.sub.Tensor, aten.div.Tensor,
-     aten.neg.default, aten.exp.default, aten.sqrt.default, aten.relu.default, aten.tanh.default, aten.sigmoid.default,
-     aten.threshold_backward.default, aten.tanh_backward.default, aten.sigmoid_backward.default,
-     aten.view.default, aten._unsafe_view.default, aten.transpose.int, aten.t.default, aten.permute.default,
-     aten.expand.default, aten.slice.Tensor, aten.select.int, aten.unsqueeze.default, aten.detach.default,
-     aten.mm.default, aten.addmm.default, aten.bmm.default, aten.sum.dim_IntList, aten.mean.dim,
-     aten.copy_.default, aten.clone.default, aten.zeros_like.default, aten.slice_backward.default,
-     aten.select_backward.default, aten.new_empty_strided.default]
-)  # fmt: skip
-"""Operations whose own kernels for tensors without data give what torch's Python rules for them give, far faster."""
-MODE = FakeTensorMode(allow_non_fake_inputs=True)
-"""The mode of all traces of this process, which share models and outcomes."""
-MODE.cache_enabled = False  # `OUTCOMES` are faster
-EXAMPLE = MODE.from_tensor(torch.empty(0))
-ATTRIBUTES = dict(vars(EXAMPLE))
-"""What torch gives to each tensor without data."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Layout:
+    """Shape, strides, number format, and offset in the storage; there is one object for all that are equal."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    kind: torch.dtype
+    offset: int
+
+    @classmethod
+    def of(cls, value: Tensor) -> "Layout":
+        key: Any = value.shape, value.stride(), value.dtype, value.storage_offset()
+        return LAYOUTS.get(key) or LAYOUTS.setdefault(key, cls(*key))
+
+
+LAYOUTS = dict[Any, Layout]()
+
+
+class Hollow(Tensor):
+    """A tensor with a shape, a storage and no data. It says that it is on the CPU, so that models take its ways."""
+
+    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    laid_out: Layout | None = None
+    """Its layout, which is asked for more than it changes."""
+
+    @classmethod
+    def of(cls, layout: Layout, size: int | None = None) -> "Hollow":
+        """A tensor with a storage of its own, of so many bytes if they are more than it needs."""
+        hollow: Hollow = wrapper_subclass(
+            cls, layout.shape, strides=layout.stride, storage_offset=layout.offset, dtype=layout.kind, storage_size=size
+        )
+        hollow.laid_out = layout
+        return hollow
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        """The result of an operation that no trace counts."""
+        key_of([*args, *(kwargs or {}).items()], inputs := list[Tensor]())
+        return outcome_of(func, args, kwargs or {}, inputs).again(inputs)[0]
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """There are no values."""
+        raise TypeError("a tensor of a GPU has no values for NumPy: move it to the host first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +72,10 @@ class Output:
 
     of_input: int = -1
     """The place of the input that it is, or whose storage it shares; -1: of none."""
-    layout: tuple[Any, ...] = ()
-    """Shape, strides, number format, and offset in the storage; empty: it is the input itself, or no tensor."""
+    layout: Layout | None = None
+    """None: it is the input itself, or no tensor."""
     value: Any = None
     """What is no tensor."""
-
-    @classmethod
-    def like(cls, value: Tensor) -> Tensor:
-        """A tensor without data in place of a tensor with data."""
-        empty: Tensor = cls(-1, _layout(value)).again([])
-        return empty
-
-    def again(self, inputs: Sequence[Tensor]) -> Any:
-        """It for other inputs of the same shapes."""
-        if not self.layout:
-            return inputs[self.of_input] if self.of_input >= 0 else self.value
-        shape, stride, kind, offset = self.layout
-        first: Any = inputs[0] if inputs else EXAMPLE
-        if type(first) is not FakeTensor:
-            first = next(value for value in inputs if type(value) is FakeTensor)
-        with DisableTorchDispatch():
-            if self.of_input >= 0:
-                storage = inputs[self.of_input].untyped_storage()
-                empty = torch.empty(0, dtype=kind, device=META).set_(storage, offset, shape, stride)
-            else:
-                empty = torch.empty_strided(shape, stride, dtype=kind, device=META)
-            device = first.fake_device
-            # as FakeTensor's constructor, which takes five times as long
-            tensor = Tensor._make_subclass(FakeTensor, empty, dispatch_device=True, device_for_backend_keys=device)
-        tensor.__dict__.update(ATTRIBUTES, fake_mode=first.fake_mode, known_layout=self.layout)
-        return tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,70 +85,92 @@ class Outcome:
     outputs: tuple[Output, ...]
     kind: Any
     """The type of the sequence that it returns; None: it returns a single value."""
-    work: Any
+    work: Any = None
 
     @classmethod
-    def of(cls, result: Any, inputs: Sequence[Tensor], work: Any) -> "Outcome":
+    def of(cls, result: Any, inputs: Sequence[Tensor]) -> "Outcome":
         values = result if isinstance(result, list | tuple) else [result]
         kind = type(result) if isinstance(result, list | tuple) else None
-        return cls(tuple(_output(value, inputs) for value in values), kind, work)
+        return cls(tuple(_output(value, inputs) for value in values), kind)
 
-    def again(self, inputs: Sequence[Tensor]) -> Any:
-        """The result for other inputs of the same shapes."""
-        values = [output.again(inputs) for output in self.outputs]
-        return self.kind(values) if self.kind else values[0]
+    def again(self, inputs: Sequence[Tensor]) -> tuple[Any, list[Hollow]]:
+        """The result for other inputs of the same shapes; and the tensors in it that have storages of their own."""
+        values, new = list[Any](), list[Hollow]()
+        for output in self.outputs:
+            place, layout = output.of_input, output.layout
+            if layout is None:
+                values.append(inputs[place] if place >= 0 else output.value)
+            elif place < 0:
+                new.append(Hollow.of(layout))
+                values.append(new[-1])
+            else:
+                with DisableTorchDispatch():
+                    shared = inputs[place].as_strided(layout.shape, layout.stride, layout.offset)
+                    view: Hollow = tensor_subclass(Hollow, shared)
+                view.laid_out = layout
+                values.append(view)
+        return self.kind(values) if self.kind else values[0], new
 
 
 def _output(value: Any, inputs: Sequence[Tensor]) -> Output:
     if not isinstance(value, Tensor):
         return Output(value=value)
-    layout, storage = _layout(value), value.untyped_storage()
+    storage = value.untyped_storage()
     for place, given in enumerate(inputs):
         if given is value:
             return Output(place)
         if given.untyped_storage() is storage:
-            return Output(place, layout)
-    return Output(-1, layout)
+            return Output(place, Layout.of(value))
+    return Output(-1, Layout.of(value))
 
 
-def _layout(value: Any) -> tuple[Any, ...]:
-    """Shape, strides, number format, and offset in the storage; without data, it is asked for more than it changes."""
-    layout = value.shape, value.stride(), value.dtype, value.storage_offset()
-    if type(value) is FakeTensor:
-        value.__dict__["known_layout"] = layout
-    return layout
+def outcome_of(func: Any, args: Any, kwargs: Any, inputs: Sequence[Tensor]) -> Outcome:
+    """The outcome of an operation, by torch's own rules for shapes; some inputs have no data, or there are none.
+
+    Args:
+        inputs: the tensors among its arguments, as `key_of` gives them.
+    """
+    if torch.Tag.inplace_view in func.tags:  # it changes nothing but the layout of its first input
+        with DisableTorchDispatch():
+            func(*args, **kwargs)
+        if type(inputs[0]) is Hollow:
+            inputs[0].laid_out = None
+        return Outcome((Output(0),), None)
+    shapes = {id(value): _on_meta(value) for value in inputs}
+
+    def as_shape(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [as_shape(part) for part in value]
+        return META if isinstance(value, torch.device) else shapes.get(id(value), value)
+
+    kwargs = {name: as_shape(value) for name, value in kwargs.items()}
+    if not inputs:
+        kwargs["device"] = META
+    return Outcome.of(func(*as_shape(args), **kwargs), [shapes[id(value)] for value in inputs])
 
 
-def forget_layout(values: Sequence[Tensor]) -> None:
-    """Before the next look at tensors whose shape or strides an operation may have changed in place."""
-    for value in values:
-        value.__dict__.pop("known_layout", None)
-
-
-def computed(func: Any, args: Any, kwargs: Any, inputs: Sequence[Tensor]) -> Any:
-    """The result of an operation, some of whose inputs have no values."""
-    if func not in DIRECT or kwargs.get("device") or any(map(has_values, inputs)):
-        return func(*args, **kwargs)
-    first: Any = inputs[0]
-    with in_kernel_invocation_manager(first.fake_mode):
-        result = func(*args, **kwargs)
-    return Outcome.of(result, inputs, None).again(inputs)
+def _on_meta(value: Tensor) -> Tensor:
+    """A tensor of the same layout, in a storage of its own, on torch's device for shapes."""
+    storage = torch.UntypedStorage(value.untyped_storage().nbytes(), device=META)
+    shape = torch.empty(0, dtype=value.dtype, device=META)
+    return shape.set_(storage, value.storage_offset(), value.shape, value.stride())
 
 
 def key_of(values: Sequence[Any], inputs: list[Tensor]) -> tuple[Any, ...]:
     """An operation's arguments with shapes in place of tensors, which join `inputs`; and which of them have values."""
     key = list[Any]()
     for value in values:
-        if isinstance(value, Tensor):
+        if type(value) is Hollow:
             inputs.append(value)
-            key += (value.__dict__.get("known_layout") or _layout(value), has_values(value))
+            layout = value.laid_out
+            if layout is None:
+                layout = value.laid_out = Layout.of(value)
+            key.append(layout)
+        elif isinstance(value, Tensor):
+            inputs.append(value)
+            key += (Layout.of(value), True)
         elif isinstance(value, list | tuple):
             key.append(key_of(value, inputs))
         else:
             key += (type(value), value)
     return tuple(key)
-
-
-def has_values(tensor: Any) -> bool:
-    """Whether it is a tensor of the host, or a number that the host knows."""
-    return type(tensor) is not FakeTensor or tensor.constant is not None

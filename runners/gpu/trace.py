@@ -3,35 +3,25 @@
 import gc
 import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import rnn
 from torch.nn.utils import clip_grad
-from torch.utils.flop_counter import flop_registry
 
 from goalgrid.objectives import mining
 from goalgrid.retrieval.scorers import cross_attention, similarity
 from goalgrid.runners.gpu.allocator import CachingAllocator
-from goalgrid.runners.gpu.outcomes import MODE, Outcome, Output, computed, forget_layout, has_values, key_of
-from goalgrid.runners.gpu.torch_private import (
-    FakeTensor,
-    FakeTensorMode,
-    TorchDispatchMode,
-    dispatch_modes,
-    tree_leaves,
-    tree_map,
-    unset_fake_temporarily,
-)
+from goalgrid.runners.gpu.outcomes import META, Hollow, Layout, Outcome, key_of, outcome_of
+from goalgrid.runners.gpu.torch_private import TorchDispatchMode, dispatch_modes, flop_registry, tree_leaves, tree_map
 
 aten = torch.ops.aten
 OUTCOMES = dict[Any, Outcome]()
 """Of operations on tensors without data, by operation and shapes."""
-DEVICE = torch.ops.prim.device.default
 HOST = 2**16
 """Integer tensors up to this size are computed for real: the host branches on them."""
 KERNELS_A_STEP = 2
@@ -88,84 +78,62 @@ class Trace(Unguarded):
         super().__init__()
         self.allocator = CachingAllocator()
         self.work = Work()
-        self._known = dict[int, weakref.ref[Any]]()
+        self._held = dict[int, weakref.ref[Any]]()
 
     def hold(self, tensor: Tensor) -> None:
         """Count the storage of a tensor until it is released."""
-        storage = tensor.untyped_storage()
-        known = self._known.get(storage._cdata)
-        if (known is None or known() is not storage) and (size := storage.nbytes()):
-            allocator = self.allocator
+        storage, allocator = tensor.untyped_storage(), self.allocator
+        held = self._held.get(storage._cdata)
+        if (held is None or held() is not storage) and (size := storage.nbytes()):
             block = allocator.allocate(size)
             # with the trace go its references, and then nothing is counted
-            self._known[storage._cdata] = weakref.ref(storage, lambda _: allocator.release(block))
+            self._held[storage._cdata] = weakref.ref(storage, lambda _: allocator.release(block))
+
+    def zeros(self, shape: Sequence[int], kind: torch.dtype) -> Tensor:
+        """A tensor on the device."""
+        empty = Hollow.of(Layout.of(torch.empty(shape, dtype=kind, device=META)))
+        self.hold(empty)
+        return empty
 
     def begin(self) -> None:
         """Count work from here on; memory is counted from the first tensor on."""
         self.work = Work()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is DEVICE:  # asked tens of thousands of times a step
-            return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
-        kwargs, inputs = kwargs or {}, list[Tensor]()
-        key = key_of([*args, *kwargs.items()], inputs)
-        if known := OUTCOMES.get((func, key)):
-            return self._repeat(known, inputs)
-        empty = any(isinstance(tensor, FakeTensor) for tensor in inputs)
-        result = STAND_INS[func](*args, **kwargs) if empty and func in STAND_INS else NotImplemented
-        stands_in = result is not NotImplemented
-        if not stands_in:
+        inputs = list[Tensor]()
+        key = func, key_of([*args, *kwargs.items()] if kwargs else args, inputs)
+        outcome = OUTCOMES.get(key)
+        if outcome is None:
+            kwargs = kwargs or {}
             if _of_host(func, inputs, args, kwargs):
-                with unset_fake_temporarily():
-                    return func(*args, **kwargs)  # neither memory nor work of the GPU
-            result = computed(func, args, kwargs, inputs)
-        outputs = [value for value in tree_leaves(result) if isinstance(value, Tensor)]
-        work = None if func.is_view else _work(func, args, kwargs, inputs, outputs, result)  # a view launches no kernel
-        if torch.Tag.inplace_view in func.tags:
-            forget_layout(inputs)
-        elif not stands_in and _repeats(func, args, inputs, outputs):
-            OUTCOMES[func, key] = Outcome.of(result, inputs, work)
-        self._count(work)
-        for tensor in outputs:
+                return func(*args, **kwargs)  # neither memory nor work of the GPU
+            if func in STAND_INS and (result := STAND_INS[func](*args, **kwargs)) is not NotImplemented:
+                return result
+            outcome = outcome_of(func, args, kwargs, inputs)
+            outcome = replace(outcome, work=_work(func, args, kwargs, inputs, outcome.again(inputs)[0]))
+            if torch.Tag.inplace_view not in func.tags:
+                OUTCOMES[key] = outcome
+        result, new = outcome.again(inputs)
+        for tensor in new:
             self.hold(tensor)
+        if outcome.work:
+            kind, flops, moved, kernels = outcome.work
+            self.work.launches += kernels
+            if kind:
+                self.work.products.setdefault(kind, []).append((flops, moved))
+            else:
+                self.work.bytes += moved
         return result
 
-    def _repeat(self, outcome: Outcome, inputs: list[Tensor]) -> Any:
-        """The result of an operation that was seen on the same shapes, counted as then."""
-        result = outcome.again(inputs)
-        self._count(outcome.work)
-        for tensor in [result] if outcome.kind is None else result:
-            if isinstance(tensor, Tensor):
-                self.hold(tensor)
-        return result
 
-    def _count(self, work: Any) -> None:
-        if work is None:
-            return
-        kind, flops, moved, kernels = work
-        self.work.launches += kernels
-        if kind:
-            self.work.products.setdefault(kind, []).append((flops, moved))
-        else:
-            self.work.bytes += moved
+def _work(func: Any, args: Any, kwargs: Any, inputs: list[Tensor], result: Any) -> tuple[str, float, float, int] | None:
+    """Number format and floating-point operations, bytes and kernels; no format: bound by the bandwidth, no product.
 
-
-def _repeats(func: Any, args: Any, inputs: list[Tensor], outputs: list[Tensor]) -> bool:
-    """Whether the outcome depends on shapes alone: values matter to what changes them, and to some results' shapes."""
-    given = [has_values(tensor) for tensor in inputs]
-    if not given:
-        return bool(outputs) and not any(map(has_values, outputs))
-    by_shape = (
-        torch.Tag.dynamic_output_shape not in func.tags or func is aten.index.Tensor
-    )  # by masks it is not possible
-    changes = [value for value in tree_leaves(_written(func, args)) if isinstance(value, Tensor)]
-    return not any(given) or (by_shape and not all(given) and not any(map(has_values, changes)))
-
-
-def _work(
-    func: Any, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], result: Any
-) -> tuple[str, float, float, int]:
-    """Number format and floating-point operations, bytes and kernels; no format: bound by the bandwidth, no product."""
+    None: a view, which launches no kernel.
+    """
+    if func.is_view:
+        return None
+    outputs = [value for value in tree_leaves(result) if isinstance(value, Tensor)]
     written = outputs or [value for value in tree_leaves(_written(func, args)) if isinstance(value, Tensor)]
     moved = float(sum(tensor.nbytes for tensor in [*inputs, *written]))
     kernel = ATTENTION.get(func.overloadpacket, func.overloadpacket)
@@ -186,7 +154,9 @@ def _written(func: Any, args: Any) -> list[Any]:
 def _of_host(func: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> bool:
     """Whether the operation is on tensors of the host, or creates a small integer tensor there."""
     if inputs:
-        return not any(isinstance(tensor, FakeTensor) for tensor in inputs)
+        return not any(type(tensor) is Hollow for tensor in inputs)
+    if not any("Tensor" in str(value.type) for value in func._schema.returns):
+        return True  # marks of a profiler
     ranges = func.overloadpacket is aten.arange
     values = args if ranges else args[1:] if func is aten.full.default else [None]
     kind = kwargs.get("dtype")
@@ -196,21 +166,11 @@ def _of_host(func: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> bool:
     return whole and isinstance(args[0], list | tuple) and math.prod(args[0]) <= HOST
 
 
-def _packed(values: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """`pack_padded_sequence`: as many rows as the lengths add up to, or all rows if the lengths have no values."""
-    rows, longest = values.shape[:2] if batch_first else (values.shape[1], values.shape[0])
-    with unset_fake_temporarily():
-        known = torch.full((rows,), longest) if isinstance(lengths, FakeTensor) else lengths
-        sizes, total = (known > torch.arange(int(known.max()))[:, None]).sum(1), int(known.sum())
-    return values.new_empty((total, *values.shape[2:])), sizes
-
-
 def _looked_up(values: Tensor, places: list[Tensor | None]) -> Any:
     """Lengths of mined captions: the indices have no values, so the lengths are taken in turn."""
-    if isinstance(values, FakeTensor) or len(places) > 1 or places[0] is None or places[0].ndim > 1:
+    if isinstance(values, Hollow) or len(places) > 1 or places[0] is None or places[0].ndim > 1:
         return NotImplemented
-    with unset_fake_temporarily():
-        return values[torch.arange(len(places[0])) % len(values)]
+    return values[torch.arange(len(places[0])) % len(values)]
 
 
 def _gru(values: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
@@ -218,7 +178,7 @@ def _gru(values: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
     if isinstance(given[1], Tensor):
         return _packed_gru(values, *given)
     state, weights, *more, batch_first = given
-    if not isinstance(weights[0], FakeTensor):
+    if not isinstance(weights[0], Hollow):
         return torch._C._VariableFunctions.gru(values, *given)
     steps = values.transpose(0, 1) if batch_first else values
     sizes = torch.full(steps.shape[:1], steps.shape[1])
@@ -235,7 +195,7 @@ def _packed_gru(
     The previous state of each member is taken as known. cuDNN fuses a step into one or two kernels; a CPU needs about
     twenty operations a step, which would be counted as launches.
     """
-    if not isinstance(weights[0], FakeTensor):
+    if not isinstance(weights[0], Hollow):
         return torch._C._VariableFunctions.gru(values, sizes, state, weights, *more)
     _bias, _layers, _dropout, train, _both = more
     hidden, directions = state.shape[-1], list[Tensor]()
@@ -255,7 +215,6 @@ def _packed_gru(
 
 
 STAND_INS: dict[Any, Callable[..., Any]] = {
-    aten._pack_padded_sequence.default: _packed,
     aten.index.Tensor: _looked_up,
 }
 """Stand-ins for operations whose result's shape depends on values, for tensors without values."""
@@ -289,13 +248,25 @@ def _grouped(lists: Any, with_indices: bool = False) -> dict[tuple[torch.device,
 
 
 @contextmanager
-def without_data() -> Iterator[FakeTensorMode]:
-    """Inside the block: tensors without data, tiles of a GPU's size, GRUs as in cuDNN, and gradients clipped together.
+def undisturbed() -> Iterator[None]:
+    """Inside the block: one thread, as others would wait for it, busily; and no garbage collection.
 
-    Garbage collection is off: it would take half of the time, and no tensor's release waits for it.
+    That would take half of the time, and no tensor's release waits for it.
     """
-    collects = gc.isenabled()
+    collects, threads = gc.isenabled(), torch.get_num_threads()
     gc.disable()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        if collects:
+            gc.enable()
+
+
+@contextmanager
+def without_data() -> Iterator[None]:
+    """Inside the block, `undisturbed`: tiles of a GPU's size, GRUs as in cuDNN, and gradients clipped together."""
     tiles = [(table, table["cpu"]) for table in (cross_attention.BLOCK, similarity.VALUES, mining.WHOLE, mining.TILE)]
     for table, _ in tiles:
         table["cpu"] = table["cuda"]
@@ -305,10 +276,9 @@ def without_data() -> Iterator[FakeTensorMode]:
     grouping = getattr(torch._C, "_group_tensors_by_device_and_dtype", _grouped)
     torch._C._group_tensors_by_device_and_dtype = _grouped  # type: ignore[assignment]
     try:
-        yield MODE
+        with undisturbed():
+            yield
     finally:
-        if collects:
-            gc.enable()
         del rnn._VF.gru  # type: ignore[attr-defined]
         clip_grad._has_foreach_support = supported  # type: ignore[attr-defined, assignment]
         torch._C._group_tensors_by_device_and_dtype = grouping  # type: ignore[assignment]
@@ -316,38 +286,31 @@ def without_data() -> Iterator[FakeTensorMode]:
             table["cpu"] = size
 
 
-def remove_data(module: nn.Module, mode: FakeTensorMode, trace: Trace) -> None:
+def remove_data(module: nn.Module, trace: Trace) -> None:
     """Replace a module's weights and buffers by tensors without data, and count their memory."""
     empties = dict[int, Tensor]()  # tied weights share a storage
     for part in module.modules():
         for name, value in [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]:
-            if not isinstance(value, FakeTensor):
+            if not isinstance(value, Hollow):
                 storage = value.untyped_storage()
-                if storage._cdata not in empties:
-                    whole = storage.nbytes() == value.nbytes  # as torch, which takes five times as long
-                    empties[storage._cdata] = Output.like(value) if whole else mode.from_tensor(value.data)
-                empty = empties[storage._cdata]
+                empty = empties.setdefault(storage._cdata, Hollow.of(Layout.of(value), storage.nbytes()))
                 is_weight = isinstance(value, nn.Parameter)
                 setattr(part, name, nn.Parameter(empty, requires_grad=value.requires_grad) if is_weight else empty)
             trace.hold(getattr(part, name))
 
 
-class Unfilled(Unguarded):
-    """Skips operations on large tensors while a model is built: neither initial weights nor outputs are ever read.
+@contextmanager
+def unfilled() -> Iterator[None]:
+    """Inside the block, `undisturbed`: models are built without first weights."""
+    with undisturbed(), _Unfilled():
+        yield
 
-    `any()` of a large tensor returns False, so that `trunc_normal_` does not loop. What is left is for one thread:
-    others would only wait for it, busily.
+
+class _Unfilled(Unguarded):
+    """Skips operations on large tensors: neither initial weights nor outputs are ever read.
+
+    `any()` of a large tensor returns False, so that `trunc_normal_` does not loop.
     """
-
-    def __enter__(self) -> "Unfilled":
-        self._threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        super().__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        torch.set_num_threads(self._threads)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -2,7 +2,8 @@
 
 import gc
 import sys
-from contextlib import nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -49,7 +50,7 @@ from goalgrid.runners.gpu.estimate import (
 )
 from goalgrid.runners.gpu.memory_probe import heavy
 from goalgrid.runners.gpu.shapes_of_data import Shapes
-from goalgrid.runners.gpu.trace import KERNELS, Trace, Unfilled, Work, without_data
+from goalgrid.runners.gpu.trace import KERNELS, Trace, Work, unfilled, without_data
 from goalgrid.runners.training.learner import Learner
 
 MB = 2**20
@@ -68,6 +69,9 @@ class Silent:
 
     def hold(self, tensor: torch.Tensor) -> None: ...
     def begin(self) -> None: ...
+    def zeros(self, shape: Sequence[int], kind: torch.dtype) -> torch.Tensor:
+        return torch.zeros(shape, dtype=kind)
+
     def __enter__(self) -> None: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -85,9 +89,9 @@ def built(settings: TrialSettings, shapes: Shapes) -> Learner:
 def estimated_peak(settings: TrialSettings, shapes: Shapes) -> int:
     """Bytes that the estimate counts for two steps."""
     learner, trace = built(settings, shapes), Trace()
-    with without_data() as mode:
-        without_weights(learner, mode, trace)
-        rehearse(learner, shapes, mode, trace)
+    with without_data():
+        without_weights(learner, trace)
+        rehearse(learner, shapes, trace)
     return trace.allocator.most_allocated
 
 
@@ -97,7 +101,7 @@ def real_peak(settings: TrialSettings, shapes: Shapes) -> int:
     modules = (learner.model, learner.objective)
     begin = sum(x.numel() * x.element_size() for m in modules for x in [*m.parameters(), *m.buffers()])
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found, without_data():
-        rehearse(learner, shapes, nullcontext(), silent)  # type: ignore[arg-type]
+        rehearse(learner, shapes, silent)  # type: ignore[arg-type]
     assert found.profiler is not None
     assert found.profiler.kineto_results is not None
     moments, sizes = list[tuple[int, int]](), begin
@@ -208,9 +212,9 @@ def test_parts_of_a_batch_are_estimated_from_a_whole_and_half_of_one() -> None:
     words, shapes = ("train.batch_size=32", "model.image.size=224"), Shapes((3, 224, 224), 8481, 12, 40, 0)
     whole, parts = (settings_of("vsepp-r152-ft", *words, *more) for more in ((), ("train.micro_batch=8",)))
     learner, trace = built(parts, shapes), Trace()
-    with without_data() as mode:
-        without_weights(learner, mode, trace)
-        step, *_ = rehearse(learner, shapes, mode, trace)
+    with without_data():
+        without_weights(learner, trace)
+        step, *_ = rehearse(learner, shapes, trace)
     estimated, before = estimate(parts, shapes, {}), estimate(whole, shapes, {})
     assert estimated.reserved == pytest.approx(trace.allocator.most_reserved, rel=0.1)
     assert estimated.step.flops == pytest.approx(step.flops, rel=0.02)
@@ -221,7 +225,7 @@ def test_parts_of_a_batch_are_estimated_from_a_whole_and_half_of_one() -> None:
 
 
 def test_a_convolution_in_groups_costs_twice_as_much_backwards() -> None:
-    with without_data() as mode, mode, (trace := Trace()):
+    with without_data(), (trace := Trace()):
         values = torch.zeros(2, 8, 5, 5, requires_grad=True)
         weight = torch.zeros(8, 2, 3, 3, requires_grad=True)
         found = torch.nn.functional.conv2d(values, weight, groups=4)
@@ -256,12 +260,12 @@ WITHOUT_GRU = {
 def test_a_step_is_counted_in_the_kernels_that_it_launches(recipe: str, shapes: Shapes) -> None:
     settings = settings_of(recipe, *SMALL)
     learner, trace = built(settings, shapes), Trace()
-    with without_data() as mode:
-        without_weights(learner, mode, trace)
-        step, *_ = rehearse(learner, shapes, mode, trace)
+    with without_data():
+        without_weights(learner, trace)
+        step, *_ = rehearse(learner, shapes, trace)
     real, silent = built(settings, shapes), Silent()
-    batch = _batch(real, shapes, around(shapes.typical, 32), nullcontext(), silent)  # type: ignore[arg-type]
-    _step(real, 0, batch, nullcontext(), silent)  # type: ignore[arg-type]
+    batch = _batch(real, shapes, around(shapes.typical, 32), silent)  # type: ignore[arg-type]
+    _step(real, 0, batch, silent)  # type: ignore[arg-type]
     real.begin(0)
     with profile(activities=[ProfilerActivity.CPU]) as found:
         real.gradient(batch, 0.0)
@@ -306,9 +310,9 @@ def test_a_step_of_resnet_152_is_that_of_a_count_by_hand_and_of_nvidia_s_measure
     """NVIDIA's ResNet-50 trains 367 pictures a second in fp32 on a V100; a ResNet-152 has 2.8 times the arithmetic."""
     settings = settings_of("vsepp-r152-ft", "train.batch_size=128")
     learner, trace = built(settings, shapes := Shapes((3, 224, 224), 8481, 12, 40, 0)), Trace()
-    with without_data() as mode:
-        without_weights(learner, mode, trace)
-        step, *_ = rehearse(learner, shapes, mode, trace)
+    with without_data():
+        without_weights(learner, trace)
+        step, *_ = rehearse(learner, shapes, trace)
     moved = step.bytes + sum(moved for group in step.products.values() for _, moved in group)
     rates = [128 / seconds for seconds in CARDS["v100"].seconds(step)]
     sys.stdout.write(f"{moved / 1e9:.0f} GB, {bytes_by_hand(128) / 1e9:.0f} by hand; {rates} pictures a second\n")
@@ -318,9 +322,9 @@ def test_a_step_of_resnet_152_is_that_of_a_count_by_hand_and_of_nvidia_s_measure
 
 def test_a_step_that_holds_the_backbone_only_runs_it_forwards() -> None:
     learner, trace = built(settings_of("vsepp-r152-tiny-ft", *SMALL, "model.dim=8"), PIXELS), Trace()
-    with without_data() as mode:
-        without_weights(learner, mode, trace)
-        step, _, frozen = rehearse(learner, PIXELS, mode, trace, freezes=True)
+    with without_data():
+        without_weights(learner, trace)
+        step, _, frozen = rehearse(learner, PIXELS, trace, freezes=True)
     assert 0.3 < frozen.flops / step.flops < 0.5  # forwards is a third
 
 
@@ -347,9 +351,9 @@ def test_the_work_of_a_pair_that_is_ranked_anew_is_the_real_work() -> None:
         tokens = model.image.tokens(torch.zeros(1, *shapes.image, dtype=torch.uint8))
         with FlopCounterMode(display=False) as real, sdpa_kernel(SDPBackend.MATH):  # of a CPU's others it counts none
             rerank.scores_of_image(model.fusion, packed, tokens, packed.place)
-    with without_data() as mode:
-        without_weights(learner, mode, trace)
-        found = second_stage(learner.model, learner.settings, shapes, mode, trace)
+    with without_data():
+        without_weights(learner, trace)
+        found = second_stage(learner.model, learner.settings, shapes, trace)
     assert found is not None
     assert found.flops * 50 == pytest.approx(real.get_total_flops(), rel=0.05)
 
@@ -384,7 +388,7 @@ def test_what_stands_for_the_resnext_has_a_cell_for_32_pixels_as_that_has() -> N
 def test_first_weights_that_are_not_drawn_are_never_drawn_anew() -> None:
     """Memory that was used before holds anything."""
     weights = torch.full((300, 300), 9.0)
-    with Unfilled():
+    with unfilled():
         torch.nn.init.trunc_normal_(weights, std=0.02)
     assert bool((weights == 9).all())
 
@@ -392,7 +396,7 @@ def test_first_weights_that_are_not_drawn_are_never_drawn_anew() -> None:
 def test_the_width_of_a_network_is_found_without_its_values() -> None:
     part = from_architecture(catalog.recipe("vsepp-vit-b16").model.image, {})
     part = part.model_copy(update={"architecture": {**part.architecture, "num_hidden_layers": 1}})
-    with Unfilled():
+    with unfilled():
         blank = Vision(part, {})
     assert blank.width == Vision(part, {}).width
 

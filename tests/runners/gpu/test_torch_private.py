@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-MODULES = ("torch._subclasses.fake_tensor", "torch.utils._python_dispatch", "torch.utils._pytree")
+MODULES = ("torch.utils._python_dispatch", "torch.utils._pytree")
 HIDING = """
 import sys, torch
 ours = ["goalgrid.runners.gpu.torch_private", "goalgrid.runners.gpu.trace"]
