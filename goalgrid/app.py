@@ -3,7 +3,7 @@
 import gc
 import sys
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -70,12 +70,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-    trust_code: Annotated[
-        bool, typer.Option(TRUST_CODE, help="Run the Python of grids that ran elsewhere: docs/own.md.")
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+    trust_code: bool = typer.Option(False, TRUST_CODE, help="Run the Python of grids that ran elsewhere: docs/own.md."),
 ) -> None:
     """Ablation grids for image-text retrieval objectives: from one command to the paper's table."""
     trust_everything(trust_code)

@@ -19,124 +19,60 @@ from goalgrid.grid.store.home import Home
 from goalgrid.terminal import completion
 
 
-def argument(metavar: str, meaning: str, complete: Callable[..., list[str]] | None = None, **more: Any) -> Any:
-    """An argument of a verb, and what the shell completes."""
-    return typer.Argument(metavar=metavar, help=meaning, autocompletion=complete, **more)
+def argument(
+    default: Any, metavar: str, meaning: str, complete: Callable[..., list[str]] | None = None, **more: Any
+) -> Any:
+    """An argument of a verb with its default, `...` for none, and what the shell completes."""
+    return typer.Argument(default, metavar=metavar, help=meaning, autocompletion=complete, **more)
 
 
-def flag(names: str, meaning: str, metavar: str | None = None, **more: Any) -> Any:
-    """An option of a verb; names are separated by blanks, `--output -o`."""
-    return typer.Option(*names.split(), help=meaning, metavar=metavar, **more)
-
-
-_GRID = argument(
-    "GRID", "The name of a shipped grid or of a grid that ran, or the path of a grid file.", completion.grids
-)
-GridName = Annotated[str, _GRID]
-OptionalGrid = Annotated[str | None, _GRID]
-GridNames = Annotated[
-    list[str],
-    argument(
-        "GRID",
-        "Shipped grids or grids that ran, by name or a pattern in quotes ('unified-*'); or paths of grid files.",
-        completion.grids,
-    ),
-]
-PaperName = Annotated[
-    str | None,
-    flag(
-        "--paper",
-        "Instead of GRID: the grids that fill this table of a paper, e.g. selhn-table5.",
-        "NAME",
-        autocompletion=completion.paper_tables,
-    ),
-]
+def flag(default: Any, names: str, meaning: str, metavar: str | None = None, **more: Any) -> Any:
+    """An option of a verb with its default; names are separated by blanks, `--output -o`."""
+    return typer.Option(default, *names.split(), help=meaning, metavar=metavar, **more)
 
 
 def _home(folder: str) -> Home:
     return Home(user_path(folder))
 
 
-Runs = Annotated[
-    Home,
-    flag(
-        "--runs",
-        "The runs folder, which holds trials, tables and reports.",
-        "DIR",
-        envvar="GOALGRID_RUNS",
-        parser=_home,
-    ),
-]
-RUNS: Any = "runs"
-"""The default of --runs, which Typer parses, too."""
-
-OtherRuns = Annotated[
-    Home | None, flag("--other-runs", "The runs folder of the second grid; default: --runs.", "DIR", parser=_home)
-]
-
-Override = Annotated[
-    list[str],
-    flag(
-        "--set",
-        "Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists them.",
-        "KEY=VALUE",
-        autocompletion=completion.overrides,
-    ),
-]
-Root = Annotated[list[str], flag("--root", "The folder of a data set on this machine.", "[DATASET=]DIR")]
-WeightPlaces = Annotated[list[str], flag("--weights", "The folder of pretrained weights on this machine.", "NAME=DIR")]
-Only = Annotated[
-    str,
-    flag(
-        "--only",
-        "Only trials that fit, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'.",
-        "FILTER",
-        autocompletion=completion.conditions,
-    ),
-]
-Force = Annotated[
-    bool,
-    flag("--force", "Train from the beginning, also what starts from these trials; old folders move to DIR/replaced."),
-]
-OnlyStale = Annotated[
-    bool, flag("--stale", "Train from the beginning, but only the trials that other code, versions or data trained.")
-]
-AllowLeak = Annotated[
-    bool, flag("--allow-leak", "Train even if test images stand in the training split; records say so.")
-]
-Address = Annotated[
-    str | None,
-    flag(
-        "--address",
-        "A Ray cluster to train on; default: Ray is started for this launch.",
-        "HOST:PORT",
-        envvar="RAY_ADDRESS",
-    ),
-]
-Jobs = Annotated[int | None, flag("--jobs -j", "How many trials train at a time; default: as many as fit.", min=1)]
-Uses = Annotated[list[str], flag("--uses", "A file of your own that defines objectives: docs/own.md.", "FILE")]
-Metric = Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum; with --protocol eccv, e.g. eccv_map_at_r.")]
-OtherProtocol = Annotated[
-    str | None,
-    flag(
-        "--protocol",
-        "A protocol of the data set, e.g. coco-5x1k; or eccv. Else that of the first table that the grid names.",
-    ),
-]
-On = Annotated[
-    str | None,
-    flag("--on", "A data set that [evaluate] of the grid names: the same models on its test split.", "DATASET"),
-]
-Direction = Annotated[str, flag("--direction", "i2t, t2i or both.")]
-AnalysisFormat = Annotated[str, flag("--format", "terminal, markdown, latex or csv.")]
-PictureFormat = Annotated[str, flag("--format", "png, pdf, svg or pgf.")]
-OutputFile = Annotated[Path | None, flag("--output -o", "A file instead of the screen; its ending may say the format.")]
-Json = Annotated[bool, flag("--json", "Print JSON, for programs.")]
+_ONE_GRID = "The name of a shipped grid or of a grid that ran, or the path of a grid file."
+GRID = argument(..., "GRID", _ONE_GRID, completion.grids)
+OPTIONAL_GRID = argument(None, "GRID", _ONE_GRID, completion.grids)
+_SEVERAL = "Shipped grids or grids that ran, by name or a pattern in quotes ('unified-*'); or paths of grid files."
+GRIDS = argument(..., "GRID", _SEVERAL, completion.grids)
+OPTIONAL_GRIDS = argument([], "GRID", _SEVERAL, completion.grids)
+_PAPER = "Instead of GRID: the grids that fill this table of a paper, e.g. selhn-table5."
+PAPER = flag(None, "--paper", _PAPER, "NAME", autocompletion=completion.paper_tables)
+RUNS_FOLDER = "runs"
+_RUNS = "The runs folder, which holds trials, tables and reports."
+RUNS = flag(RUNS_FOLDER, "--runs", _RUNS, "DIR", envvar="GOALGRID_RUNS", parser=_home)
+OTHER_RUNS = flag(None, "--other-runs", "The runs folder of the second grid; default: --runs.", "DIR", parser=_home)
+_SET = "Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists them."
+SET = flag([], "--set", _SET, "KEY=VALUE", autocompletion=completion.overrides)
+ROOT = flag([], "--root", "The folder of a data set on this machine.", "[DATASET=]DIR")
+WEIGHTS = flag([], "--weights", "The folder of pretrained weights on this machine.", "NAME=DIR")
+_ONLY = "Only trials that fit, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'."
+ONLY = flag("", "--only", _ONLY, "FILTER", autocompletion=completion.conditions)
+FORCE = flag(False, "--force", "Train from the beginning, and what starts from it; old folders move to DIR/replaced.")
+STALE = flag(False, "--stale", "Train only what other code, versions or data trained, from the beginning.")
+ALLOW_LEAK = flag(False, "--allow-leak", "Train even if test images stand in the training split; records say so.")
+_ADDRESS = "A Ray cluster to train on; default: Ray is started for this launch."
+ADDRESS = flag(None, "--address", _ADDRESS, "HOST:PORT", envvar="RAY_ADDRESS")
+JOBS = flag(None, "--jobs -j", "How many trials train at a time; default: as many as fit.", min=1)
+USES = flag([], "--uses", "A file of your own that defines objectives: docs/own.md.", "FILE")
+METRIC = flag("r1", "--metric", "r1, r5, r10, medr or rsum; with --protocol eccv, e.g. eccv_map_at_r.")
+PROTOCOL = flag(None, "--protocol", "A protocol, e.g. coco-5x1k or eccv; default: that of the grid's first table.")
+ON = flag(None, "--on", "A data set that [evaluate] of the grid names: the same models on its test split.", "DATASET")
+DIRECTION = flag("both", "--direction", "i2t, t2i or both.")
+ANALYSIS_FORMAT = flag("terminal", "--format", "terminal, markdown, latex or csv.")
+PICTURE_FORMAT = flag("png", "--format", "png, pdf, svg or pgf.")
+OUTPUT = flag(None, "--output -o", "A file instead of the screen; its ending may say the format.")
+JSON = flag(False, "--json", "Print JSON, for programs.")
 
 
 def runs_option(home: Home) -> str:
     """The option that names the runs folder; empty for the default folder."""
-    default = Path(os.environ.get("GOALGRID_RUNS", RUNS))
+    default = Path(os.environ.get("GOALGRID_RUNS", RUNS_FOLDER))
     return "" if home.path == user_path(default) else f" --runs {shlex.quote(str(home.path))}"
 
 

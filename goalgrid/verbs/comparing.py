@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -12,7 +11,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.housekeeping import merge as merging
 from goalgrid.showing.comparison import compared
 from goalgrid.terminal import INCOMPLETE, completion, options
-from goalgrid.terminal.options import RUNS, Root, Runs, argument, flag
+from goalgrid.terminal.options import argument, flag
 from goalgrid.terminal.views import say, say_left_out, show, show_for, show_json
 
 verbs = typer.Typer()
@@ -20,18 +19,18 @@ verbs = typer.Typer()
 
 @verbs.command()
 def compare(
-    a: Annotated[str, argument("A", "A grid that ran, or a grid file.", completion.grids)],
-    b: Annotated[str | None, argument("B", "The grid beside it; default: the same.", completion.grids)] = None,
-    home: Runs = RUNS,
-    other: options.OtherRuns = None,
-    replaced: Annotated[bool, flag("--replaced", "A is as it was before its trials were last trained anew.")] = False,
-    metric: options.Metric = "r1",
-    direction: options.Direction = "both",
-    protocol: options.OtherProtocol = None,
-    on: options.On = None,
-    format_: options.AnalysisFormat = "terminal",
-    output: options.OutputFile = None,
-    as_json: options.Json = False,
+    a: str = argument(..., "A", "A grid that ran, or a grid file.", completion.grids),
+    b: str | None = argument(None, "B", "The grid beside it; default: the same.", completion.grids),
+    home: Home = options.RUNS,
+    other: Home | None = options.OTHER_RUNS,
+    replaced: bool = flag(False, "--replaced", "A is as it was before its trials were last trained anew."),
+    metric: str = options.METRIC,
+    direction: str = options.DIRECTION,
+    protocol: str | None = options.PROTOCOL,
+    on: str | None = options.ON,
+    format_: str = options.ANALYSIS_FORMAT,
+    output: Path | None = options.OUTPUT,
+    as_json: bool = options.JSON,
 ) -> None:
     """Set two grids side by side, and say what differs.
 
@@ -57,15 +56,13 @@ def compare(
 
 @verbs.command()
 def merge(
-    other: Annotated[Path, argument("OTHER_RUNS", "The runs folder to take trials from.")],
-    home: Runs = RUNS,
-    grid: Annotated[
-        str | None, flag("--grid", "Only the trials of this grid; default: of all grids there.", "GRID")
-    ] = None,
-    root: Root = [],
-    stale: Annotated[bool, flag("--stale", "Take trials that other code trained, too; tables then say so.")] = False,
-    dry_run: Annotated[bool, flag("--dry-run", "Only say what would be taken.")] = False,
-    as_json: options.Json = False,
+    other: Path = argument(..., "OTHER_RUNS", "The runs folder to take trials from."),
+    home: Home = options.RUNS,
+    grid: str | None = flag(None, "--grid", "Only the trials of this grid; default: of all grids there.", "GRID"),
+    root: list[str] = options.ROOT,
+    stale: bool = flag(False, "--stale", "Take trials that other code trained, too; tables then say so."),
+    dry_run: bool = flag(False, "--dry-run", "Only say what would be taken."),
+    as_json: bool = options.JSON,
 ) -> None:
     """Take finished trials from another runs folder.
 

@@ -1,7 +1,7 @@
 """`goalgrid data`: where to get a data set and how it must look, and what is wrong with one's own copy."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.progress import Progress as Bar
@@ -12,10 +12,11 @@ from goalgrid.grid.expansion import expand
 from goalgrid.grid.resources import cpus_here
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import check_name
+from goalgrid.grid.store.home import Home
 from goalgrid.reading.named_grids import grid_to_train
 from goalgrid.shipped import lists
-from goalgrid.terminal import completion
-from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces, argument, flag
+from goalgrid.terminal import completion, options
+from goalgrid.terminal.options import argument, flag
 from goalgrid.terminal.views import err, say, show, show_for
 
 verbs = typer.Typer(
@@ -27,10 +28,9 @@ PROBLEMS = 2
 
 @verbs.command()
 def where(
-    name: Annotated[
-        str | None,
-        argument("NAME", "A data set, see `goalgrid datasets`; none: data of your own.", completion.datasets),
-    ] = None,
+    name: str | None = argument(
+        None, "NAME", "A data set, see `goalgrid datasets`; none: data of your own.", completion.datasets
+    ),
 ) -> None:
     """Say where to get a data set and how its folder may look.
 
@@ -46,10 +46,10 @@ def where(
 
 @verbs.command()
 def check(
-    name: Annotated[str, argument("NAME", "A data set's name, see `goalgrid datasets`.", completion.datasets)],
-    root: Annotated[Path | None, flag("--root", "The folder of your copy.", "DIR")] = None,
-    workers: Annotated[int | None, flag("--workers", "Threads that decode images; default: one a CPU.", min=1)] = None,
-    as_json: Json = False,
+    name: str = argument(..., "NAME", "A data set's name, see `goalgrid datasets`.", completion.datasets),
+    root: Path | None = flag(None, "--root", "The folder of your copy.", "DIR"),
+    workers: int | None = flag(None, "--workers", "Threads that decode images; default: one a CPU.", min=1),
+    as_json: bool = options.JSON,
 ) -> None:
     """Find all faults of a copy, each with its fix.
 
@@ -85,14 +85,10 @@ def check(
 
 @verbs.command()
 def convert(
-    sources: Annotated[
-        list[str],
-        argument(
-            "SOURCE",
-            "EXPERT=PATH: a pickle of CE, or a folder with a .npy or .npz a video; or a folder with MMT's .h5.",
-        ),
-    ],
-    to: Annotated[Path, flag("--to", "The folder of the data set; gets experts/.", "DIR")],
+    sources: list[str] = argument(
+        ..., "SOURCE", "EXPERT=PATH: CE's pickle, or a folder with a .npy or .npz a video; or a folder with MMT's .h5."
+    ),
+    to: Path = flag(..., "--to", "The folder of the data set; gets experts/.", "DIR"),
 ) -> None:
     """Convert features of videos: one array for each expert.
 
@@ -108,7 +104,11 @@ def convert(
 
 @verbs.command()
 def features(
-    grid: GridName, home: Runs = RUNS, set_: Override = [], root: Root = [], weights: WeightPlaces = []
+    grid: str = options.GRID,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    root: list[str] = options.ROOT,
+    weights: list[str] = options.WEIGHTS,
 ) -> None:
     """Run the frozen networks of a grid ahead of its trials.
 
@@ -129,8 +129,8 @@ def features(
 
 @verbs.command()
 def backbone(
-    source: Annotated[Path, argument("FILE", "VSE-infinity's original_updown_backbone.pth.")],
-    folder: Annotated[Path, argument("DIR", "Where the weights are written.")],
+    source: Path = argument(..., "FILE", "VSE-infinity's original_updown_backbone.pth."),
+    folder: Path = argument(..., "DIR", "Where the weights are written."),
 ) -> None:
     """Convert BUTD's ResNet-101.
 

@@ -1,13 +1,15 @@
 """Evaluating: a checkpoint, one's own or a published one, on any split, protocol or data."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
 from goalgrid.looking import evaluated
-from goalgrid.terminal.options import RUNS, Json, Runs, WeightPlaces, argument, flag, options_of
+from goalgrid.terminal import options
+from goalgrid.terminal.options import argument, flag, options_of
 from goalgrid.terminal.views import say, show_for
 
 verbs = typer.Typer()
@@ -16,16 +18,14 @@ verbs = typer.Typer()
 @verbs.command()
 @options_of(evaluated.EvaluationRequest, before="weights")
 def evaluate(
-    file: Annotated[Path | None, argument("[FILE]", "A published checkpoint; with --as.", show_default=False)] = None,
-    home: Runs = RUNS,
-    trial: Annotated[str, flag("--trial", "A finished trial: its best checkpoint.", "ID")] = "",
-    as_: Annotated[str, flag("--as", "Whose checkpoint FILE is; a wrong name lists all.", "FAMILY")] = "",
-    vocabulary: Annotated[
-        Path | None, flag("--vocabulary", "The words that FILE was trained with, .pkl or .json.", "FILE")
-    ] = None,
-    weights: WeightPlaces = [],
-    embeddings: Annotated[Path | None, flag("--embeddings", "Write embeddings and ranks there.", "FILE.npz")] = None,
-    as_json: Json = False,
+    file: Path | None = argument(None, "[FILE]", "A published checkpoint; with --as.", show_default=False),
+    home: Home = options.RUNS,
+    trial: str = flag("", "--trial", "A finished trial: its best checkpoint.", "ID"),
+    as_: str = flag("", "--as", "Whose checkpoint FILE is; a wrong name lists all.", "FAMILY"),
+    vocabulary: Path | None = flag(None, "--vocabulary", "The words of FILE's training, .pkl or .json.", "FILE"),
+    weights: list[str] = options.WEIGHTS,
+    embeddings: Path | None = flag(None, "--embeddings", "Write embeddings and ranks there.", "FILE.npz"),
+    as_json: bool = options.JSON,
     **options: Any,
 ) -> None:
     """Evaluate a checkpoint on a split, protocol or data.
@@ -58,9 +58,9 @@ def evaluate(
 
 @verbs.command()
 def gradients(
-    trial: Annotated[list[str], flag("--trial", "A finished trial; give the option again for more trials.", "ID")] = [],
-    home: Runs = RUNS,
-    as_json: Json = False,
+    trial: list[str] = flag([], "--trial", "A finished trial; give the option again for more trials.", "ID"),
+    home: Home = options.RUNS,
+    as_json: bool = options.JSON,
 ) -> None:
     """Measure a trial's gradients on the unit sphere.
 

@@ -2,14 +2,14 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.store.files import write_text
-from goalgrid.grid.store.home import State
+from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import no_grid, source
@@ -19,7 +19,7 @@ from goalgrid.showing.figures import FigureRequest
 from goalgrid.showing.figures import write as draw
 from goalgrid.showing.tables import deliver, table_of_paper
 from goalgrid.terminal import INCOMPLETE, completion, options
-from goalgrid.terminal.options import RUNS, Runs, argument, flag, options_of
+from goalgrid.terminal.options import argument, flag, options_of
 from goalgrid.terminal.views import say, show_for, show_list
 
 verbs = typer.Typer()
@@ -28,14 +28,12 @@ verbs = typer.Typer()
 @verbs.command()
 @options_of(TableRequest, before="format_")
 def table(
-    grid: Annotated[
-        str | None, argument("GRID", "A grid; with --reference, a paper or a table of a paper.", completion.grids)
-    ] = None,
-    home: Runs = RUNS,
-    set_: options.Override = [],
-    format_: Annotated[str, flag("--format", "E.g. latex or markdown, a wrong name lists all.")] = "terminal",
-    output: options.OutputFile = None,
-    as_json: Annotated[bool, flag("--json", "The same as --format json.")] = False,
+    grid: str | None = argument(None, "GRID", "A grid; with --reference, a paper or its table.", completion.grids),
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    format_: str = flag("terminal", "--format", "E.g. latex or markdown, a wrong name lists all."),
+    output: Path | None = options.OUTPUT,
+    as_json: bool = flag(False, "--json", "The same as --format json."),
     **options: Any,
 ) -> None:
     """Print the paper's table of what is done so far.
@@ -59,22 +57,18 @@ def table(
 
 @verbs.command()
 def effects(
-    grid: options.GridName,
-    home: Runs = RUNS,
-    set_: options.Override = [],
-    metric: options.Metric = "r1",
-    direction: options.Direction = "both",
-    protocol: options.OtherProtocol = None,
-    on: options.On = None,
-    baseline: Annotated[
-        str | None, flag("--baseline", "Compare with this objective; default: con_con, else the first.", "OBJECTIVE")
-    ] = None,
-    across: Annotated[list[str], flag("--across", "Make this axis a factor too, e.g. objective.tau.", "AXIS")] = [],
-    reference: Annotated[
-        bool, flag("--reference", "GRID is a table of a paper: analyse its printed means and deviations.")
-    ] = False,
-    format_: options.AnalysisFormat = "terminal",
-    as_json: options.Json = False,
+    grid: str = options.GRID,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    metric: str = options.METRIC,
+    direction: str = options.DIRECTION,
+    protocol: str | None = options.PROTOCOL,
+    on: str | None = options.ON,
+    baseline: str | None = flag(None, "--baseline", "Compare with it; default: con_con, else the first.", "OBJECTIVE"),
+    across: list[str] = flag([], "--across", "Make this axis a factor too, e.g. objective.tau.", "AXIS"),
+    reference: bool = flag(False, "--reference", "GRID is a paper's table: analyse its printed means and deviations."),
+    format_: str = options.ANALYSIS_FORMAT,
+    as_json: bool = options.JSON,
 ) -> None:
     """Say which axis matters, and how sure that is.
 
@@ -101,15 +95,13 @@ def effects(
 
 @verbs.command()
 def claims(
-    paper: Annotated[str | None, argument("PAPER", "goal, selhn, unified or 2ad; default: all.")] = None,
-    grid: Annotated[
-        str | None, argument("GRID", "A grid whose trials test the sentences, too.", completion.grids)
-    ] = None,
-    home: Runs = RUNS,
-    set_: options.Override = [],
-    comparisons: Annotated[bool, flag("--comparisons", "Show every comparison with its difference and its p.")] = False,
-    format_: Annotated[str, flag("--format", "terminal, markdown or latex.")] = "terminal",
-    as_json: options.Json = False,
+    paper: str | None = argument(None, "PAPER", "goal, selhn, unified or 2ad; default: all."),
+    grid: str | None = argument(None, "GRID", "A grid whose trials test the sentences, too.", completion.grids),
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    comparisons: bool = flag(False, "--comparisons", "Show every comparison with its difference and its p."),
+    format_: str = flag("terminal", "--format", "terminal, markdown or latex."),
+    as_json: bool = options.JSON,
 ) -> None:
     """Say which of the papers' sentences hold.
 
@@ -128,17 +120,15 @@ def claims(
 @verbs.command()
 @options_of(FigureRequest, before="output")
 def figures(
-    grid: options.GridName,
-    kinds: Annotated[
-        list[str], argument("KIND", "E.g. matrix or training, a wrong name lists all; default: all.")
-    ] = [],
-    home: Runs = RUNS,
-    set_: options.Override = [],
-    only: options.Only = "",
-    output: Annotated[Path | None, flag("--output -o", "Default: DIR/grids/NAME/figures.", "DIR")] = None,
-    format_: options.PictureFormat = "png",
-    protocol: options.OtherProtocol = None,
-    on: options.On = None,
+    grid: str = options.GRID,
+    kinds: list[str] = argument([], "KIND", "E.g. matrix or training, a wrong name lists all; default: all."),
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    only: str = options.ONLY,
+    output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/figures.", "DIR"),
+    format_: str = options.PICTURE_FORMAT,
+    protocol: str | None = options.PROTOCOL,
+    on: str | None = options.ON,
     **options: Any,
 ) -> None:
     """Draw the figures of what is done so far.
@@ -156,28 +146,20 @@ def figures(
 
 @verbs.command()
 def report(
-    grid: options.OptionalGrid = None,
-    paper: options.PaperName = None,
-    home: Runs = RUNS,
-    set_: options.Override = [],
-    only: options.Only = "",
-    output: Annotated[Path | None, flag("--output -o", "Default: DIR/grids/NAME/report.html.", "FILE")] = None,
-    watch: Annotated[
-        bool, flag("--watch", "Write it again and again until no trial is left; an open page follows.")
-    ] = False,
-    every: Annotated[int, flag("--every", "Time between two writings, with --watch.", "SECONDS", min=1)] = 10,
-    serve: Annotated[
-        bool, flag("--serve", "Show it at an address of this machine, kept current, until Ctrl-C.")
-    ] = False,
-    port: Annotated[int, flag("--port", "With --serve; 0: a free one.", "PORT", min=0)] = 8750,
-    host: Annotated[
-        str, flag("--host", "With --serve: the interface; other machines need the secret path.", "ADDRESS")
-    ] = "127.0.0.1",
-    beside: Annotated[
-        str | None, flag("--compare", "Add a section: the report's grid minus GRID, cell by cell.", "GRID")
-    ] = None,
-    other: options.OtherRuns = None,
-    examples_of: Annotated[str, flag("--examples", "Add a section: what this trial finds and misses.", "ID")] = "",
+    grid: str | None = options.OPTIONAL_GRID,
+    paper: str | None = options.PAPER,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    only: str = options.ONLY,
+    output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/report.html.", "FILE"),
+    watch: bool = flag(False, "--watch", "Write it again and again until no trial is left; an open page follows."),
+    every: int = flag(10, "--every", "Time between two writings, with --watch.", "SECONDS", min=1),
+    serve: bool = flag(False, "--serve", "Show it at an address of this machine, kept current, until Ctrl-C."),
+    port: int = flag(8750, "--port", "With --serve; 0: a free one.", "PORT", min=0),
+    host: str = flag("127.0.0.1", "--host", "With --serve: the interface; others need a secret path.", "ADDRESS"),
+    beside: str | None = flag(None, "--compare", "Add a section: the report's grid minus GRID, cell by cell.", "GRID"),
+    other: Home | None = options.OTHER_RUNS,
+    examples_of: str = flag("", "--examples", "Add a section: what this trial finds and misses.", "ID"),
 ) -> None:
     """Write the whole grid as one HTML page.
 
@@ -215,10 +197,10 @@ def report(
 
 @verbs.command()
 def site(
-    folder: Annotated[Path, argument("DIR", "The folder to write, e.g. of a web space.")],
-    grids: Annotated[list[str], argument("GRID", "Grids that ran; default: all of them.", completion.grids)] = [],
-    home: Runs = RUNS,
-    compared: Annotated[list[str], flag("--compare", "Add a section: A minus B, cell by cell.", "A,B")] = [],
+    folder: Path = argument(..., "DIR", "The folder to write, e.g. of a web space."),
+    grids: list[str] = argument([], "GRID", "Grids that ran; default: all of them.", completion.grids),
+    home: Home = options.RUNS,
+    compared: list[str] = flag([], "--compare", "Add a section: A minus B, cell by cell.", "A,B"),
 ) -> None:
     """Write an index of grids and a page for each into a folder that a web server can show.
 
@@ -232,12 +214,12 @@ def site(
 
 @verbs.command()
 def export(
-    grid: options.OptionalGrid = None,
-    target: Annotated[Path | None, argument("DIR", "A new or empty folder.")] = None,
-    paper: options.PaperName = None,
-    home: Runs = RUNS,
-    set_: options.Override = [],
-    only: options.Only = "",
+    grid: str | None = options.OPTIONAL_GRID,
+    target: Path | None = argument(None, "DIR", "A new or empty folder."),
+    paper: str | None = options.PAPER,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    only: str = options.ONLY,
 ) -> None:
     """Write everything that a paper needs into one folder.
 

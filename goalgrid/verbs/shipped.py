@@ -3,7 +3,6 @@
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -16,7 +15,7 @@ from goalgrid.grid.store.files import write_text, written_aside
 from goalgrid.grid.store.home import State
 from goalgrid.shipped import lists, new_grid, settings_list
 from goalgrid.terminal import EXIT, completion, options
-from goalgrid.terminal.options import Json, Uses, argument, flag, objective_settings, use
+from goalgrid.terminal.options import argument, flag, objective_settings, use
 from goalgrid.terminal.views import check_lines, say, setting_text, show, show_for, show_json, show_list
 
 verbs = typer.Typer()
@@ -26,16 +25,12 @@ PICTURES = ("png", "pdf", "svg")
 
 @verbs.command()
 def new(
-    name: Annotated[str, argument("NAME", "The grid's name; the file is NAME.toml.")],
-    root: Annotated[str | None, flag("--root", "Photographs or features of your own.", "DIR")] = None,
-    dataset: Annotated[
-        str | None, flag("--dataset", "Default: with --root, data of the grid's name, else drawn scenes.", "NAME")
-    ] = None,
-    recipes: Annotated[list[str], flag("--recipe", "Default: what reads these data.", "NAME")] = [],
-    objectives: Annotated[
-        list[str], flag("--objective", f"Default: {', '.join(new_grid.EXAMPLES)}, and your own.", "NAME")
-    ] = [],
-    files: Uses = [],
+    name: str = argument(..., "NAME", "The grid's name; the file is NAME.toml."),
+    root: str | None = flag(None, "--root", "Photographs or features of your own.", "DIR"),
+    dataset: str | None = flag(None, "--dataset", "Default: with --root, the grid's name; else drawn scenes.", "NAME"),
+    recipes: list[str] = flag([], "--recipe", "Default: what reads these data.", "NAME"),
+    objectives: list[str] = flag([], "--objective", f"Default: {', '.join(new_grid.EXAMPLES)}, and your own.", "NAME"),
+    files: list[str] = options.USES,
 ) -> None:
     """Write a commented grid file to begin with."""
     name = name.removesuffix(".toml")
@@ -51,7 +46,7 @@ def new(
 
 
 @verbs.command()
-def grids(as_json: Json = False) -> None:
+def grids(as_json: bool = options.JSON) -> None:
     """List the shipped grids with their axes."""
     if as_json:
         show_json(lists.grids())
@@ -68,13 +63,9 @@ def grids(as_json: Json = False) -> None:
 
 @verbs.command()
 def recipes(
-    name: Annotated[
-        str | None, argument("NAME", "A recipe or a recipe file: show all its settings.", completion.recipes)
-    ] = None,
-    parameters: Annotated[
-        bool, flag("--parameters", "Show the number of weights instead; for all recipes, this takes half a minute.")
-    ] = False,
-    as_json: Json = False,
+    name: str | None = argument(None, "NAME", "A recipe or a recipe file: show all its settings.", completion.recipes),
+    parameters: bool = flag(False, "--parameters", "Show the number of weights; for all recipes in half a minute."),
+    as_json: bool = options.JSON,
 ) -> None:
     """List the recipes and what they read; or explain one.
 
@@ -110,7 +101,7 @@ def recipes(
 
 
 @verbs.command()
-def datasets(as_json: Json = False) -> None:
+def datasets(as_json: bool = options.JSON) -> None:
     """List the data sets that are known by name."""
     if as_json:
         show_json(lists.datasets())
@@ -123,9 +114,9 @@ def datasets(as_json: Json = False) -> None:
 
 @verbs.command()
 def objectives(
-    name: Annotated[str | None, argument("NAME", "An objective to explain.", completion.objectives)] = None,
-    as_json: Json = False,
-    files: Uses = [],
+    name: str | None = argument(None, "NAME", "An objective to explain.", completion.objectives),
+    as_json: bool = options.JSON,
+    files: list[str] = options.USES,
 ) -> None:
     """List the objectives with their sources; or explain one.
 
@@ -142,10 +133,8 @@ def objectives(
 
 @verbs.command()
 def settings(
-    name: Annotated[
-        str | None, argument("NAME", "A setting, or the beginning of several: train.lr, train.", completion.settings)
-    ] = None,
-    as_json: Json = False,
+    name: str | None = argument(None, "NAME", "A setting, or the beginning of several: train.", completion.settings),
+    as_json: bool = options.JSON,
 ) -> None:
     """List the settings of a grid file; or explain one.
 
@@ -157,10 +146,8 @@ def settings(
 
 @verbs.command()
 def tables(
-    name: Annotated[
-        str | None, argument("NAME", "A table or a paper: selhn-table5, selhn.", completion.paper_tables)
-    ] = None,
-    as_json: Json = False,
+    name: str | None = argument(None, "NAME", "A table or a paper: selhn-table5, selhn.", completion.paper_tables),
+    as_json: bool = options.JSON,
 ) -> None:
     """List which rows of the papers' tables train here.
 
@@ -174,13 +161,11 @@ def tables(
 
 @verbs.command()
 def diagrams(
-    cells: Annotated[
-        list[str], argument("CELL", "Objectives whose update fields are drawn, e.g. sig-ms_cir.", completion.objectives)
-    ] = [],
-    output: Annotated[Path, flag("--output -o", "Folder of the pictures.", "DIR")] = Path(),
-    format_: options.PictureFormat = "png",
-    set_: Annotated[list[str], flag("--set", "A parameter or the variant, e.g. tau=5.", "KEY=VALUE")] = [],
-    files: Uses = [],
+    cells: list[str] = argument([], "CELL", "Draw the update fields of these, e.g. sig-ms_cir.", completion.objectives),
+    output: Path = flag(Path(), "--output -o", "Folder of the pictures.", "DIR"),
+    format_: str = options.PICTURE_FORMAT,
+    set_: list[str] = flag([], "--set", "A parameter or the variant, e.g. tau=5.", "KEY=VALUE"),
+    files: list[str] = options.USES,
 ) -> None:
     """Draw GOAL Figures 2 and 3, and update fields.
 
@@ -203,8 +188,8 @@ def diagrams(
 
 @verbs.command()
 def check(
-    file: Annotated[str, argument("FILE", "A file of your own, or a package by name.")],
-    as_json: Json = False,
+    file: str = argument(..., "FILE", "A file of your own, or a package by name."),
+    as_json: bool = options.JSON,
 ) -> None:
     """Check losses, poolings, encoders and scorers of your own.
 

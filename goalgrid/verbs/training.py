@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -37,35 +37,26 @@ verbs = typer.Typer()
 
 @verbs.command()
 def plan(
-    grids: options.GridNames = [],
-    paper: options.PaperName = None,
-    home: options.Runs = options.RUNS,
-    set_: options.Override = [],
-    root: options.Root = [],
-    weights: options.WeightPlaces = [],
-    only: options.Only = "",
-    force: options.Force = False,
-    stale: options.OnlyStale = False,
-    jobs: options.Jobs = None,
-    allow_leak: options.AllowLeak = False,
-    probe: Annotated[
-        bool, flag("--probe", "Train a few steps of each recipe first, to measure what they cost.")
-    ] = False,
-    device: Annotated[
-        str, flag("--device", "Memory and hours on a GPU that need not be here, e.g. h100, a100-40, 24GB.", "GPU")
-    ] = "",
-    hourly: Annotated[
-        float | None,
-        flag("--hourly", "The price of an hour on that GPU; the plan then says what the grid costs.", "PRICE", min=0.0),
-    ] = None,
-    cores: Annotated[
-        int | None, flag("--cores", "Cores of the machine with that GPU, which decode pictures.", "N", min=1)
-    ] = None,
-    gpus: Annotated[
-        int | None, flag("--gpus", "GPUs of that machine: the plan says the time on the clock.", "N", min=1)
-    ] = None,
-    trials: Annotated[bool, flag("--trials", "Print a line for each trial: why it would be trained, or not.")] = False,
-    as_json: options.Json = False,
+    grids: list[str] = options.OPTIONAL_GRIDS,
+    paper: str | None = options.PAPER,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    root: list[str] = options.ROOT,
+    weights: list[str] = options.WEIGHTS,
+    only: str = options.ONLY,
+    force: bool = options.FORCE,
+    stale: bool = options.STALE,
+    jobs: int | None = options.JOBS,
+    allow_leak: bool = options.ALLOW_LEAK,
+    probe: bool = flag(False, "--probe", "Train a few steps of each recipe first, to measure what they cost."),
+    device: str = flag("", "--device", "Memory and hours on a GPU that need not be here, e.g. h100, 24GB.", "GPU"),
+    hourly: float | None = flag(
+        None, "--hourly", "The price of an hour on that GPU; the plan then says what the grid costs.", "PRICE", min=0.0
+    ),
+    cores: int | None = flag(None, "--cores", "Cores of the machine with that GPU, which decode pictures.", "N", min=1),
+    gpus: int | None = flag(None, "--gpus", "GPUs of that machine: the plan says the time on the clock.", "N", min=1),
+    trials: bool = flag(False, "--trials", "Print a line for each trial: why it would be trained, or not."),
+    as_json: bool = options.JSON,
 ) -> None:
     """Count trials, say why each would be trained, and the cost.
 
@@ -88,17 +79,17 @@ def plan(
 @verbs.command()
 @options.options_of(LaunchOptions, before="jobs")
 def run(
-    grids: options.GridNames = [],
-    paper: options.PaperName = None,
-    home: options.Runs = options.RUNS,
-    set_: options.Override = [],
-    root: options.Root = [],
-    weights: options.WeightPlaces = [],
-    only: options.Only = "",
-    force: options.Force = False,
-    stale: options.OnlyStale = False,
-    jobs: options.Jobs = None,
-    dry_run: Annotated[bool, flag("--dry-run", "Only say what would be trained, as goalgrid plan does.")] = False,
+    grids: list[str] = options.OPTIONAL_GRIDS,
+    paper: str | None = options.PAPER,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    root: list[str] = options.ROOT,
+    weights: list[str] = options.WEIGHTS,
+    only: str = options.ONLY,
+    force: bool = options.FORCE,
+    stale: bool = options.STALE,
+    jobs: int | None = options.JOBS,
+    dry_run: bool = flag(False, "--dry-run", "Only say what would be trained, as goalgrid plan does."),
     **options: Any,
 ) -> None:
     """Train what is not done, then print the table.
@@ -118,12 +109,12 @@ def run(
 @verbs.command()
 @options.options_of(LaunchOptions, before="stale")
 def resume(
-    grids: options.GridNames,
-    home: options.Runs = options.RUNS,
-    set_: options.Override = [],
-    only: options.Only = "",
-    failed: Annotated[bool, flag("--failed", "Only the trials that failed.")] = False,
-    stale: options.OnlyStale = False,
+    grids: list[str] = options.GRIDS,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    only: str = options.ONLY,
+    failed: bool = flag(False, "--failed", "Only the trials that failed."),
+    stale: bool = options.STALE,
     **options: Any,
 ) -> None:
     """Run again what failed or was cut off.
@@ -142,16 +133,16 @@ def resume(
 @verbs.command()
 @options.options_of(SlurmOptions, before="sbatch")
 def slurm(
-    grid: options.OptionalGrid = None,
-    paper: options.PaperName = None,
-    home: options.Runs = options.RUNS,
-    set_: options.Override = [],
-    root: options.Root = [],
-    weights: options.WeightPlaces = [],
-    only: options.Only = "",
-    sbatch: Annotated[list[str], flag("--sbatch", "An option of sbatch, e.g. partition=gpu.", "NAME=VALUE")] = [],
-    output: Annotated[Path | None, flag("--output -o", "A file instead of the screen.")] = None,
-    submit: Annotated[bool, flag("--submit", "Submit it; `goalgrid status` then shows its jobs.")] = False,
+    grid: str | None = options.OPTIONAL_GRID,
+    paper: str | None = options.PAPER,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    root: list[str] = options.ROOT,
+    weights: list[str] = options.WEIGHTS,
+    only: str = options.ONLY,
+    sbatch: list[str] = flag([], "--sbatch", "An option of sbatch, e.g. partition=gpu.", "NAME=VALUE"),
+    output: Path | None = flag(None, "--output -o", "A file instead of the screen."),
+    submit: bool = flag(False, "--submit", "Submit it; `goalgrid status` then shows its jobs."),
     **options: Any,
 ) -> None:
     """Write a batch script for Slurm that trains a grid.
@@ -183,11 +174,11 @@ def slurm(
 
 @verbs.command()
 def status(
-    grids: options.GridNames = [],
-    paper: options.PaperName = None,
-    home: options.Runs = options.RUNS,
-    set_: options.Override = [],
-    as_json: options.Json = False,
+    grids: list[str] = options.OPTIONAL_GRIDS,
+    paper: str | None = options.PAPER,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    as_json: bool = options.JSON,
 ) -> None:
     """Say what is done, running, failed, planned or stale.
 
@@ -206,11 +197,11 @@ def status(
 
 @verbs.command()
 def prune(
-    home: options.Runs = options.RUNS,
-    done: Annotated[bool, flag("--done", "Move finished trials that no grid names, too.")] = False,
-    empty: Annotated[bool, flag("--empty", "Delete for good what lies in the trash.")] = False,
-    yes: Annotated[bool, flag("--yes -y", "Do it without asking.")] = False,
-    as_json: options.Json = False,
+    home: Home = options.RUNS,
+    done: bool = flag(False, "--done", "Move finished trials that no grid names, too."),
+    empty: bool = flag(False, "--empty", "Delete for good what lies in the trash."),
+    yes: bool = flag(False, "--yes -y", "Do it without asking."),
+    as_json: bool = options.JSON,
 ) -> None:
     """Move trials that no grid names to the trash, after asking.
 
@@ -235,7 +226,7 @@ def prune(
 
 
 @verbs.command()
-def selftest(home: options.Runs = options.RUNS, address: options.Address = None) -> None:
+def selftest(home: Home = options.RUNS, address: str | None = options.ADDRESS) -> None:
     """Prove on this machine that kills lose nothing.
 
     It kills a worker of a tiny grid, in a folder of its own below DIR.

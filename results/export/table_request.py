@@ -33,9 +33,7 @@ class TableRequest:
     metric: str = option(
         "r1", "r1, r5, r10, medr, rsum, parameters or kpps; several where a layout has room: medr,kpps."
     )
-    protocol: str | None = option(
-        None, "A protocol of the data set, e.g. coco-5x1k; or eccv. Else that of the first table that the grid names."
-    )
+    protocol: str | None = option(None, "A protocol, e.g. coco-5x1k or eccv; default: that of the grid's first table.")
     on: str | None = option(
         None, "A data set that [evaluate] of the grid names: the same models on its test split.", "DATASET"
     )
