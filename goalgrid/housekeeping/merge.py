@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from goalgrid.grid.errors import UserError, counted, unknown
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import trial_id
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import cannot_write, make_durable, read_json, write_json, write_text
@@ -129,10 +130,7 @@ def lines(grid: Grid, merges: Sequence[Merged], other: Home, home: Home, *, took
     words |= {"kept": "kept as here", "refused": "refused"}
     counts = Counter(merged.outcome for merged in merges)
     summary = ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
-    reasons: dict[str, list[str]] = {}
-    for merged in merges:
-        if merged.why:
-            reasons.setdefault(f"{merged.outcome}: {merged.why}", []).append(merged.trial)
+    reasons = grouped((f"{merged.outcome}: {merged.why}", merged.trial) for merged in merges if merged.why)
     named = {*home.grid(grid.name).ids(), *home.grid(grid.name).imported_ids()}
     unnamed = {m.trial for m in merges if m.outcome == "taken"} - named
     add = f"{counted(len(unnamed), 'trial')} taken that grid {grid.name!r} here does not name; run it with their axes"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, chains, dropping
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.resources import Resources, cpus_here
 from goalgrid.grid.store import gpu_needs, speed_probes
@@ -347,11 +348,8 @@ class RecipeWork:
 
 def work_of(overview: Overview, trials: Iterable[Trial]) -> list[RecipeWork]:
     """The work of training these trials, by data set, recipe and number of epochs, parents first."""
-    groups: dict[tuple[Key, int], list[Trial]] = {}
-    for trial in trials:
-        groups.setdefault((Key.of(trial), trial.epochs), []).append(trial)
     work = list[RecipeWork]()
-    for (key, epochs), members in groups.items():
+    for (key, epochs), members in grouped(((Key.of(trial), trial.epochs), trial) for trial in trials).items():
         shared = members[0].shared
         network, sizes = shared.model.image.feature_network, overview.data.sizes(shared)
         views = views_of(network, sizes) if epochs and sizes and network else None

@@ -1,12 +1,13 @@
 """What `goalgrid plan` says: axes, why each trial would be trained or not, tables that it fills, work left, cost."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from goalgrid.grid import extras
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial
+from goalgrid.grid.groups import grouped
 from goalgrid.plan.costs import GridCost, cost_of, needs_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
 from goalgrid.plan.device_costs import DeviceCost, device_cost
@@ -16,8 +17,9 @@ from goalgrid.reading.status import choice_lines, listed, of_other_code, seed_li
 from goalgrid.runners.gpu.cards import Card
 
 if TYPE_CHECKING:
-    from goalgrid.results.reference.coverage import Coverage, Gap
-    from goalgrid.results.reference.reading import Result
+    from goalgrid.results.reference.coverage import Coverage
+
+Value = TypeVar("Value")
 
 LABEL = 11
 """Width of the label before a group of lines."""
@@ -164,17 +166,16 @@ def _nothing(overview: Overview) -> str:
 
 def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
     """`  3 x interrupted`: trials by reason, the most frequent reason first."""
-    groups: dict[str, list[TrialDecision]] = {}
-    for decision in decisions:
-        groups.setdefault(decision.alike, []).append(decision)
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    return [f"{len(members):3} x {_reason(alike, members)}" for alike, members in ordered]
+    lines = []
+    for alike, details in _by_size((decision.alike, decision.detail) for decision in decisions):
+        detail = details[0] if len({*details}) == 1 else ""
+        lines.append(f"{len(details):3} x {alike} {detail}".rstrip())
+    return lines
 
 
-def _reason(alike: str, members: Sequence[TrialDecision]) -> str:
-    """The common reason, with the detail if it is the same for all members."""
-    details = {decision.detail for decision in members}
-    return f"{alike} {details.pop()}".rstrip() if len(details) == 1 else alike
+def _by_size(pairs: Iterable[tuple[str, Value]]) -> list[tuple[str, list[Value]]]:
+    """The values of each key, most values first."""
+    return sorted(grouped(pairs).items(), key=lambda item: -len(item[1]))
 
 
 def _labelled(label: str, lines: Sequence[str]) -> list[str]:
@@ -195,17 +196,9 @@ def _filled(coverage: "Coverage") -> list[str]:
     total = len(coverage.filled) + len(coverage.lacking)
     share = f"all {total}" if not coverage.lacking else f"{len(coverage.filled)} of {total}"
     changed = f", by settings other than the recipes': {', '.join(coverage.changed)}" if coverage.changed else ""
-    reasons: dict[str, list[tuple[Result, Gap]]] = {}
-    for result, gap in coverage.lacking:
-        reasons.setdefault(gap.why, []).append((result, gap))
-    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    rows = (", ".join(filter(None, [result.model, result.loss])) for result, _ in coverage.lacking)
+    missing = [(gap.why, gap.name or f"({row})") for (_, gap), row in zip(coverage.lacking, rows, strict=True)]
     return [
         f"{coverage.name}: the grid fills {share} numbers{changed}",
-        *(f"{len(members):4} not: {why} {_what(members)}" for why, members in ordered),
+        *(f"{len(names):4} not: {why} {listed(list(dict.fromkeys(names)))}" for why, names in _by_size(missing)),
     ]
-
-
-def _what(members: "Sequence[tuple[Result, Gap]]") -> str:
-    """The names of what is missing, or of the table's rows if it has no name; shortened."""
-    rows = (", ".join(filter(None, [result.model, result.loss])) for result, _ in members)
-    return listed(list(dict.fromkeys(gap.name or f"({row})" for (_, gap), row in zip(members, rows, strict=True))))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.resources import Budget
 from goalgrid.grid.store.home import Home, State
 from goalgrid.results.analysis.factors import GridPart, parts_of
@@ -58,10 +59,8 @@ def lines(blocks: Mapping[str, Resolution], budget: Budget) -> list[str]:
 
 def _counted(block: Resolution, names: Sequence[str]) -> str:
     """`con_con, lin_con (3 seeds); sig_cir (5 seeds)`."""
-    groups: dict[int, list[str]] = {}
-    for name in names:
-        groups.setdefault(block.seeds[name], []).append(name)
-    return "; ".join(f"{', '.join(members)} ({number} seeds)" for number, members in sorted(groups.items()))
+    groups = sorted(grouped((block.seeds[name], name) for name in names).items())
+    return "; ".join(f"{', '.join(members)} ({number} seeds)" for number, members in groups)
 
 
 def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[GridPart, Resolution]]:

@@ -6,6 +6,7 @@ from getpass import getuser
 from pathlib import Path
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import GridFolder
 
@@ -51,9 +52,7 @@ def states(folder: GridFolder) -> dict[str, str]:
 def lines(folder: GridFolder) -> list[str]:
     """`slurm: 2 RUNNING (7_1, 7_2)`, a line a state."""
     try:
-        by_state: dict[str, list[str]] = {}
-        for job, state in states(folder).items():
-            by_state.setdefault(state, []).append(job)
+        by_state = grouped((state, job) for job, state in states(folder).items())
     except UserError as error:
         return [f"slurm: the states of its jobs are not known: {error}"]
     return [f"slurm: {len(jobs)} {state} ({', '.join(jobs)})" for state, jobs in by_state.items()]

@@ -10,6 +10,7 @@ from typing import Any
 
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, trials_of
+from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
@@ -68,12 +69,10 @@ def by_ids(names: Sequence[str], home: Home) -> list[str]:
 
 def failures(overview: Overview) -> list[FailureGroup]:
     """Failed trials by class, then by message, the most frequent class first."""
-    groups: dict[tuple[Failure, str], list[Trial]] = {}
-    sizes = Counter[Failure]()
-    for trial in overview.having(State.FAILED):
-        failure = overview.folder(trial).failure() or Failure.BUG
-        sizes[failure] += 1
-        groups.setdefault((failure, re.sub(r"\d+", "0", _message(overview.folder(trial)))), []).append(trial)
+    failed = [(trial, overview.folder(trial)) for trial in overview.having(State.FAILED)]
+    kinds = [(folder.failure() or Failure.BUG, re.sub(r"\d+", "0", _message(folder))) for _, folder in failed]
+    groups = grouped((kind, trial) for kind, (trial, _) in zip(kinds, failed, strict=True))
+    sizes = Counter(failure for failure, _ in kinds)
     ordered = sorted(groups.items(), key=lambda item: (-sizes[item[0][0]], item[0][0], -len(item[1])))
     return [_group(overview, failure, trials) for (failure, _), trials in ordered]
 
@@ -108,11 +107,8 @@ def collapsed(overview: Overview) -> list[Trial]:
 
 def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:
     """Stale trials' ids by cause, then by what exactly differs."""
-    grouped: dict[str, dict[str, list[str]]] = {}
-    for trial_id, reasons in overview.stale.items():
-        for reason in reasons:
-            grouped.setdefault(reason.cause.value, {}).setdefault(reason.what, []).append(trial_id)
-    return grouped
+    reasons = grouped((reason, trial_id) for trial_id, reasons in overview.stale.items() for reason in reasons)
+    return nested((reason.cause.value, reason.what, ids) for reason, ids in reasons.items())
 
 
 def of_other_code(overview: Overview) -> set[str]:
@@ -217,9 +213,7 @@ def unreadable_lines(overview: Overview) -> list[str]:
 
 def running_lines(overview: Overview) -> list[str]:
     """`running: 2 (vm: step 120, 80 of 600)`, a line a host."""
-    hosts: dict[str, list[RunningTrial]] = {}
-    for trial in running(overview):
-        hosts.setdefault(trial.host, []).append(trial)
+    hosts = grouped((trial.host, trial) for trial in running(overview))
     return [f"running: {len(trials)} ({host}: {_steps(trials)})" for host, trials in hosts.items()]
 
 

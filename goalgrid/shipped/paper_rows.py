@@ -1,9 +1,10 @@
 """`goalgrid tables`: for each row of the papers' tables, whether it can be trained here and by which grid."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.groups import grouped
 from goalgrid.reading.papers import shipped
 from goalgrid.results.reference.coverage import ORIGINS, TRAINED, PaperRow, paper_rows
 from goalgrid.results.reference.reading import PAPERS, paper_table, table_names
@@ -24,7 +25,7 @@ def rows(name: str | None = None) -> list[PaperRow]:
 def lines(rows: Sequence[PaperRow]) -> Iterator[str]:
     """A line for each row below the name of its table, and the count."""
     width = max(len(row.label) for row in rows)
-    for table, members in by_table(rows):
+    for table, members in grouped((row.table, row) for row in rows).items():
         yield f"{table}: {paper_table(table).title}"
         block = ""
         for row in members:
@@ -58,10 +59,3 @@ def here(row: PaperRow) -> str:
         why = f"{what} are shipped, but no grid fills the row" if row.objectives else row.why
         return ": ".join(filter(None, [quoted or row.origin, why]))
     return f"{', '.join(row.grids)}: {what}" + (f"; the paper's number is {quoted}" if quoted else "")
-
-
-def by_table(rows: Iterable[PaperRow]) -> list[tuple[str, list[PaperRow]]]:
-    tables: dict[str, list[PaperRow]] = {}
-    for row in rows:
-        tables.setdefault(row.table, []).append(row)
-    return list(tables.items())

@@ -11,11 +11,11 @@ from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.explained import models_in
 from goalgrid.grid.gridfile import Location
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.names import SECTIONS
 from goalgrid.grid.notes import Notes
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from goalgrid.grid.objectives.parameters import Parameter
 from goalgrid.grid.resources import Budget, Reliability, Resources
 from goalgrid.grid.select import Select
 from goalgrid.grid.settings import ObjectiveSettings
@@ -138,10 +138,11 @@ def _of_model(prefix: str, model: type[BaseModel], place: str, of: tuple[str, ..
 
 def _of_objectives() -> Iterator[Setting]:
     """A setting for each way in which objectives use a parameter's name."""
-    holders: dict[tuple[str, Parameter], list[str]] = {}
-    for objective, entry in CATALOGUE.items():
-        for name, parameter in entry.parameters.items():
-            holders.setdefault((name, replace(parameter, silent=())), []).append(objective)
+    holders = grouped(
+        ((name, replace(parameter, silent=())), objective)
+        for objective, entry in CATALOGUE.items()
+        for name, parameter in entry.parameters.items()
+    )
     for (name, parameter), objectives in sorted(holders.items(), key=lambda item: item[0][0]):
         other = [f"objective.{parameter.only_with[0]} = {parameter.only_with[1]}"] if parameter.only_with else []
         kind = type(parameter.paper if parameter.paper is not None else parameter.released)

@@ -7,6 +7,7 @@ from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from goalgrid.grid.groups import grouped
 from goalgrid.terminal.streams import PlainConsole, plain, spelt
 
 if TYPE_CHECKING:
@@ -98,9 +99,6 @@ def check_lines(verdicts_of: "Mapping[str, Sequence[Verdict]]") -> list[str]:
     """A line for each check of each objective; checks that end for the same reason share a line."""
     lines = []
     for name, verdicts in verdicts_of.items():
-        alike: dict[tuple[bool, str], list[str]] = {}
-        for verdict in verdicts:
-            alike.setdefault((verdict.holds, verdict.text), []).append(verdict.check)
-        checked = ((holds, ", ".join(checks), text) for (holds, text), checks in alike.items())
-        lines += [name, *(f"  {'ok' if holds else 'FAILED':8}{checks}: {text}" for holds, checks, text in checked)]
+        alike = grouped(((verdict.holds, verdict.text), verdict.check) for verdict in verdicts).items()
+        lines += [name, *(f"  {'ok' if ok else 'FAILED':8}{', '.join(checks)}: {text}" for (ok, text), checks in alike)]
     return lines

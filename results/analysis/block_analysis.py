@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.groups import grouped
 from goalgrid.results.analysis.claims import Entry, as_entry
 from goalgrid.results.analysis.factors import GridPart, Levels, factors_of, parts_of
 from goalgrid.results.analysis.observations import Observations
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
 from goalgrid.results.layouts.captions import DIRECTIONS, by_direction, noun_of
 from goalgrid.results.records.scores import Score, Scores
-from goalgrid.results.reference.reading import Paper, Result
+from goalgrid.results.reference.reading import Paper
 from goalgrid.results.statistics.anova import Anova, anova, anova_of_printed
 from goalgrid.results.statistics.significance import (
     Interval,
@@ -212,12 +213,9 @@ def _queries(
 
 def printed_analyses(table: str) -> list[Analysis]:
     """An analysis for every block and metric of the table whose numbers have standard deviations."""
-    blocks: dict[tuple[str, str, str, str], list[Result]] = {}
-    for row in Paper.read(table).rows.values():
-        for result in row.values():
-            if result.objective and not math.isnan(result.value.std) and result.value.n:
-                key = (result.model, result.dataset, result.protocol, result.metric)
-                blocks.setdefault(key, []).append(result)
+    printed = [result for row in Paper.read(table).rows.values() for result in row.values()]
+    spread = [r for r in printed if r.objective and not math.isnan(r.value.std) and r.value.n]
+    blocks = grouped(((r.model, r.dataset, r.protocol, r.metric), r) for r in spread)
     analyses = [
         _printed(f"{model} on {dataset}", protocol, metric, list(map(as_entry, results)), catalog.noun(dataset))
         for (model, dataset, protocol, metric), results in blocks.items()

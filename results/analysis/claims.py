@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.groups import nested
 from goalgrid.results.analysis.documents import GLUE, Document, DocumentSection, Sheet, finite, p_text
 from goalgrid.results.layouts.captions import block_title
 from goalgrid.results.records.rounding import written
@@ -147,11 +148,9 @@ def as_entry(result: Result) -> Entry:
 
 def printed(claim: Claim) -> list[Entry]:
     """The tables' numbers; the sum of six recalls where a row has no rsum."""
-    entries = dict[tuple[str, str, str], dict[str, Entry]]()
-    for result in (result for table in claim.tables for result in results_of(table)):
-        if not math.isnan(result.value.mean) and _is_about(claim, result.dataset):
-            entry = as_entry(result)
-            entries.setdefault((entry.name, entry.block, result.label), {})[entry.metric] = entry
+    results = [result for table in claim.tables for result in results_of(table) if _is_about(claim, result.dataset)]
+    known = [(result.label, as_entry(result)) for result in results if not math.isnan(result.value.mean)]
+    entries = nested(((entry.name, entry.block, label), entry.metric, entry) for label, entry in known)
     for row in entries.values() if "rsum" in claim.metrics else ():
         if "rsum" not in row and row.keys() >= set(RECALLS):
             total = sum(row[name].sample.mean for name in RECALLS)
@@ -245,10 +244,8 @@ def _difference(one: Entry, other: Entry, less: float = 0.0) -> tuple[float, flo
 
 def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:
     """Of every two blocks and recipes that share three objectives or more."""
-    grouped: dict[tuple[str, str, str], dict[str, Entry]] = {}
-    for entry in entries:
-        grouped.setdefault((entry.metric, entry.recipe, entry.block), {})[entry.objective] = entry
-    for (key, mine), (other, theirs) in combinations(grouped.items(), 2):
+    blocks = nested(((entry.metric, entry.recipe, entry.block), entry.objective, entry) for entry in entries)
+    for (key, mine), (other, theirs) in combinations(blocks.items(), 2):
         shared = [name for name in mine if name in theirs]
         if key[0] == other[0] and len(shared) > 2:
             titles = (f"{key[1]} on {key[2]}", f"{other[1]} on {other[2]}")

@@ -11,7 +11,8 @@ import numpy as np
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.expansion import Cell, trials_of
-from goalgrid.grid.forms import flat
+from goalgrid.grid.forms import differing, flat
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.documents import (
     TEXT,
@@ -210,9 +211,7 @@ def _matched(a: Side, b: Side) -> list[tuple[SideCell, SideCell]]:
                 f"{a.name} and {b.name} have no {axis} in common: {', '.join(sorted(of_a))} there, "
                 f"{', '.join(sorted(of_b))} here, so no cells correspond. Compare grids that share a {axis}."
             )
-    groups: dict[tuple[str, ...], list[SideCell]] = {}
-    for cell in b.cells:
-        groups.setdefault(tuple(cell.axes[axis] for axis in shared), []).append(cell)
+    groups = grouped((tuple(cell.axes[axis] for axis in shared), cell) for cell in b.cells)
     pairs = [(cell, other) for cell in a.cells for other in groups.get(tuple(cell.axes[axis] for axis in shared), [])]
     if not pairs:
         raise UserError(f"{a.name} and {b.name} have no cells with the same {', '.join(shared)}: none correspond.")
@@ -253,15 +252,13 @@ def _place(axis: str, one: str, other: str) -> str:
 
 
 def _settings(pairs: Sequence[tuple[SideCell, SideCell]]) -> Iterator[Differing]:
-    differing: dict[str, list[tuple[str, str]]] = {}
-    for one, other in pairs:
-        for name in dict.fromkeys([*one.settings, *other.settings]):
-            values = one.settings.get(name, NOTHING), other.settings.get(name, NOTHING)
-            if values[0] != values[1]:
-                differing.setdefault(name, []).append(values)
-    for name, all_values in differing.items():
-        of_a, of_b = (", ".join(dict.fromkeys(values)) for values in zip(*all_values, strict=True))
-        yield Differing(name, of_a, of_b, len(all_values))
+    values = grouped(pair for one, other in pairs for pair in differing(one.settings, other.settings).items())
+    for name, of_cells in values.items():
+        of_a, of_b = (
+            ", ".join(dict.fromkeys(NOTHING if text is None else text for text in texts))
+            for texts in zip(*of_cells, strict=True)
+        )
+        yield Differing(name, of_a, of_b, len(of_cells))
 
 
 def _alone(side: Side, matched: Sequence[SideCell]) -> str:

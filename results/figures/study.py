@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.groups import nested
 from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.factors import GridPart, parts_of
 from goalgrid.results.analysis.observations import Observations
@@ -36,7 +36,10 @@ class Study:
             return [cls(part, scores, known, home) for part in parts_of(cells)]
         paths = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record.collect(paths, ["trial_id", "history"]).to_pylist()
-        logged = {row["trial_id"]: _by_name(row["history"]) for row in rows}
+        logged = {
+            row["trial_id"]: nested((logged["name"], logged["epoch"], logged["value"]) for logged in row["history"])
+            for row in rows
+        }
         studies = [cls(part, scores, logged, home) for part in parts_of(cells)]
         return [study for study in studies if any(map(study.trials, study.part.cells))]
 
@@ -84,19 +87,12 @@ def by_dataset(studies: Sequence[Study]) -> list[Study]:
 
 def grouped(studies: Sequence[Study], title: Callable[[Cell], str], name: Callable[[Cell], str]) -> list[Study]:
     """A study for every title, with the cells that have it, named by their swept values, too."""
-    groups: dict[str, dict[str, Cell]] = {}
-    for study in studies:
-        for cell in study.part.cells.values():
-            words = [name(cell), *(f"{axis} = {value}" for axis, value in cell.swept)]
-            groups.setdefault(title(cell), {})[", ".join(words)] = cell
+
+    def named(cell: Cell) -> str:
+        return ", ".join([name(cell), *(f"{axis} = {value}" for axis, value in cell.swept)])
+
+    groups = nested((title(cell), named(cell), cell) for study in studies for cell in study.part.cells.values())
     return [
         replace(studies[0], part=GridPart(shown, cells, {known: (known,) for known in cells}))
         for shown, cells in groups.items()
     ]
-
-
-def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
-    history: dict[str, dict[int, float]] = {}
-    for row in rows:
-        history.setdefault(row["name"], {})[row["epoch"]] = row["value"]
-    return history

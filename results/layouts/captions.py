@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.groups import nested
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
@@ -63,9 +64,7 @@ _SELECTION = {"best-val-rsum": "checkpoint with the best validation rsum", "last
 
 def blocks_of(cells: Sequence[Cell], rows: Callable[[dict[str, Cell]], Iterable[Row]]) -> tuple[Block, ...]:
     """A block for every data set, recipe and swept values, with the rows of its cells by objective."""
-    blocks: dict[BlockKey, dict[str, Cell]] = {}
-    for cell in cells:
-        blocks.setdefault((cell.dataset, cell.recipe, cell.swept), {})[cell.objective] = cell
+    blocks = nested(((cell.dataset, cell.recipe, cell.swept), cell.objective, cell) for cell in cells)
     return tuple(Block(block_title(key), tuple(rows(block))) for key, block in blocks.items())
 
 

@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell, once
+from goalgrid.grid.groups import nested
 from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption, entry, recalls
-from goalgrid.results.tables.table import Block, Group, Label, Row, Table
+from goalgrid.results.tables.table import Block, Label, Row, Table
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    methods: dict[tuple[object, ...], dict[str, Cell]] = {}
-    groups: dict[str, tuple[list[Group], list[str]]] = {}
-    for cell in once(cells):
-        place = scores.protocol_of(cell)
-        groups.setdefault(place, recalls(scores.metrics, asked, place))
-        methods.setdefault((cell.recipe, cell.objective, cell.swept), {})[place] = cell
+    cells = once(cells)
+    methods = nested(((cell.recipe, cell.objective, cell.swept), scores.protocol_of(cell), cell) for cell in cells)
+    groups = {place: recalls(scores.metrics, asked, place) for place in dict.fromkeys(map(scores.protocol_of, cells))}
     shown = [(place, name) for place, (_, names) in groups.items() for name in names]
     rows = tuple(
         Row(

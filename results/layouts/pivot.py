@@ -7,6 +7,7 @@ from itertools import product
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.results.layouts.captions import COLUMN_NAMES, CUTS, TOTALS, caption, directions, entry, noun_of
 from goalgrid.results.layouts.goal import symbol
@@ -132,9 +133,8 @@ class PlacedEntries:
     def groups(self, axes: Sequence[str], what: str) -> tuple[Group, ...]:
         """The last axis under all that stands before it, or under its name where it is alone."""
         *before, last = axes
-        named: dict[AxisValues, list[Label]] = {}
-        for *first, value in self.keys(axes):
-            named.setdefault(tuple(first), []).append(self.label([last], (value,), bare=not before))
+        keys = self.keys(axes)
+        named = grouped((key[:-1], self.label([last], key[-1:], bare=not before)) for key in keys)
         alone = Label(what if last == "metric" else _TITLES.get(last, last))
         return tuple(
             Group(self.label(before, key) if before else alone, tuple(columns)) for key, columns in named.items()

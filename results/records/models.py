@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Trial
+from goalgrid.grid.groups import nested
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record, sealed
 from goalgrid.results.records.steps import Leave, columns_of, refuse
@@ -103,11 +104,8 @@ class Models:
 
     @cached_property
     def _speeds(self) -> dict[ModelKey, dict[str, Speed]]:
-        speeds: dict[ModelKey, dict[str, Speed]] = {}
-        for key, trial in self._trials():
-            if speed := Speed.read(self.home.trial(trial.id).speed, self.leave):
-                speeds.setdefault(key, {})[trial.id] = speed
-        return speeds
+        speeds = ((*pair, Speed.read(self.home.trial(pair[1].id).speed, self.leave)) for pair in self._trials())
+        return nested((key, trial.id, speed) for key, trial, speed in speeds if speed)
 
     def _trials(self) -> Iterator[tuple[ModelKey, Trial]]:
         for cell in self.cells:

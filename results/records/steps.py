@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.groups import grouped
 from goalgrid.results.records import sealed
 
 Leave = Callable[[str], None]
@@ -49,9 +50,7 @@ def write_densities(
 def read_densities(path: Path, leave: Leave = refuse) -> tuple[dict[int, list[int]], list[float]]:
     """Counts by epoch and weights, bin by bin, s_pos by s_neg; nothing where the trial kept none."""
     columns = columns_of(path, leave)
-    counts: dict[int, list[int]] = {}
-    for epoch, count in zip(columns.get("epoch", []), columns.get("count", []), strict=True):
-        counts.setdefault(epoch, []).append(count)
+    counts = grouped(zip(columns.get("epoch", []), columns.get("count", []), strict=True))
     return counts, columns.get("weight", [])[: len(next(iter(counts.values()), []))]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from goalgrid.grid import catalog, forms
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.objectives import resolve
 from goalgrid.results.records.rounding import written
 from goalgrid.results.records.scores import Score, Scores, TableValue
@@ -115,15 +116,12 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
     keys = {(*_names(cell, scores), metric) for cell in cells for metric in metrics}
     candidates = [(key, result) for result in all_results() if (key := _key(result)) in keys]
     covered = Counter(result.name for _, result in candidates)
-    results: dict[ResultKey, list[Result]] = {}
 
     def rank(candidate: tuple[ResultKey, Result]) -> tuple[bool, bool, int]:
         result = candidate[1]
         return bool(result.doubt), math.isnan(result.value.std), -covered[result.name]
 
-    for key, result in sorted(candidates, key=rank):
-        results.setdefault(key, []).append(result)
-    return Match(results, scores)
+    return Match(grouped(sorted(candidates, key=rank)), scores)
 
 
 def changes(cells: Sequence[Cell]) -> list[str]:
@@ -179,9 +177,7 @@ def nothing_reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[st
     ours = dict.fromkeys(f"{cell.recipe} on {cell.dataset} by {scores.protocol_of(cell)}" for cell in cells)
     keys = [key for result in all_results() if (key := _key(result))]
     recipes = {cell.recipe for cell in cells}
-    theirs: dict[str, dict[str, None]] = {}
-    for dataset, protocol, recipe, objective, _ in [key for key in keys if key[2] in recipes]:
-        theirs.setdefault(f"{recipe} on {dataset} by {protocol}", {})[objective] = None
+    theirs = nested((f"{key[2]} on {key[0]} by {key[1]}", key[3], None) for key in keys if key[2] in recipes)
     some = {name: ", ".join(names) if len(names) < 6 else f"{len(names)} objectives" for name, names in theirs.items()}
     known = [f"{name} ({objectives})" for name, objectives in some.items()]
     more = f"; and {len(known) - NEAR} more" if len(known) > NEAR else ""

@@ -10,6 +10,7 @@ from functools import cache, cached_property
 from goalgrid.grid.catalog import toml, toml_names
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.groups import nested
 from goalgrid.grid.settings.base import Settings
 from goalgrid.results.records.scores import TableValue
 
@@ -245,10 +246,7 @@ class Paper:
         if name not in table_names():
             hint = "GOAL's Flickr30K tables stand in its appendix, which is not here." if "f30k" in name else ""
             raise UserError(unknown("table of a paper", name, table_names(), hint=hint))
-        rows: dict[Cell, dict[str, Result]] = {}
-        for result in results_of(name):
-            rows.setdefault(cell_of(result), {})[result.metric] = result
-        return Paper(name, rows)
+        return Paper(name, nested((cell_of(result), result.metric, result) for result in results_of(name)))
 
     @property
     def cells(self) -> list[Cell]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from goalgrid.grid.groups import nested
 from goalgrid.results.records.scores import TableValue, best
 
 LIKE_BEST = "†"
@@ -139,12 +140,8 @@ class Table:
 
     def contests(self, block: Block) -> list[dict[Place, TableEntry]]:
         """Entries that compete, contest by contest: same metric, data set and protocol, in the same block."""
-        contests: dict[tuple[str, ...], dict[Place, TableEntry]] = {}
-        for number, row in enumerate(block.rows):
-            for column, entry in enumerate(row.entries):
-                if entry is not None:
-                    contests.setdefault(entry.contest, {})[number, column] = entry
-        return list(contests.values())
+        entries = [((i, j), entry) for i, row in enumerate(block.rows) for j, entry in enumerate(row.entries)]
+        return list(nested((entry.contest, place, entry) for place, entry in entries if entry).values())
 
 
 @dataclass(frozen=True)
