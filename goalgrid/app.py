@@ -10,11 +10,11 @@ from typer.core import TyperGroup
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.trusted_code import trust_everything
-from goalgrid.showing.tables import NothingDone
-from goalgrid.terminal import INCOMPLETE, WRONG_USAGE
+from goalgrid.results.records.provenance import source
+from goalgrid.terminal import INCOMPLETE, WRONG_USAGE, NothingDone
 from goalgrid.terminal.streams import outlive_readers
 from goalgrid.terminal.views import say, show
-from goalgrid.verbs import comparing, data, evaluating, results, shipped, training
+from goalgrid.verbs import data, evaluating, results, shipped, training
 
 TRUST_CODE = "--trust-code"
 """May stand before the verb or behind it."""
@@ -53,15 +53,13 @@ class VerbGroups(TyperGroup):
 
 
 app = typer.Typer(cls=VerbGroups, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None)
-for verbs in (shipped.verbs, training.verbs, results.verbs, comparing.verbs, evaluating.verbs):
+for verbs in (shipped.verbs, training.verbs, results.verbs, evaluating.verbs):
     app.add_typer(verbs)
 app.add_typer(data.verbs, name="data")
 
 
 def _version(asked: bool) -> None:
     if asked:
-        from goalgrid.results.records.provenance import source
-
         commit = (source() or {}).get("commit", "")
         show(f"goalgrid {version('goalgrid')}{f' (commit {commit[:12]})' if commit else ''}")
         raise typer.Exit

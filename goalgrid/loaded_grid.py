@@ -16,8 +16,8 @@ from goalgrid.plan.plan import Plan
 from goalgrid.reading import status
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview
+from goalgrid.results.export.table_request import TableRequest
 from goalgrid.runners.launch import LaunchOptions
-from goalgrid.showing.analyses import analysed
 from goalgrid.showing.tables import cells_and_scores, draw, keep_table
 from goalgrid.terminal.views import say_left_out
 
@@ -79,8 +79,6 @@ def paper_table(
     Raises:
         UserError: an unknown name, options that do not fit together, or no trial is done.
     """
-    from goalgrid.results.export.table_request import TableRequest
-
     request = TableRequest("", layout=layout, metric=metric, paper=name, against=against, marks=marks)
     return TableOutput(draw(request, Home(user_path(runs))))
 
@@ -210,8 +208,6 @@ class LoadedGrid:
         Raises:
             UserError: an unknown name, options that do not fit together, or no trial is done.
         """
-        from goalgrid.results.export.table_request import TableRequest
-
         request = TableRequest(
             self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
             on=on, against=against, marks=marks, only=only, set_=self._overrides,
@@ -239,6 +235,8 @@ class LoadedGrid:
         Raises:
             UserError: an unknown name, or no trial is done.
         """
+        from goalgrid.showing.analyses import analysed
+
         analyses, cells = analysed(
             self._grid, self._home, metric=metric, direction=direction, protocol=protocol,
             baseline=baseline, across=across, anew=self._start(),

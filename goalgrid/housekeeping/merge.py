@@ -34,6 +34,7 @@ from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping.prune import MERGED
 from goalgrid.reading.data_at_hand import DataAtHand, now
 from goalgrid.reading.overview import so_far
+from goalgrid.results.records import provenance
 
 COPIED = (
     "settings", "environment", "imported", "vocabulary", "history", "trace", "triplets", "pooling", "speed",
@@ -98,8 +99,6 @@ def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: boo
         stale: take trials of other code than here, too; tables say so, as of any stale trial.
         take: copy; else only say what would become of each.
     """
-    from goalgrid.results.records import provenance
-
     cells = expand(grid)  # first: it makes known what the grid uses, which imported records may need
     imported = imported_cells(grid, other)
     cells += imported
@@ -234,7 +233,7 @@ def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
 
 def _problem(trial: Trial, folder: TrialFolder, code: str, data: str) -> str:
     """Why the trial in this folder is not to be taken, else empty; by the fingerprints here, empty for any."""
-    from goalgrid.results.records import provenance, record, sealed
+    from goalgrid.results.records import record, sealed
 
     try:
         sealed.whole(folder.record, must=True)

@@ -9,10 +9,10 @@ from goalgrid.grid.expansion import Shared, Trial
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.home import Home
+from goalgrid.results.records.provenance import Now
 from goalgrid.runners.training.batch_sizes import batches_of_epoch, check_alone, check_replicas
 
 if TYPE_CHECKING:
-    from goalgrid.results.records.provenance import Now
     from goalgrid.retrieval.data.content import Content
 
 
@@ -128,9 +128,8 @@ def learnt_captions(shared: Shared, train: tuple[int, int]) -> tuple[int, bool]:
     return captions * few // images, few == images
 
 
-def now(data: DataAtHand) -> "Now":
+def now(data: DataAtHand) -> Now:
     """The code and the data that would train a grid's trials now, for comparison with what records hold."""
-    from goalgrid.results.records.provenance import Now
     from goalgrid.runners.training.fingerprint import code_fingerprint
 
     return Now(code_fingerprint, data.fingerprint)

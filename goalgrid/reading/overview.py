@@ -16,10 +16,11 @@ from goalgrid.grid.store.files import stands
 from goalgrid.grid.store.home import ENDED, Home, State, TrialFolder
 from goalgrid.grid.store.imported import imported_cells
 from goalgrid.reading.data_at_hand import DataAtHand, now
+from goalgrid.results.records import provenance
+from goalgrid.results.records.provenance import Now, Stale
 
 if TYPE_CHECKING:
     from goalgrid.reading.choices import Search
-    from goalgrid.results.records.provenance import Now, Stale
     from goalgrid.results.statistics.resolving import Resolution
 
 
@@ -155,7 +156,7 @@ class Overview:
         done = self.having(State.DONE)
         if not done:
             return [], {}
-        from goalgrid.results.records import provenance, record_cache
+        from goalgrid.results.records import record_cache
 
         columns, unreadable = [*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters"], dict[Path, str]()
         rows = record_cache.rows(self.home, [trial.id for trial in done], columns, unreadable)
@@ -182,25 +183,21 @@ class Overview:
         return busy
 
     @cached_property
-    def stale(self) -> "dict[str, list[Stale]]":
+    def stale(self) -> dict[str, list[Stale]]:
         """Finished trials by id that a run now might not repeat, with the reasons."""
         if not self.counts[State.DONE]:
             return {}
-        from goalgrid.results.records import provenance
-
         register(self.grid)
         rows = self._trained_here
         done = {row["trial_id"] for row in rows}
         code, data = (provenance.of_trials(self.points, done, now) for now in (self.now.code, self.now.data))
         libraries = provenance.of_trials(self.points, done, attrgetter("libraries"))
         stale = provenance.stale(rows, code, data, libraries)
-        return stale | {key: [provenance.Stale(provenance.Cause.RECORD, why)] for key, why in self.unreadable.items()}
+        return stale | {key: [Stale(provenance.Cause.RECORD, why)] for key, why in self.unreadable.items()}
 
     @property
     def patched(self) -> dict[str, str]:
         """The versions that changed since without a change of any number, by id of the finished trials."""
-        from goalgrid.results.records import provenance
-
         return provenance.patched(self._trained_here) if self.records else {}
 
     @property
@@ -224,7 +221,7 @@ class Overview:
         return DataAtHand(self.grid, self.home)
 
     @cached_property
-    def now(self) -> "Now":
+    def now(self) -> Now:
         return now(self.data)
 
     @cached_property
@@ -232,8 +229,6 @@ class Overview:
         """Ids of the trials that are done, but on other data than are here now: no table shows them."""
         if not self.records:
             return set()
-        from goalgrid.results.records import provenance
-
         data = provenance.of_trials(self.points, {row["trial_id"] for row in self.records}, self.now.data)
         return {row["trial_id"] for row in self.records if provenance.of_other_data(row, data[row["trial_id"]])}
 

@@ -14,6 +14,7 @@ from goalgrid.grid.store.saved_grid import read_grid
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.overview import cells_of
+from goalgrid.results.records.provenance import Now
 from goalgrid.terminal.views import say_left_out
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ def filled(name: str, home: Home) -> "Filled":
 
     UserError: as `grid_of_paper` and `fill`.
     """
-    from goalgrid.results.records.provenance import Now
     from goalgrid.results.reference.filled import fill
     from goalgrid.runners.training.fingerprint import code_fingerprint
 

@@ -1,20 +1,36 @@
-"""`goalgrid effects` and `goalgrid claims`: which axis matters, and which of the papers' sentences hold."""
+"""`goalgrid effects`, `claims` and `compare`: which axis matters, which sentences hold, and how two grids differ."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, unknown
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.store.home import Home
-from goalgrid.reading.named_grids import recall, start
-from goalgrid.showing.tables import cells_and_scores
+from goalgrid.grid.store.home import BeforeReplacement, Home, State
+from goalgrid.reading.data_at_hand import DataAtHand, now
+from goalgrid.reading.named_grids import named_tables_exist, recall, start
+from goalgrid.reading.overview import cells_of
+from goalgrid.results.analysis import claims, grid_comparison
+from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, Analysis, analyse, metrics_of
+from goalgrid.results.analysis.documents import Document
+from goalgrid.results.analysis.grid_comparison import GridComparison, Side
+from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
+from goalgrid.results.reference.coverage import usual_protocol
+from goalgrid.results.reference.reading import PAPERS
+from goalgrid.showing.tables import cells_and_scores, known_protocol
+from goalgrid.terminal.options import runs_option
+from goalgrid.terminal.views import say_left_out
 
-if TYPE_CHECKING:
-    from goalgrid.results.analysis.block_analysis import Analysis
-    from goalgrid.results.analysis.claims import JudgedClaim
+
+def _metrics(metric: str, direction: str, protocol: str | None) -> list[str]:
+    """The metric in this direction, or in both; UserError: an unknown name, or one that the protocol does not give."""
+    check_known("metric", metric, METRIC_NAMES)
+    check_known("direction", direction, DIRECTION_NAMES)
+    check_judged([metric], protocol)
+    return metrics_of(metric, direction)
 
 
 def analysed(
@@ -27,7 +43,7 @@ def analysed(
     baseline: str | None = None,
     across: Sequence[str] = (),
     anew: str = "",
-) -> "tuple[list[Analysis], list[Cell]]":
+) -> tuple[list[Analysis], list[Cell]]:
     """An analysis for every block that has finished trials, and every metric; with the cells of the grid.
 
     Args:
@@ -36,22 +52,15 @@ def analysed(
         across: axes that are factors beside the objective.
         anew: how to start the grid, for the message where no trial is done.
     """
-    from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, analyse, metrics_of
-    from goalgrid.results.analysis.query_bootstrap import QueryRanks
-    from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
-
-    check_known("metric", metric, METRIC_NAMES)
-    check_known("direction", direction, DIRECTION_NAMES)
-    check_judged([metric], protocol)
+    metrics = _metrics(metric, direction, protocol)
     cells, scores = cells_and_scores(grid, home, protocol, anew)
     ranks = QueryRanks.read(cells, home)
-    analyses = analyse(cells, scores, ranks, metrics_of(metric, direction), baseline=baseline, across=across)
-    return analyses, cells
+    return analyse(cells, scores, ranks, metrics, baseline=baseline, across=across), cells
 
 
 def judged(
     paper: str | None, grid: str | None, home: Home, overrides: Sequence[str] = ()
-) -> "list[tuple[str, list[JudgedClaim]]]":
+) -> list[tuple[str, list[claims.JudgedClaim]]]:
     """Which claims hold in the papers' own tables, and which hold in the finished trials of a grid.
 
     Args:
@@ -59,9 +68,6 @@ def judged(
 
     UserError: the grid has no two finished cells that a claim compares.
     """
-    from goalgrid.results.analysis import claims
-    from goalgrid.results.reference.reading import PAPERS
-
     if grid is None and paper is not None and paper not in PAPERS:
         given, paper, grid = paper, None, paper
         names = {*PAPERS, *catalog.names("presets"), *(folder.path.name for folder in home.grids())}
@@ -80,3 +86,68 @@ def judged(
             raise UserError(f"grid {recalled.name!r} has {compared}. Their own tables: goalgrid claims.")
         sources.append((recalled.name, tested))
     return sources
+
+
+def compared(
+    a: str,
+    b: str | None,
+    home: Home,
+    *,
+    other: Home | None = None,
+    replaced: bool = False,
+    metric: str = "r1",
+    direction: str = "both",
+    protocol: str | None = None,
+) -> GridComparison:
+    """B minus A, cell by cell; UserError: nothing to compare with, or grids in which no cells correspond.
+
+    Args:
+        b: None: the grid `a`.
+        other: the runs folder of B; None: that of A.
+        replaced: whether A is as it was before its trials were last trained anew.
+    """
+    metrics = _metrics(metric, direction, protocol)
+    if b is None and other is None and not replaced:
+        raise UserError(
+            f"compare {a!r} with what? Name a second grid, or its runs folder by --other-runs; --replaced compares "
+            "with the trials before they were trained anew."
+        )
+    if other is not None and not other.path.is_dir():
+        raise UserError(f"--other-runs {other.path}: there is no such folder.")
+    first, second = BeforeReplacement(home.path) if replaced else home, other or home
+    grid = recall(a, first)
+    read = partial(  # both sides by one protocol
+        Side.read, metrics=metrics, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
+        evaluate=grid.evaluate, leave=say_left_out,
+    )  # fmt: skip
+    one, another = (_side(name, side, read) for name, side in ((a, first), (b or a, second)))
+    return grid_comparison.compare(*_named_apart(one, another, first, second), metrics)
+
+
+def section(beside: str | None, grid: str, home: Home, other: Home | None) -> Document | None:
+    """A report's section: the grid minus another grid, or minus itself in another runs folder; None without either."""
+    if beside is None and other is None:
+        return None
+    return grid_comparison.document(compared(beside or grid, grid, other or home, other=home))
+
+
+def _side(name: str, home: Home, read: Callable[..., Side]) -> Side:
+    """The side as it stands on the disk; UserError: no grid has this name, or none of its trials is done."""
+    grid = recall(name, home)
+    named_tables_exist(grid)
+    cells = cells_of(grid, home)
+    if all(home.trial(trial.id).state() is not State.DONE for cell in cells for trial in cell.trials):
+        if isinstance(home, BeforeReplacement):
+            raise UserError(f"no trial of grid {grid.name!r} was done and then trained anew under {home.path}.")
+        anew = f"Start it: goalgrid run {name}{runs_option(home)}"
+        raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. {anew}")
+    return read(grid.name, cells, home, now=now(DataAtHand(grid, home)))
+
+
+def _named_apart(a: Side, b: Side, of_a: Home, of_b: Home) -> tuple[Side, Side]:
+    """The sides under names that differ."""
+    if a.name != b.name:
+        return a, b
+    if isinstance(of_a, BeforeReplacement):
+        return replace(a, name=f"{a.name} before"), replace(b, name=f"{b.name} now")
+    return replace(a, name=f"{a.name} in {of_a.path}"), replace(b, name=f"{b.name} in {of_b.path}")

@@ -13,7 +13,6 @@ from goalgrid.grid.store.home import Home
 from goalgrid.looking.trial_figures import attention_of, retrieved
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
-from goalgrid.showing.tables import cells_and_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,24 +73,18 @@ def write(
     recalled = recall(grid, home, overrides)
     folder = folder or home.grid(recalled.name).figures
     with figures.drawn_for(figures.Sheet(request.columns, request.points)):
-        yield from _written(request, grid, home, overrides, folder, recalled)
-
-
-def _written(
-    request: FigureRequest, grid: str, home: Home, overrides: Sequence[str], folder: Path, recalled: Grid
-) -> Iterator[str]:
-    from goalgrid.results import figures
-
-    if request.of_trial:
-        overview = Overview.of(recalled, home)
-        for name, picture in _of_trial(overview, request):
+        for name, picture in _of_trial(Overview.of(recalled, home), request) if request.of_trial else ():
             yield f"written: {figures.save(picture, folder, name, request.format)}"
-        if len(request.of_trial) == len(request.kinds):
-            return
+        if not request.kinds or len(request.of_trial) < len(request.kinds):
+            yield from _of_grid(request, recalled, home, folder, start(grid, home, overrides, verb="figures"))
+
+
+def _of_grid(request: FigureRequest, grid: Grid, home: Home, folder: Path, anew: str) -> Iterator[str]:
+    from goalgrid.results import figures
+    from goalgrid.showing.tables import cells_and_scores
+
     kinds = [kind for kind in request.kinds if kind not in request.of_trial]
-    anew = start(grid, home, overrides, verb="figures")
-    cells, scores = cells_and_scores(recalled, home, request.protocol, anew, only=request.only)
-    studies = figures.Study.read(cells, scores, home)
+    studies = figures.Study.read(*cells_and_scores(grid, home, request.protocol, anew, only=request.only), home)
     draw = partial(
         figures.write, studies, folder,
         formats=[request.format], quantities=request.quantity, reference=request.reference,

@@ -13,7 +13,7 @@ from goalgrid.reading.overview import Overview
 from goalgrid.results.analysis.documents import Document
 from goalgrid.results.pages import page
 from goalgrid.showing import report
-from goalgrid.showing.comparison import section
+from goalgrid.showing.analyses import section
 from goalgrid.terminal.options import runs_option
 
 INDEX, PAGES = "index.html", "grids"

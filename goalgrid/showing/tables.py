@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, counted, unknown
@@ -14,25 +13,25 @@ from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.data_at_hand import DataAtHand, now
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview, cells_of
+from goalgrid.reading.papers import filled
 from goalgrid.reading.status import seed_lines
+from goalgrid.results import renderers
+from goalgrid.results.export.table_request import TableRequest
+from goalgrid.results.layouts import LAYOUTS
+from goalgrid.results.layouts.captions import COLUMN_NAMES
+from goalgrid.results.records.provenance import OTHER_DATA
+from goalgrid.results.records.record import write_records
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.reference.coverage import usual_protocol
+from goalgrid.results.reference.reading import Paper
+from goalgrid.results.tables.table import Table
+from goalgrid.terminal import NothingDone
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say, say_left_out, show, show_table
 
-if TYPE_CHECKING:
-    from goalgrid.results.export.table_request import TableRequest
-    from goalgrid.results.records.scores import Scores
-    from goalgrid.results.tables.table import Table
 
-
-class NothingDone(UserError):
-    """No trial of the grid is done, so that there is nothing to show."""
-
-
-def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Table":
+def draw(request: TableRequest, home: Home, grid: Grid | None = None) -> Table:
     """The requested table, of its grid if that is at hand; UserError: an unknown name, or options that do not fit."""
-    from goalgrid.results.layouts import LAYOUTS
-    from goalgrid.results.layouts.captions import COLUMN_NAMES
-
     check_known("layout", request.layout or "goal", LAYOUTS)
     for name in request.metric.split(","):
         check_known("metric", name, COLUMN_NAMES)
@@ -49,7 +48,7 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
     return with_seeds(table, Overview.of(grid, home)) if grid.budget or grid.select else table
 
 
-def with_seeds(table: "Table", overview: Overview) -> "Table":
+def with_seeds(table: Table, overview: Overview) -> Table:
     """The table, with a caption that says which cells it lacks, how many seeds each has, and which cells are out."""
     lacking = [search.title for search in overview.searches if not search.chosen]
     sentences = [f"Not shown, since nothing is chosen yet: {', '.join(lacking)}."] if lacking else []
@@ -59,10 +58,8 @@ def with_seeds(table: "Table", overview: Overview) -> "Table":
 
 def cells_and_scores(
     grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, only: str = ""
-) -> "tuple[list[Cell], Scores]":
+) -> tuple[list[Cell], Scores]:
     """The cells of a grid and what the trials of `only` measured; NothingDone: none is done, `anew` starts the grid."""
-    from goalgrid.results.records.provenance import OTHER_DATA
-
     named_tables_exist(grid)
     cells = Overview.of(grid, home, only).cells if only else cells_of(grid, home)
     scores = scores_of(grid, cells, home, protocol)
@@ -90,23 +87,19 @@ def known_protocol(grid: Grid, name: str | None) -> str | None:
     raise UserError(unknown("protocol or data set", name, known, where=f"of grid {grid.name!r}", hint=hint))
 
 
-def scores_of(grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None) -> "Scores":
+def scores_of(grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None) -> Scores:
     """What finished trials measured, by the usual protocol or this one; UserError: no data set of the grid has it."""
-    from goalgrid.results.records.scores import Scores
-    from goalgrid.results.reference.coverage import usual_protocol
-
-    data = now(DataAtHand(grid, home))
-    usual = usual_protocol(grid)
     scores = Scores.read(
-        cells, home, protocol=known_protocol(grid, protocol), usual=usual, now=data,
-        leave=say_left_out, evaluate=grid.evaluate, make=f"goalgrid resume {grid.name}",
+        cells, home, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
+        now=now(DataAtHand(grid, home)), leave=say_left_out, evaluate=grid.evaluate,
+        make=f"goalgrid resume {grid.name}",
     )  # fmt: skip
     for message in scores.unreadable:
         say_left_out(message)
     return scores
 
 
-def keep_table(overview: Overview) -> "Table | None":
+def keep_table(overview: Overview) -> Table | None:
     """The grid's table, after writing it and the records into the grid's folder; None where no trial is done.
 
     A disk that takes none of it costs a warning.
@@ -116,37 +109,29 @@ def keep_table(overview: Overview) -> "Table | None":
     scores = scores_of(overview.grid, overview.cells, overview.home)
     if not scores.rows:
         return None
-    from goalgrid.results.export.export_folder import write_records
-    from goalgrid.results.export.table_request import TableRequest
-    from goalgrid.results.renderers import write_all
-
     table = with_seeds(TableRequest(overview.grid.name).draw(overview.cells, scores), overview)
     folder = overview.home.grid(overview.grid.name)
     try:
         write_records(scores.rows, overview.home, folder.results)
-        write_all(table, folder.tables)
+        renderers.write_all(table, folder.tables)
     except UserError as error:
         say(f"warning: the table is not kept: {error}")
     return table
 
 
-def table_of_paper(name: str | None, home: Home, against: str | None = None) -> "Table | None":
+def table_of_paper(name: str | None, home: Home, against: str | None = None) -> Table | None:
     """A paper's own table with our numbers, `against` "paper" beside its own; None without name or trials."""
-    from goalgrid.results.export.table_request import TableRequest
-
     with suppress(NothingDone):
         return draw(TableRequest("", paper=name, against=against), home) if name else None
     return None
 
 
-def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None) -> None:
+def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -> None:
     """Print the requested table, or write it; a Parquet table without `output` goes into the grid's folder.
 
     Args:
         kind: the format; "terminal": of a file, the format that its ending names.
     """
-    from goalgrid.results import renderers
-
     grid = None if request.reference or request.paper else recall(request.grid, home, request.set_)
     folder = home.path / ("papers" if request.paper else "reference") / (request.paper or request.grid)
     folder = home.grid(grid.name).tables if grid else folder
@@ -170,10 +155,8 @@ def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None)
         show(renderers.text(table, kind).rstrip("\n"))
 
 
-def _filled(request: "TableRequest", home: Home) -> "Table":
+def _filled(request: TableRequest, home: Home) -> Table:
     """A paper's table, filled by the trials of all grids."""
-    from goalgrid.reading.papers import filled
-
     named = {"GRID": request.grid, "--reference": request.reference, "--protocol": request.protocol, "--on": request.on}
     named |= {"--rows, --columns and --blocks": request.axes, "--set": request.set_, "--only": request.only}
     if others := [name for name, value in named.items() if value]:
@@ -186,13 +169,10 @@ def _filled(request: "TableRequest", home: Home) -> "Table":
     return replace(table, command=request.command)
 
 
-def _printed(request: "TableRequest") -> "Table":
-    from goalgrid.results.reference.reading import Paper
-
+def _printed(request: TableRequest) -> Table:
     others = {"--against": request.against, "--protocol": request.protocol, "--on": request.on, "--only": request.only}
+    others |= {"--rows": request.rows, "--columns": request.columns, "--blocks": request.blocks}
     if given := [name for name, value in others.items() if value]:
         raise UserError(f"--reference shows a table as the paper printed it; leave {' and '.join(given)} out.")
-    if request.axes:
-        raise UserError("--reference shows a table as the paper printed it; leave --rows, --columns and --blocks out.")
     paper = Paper.read(request.grid)
     return replace(request, layout=request.layout or paper.content.layout).draw(paper.cells, paper)

@@ -4,11 +4,16 @@ Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 6 o
 left.
 """
 
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import State
 from goalgrid.runners.trial.stopping import INCOMPLETE as INCOMPLETE
 
 WRONG_USAGE = 2
 EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUNNING: 6}
+
+
+class NothingDone(UserError):
+    """No trial of the grid is done, so that there is nothing to show: the command exits as INCOMPLETE."""
 
 
 def exit_state(states: list[State]) -> State:

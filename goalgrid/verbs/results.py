@@ -1,4 +1,4 @@
-"""What came out: table, effects, figures, report, export."""
+"""What came out: table, effects, claims, compare, figures, report, site, export."""
 
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,11 @@ from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import no_grid, source
 from goalgrid.results.export.table_request import TableRequest
-from goalgrid.showing import analyses as shown
 from goalgrid.showing.figures import FigureRequest
 from goalgrid.showing.figures import write as draw
-from goalgrid.showing.tables import deliver, table_of_paper
 from goalgrid.terminal import INCOMPLETE, completion, options
 from goalgrid.terminal.options import argument, flag, options_of
-from goalgrid.terminal.views import say, show_for, show_list
+from goalgrid.terminal.views import say, show, show_for, show_json, show_list
 
 verbs = typer.Typer()
 
@@ -43,6 +41,7 @@ def table(
     """
     from goalgrid.results import renderers
     from goalgrid.results.reference.reading import PAPERS, listing
+    from goalgrid.showing.tables import deliver
 
     format_ = "json" if as_json else format_
     check_known("format", format_, renderers.FORMATS)
@@ -75,17 +74,17 @@ def effects(
     Main effects and interaction, and what differs from a baseline.
     """
     from goalgrid.results.analysis import effects_text
+    from goalgrid.results.analysis.block_analysis import printed_analyses
+    from goalgrid.showing.analyses import analysed
 
     check_known("format", format_, effects_text.FORMATS)
     if reference:
-        from goalgrid.results.analysis.block_analysis import printed_analyses
-
         if protocol or on or baseline or across or set_:
             raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")
         analyses = [analysis for analysis in printed_analyses(grid) if direction in (analysis.metric[:3], "both")]
         cells = list[Cell]()
     else:
-        analyses, cells = shown.analysed(
+        analyses, cells = analysed(
             recall(grid, home, set_), home, metric=metric, direction=direction, protocol=protocol or on,
             baseline=baseline, across=across, anew=start(grid, home, set_, verb="effects"),
         )  # fmt: skip
@@ -109,12 +108,51 @@ def claims(
     """
     from goalgrid.results.analysis import claims as judged_claims
     from goalgrid.results.analysis.documents import TEXT
+    from goalgrid.showing import analyses
 
     check_known("format", format_, TEXT)
-    judged = shown.judged(paper, grid, home, set_)
+    judged = analyses.judged(paper, grid, home, set_)
     document = judged_claims.document(judged, comparisons=comparisons)
     text = TEXT[format_](document).rstrip("\n")
     show_for(as_json, lambda: judged_claims.for_programs(judged), text.splitlines)
+
+
+@verbs.command()
+def compare(
+    a: str = argument(..., "A", "A grid that ran, or a grid file.", completion.grids),
+    b: str | None = argument(None, "B", "The grid beside it; default: the same.", completion.grids),
+    home: Home = options.RUNS,
+    other: Home | None = options.OTHER_RUNS,
+    replaced: bool = flag(False, "--replaced", "A is as it was before its trials were last trained anew."),
+    metric: str = options.METRIC,
+    direction: str = options.DIRECTION,
+    protocol: str | None = options.PROTOCOL,
+    on: str | None = options.ON,
+    format_: str = options.ANALYSIS_FORMAT,
+    output: Path | None = options.OUTPUT,
+    as_json: bool = options.JSON,
+) -> None:
+    """Set two grids side by side, and say what differs.
+
+    B minus A, cell by cell, paired by seed where seeds pair; two versions of code or two runs folders, too.
+    """
+    from goalgrid.results import renderers
+    from goalgrid.results.analysis import grid_comparison
+    from goalgrid.showing.analyses import compared
+
+    if output and format_ == "terminal":
+        format_ = renderers.format_of(output) or format_
+    check_known("format", format_, grid_comparison.FORMATS)
+    comparison = compared(
+        a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol or on
+    )
+    if as_json:
+        show_json(grid_comparison.for_programs(comparison))
+    elif output is None:
+        show(grid_comparison.write_out(comparison, format_).rstrip("\n"))
+    else:
+        write_text(output, grid_comparison.write_out(comparison, format_))
+        say(f"written: {output}")
 
 
 @verbs.command()
@@ -170,7 +208,7 @@ def report(
     if serve and (watch or output):
         raise UserError("--serve writes no file; leave out --watch and --output.")
     from goalgrid.showing import report as page
-    from goalgrid.showing.comparison import section
+    from goalgrid.showing.analyses import section
 
     grid = source(grid, paper)
     overview = Overview.of(recall(grid, home, set_), home, only)
@@ -228,6 +266,7 @@ def export(
     from goalgrid.results.export.export_folder import begun
     from goalgrid.results.export.export_folder import export as write
     from goalgrid.showing import report as page
+    from goalgrid.showing.tables import table_of_paper
 
     if paper and target is None:
         grid, target = None, user_path(grid) if grid else None

@@ -1,22 +1,23 @@
-"""Training: plan, run, resume, slurm, status, prune, selftest."""
+"""Training, and what it leaves: plan, run, resume, slurm, status, merge, prune, selftest."""
 
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.trusted_code import Untrusted
+from goalgrid.housekeeping import merge as merging
 from goalgrid.housekeeping import prune as pruning
 from goalgrid.launching.slurm import BatchJob, SlurmOptions, command_words, feeding
-from goalgrid.launching.training import measure, train_all
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.plan.taken import Rented
@@ -27,10 +28,10 @@ from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import filled_line, source, sources
 from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.launch import LaunchOptions
-from goalgrid.terminal import EXIT, exit_state, options
-from goalgrid.terminal.options import flag, runs_option
+from goalgrid.terminal import EXIT, INCOMPLETE, exit_state, options
+from goalgrid.terminal.options import argument, flag, runs_option
 from goalgrid.terminal.streams import outlive_disks
-from goalgrid.terminal.views import say, show, show_for, show_json, show_lines
+from goalgrid.terminal.views import say, say_left_out, show, show_for, show_json, show_lines
 
 verbs = typer.Typer()
 
@@ -67,8 +68,11 @@ def plan(
     asked, rented = card(device) if device else None, Rented(gpus or 1, cores) if cores or gpus else None
     chosen = named_grids.grids_to_train(sources(grids, paper), home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
-    for grid in chosen if probe else ():
-        measure(Overview.of(grid, home), choice)
+    if probe:
+        from goalgrid.launching.training import measure
+
+        for grid in chosen:
+            measure(Overview.of(grid, home), choice)
     of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, rented=rented, allow_leak=allow_leak)
     chosen = named_grids.of_filter(chosen, home, only)
     _show_each(chosen, home, lambda seen: of(seen).to_dict(), lambda seen: of(seen).lines(per_trial=trials), as_json)
@@ -196,6 +200,33 @@ def status(
 
 
 @verbs.command()
+def merge(
+    other: Path = argument(..., "OTHER_RUNS", "The runs folder to take trials from."),
+    home: Home = options.RUNS,
+    grid: str | None = flag(None, "--grid", "Only the trials of this grid; default: of all grids there.", "GRID"),
+    root: list[str] = options.ROOT,
+    stale: bool = flag(False, "--stale", "Take trials that other code trained, too; tables then say so."),
+    dry_run: bool = flag(False, "--dry-run", "Only say what would be taken."),
+    as_json: bool = options.JSON,
+) -> None:
+    """Take finished trials from another runs folder.
+
+    Each is verified; trials of other data or code are refused, and no trial that is done here is replaced. A grid with
+    `uses` is a program: it is left out unless you named its files yourself, or --trust-code is given.
+    """
+    there, outcomes, lines, reasons = Home(user_path(other)), [], [], list[str]()
+    for grid_there in merging.grids_of(there, home, grid, root, reasons.append):
+        merged = merging.merge(grid_there, there, home, stale=stale, take=not dry_run)
+        outcomes += merged
+        lines += merging.lines(grid_there, merged, there, home, took=not dry_run)
+    show_for(as_json, lambda: [asdict(entry) for entry in outcomes], lambda: lines)
+    for reason in reasons:
+        say_left_out(reason)
+    if reasons or any(entry.outcome in ("refused", "kept") for entry in outcomes):
+        raise typer.Exit(INCOMPLETE)
+
+
+@verbs.command()
 def prune(
     home: Home = options.RUNS,
     done: bool = flag(False, "--done", "Move finished trials that no grid names, too."),
@@ -266,5 +297,7 @@ def _show_each(
 
 
 def _train(grids: Sequence[Grid], home: Home, choice: Choice, launch: LaunchOptions, paper: str | None = None) -> None:
+    from goalgrid.launching.training import train_all
+
     outlive_disks()
     raise typer.Exit(EXIT[train_all(grids, home, choice, launch, paper)])

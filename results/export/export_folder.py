@@ -17,7 +17,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.notes import later
-from goalgrid.grid.store.files import cannot_write, write_json, write_json_lines, write_text, written_aside
+from goalgrid.grid.store.files import cannot_write, write_json, write_json_lines, write_text
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results import figures
 from goalgrid.results.analysis.block_analysis import analyse, metrics_of
@@ -37,16 +37,6 @@ from goalgrid.results.tables.table import Table
 
 UNFINISHED = ".unfinished"
 """The mark of a folder whose export did not end."""
-
-
-def write_records(ids: Iterable[str], home: Home, path: Path) -> int:
-    """Concatenate the records of these trials that can be read into one Parquet file; return their number."""
-    done = [home.trial(trial_id).record for trial_id in ids]
-    unreadable: record.Unreadable = {}
-    with written_aside(path) as aside, pq.ParquetWriter(aside, record.SCHEMA, compression="zstd") as writer:
-        for part in record.parts(done, unreadable=unreadable):
-            writer.write_table(part)
-    return len(done) - len(unreadable)
 
 
 @contextmanager
@@ -85,7 +75,7 @@ def export(
     """
     usual = usual_protocol(grid)  # the report says what is left out
     scores = Scores.read(cells, home, usual=usual, now=now, leave=lambda message: None, evaluate=grid.evaluate)
-    write_records(scores.rows, home, target / "records.parquet")
+    record.write_records(scores.rows, home, target / "records.parquet")
     tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores, home)) | (
         {Path("tables", "paper", paper.name): paper} if paper else {}
     )
@@ -102,7 +92,7 @@ def export(
     if chosen := [cell for cell in cells if cell.chosen]:
         write_json(target / "choices.json", [cell.axes | cell.chosen.to_dict() for cell in chosen if cell.chosen])
         searched = [tried.trial for cell in chosen if cell.chosen for tried in cell.chosen.tried if tried.done]
-        write_records(searched, home, target / "search.parquet")
+        record.write_records(searched, home, target / "search.parquet")
     environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
     if notes := grid.notes.markdown(later(home.grid(grid.name).notes)):
         write_text(target / "notes.md", notes)

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.store.files import make_durable, write_text
+from goalgrid.grid.store.files import make_durable, write_text, written_aside
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results.records import sealed
 from goalgrid.results.records.history import LOGGED, unit_of
@@ -240,6 +241,15 @@ def parts(
     while batch := list(itertools.islice(unread, PART)):
         records = [_read(path, columns, unreadable) for path in batch]
         yield pa.concat_tables([_empty(columns), *records], promote_options="default").combine_chunks()
+
+
+def write_records(ids: Iterable[str], home: Home, path: Path) -> int:
+    """Concatenate the records of these trials that can be read into one Parquet file; return their number."""
+    done, unreadable = [home.trial(trial_id).record for trial_id in ids], Unreadable()
+    with written_aside(path) as aside, pq.ParquetWriter(aside, SCHEMA, compression="zstd") as writer:
+        for part in parts(done, unreadable=unreadable):
+            writer.write_table(part)
+    return len(done) - len(unreadable)
 
 
 def _empty(columns: list[str] | None) -> pa.Table:

@@ -71,7 +71,7 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
         (("demo", "--rows", "seeed"), "unknown axis 'seeed' in --rows"),
         (("demo", "--metric", "r1,r5"), "the layout 'goal' shows one metric, and --metric r1,r5 names 2"),
         (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
-        (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows, --columns and --blocks out"),
+        (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows out"),
         (("demo", "--against", "paper"), "no paper reports"),
         (("demo", "--label", "tab:demo"), "--label, --caption and --siunitx are for LaTeX; give --format latex"),
         (

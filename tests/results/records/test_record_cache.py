@@ -14,7 +14,6 @@ import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
-from goalgrid.results.export import export_folder
 from goalgrid.results.records import record, record_cache
 
 FEW, COUNT = 20, 23
@@ -228,7 +227,7 @@ def test_the_export_holds_every_record(home: Home, tmp_path: Path) -> None:
         for part in record.parts(paths):
             writer.write_table(part)
     assert pq.read_table(tmp_path / "all.parquet").equals(record.collect(paths))
-    assert export_folder.write_records([], home, tmp_path / "none.parquet") == 0
+    assert record.write_records([], home, tmp_path / "none.parquet") == 0
     assert pq.read_table(tmp_path / "none.parquet").schema.equals(record.SCHEMA)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from goalgrid.grid import catalog
 from goalgrid.grid.store.home import Home
-from goalgrid.results.export.export_folder import write_records
+from goalgrid.results.records.record import write_records
 from tests.conftest import ROOT, Goalgrid
 from tests.retrieval.parts.video import made
 

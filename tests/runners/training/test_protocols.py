@@ -21,7 +21,7 @@ from goalgrid.results.records.scores import Scores
 from goalgrid.results.renderers import parquet
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.run import run_trial
-from goalgrid.showing.comparison import compared
+from goalgrid.showing.analyses import compared
 from goalgrid.showing.tables import keep_table, scores_of
 
 from ...conftest import Goalgrid, checked
