@@ -14,7 +14,7 @@ from goalgrid.looking.trial_figures import attention_examples, retrieved
 from goalgrid.reading import status
 from goalgrid.reading.overview import ORDER, Overview, ranges
 from goalgrid.results.analysis.documents import Document
-from goalgrid.results.export.report_page import Measured, ReportPage, Standing, attention_pictures, examples_picture
+from goalgrid.results.export.report_page import Measured, Standing, attention_pictures, examples_picture, rendered
 from goalgrid.showing.tables import table_of_paper
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say_left_out
@@ -43,29 +43,29 @@ def render(
         index: the page of all grids, relative to this one; empty: there is none.
     """
     name, runs = overview.grid.name, runs_option(overview.home)
-    return ReportPage(
-        name,
-        {axis: ranges(values) for axis, values in overview.grid.axes().items()},
-        overview.grid.to_toml(),
-        {
+    return rendered(
+        measured or read(overview),
+        standing_of(overview),
+        name=name,
+        axes={axis: ranges(values) for axis, values in overview.grid.axes().items()},
+        file=overview.grid.to_toml(),
+        commands={
             "go on": f"goalgrid resume {name}{runs}",
             "state": f"goalgrid status {name}{runs}",
             "LaTeX": f"goalgrid table {name}{runs} --format latex",
             "everything behind this page": f"goalgrid export {name} DIR{runs}",
         },
-        measured or read(overview),
-        standing_of(overview),
-        datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
-        refresh if _unfinished(overview) else 0,
-        beside,
-        (examples_picture(retrieved(overview, examples_of)),) if examples_of else (),
-        table_of_paper(paper, overview.home, "paper"),
-        runs,
-        live,
-        overview.grid.notes,
-        later(overview.home.grid(name).notes),
-        index,
-    ).render()
+        written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
+        refresh=refresh if _unfinished(overview) else 0,
+        live=live,
+        beside=beside,
+        examples=[examples_picture(retrieved(overview, examples_of))] if examples_of else [],
+        paper=table_of_paper(paper, overview.home, "paper"),
+        runs=runs,
+        notes=overview.grid.notes,
+        later=later(overview.home.grid(name).notes),
+        index=index,
+    )
 
 
 def standing_of(overview: Overview) -> Standing:

@@ -1,7 +1,6 @@
 """`goalgrid site`: a folder for a web space: an index of grids, the page of each, and comparisons between them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -19,18 +18,6 @@ from goalgrid.terminal.options import runs_option
 INDEX, PAGES = "index.html", "grids"
 GENERATOR = 'name="generator" content="goalgrid"'
 """What each page that goalgrid writes says of itself."""
-
-
-@dataclass(frozen=True)
-class IndexEntry:
-    """A grid as the index shows it."""
-
-    name: str
-    title: str
-    findings: Sequence[str]
-    headline: str
-    date: str
-    """Of the last trial that finished; empty: none did."""
 
 
 def write(folder: Path, names: Sequence[str], home: Home, comparisons: Sequence[str]) -> Iterator[Path]:
@@ -55,8 +42,8 @@ def write(folder: Path, names: Sequence[str], home: Home, comparisons: Sequence[
         yield path
         finished = [home.trial(trial.id).done.stat().st_mtime for trial in overview.having(State.DONE)]
         date = f"{datetime.fromtimestamp(max(finished)):%Y-%m-%d}" if finished else ""
-        title = grid.notes.title or grid.name
-        entries.append(IndexEntry(grid.name, title, measured.findings, overview.headline(), date))
+        entry = {"name": grid.name, "title": grid.notes.title or grid.name, "findings": measured.findings}
+        entries.append({**entry, "headline": overview.headline(), "date": date})
     write_text(index, page("site.html", entries=entries, compared=compared))
     yield index
 

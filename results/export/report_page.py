@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.notes import Notes
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.protocols import JUDGED
 from goalgrid.grid.store.home import Home
 from goalgrid.results import figures
@@ -57,14 +57,6 @@ _PROVENANCE = (
 
 
 @dataclass(frozen=True)
-class Tables:
-    """The tables by a protocol, by the title under which a reader chooses them."""
-
-    protocol: str
-    choices: Mapping[str, Table]
-
-
-@dataclass(frozen=True)
 class Picture:
     alt: str
     source: str
@@ -88,7 +80,8 @@ class Measured:
 
     findings: tuple[str, ...] = ()
     """A sentence for every block: the best cell, and the cells that cannot be told from it."""
-    tables: tuple[Tables, ...] = ()
+    tables: Mapping[str, Mapping[str, Table]] = field(default_factory=dict)
+    """By protocol, then by the title under which a reader chooses one."""
     against: Table | None = None
     """Our Recall@1 beside the papers'; None if no paper reports it."""
     effects: Document | None = None
@@ -128,7 +121,7 @@ class Measured:
         studies = Study.read(cells if len(rows) <= CURVES else best, scores, home)
         return cls(
             tuple(map(finding, sorted(sums, key=_top, reverse=True) if len(sums) > BLOCKS else sums)),
-            tuple(_tables(grid.name, cells, shown) for shown in (scores, *scores.further(cells, home))),
+            dict(_tables(grid.name, cells, shown) for shown in (scores, *scores.further(cells, home))),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document(analyses, cells) if analyses else None,
             tuple(_pictures(studies, Study.read(cells, scores, home, histories=False), best)),
@@ -178,75 +171,36 @@ class Standing:
     """A line for every trial or group of trials that is collapsed, stale or left over."""
 
 
-@dataclass(frozen=True)
-class ReportPage:
-    """Everything in the page; what follows `refresh` only if the user asked for it."""
+def rendered(measured: Measured, standing: Standing, **report: Any) -> str:
+    """The page of these results and this state; `report` is what else `report.html` reads of a grid."""
+    finished = {row["trial_id"]: row for row in measured.rows}
 
-    name: str
-    axes: Mapping[str, Sequence[object]]
-    file: str
-    """The grid file, as TOML."""
-    commands: Mapping[str, str]
-    """By what they do."""
-    measured: Measured
-    standing: Standing
-    written: str
-    refresh: int = 0
-    """Seconds after which the page loads itself again; 0: never."""
-    beside: Document | None = None
-    examples: tuple[Picture, ...] = ()
-    paper: Table | None = None
-    runs: str = ""
-    """What commands say of the runs folder."""
-    live: int = 0
-    """Of a page that is served: how often its results were read; 0: it is a file."""
-    notes: Notes = field(default_factory=Notes)
-    later: str = ""
-    """What `notes.md` adds to the notes, in Markdown."""
-    index: str = ""
-    """The page of all grids of the site that this page is part of."""
+    def trial(trial_id: str, seed: int) -> dict[str, Any]:
+        """A trial as the script reads it to open a cell; without a record, only its state."""
+        record = _of_record(finished[trial_id], measured.curves.get(trial_id, {})) if trial_id in finished else {}
+        return {"id": trial_id, "seed": seed, "state": standing.trials.get(trial_id, ""), **record}
 
-    def render(self) -> str:
-        shown = dict(list(self.standing.trials.items())[:TRIALS_SHOWN])
-        finished = {row["trial_id"]: row for row in self.measured.rows}
-        opens = {trial: number for number, cell in enumerate(self.measured.cells) for trial in cell.seeds}
-        return page(
-            "report.html",
-            report=self,
-            shown=shown,
-            finished=finished,
-            opens=opens,
-            behind=self._behind(finished),
-            curves=CURVES,
-            foremost=FOREMOST,
-            version=version("goalgrid"),
-        )
+    cells = [
+        {"name": cell.name, "verdict": cell.verdict, "trials": [trial(*pair) for pair in cell.seeds.items()]}
+        for cell in measured.cells
+    ]
+    return page(
+        "report.html", report=report, measured=measured, standing=standing, finished=finished,
+        shown=dict(list(standing.trials.items())[:TRIALS_SHOWN]), behind={"cells": cells},
+        opens={trial: number for number, cell in enumerate(measured.cells) for trial in cell.seeds},
+        curves=CURVES, foremost=FOREMOST, version=version("goalgrid"),
+    )  # fmt: skip
 
-    def _behind(self, finished: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-        """What the script reads to open a cell: its trials, and their curves as columns of epochs and values."""
-        cells = [
-            {
-                "name": cell.name,
-                "verdict": cell.verdict,
-                "trials": [self._trial(trial, seed, finished.get(trial)) for trial, seed in cell.seeds.items()],
-            }
-            for cell in self.measured.cells
-        ]
-        return {"cells": cells}
 
-    def _trial(self, trial: str, seed: int, row: Mapping[str, Any] | None) -> dict[str, Any]:
-        """A trial as the script reads it; without a record, only its state."""
-        shown = {"id": trial, "seed": seed, "state": self.standing.trials.get(trial, "")}
-        if row is None:
-            return shown
-        metrics = [f"{row[f'test_{name}']:.1f}" for name in ("i2t_r1", "t2i_r1", "rsum")]
-        epochs, seconds = f"{row['selected_epoch']} of {row['epochs']}", f"{row['train_seconds']:.1f}"
-        host = str(json.loads(row["environment"]).get("host"))
-        curves = {
-            name: [list(values), [float(f"{value:.5g}") if isfinite(value) else None for value in values.values()]]
-            for name, values in self.measured.curves.get(trial, {}).items()
-        }
-        return {**shown, "numbers": [*metrics, epochs, seconds, host], "curves": curves}
+def _of_record(row: Mapping[str, Any], logged: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
+    """Numbers of a finished trial, and its curves as columns of epochs and values."""
+    metrics = [f"{row[f'test_{name}']:.1f}" for name in ("i2t_r1", "t2i_r1", "rsum")]
+    epochs, seconds = f"{row['selected_epoch']} of {row['epochs']}", f"{row['train_seconds']:.1f}"
+    curves = {
+        name: [list(values), [float(f"{value:.5g}") if isfinite(value) else None for value in values.values()]]
+        for name, values in logged.items()
+    }
+    return {"numbers": [*metrics, epochs, seconds, str(json.loads(row["environment"]).get("host"))], "curves": curves}
 
 
 def _opened(cells: Sequence[Cell], analyses: Iterable[Analysis]) -> Iterator[OpenCell]:
@@ -258,23 +212,19 @@ def _opened(cells: Sequence[Cell], analyses: Iterable[Analysis]) -> Iterator[Ope
             yield OpenCell(f"{name}, {part.title}", words, {trial.id: trial.settings.seed for trial in cell.trials})
 
 
-def _tables(grid: str, cells: Sequence[Cell], scores: Scores) -> Tables:
-    """A table of all metrics, and for a grid in GOAL's matrix, before it, a matrix for every metric."""
+def _tables(grid: str, cells: Sequence[Cell], scores: Scores) -> tuple[str, dict[str, Table]]:
+    """The protocol, and by it a table of all metrics; for a grid in GOAL's matrix, before it, a matrix for each."""
     several = any(len(cell.trials) > 1 for cell in cells)
     titles = {metric: name.partition(" (")[0].partition(",")[0] for metric, name in METRIC_NAMES.items()}
     shown = [metric for metric in titles if metric not in JUDGED] if natural(cells, scores) == "goal" else []
     shown = shown[:1] if len(cells) > MANY else shown
-    tables = {f"--metric {metric}": (titles[metric], arrange(cells, scores, metric=metric)) for metric in shown}
-    tables["--layout listing"] = ("all metrics", arrange(cells, scores, layout="listing"))
-    protocols = ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in cells))
+    tables = {titles[metric]: (f"--metric {metric}", arrange(cells, scores, metric=metric)) for metric in shown}
+    tables["all metrics"] = "--layout listing", arrange(cells, scores, layout="listing")
     by = f" --protocol {scores.protocol}" if scores.protocol else ""
-    return Tables(
-        protocols,
-        {
-            title: replace(marked(table) if several else table, command=f"table {grid} {words}{by}")
-            for words, (title, table) in tables.items()
-        },
-    )
+    return ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in cells)), {
+        title: replace(marked(table) if several else table, command=f"table {grid} {words}{by}")
+        for title, (words, table) in tables.items()
+    }
 
 
 def attention_pictures(maps: Iterable[AttentionMap]) -> tuple[Picture, ...]:
@@ -291,10 +241,8 @@ def _picture(alt: str, figure: "Figure", kind: str = "", form: str = "svg") -> P
 
 
 def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    counts = defaultdict[str, Counter[str]](Counter)
-    for what, value in chain.from_iterable(map(_noted, rows)):
-        counts[what][value] += 1
-    return {what: dict(values.most_common()) for what, values in counts.items()}
+    values = grouped(chain.from_iterable(map(_noted, rows)))
+    return {what: dict(Counter(texts).most_common()) for what, texts in values.items()}
 
 
 def _noted(row: Mapping[str, Any]) -> list[tuple[str, str]]:

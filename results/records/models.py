@@ -1,4 +1,7 @@
-"""What tables and figures show of a model beside its metrics: its number of weights, and how fast it is."""
+"""What is known of a trial's model beside its record: further evaluations, how fast it is, its number of weights.
+
+Evaluations and speeds are sealed Parquet files of one row.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,21 +9,70 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.groups import nested
-from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results.records import record, sealed
 from goalgrid.results.records.steps import Leave, columns_of, refuse
+
+CAPTIONS, UNKNOWN = "captions", "unknown_captions"
+"""Beside the metrics: captions of the test split, and those with a word that the training's vocabulary lacks."""
 
 ModelKey = tuple[str, str, tuple[tuple[str, object], ...]]
 
 
 @dataclass(frozen=True)
-class Speed:
+class _Measured:
+    """What was measured of a trial's model after its training."""
+
+    @classmethod
+    def _read(cls, path: Path, leave: Leave, what: str, again: str) -> Self | None:
+        """None where nothing was measured, or where the file cannot be read and is left out."""
+        columns = columns_of(path, leave, what, again)
+        return cls(**{name: value for name, (value,) in columns.items()}) if columns else None
+
+    def _write(self, path: Path) -> None:
+        sealed.write(path, pa.Table.from_pylist([asdict(self)]))
+
+
+@dataclass(frozen=True)
+class FurtherEvaluation(_Measured):
+    """What the best checkpoint of a trial reaches by a protocol that its record does not have.
+
+    By people's judgements, or on other data.
+
+    Args:
+        metrics: in percent, by name; with the numbers of `CAPTIONS` and, of a model that reads words, `UNKNOWN`.
+        data_fingerprint: of the data that it was evaluated on, as in a record.
+    """
+
+    trial_id: str
+    protocol: str
+    metrics: Mapping[str, float | None]
+    data_fingerprint: str
+
+    def write(self, folder: TrialFolder) -> None:
+        self._write(folder.evaluation(self.protocol))
+
+    @classmethod
+    def read(cls, path: Path, leave: Leave = refuse) -> Self | None:
+        """None where nothing was evaluated, or where the file is not that of its trial and is left out."""
+        again = "Remove the file; goalgrid resume GRID makes it anew."
+        evaluation, folder = cls._read(path, leave, "evaluation", again), path.parent.parent.name
+        ids = folder, folder.rpartition("-")[0]  # in `replaced/` with a time behind the id
+        if evaluation and (evaluation.trial_id not in ids or evaluation.protocol != path.stem):
+            leave(f"the evaluation {path} is that of {evaluation.trial_id} by {evaluation.protocol}. {again}")
+            return None
+        return evaluation
+
+
+@dataclass(frozen=True)
+class Speed(_Measured):
     """How fast a model is, as `goalgrid evaluate --speed` measured it.
 
     Args:
@@ -46,14 +98,12 @@ class Speed:
         return f"{self.device}, {counted(self.threads, 'thread')}"
 
     def write(self, path: Path) -> None:
-        sealed.write(path, pa.Table.from_pylist([asdict(self)]))
+        self._write(path)
 
     @classmethod
-    def read(cls, path: Path, leave: Leave = refuse) -> "Speed | None":
-        """None where nothing was measured, or where the file cannot be read and is left out."""
+    def read(cls, path: Path, leave: Leave = refuse) -> Self | None:
         again = f"Measure it again: goalgrid evaluate --trial {path.parent.name} --speed."
-        columns = columns_of(path, leave, "speed", again)
-        return cls(**{name: value for name, (value,) in columns.items()}) if columns else None
+        return cls._read(path, leave, "speed", again)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,7 @@ from goalgrid.grid.expansion import Cell
 from goalgrid.grid.protocols import ECCV, JUDGED
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.results.records import provenance, record, record_cache
-from goalgrid.results.records.evaluations import CAPTIONS, UNKNOWN, FurtherEvaluation
-from goalgrid.results.records.models import Models
+from goalgrid.results.records.models import CAPTIONS, UNKNOWN, FurtherEvaluation, Models
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.rounding import rounded, written
 from goalgrid.results.records.steps import Leave, refuse

@@ -6,7 +6,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.protocols import ECCV
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.results.records.evaluations import CAPTIONS, UNKNOWN, FurtherEvaluation
+from goalgrid.results.records.models import CAPTIONS, UNKNOWN, FurtherEvaluation
 from goalgrid.retrieval import eccv
 from goalgrid.retrieval.words.text_readers import Vocabulary
 from goalgrid.runners.training.inputs import Inputs, content_of, data_fingerprint

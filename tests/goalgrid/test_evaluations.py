@@ -18,7 +18,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
 from goalgrid.reading.named_grids import recall
-from goalgrid.results.records.evaluations import CAPTIONS, UNKNOWN, FurtherEvaluation
+from goalgrid.results.records.models import CAPTIONS, UNKNOWN, FurtherEvaluation
 from goalgrid.retrieval.eccv import best
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.jobs import Job, Launched, evaluating, jobs_for
@@ -32,7 +32,7 @@ from .conftest import PAIR, Verb
 
 KILLED = """
 import os, signal, sys
-from goalgrid.results.records.evaluations import FurtherEvaluation
+from goalgrid.results.records.models import FurtherEvaluation
 whole = FurtherEvaluation.write
 def write(self, folder):
     whole(self, folder)

@@ -139,7 +139,7 @@ def test_a_grid_that_names_a_table_is_shown_by_its_protocol_everywhere(
     export(grid, cells, home, tmp_path, report="<!doctype html>")
     assert FIVE in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE not in (tmp_path / "tables" / "coco-5k" / "goal.md").read_text()
-    assert [shown.protocol for shown in Measured.read(grid, cells, home).tables] == ["coco-5x1k", "coco-5k"]
+    assert list(Measured.read(grid, cells, home).tables) == ["coco-5x1k", "coco-5k"]
     drawn = keep_table(Overview.of(grid, home))
     assert drawn is not None
     assert FIVE in drawn.caption
