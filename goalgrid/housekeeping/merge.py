@@ -66,8 +66,7 @@ def grids_of(
 ) -> list[Grid]:
     """The grids of the other runs folder, or of this name, with the data where the grid here has them; or UserError.
 
-    Args:
-        leave: called with the reason why a grid is left out: it runs code that this user never named.
+    `leave`: called with the reason why a grid is left out: it runs code that this user never named.
     """
     names = [folder.path.name for folder in other.grids()]
     if not names:

@@ -191,8 +191,7 @@ def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
 def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, request: EvaluationRequest) -> Evaluated:
     """A published checkpoint on a split of these data; UserError: file, family, vocabulary and data do not fit.
 
-    Args:
-        vocabulary: the words that it was trained with; None: it reads the pieces of a tokenizer.
+    `vocabulary`: the words that it was trained with; None: it reads the pieces of a tokenizer.
     """
     from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
     from goalgrid.retrieval.published.published_model import PublishedModel
@@ -237,8 +236,7 @@ def _evaluated(
 ) -> Evaluated:
     """Evaluate, and time it where that is asked for.
 
-    Args:
-        folder: of the trial beside whose record the speed is kept; None: it is not kept.
+    `folder`: of the trial beside whose record the speed is kept; None: it is not kept.
     """
     evaluation = loaded.evaluate(request.split, protocol)
     loaded.check_numbers(recorded, evaluation.ranks)

@@ -57,8 +57,7 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
 def _chosen(overview: Overview, trial_id: str, figure: str, lacks: Callable[[Trial], str]) -> Trial:
     """The finished trial of this id; UserError: there is none, or it is not done or has no such figure.
 
-    Args:
-        lacks: why a trial has no such figure; empty if it has.
+    `lacks`: why a trial has no such figure; empty if it has.
     """
     known = {trial.id: trial for trial in overview.trials}
     able = [trial.id for trial in overview.having(State.DONE) if not lacks(trial)]

@@ -72,8 +72,7 @@ class DataAtHand:
 
         What a launch asks of its machine is left to it: data without a root here, weights, CPUs and GPUs.
 
-        Args:
-            allow_leak: whether test images may stand in the training split.
+        `allow_leak`: whether test images may stand in the training split.
         """
         from goalgrid.retrieval.fit import check_fit
 

@@ -121,8 +121,7 @@ def grids_to_train(
 def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *, ran: bool = False) -> list[Grid]:
     """The grids as they were last run, each once; UserError: no such grid, or two of one name.
 
-    Args:
-        ran: whether a pattern is of the names of grids that ran, rather than of shipped grids.
+    `ran`: whether a pattern is of the names of grids that ran, rather than of shipped grids.
     """
     known = [folder.path.name for folder in home.grids()] if ran else catalog.names("presets")
     names = _spelled_out(sources, known, "grid that ran" if ran else "shipped grid")

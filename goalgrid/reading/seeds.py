@@ -21,8 +21,7 @@ from goalgrid.results.statistics.resolving import FIRST, Resolution, resolve
 def contests(budget: Budget, cells: Sequence[Cell], home: Home) -> dict[str, Resolution]:
     """Where the contest for the best stands, by the title of a block: a data set, a recipe and swept values.
 
-    Args:
-        cells: with all trials that the budget allows.
+    `cells`: with all trials that the budget allows.
     """
     return {part.title: resolution for part, resolution in _contests(budget, cells, home)}
 

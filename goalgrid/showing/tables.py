@@ -129,8 +129,7 @@ def table_of_paper(name: str | None, home: Home, against: str | None = None) -> 
 def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -> None:
     """Print the requested table, or write it; a Parquet table without `output` goes into the grid's folder.
 
-    Args:
-        kind: the format; "terminal": of a file, the format that its ending names.
+    `kind`: the format; "terminal": of a file, the format that its ending names.
     """
     grid = None if request.reference or request.paper else recall(request.grid, home, request.set_)
     folder = home.path / ("papers" if request.paper else "reference") / (request.paper or request.grid)

@@ -84,8 +84,7 @@ def use(files: Iterable[str]) -> None:
 def objective_settings(words: list[str], names: Collection[str]) -> dict[str, Any]:
     """Parameters of objectives, and the variant, from KEY=VALUE, as in a grid file; UserError: no such parameter.
 
-    Args:
-        names: the objectives; none: all.
+    `names`: the objectives; none: all.
     """
     settings = dict(map(key_and_value, words))
     for name in names:
@@ -101,8 +100,7 @@ def objective_settings(words: list[str], names: Collection[str]) -> dict[str, An
 def options_of(model: type, *, before: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A decorator: a verb that takes `**options` gets an option for each field of a dataclass that says its help.
 
-    Args:
-        before: the parameter of the verb before which they stand in its help.
+    `before`: the parameter of the verb before which they stand in its help.
     """
     added = [
         Parameter(part.name, Parameter.KEYWORD_ONLY, default=part.default, annotation=Annotated[part.type, declared])

@@ -61,8 +61,7 @@ class Outlet(io.RawIOBase):
 
     It has no buffer: a signal's handler may write while the program does.
 
-    Args:
-        lasting: go on after any failure; else only after the reader of a pipe is gone.
+    `lasting`: go on after any failure; else only after the reader of a pipe is gone.
     """
 
     def __init__(self, descriptor: int, *, lasting: bool) -> None:

@@ -28,8 +28,7 @@ def example_queries(
 ) -> list[ExampleQuery]:
     """At most five queries a direction: found, missed, and found by this objective alone or by another one alone.
 
-    Args:
-        ranks: of all finished seeds of the cell, by direction; `others`: of cells that differ in their objective alone.
+    `ranks`: of all finished seeds of the cell, by direction; `others`: of cells that differ in their objective alone.
     """
     directions = [direction for direction in DIRECTIONS if direction in ranks]
     return [query for direction in directions for query in _of(direction, objective, ranks, others)]

@@ -102,8 +102,7 @@ class _Changed(NamedTuple):
 def environment(device: str, name: str, threads: int) -> dict[str, Any]:
     """What a reader needs to judge whether another run should give the same numbers.
 
-    Args:
-        device: the kind that trains, `cpu` or `cuda`; `name`: what it calls itself, empty: the processor's name.
+    `device`: the kind that trains, `cpu` or `cuda`; `name`: what it calls itself, empty: the processor's name.
     """
     return {
         "versions": {package: number for package in PACKAGES if (number := _version(package))},

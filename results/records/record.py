@@ -227,8 +227,7 @@ Unreadable = dict[Path, str]
 def collect(paths: Iterable[Path], columns: list[str] | None = None, unreadable: Unreadable | None = None) -> pa.Table:
     """The records at these paths as one table, with all columns or with `columns` alone.
 
-    Args:
-        unreadable: takes the records that cannot be read, which are left out; None: they are a UserError.
+    `unreadable`: takes the records that cannot be read, which are left out; None: they are a UserError.
     """
     return pa.concat_tables([_empty(columns), *parts(paths, columns, unreadable)])
 

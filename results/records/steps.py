@@ -67,8 +67,7 @@ def read(path: Path, along: str = "step", leave: Leave = refuse) -> dict[str, di
 def columns_of(path: Path, leave: Leave, what: str = "trace", again: str = ANEW) -> dict[str, list[Any]]:
     """The columns of a file beside a record; nothing without a file, or where it cannot be read and is left out.
 
-    Args:
-        what, again: for the message: the kind of file, and how to make it again.
+    `what`, `again`: for the message: the kind of file, and how to make it again.
     """
     try:
         return sealed.read(path).to_pydict()

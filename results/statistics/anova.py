@@ -67,8 +67,7 @@ class Anova:
 def anova(y: Array, factors: Mapping[str, tuple[str, ...]], *, blocks_of_seeds: bool = True) -> Anova:
     """The analysis of variance of a complete array, with an axis for every factor and the seed as its last axis.
 
-    Args:
-        blocks_of_seeds: False: runs of different cells have nothing in common, and the error is their spread in cells.
+    `blocks_of_seeds`: False: runs of different cells have nothing in common, and the error is their spread in cells.
     """
     *sizes, n = y.shape
     blocks = _squares(y, (y.ndim - 1,)) if blocks_of_seeds else 0.0
