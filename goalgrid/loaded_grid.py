@@ -84,7 +84,12 @@ def paper_table(
 
 
 class LoadedGrid:
-    """A grid and its runs folder, from `load`. States and records are read from the disk at each call."""
+    """A grid and its runs folder, from `load`. States and records are read from the disk at each call.
+
+    Raises:
+        UserError: by each method: an unknown name, options that do not fit together, no trial that is done or that a
+            filter names, or data, runs folder or cluster that cannot be used. Nothing was trained then.
+    """
 
     def __init__(self, source: str, overrides: tuple[str, ...], grid: Grid, home: Home) -> None:
         """Args: the name or file that the user gave, its changes as KEY=VALUE, and the grid with these changes."""
@@ -147,9 +152,6 @@ class LoadedGrid:
             jobs: trials at a time; None: as the grid says, else the number that fits here.
             trials: a line for every trial, too.
             allow_leak: plan to train even if test images stand in the training split.
-
-        Raises:
-            UserError: the filter names no trial, or its trials cannot be trained on their data.
         """
         plan = Plan.of(self._overview(), Choice(only, force=force, stale=stale), jobs=jobs, allow_leak=allow_leak)
         return TextOutput("\n".join(plan.lines(per_trial=trials)), plan.to_dict())
@@ -180,9 +182,6 @@ class LoadedGrid:
             address: of a Ray cluster; None: a Ray for this launch.
             mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
             allow_leak: train even if test images stand in the training split.
-
-        Raises:
-            UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
         """
         choice = Choice(only, failed=failed, force=force, stale=stale)
         train(self._overview(), choice, LaunchOptions(here, address, mlflow_uri, allow_leak=allow_leak))
@@ -203,11 +202,7 @@ class LoadedGrid:
         marks: bool = False,
         only: str = "",
     ) -> TableOutput:
-        """The paper's table of what is done so far. The options are those of `goalgrid table`.
-
-        Raises:
-            UserError: an unknown name, options that do not fit together, or no trial is done.
-        """
+        """The paper's table of what is done so far. The options are those of `goalgrid table`."""
         request = TableRequest(
             self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
             on=on, against=against, marks=marks, only=only, set_=self._overrides,
@@ -231,9 +226,6 @@ class LoadedGrid:
             protocol: another protocol of the data set.
             baseline: an objective; None: con_con if the grid has it, else the first.
             across: axes that are factors beside the objective, ["objective.tau"].
-
-        Raises:
-            UserError: an unknown name, or no trial is done.
         """
         from goalgrid.showing.analyses import analysed
 
@@ -250,9 +242,6 @@ class LoadedGrid:
             kind: matrix, effects, training, diagnostics or paper; a wrong name lists all.
             block: the recipe on a data set, "cnn-bow on shapes"; None: the only block that has this figure.
             quantities: logged values that `training` draws, ["val_s_pos"]; none: its own choice.
-
-        Raises:
-            UserError: an unknown name, no trial is done, or several blocks have this figure and none is named.
         """
         from goalgrid.results import figures
 

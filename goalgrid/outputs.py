@@ -45,11 +45,7 @@ class TableOutput:
     table: "Table"
 
     def text(self, kind: str = "markdown") -> str:
-        """The table in a text format of `goalgrid table --format`: markdown, latex, csv or html.
-
-        Raises:
-            UserError: an unknown format.
-        """
+        """The table in a text format of `goalgrid table --format`: markdown, latex, csv or html; else UserError."""
         from goalgrid.results import renderers
 
         check_known("format", kind, renderers.TEXT)
@@ -84,11 +80,7 @@ class EffectsOutput:
     cells: "Sequence[Cell]"
 
     def text(self, kind: str = "terminal") -> str:
-        """The analyses in a format of `goalgrid effects --format`: terminal, markdown, latex or csv.
-
-        Raises:
-            UserError: an unknown format.
-        """
+        """The analyses in a format of `goalgrid effects --format`: terminal, markdown, latex or csv; else UserError."""
         from goalgrid.results.analysis import effects_text
 
         check_known("format", kind, effects_text.FORMATS)
@@ -116,11 +108,7 @@ class FigureOutput:
     figure: "Figure"
 
     def save(self, path: str | Path) -> Path:
-        """Write the figure, as png, pdf or svg by the ending of the path.
-
-        Raises:
-            UserError: another ending, or the disk is full or read-only.
-        """
+        """Write the figure, as png, pdf or svg by the ending of the path; UserError: another one, or a full disk."""
         from goalgrid.results.figures import FORMATS, encoded
 
         target = user_path(path)

@@ -55,8 +55,9 @@ class Span:
         return Span(max(value, self.least), max(value, self.most))
 
     def text(self, unit: str, factor: float = 1.0) -> str:
-        """`1.2 to 1.4 GB`; a single figure where both ends read the same."""
-        least, most = (_figure(value / factor) for value in (self.least, self.most))
+        """`1.2 to 1.4 GB`, two digits, thousands in full; a single figure where both ends read the same."""
+        ends = (self.least / factor, self.most / factor)
+        least, most = (f"{value:,.0f}" if value >= 10 else f"{value:.2g}" for value in ends)
         return f"{least} {unit}" if least == most else f"{least} to {most} {unit}"
 
     def scaled(self, units: Sequence[tuple[str, float]]) -> str:
@@ -274,11 +275,6 @@ def _gpus() -> int:
 
 def total(spans: Iterable[Span]) -> Span:
     return sum(spans, Span(0, 0))
-
-
-def _figure(value: float) -> str:
-    """Two significant digits: 0.012, 1.2, 12; thousands in full."""
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def alike(trials: Iterable[Trial]) -> Iterable[Trial]:

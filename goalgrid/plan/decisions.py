@@ -64,6 +64,11 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
     asked = {trial.id for trial in chosen_trials} if choice.only else overview.states.keys()
     done = State.DONE  # looking a member up, or hashing it, is Python's own slow code
     chosen = (State.FAILED,) if choice.failed else tuple(state for state in State if state is not done)
+
+    def astray_parent(parent: str) -> bool:
+        """Whether it is done on other data than are here now, and stays so."""
+        return parent not in anew and overview.states.get(parent) is done and parent in overview.of_other_data
+
     parents, decisions, barred = set[str](), list[TrialDecision](), _barred(overview, anew)
     for trial in reversed(overview.trials):  # children come before their parents
         if trial.shared.published:
@@ -73,10 +78,12 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
         needed = forced is not None or (trial.id not in barred and (fresh or trial.id in parents))
         if needed:
             parents.update(trial.parents)
-        astray = needed and any(_astray(overview, parent, anew) for parent in trial.parents)
+        astray = needed and any(astray_parent(parent) for parent in trial.parents)
         trains = needed and (forced is not None or (state is not done and not astray))
         if trains or shown:
-            why = _reason(overview, trial, forced) if trains or state is done or not astray else _of_astray(trial)
+            why = _reason(overview, trial, forced)
+            if astray and not trains and state is not done:
+                why = "stale", f"what it {_needs(trial)} is done on other data; --stale trains both", ""
             decisions.append(TrialDecision(trial, *why, trains))
     decisions.reverse()
     return decisions
@@ -138,15 +145,6 @@ def _barred(overview: Overview, anew: Mapping[str, str]) -> set[str]:
 
 def _needs(trial: Trial) -> str:
     return "averages" if trial.shared.members else "is ranked by" if trial.ranker else "starts from"
-
-
-def _of_astray(trial: Trial) -> tuple[Why, str, str]:
-    return "stale", f"what it {_needs(trial)} is done on other data; --stale trains both", ""
-
-
-def _astray(overview: Overview, parent: str, anew: dict[str, str]) -> bool:
-    """Whether a parent is done on other data than are here now, and stays so."""
-    return parent not in anew and overview.states.get(parent) is State.DONE and parent in overview.of_other_data
 
 
 def _causes(overview: Overview, trial_id: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from goalgrid.grid.errors import counted
+from goalgrid.grid.groups import nested
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.plan.costs import CLOCK, Key, Span
 
@@ -114,9 +115,7 @@ class Taken:
 
 def assumed_of(parts: Iterable[Mapping[str, Sequence[str]]]) -> list[str]:
     """A line for each data set that is not here."""
-    union = dict[str, dict[str, None]]()
-    for dataset, assumed in (entry for part in parts for entry in part.items()):
-        union.setdefault(dataset, {}).update(dict.fromkeys(assumed))
+    union = nested((dataset, what, None) for part in parts for dataset, assumed in part.items() for what in assumed)
     return [f"{dataset} is not here (--root): assumed {' and '.join(assumed)}" for dataset, assumed in union.items()]
 
 

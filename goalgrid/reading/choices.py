@@ -85,21 +85,12 @@ def searches(grid: Grid, home: Home) -> list[Search]:
     draws, every = select.draws or len(select.points()), list[Search]()
     for (*_, swept), points in groups.items():  # each of these by its id, so that equal trials are one point
         cells, of_cell = tuple(points.values()), {trial_id: states[trial_id] for trial_id in points}
-        read = _read(cells, select.over)
-        tried = tuple(
-            Tried(
-                trial_id,
-                tuple(pair for pair in cell.swept if pair[0] in read),
-                values[trial_id],
-                states[trial_id] is State.DONE,
-            )
-            for trial_id, cell in points.items()
-            if trial_id in values
-        )
+        read = {name for name in select.over if len({_value(cell.trials[0].shared, name) for cell in cells}) > 1}
+        settings = {key: tuple(pair for pair in cell.swept if pair[0] in read) for key, cell in points.items()}
+        tried = (Tried(key, settings[key], values[key], states[key] is State.DONE) for key in points if key in values)
         ended = all(state in ENDED for state in of_cell.values())
-        every.append(
-            Search(cells, swept, of_cell, Chosen(select.by, draws, len(cells), tried) if ended and tried else None)
-        )
+        chosen = Chosen(select.by, draws, len(cells), tuple(tried)) if ended else None
+        every.append(Search(cells, swept, of_cell, chosen if chosen and chosen.tried else None))
     return every
 
 
@@ -167,11 +158,6 @@ def _before_the_stop(by: str, folder: TrialFolder) -> float | None:
     """This metric of a trial that was stopped, at its epoch with the best validation rsum."""
     rows = [row for row in folder.rows() if row.keys() >= {by, "val_rsum"}]
     return max(rows, key=lambda row: row["val_rsum"])[by] if rows else None
-
-
-def _read(points: Sequence[Cell], names: Iterable[str]) -> set[str]:
-    """The settings among these that the trials of a cell read: those in which its points differ."""
-    return {name for name in names if len({_value(cell.trials[0].shared, name) for cell in points}) > 1}
 
 
 def _value(shared: Shared, name: str) -> Any:

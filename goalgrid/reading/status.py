@@ -144,10 +144,14 @@ def to_dict(overview: Overview) -> dict[str, Any]:
 
 def lines(overview: Overview) -> list[str]:
     """A few lines, however many trials there are."""
-    headline = f"{overview.grid.name}: {overview.headline()}"
-    before = [headline, *unreadable_lines(overview), *running_lines(overview)]
-    before += slurm_jobs.lines(overview.home.grid(overview.grid.name))
-    return [*before, *failure_lines(overview), *note_lines(overview)]
+    return [
+        f"{overview.grid.name}: {overview.headline()}",
+        *unreadable_lines(overview),
+        *running_lines(overview),
+        *slurm_jobs.lines(overview.home.grid(overview.grid.name)),
+        *failure_lines(overview),
+        *note_lines(overview),
+    ]
 
 
 def seed_lines(overview: Overview) -> list[str]:
@@ -205,10 +209,10 @@ def note_lines(overview: Overview) -> list[str]:
 def unreadable_lines(overview: Overview) -> list[str]:
     """`unreadable: 2 (Permission denied: ...)`, with what helps."""
     reasons = {trial.id: overview.folder(trial).unreadable() for trial in overview.having(State.UNREADABLE)}
+    if not reasons:
+        return []
     helps = "have its owner open it to you (chmod -R g+rX), or look at the disk; the same command then goes on"
-    return (
-        [f"unreadable: {counted(len(reasons), 'trial')}: {listed(list(reasons.values()))}; {helps}"] if reasons else []
-    )
+    return [f"unreadable: {counted(len(reasons), 'trial')}: {listed(list(reasons.values()))}; {helps}"]
 
 
 def running_lines(overview: Overview) -> list[str]:

@@ -19,14 +19,7 @@ from goalgrid.results.layouts.captions import DIRECTIONS, by_direction, noun_of
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.statistics.anova import Anova, anova, anova_of_printed
-from goalgrid.results.statistics.significance import (
-    Interval,
-    holm,
-    paired_t,
-    seeds_needed,
-    t_interval,
-    welch,
-)
+from goalgrid.results.statistics.significance import Interval, holm, paired_t, seeds_needed, t_interval, welch
 
 NATURAL_BASELINE = "con_con"
 DIRECTION_NAMES = (*DIRECTIONS, "both")

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from goalgrid.results.records.rounding import SHOWN_DIGITS, written
+from goalgrid.results.records.rounding import NONE, written
 from goalgrid.results.renderers import latex, markdown
 from goalgrid.results.statistics.significance import Interval
 
 WIDTH = 100
 GLUE = "\u00a0"
-NONE = "--"
-"""A number that does not exist, as in tables: seeds that show no spread give no test and no interval."""
 
 
 @dataclass(frozen=True)
@@ -82,19 +80,10 @@ def _joined(document: Document, title: Written, sheet: Callable[[Sheet], str], s
 TEXT: dict[str, Callable[[Document], str]] = {"terminal": text, "markdown": as_markdown, "latex": as_latex}
 
 
-def p_text(p: float) -> str:
-    """`< 0.001`, `0.012`; `--` for NaN, of a test that cannot be made."""
-    return NONE if math.isnan(p) else "< 0.001" if p < 0.001 else written(p, 3)
-
-
 def interval_text(interval: Interval, sign: str = "") -> str:
     """`[-0.2, 1.3]`; `--` for an interval that does not exist."""
     low, high = (written(bound, sign=sign) for bound in (interval.low, interval.high))
     return NONE if math.isnan(interval.low) else f"[{low}, {high}]"
-
-
-def number_text(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
-    return NONE if math.isnan(value) else written(value, digits, sign)
 
 
 def finite(value: Any) -> Any:

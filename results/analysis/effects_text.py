@@ -9,20 +9,9 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.protocols import shown
 from goalgrid.results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDifference, Queries
-from goalgrid.results.analysis.documents import (
-    GLUE,
-    NONE,
-    TEXT,
-    Document,
-    DocumentSection,
-    Sheet,
-    finite,
-    interval_text,
-    number_text,
-    p_text,
-)
+from goalgrid.results.analysis.documents import GLUE, TEXT, Document, DocumentSection, Sheet, finite, interval_text
 from goalgrid.results.layouts.captions import METRIC_NAMES, directions, selections
-from goalgrid.results.records.rounding import written
+from goalgrid.results.records.rounding import NONE, number_text, p_text, written
 from goalgrid.results.renderers import csv
 from goalgrid.results.statistics.anova import Anova, Effect
 from goalgrid.results.statistics.significance import LEVEL, std_factors
@@ -69,8 +58,7 @@ def metric_title(metric: str, noun: str) -> str:
 
 def finding(analysis: Analysis) -> str:
     """What was found in a block: the best cell, cells that cannot be told from it, and the seeds that would tell."""
-    size = f"{counted(len(analysis.names), 'cell')} x {counted(len(analysis.seeds), 'seed')}"
-    best = f"{analysis.title}, {size}: {analysis.best} has the best {_short(analysis)},"
+    best = f"{analysis.title}, {_size(analysis)}: {analysis.best} has the best {_short(analysis)},"
     words, nearest = _best(analysis).replace(f"Best: {analysis.best},", best, 1), analysis.nearest
     if len(analysis.seeds) < 2:
         return f"{words} One seed: no difference is tested."
@@ -106,9 +94,8 @@ def _short(analysis: Analysis) -> str:
     return metric_title(analysis.metric, analysis.noun).partition(" (")[0].partition(", the")[0]
 
 
-def _title(analysis: Analysis) -> str:
-    size = f"{counted(len(analysis.names), 'cell')} x {counted(len(analysis.seeds), 'seed')}"
-    return f"{analysis.title}: {metric_title(analysis.metric, analysis.noun)}, {size}"
+def _size(analysis: Analysis) -> str:
+    return f"{counted(len(analysis.names), 'cell')} x {counted(len(analysis.seeds), 'seed')}"
 
 
 def _section(analysis: Analysis) -> DocumentSection:
@@ -119,7 +106,8 @@ def _section(analysis: Analysis) -> DocumentSection:
     if analysis.queries:
         parts.append(_queries(analysis.queries, analysis.noun))
     parts += [f"Note: {note}." for note in analysis.notes]
-    return DocumentSection(_title(analysis), tuple(parts))
+    title = f"{analysis.title}: {metric_title(analysis.metric, analysis.noun)}, {_size(analysis)}"
+    return DocumentSection(title, tuple(parts))
 
 
 def _summary(anova: Anova) -> str:

@@ -23,7 +23,7 @@ class GridPart:
 
     title: str
     cells: Mapping[str, Cell]
-    """Cells by name: the objective, and the values on the other axes that are factors."""
+    """Cells by name, `sig_cir, objective.tau = 10`: objective and values on the other axes that are factors."""
     places: Mapping[str, Levels]
     across: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -68,13 +68,9 @@ def _part(title: str, by_place: dict[Levels, Cell], across: tuple[str, ...]) -> 
     uses = Counter(cell.trials[0].id for cell in by_place.values())
     twice = dict.fromkeys(place[0] for place, cell in by_place.items() if uses[cell.trials[0].id] > 1)
     notes = (f"{', '.join(twice)}: left out, for {' and '.join(across)} changes nothing there",) if twice else ()
-    places = {_name(place, across): place for place in by_place if place[0] not in twice}
+    axes = {place: [f"{axis} = {value}" for axis, value in zip(across, place[1:], strict=True)] for place in by_place}
+    places = {", ".join([place[0], *axes[place]]): place for place in by_place if place[0] not in twice}
     return GridPart(title, {name: by_place[place] for name, place in places.items()}, places, across, notes)
-
-
-def _name(place: Levels, across: tuple[str, ...]) -> str:
-    """`sig_cir, objective.tau = 10`."""
-    return ", ".join([place[0], *(f"{axis} = {value}" for axis, value in zip(across, place[1:], strict=True))])
 
 
 def _levels(title: str, values: Sequence[str]) -> Levels:

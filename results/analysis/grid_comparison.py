@@ -12,22 +12,14 @@ from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.forms import differing, flat
-from goalgrid.grid.groups import grouped
+from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.home import Home
-from goalgrid.results.analysis.documents import (
-    TEXT,
-    Document,
-    DocumentSection,
-    Sheet,
-    finite,
-    interval_text,
-    number_text,
-    p_text,
-)
+from goalgrid.results.analysis.documents import TEXT, Document, DocumentSection, Sheet, finite, interval_text
 from goalgrid.results.analysis.effects_text import metric_title
 from goalgrid.results.layouts.captions import noun_of
 from goalgrid.results.records import provenance, record_cache
 from goalgrid.results.records.provenance import Now
+from goalgrid.results.records.rounding import NONE, number_text, p_text
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.records.steps import Leave, refuse
 from goalgrid.results.renderers import csv
@@ -37,7 +29,6 @@ OF_A_TRIAL = ("schema_version", "seed", "starts_from", "ensemble")
 """Settings that are a trial's own, or that name other trials: no reason why cells differ."""
 HELD = ("device", "device_type", "threads", "python")
 """What of a record's environment is compared, beside versions and commit."""
-NOTHING = "--"
 FORMATS = (*TEXT, "csv")
 SHOWN = 48
 """Characters of a value that differs; the JSON has all of them."""
@@ -50,6 +41,12 @@ class SideCell:
     axes: Mapping[str, str]
     settings: Mapping[str, str]
     scores: Mapping[str, Score]
+
+    @property
+    def name(self) -> str:
+        """`shapes, cnn-bow, con_nca, objective.tau = 10`."""
+        bare = ("dataset", "recipe")
+        return ", ".join(value if axis in bare else _place(axis, value, value) for axis, value in self.axes.items())
 
     @property
     def stream(self) -> tuple[str, str]:
@@ -164,7 +161,7 @@ def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
         adjusted = holm([cell.p for cell in of_metric]).tolist()
         differences += [replace(cell, holm=p) for cell, p in zip(of_metric, adjusted, strict=True)]
     sources = [
-        Differing(name, a.sources.get(name, NOTHING), b.sources.get(name, NOTHING), len(pairs))
+        Differing(name, a.sources.get(name, NONE), b.sources.get(name, NONE), len(pairs))
         for name in dict.fromkeys([*a.sources, *b.sources])
         if a.sources.get(name) != b.sources.get(name)
     ]
@@ -247,7 +244,7 @@ def _value(cell: SideCell, axis: str) -> str:
 
 
 def _place(axis: str, one: str, other: str) -> str:
-    value = one if one == other else f"{one or NOTHING} | {other or NOTHING}"
+    value = one if one == other else f"{one or NONE} | {other or NONE}"
     return value if axis == "objective" else f"{axis} = {value}"
 
 
@@ -255,7 +252,7 @@ def _settings(pairs: Sequence[tuple[SideCell, SideCell]]) -> Iterator[Differing]
     values = grouped(pair for one, other in pairs for pair in differing(one.settings, other.settings).items())
     for name, of_cells in values.items():
         of_a, of_b = (
-            ", ".join(dict.fromkeys(NOTHING if text is None else text for text in texts))
+            ", ".join(dict.fromkeys(NONE if text is None else text for text in texts))
             for texts in zip(*of_cells, strict=True)
         )
         yield Differing(name, of_a, of_b, len(of_cells))
@@ -263,33 +260,25 @@ def _settings(pairs: Sequence[tuple[SideCell, SideCell]]) -> Iterator[Differing]
 
 def _alone(side: Side, matched: Sequence[SideCell]) -> str:
     partners = {id(cell) for cell in matched}
-    names = dict.fromkeys(_full_name(cell) for cell in side.cells if id(cell) not in partners)
+    names = dict.fromkeys(cell.name for cell in side.cells if id(cell) not in partners)
     return f"Only {side.name} has {counted(len(names), 'cell')}: {'; '.join(names)}." if names else ""
-
-
-def _full_name(cell: SideCell) -> str:
-    """`shapes, cnn-bow, con_nca, objective.tau = 10`."""
-    names = (
-        value if axis in ("dataset", "recipe") else _place(axis, value, value) for axis, value in cell.axes.items()
-    )
-    return ", ".join(names)
 
 
 def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict[str, str]:
     """Where the numbers come from, as texts: what all finished trials have, or the values that they have."""
-    values: dict[str, dict[str, None]] = {}
     other = [row["trial_id"] for row in rows if code and row["code_fingerprint"] != code[row["trial_id"]]]
-    for row in rows:
+
+    def noted(row: Mapping[str, Any]) -> dict[str, str]:
         environment = json.loads(row["environment"])
         source = environment.get("source") or {}
-        noted = {
+        return {
             "commit": source.get("commit", "")[:12] + (" and changes" if source.get("dirty") else ""),
             f"data of {row['dataset']}, {row['recipe']}": row["data_fingerprint"],
             **{name: str(environment[name]) for name in HELD if name in environment},
             **environment.get("versions", {}),
         }
-        for name, value in noted.items():
-            values.setdefault(name, {})[value] = None
+
+    values = nested((name, value, None) for row in rows for name, value in noted(row).items())
     of_code = {"code": f"other than now in {len(other)} of {len(rows)} trials" if other else "of now"} if code else {}
     return of_code | {name: ", ".join(sorted(map(str, texts))) for name, texts in values.items()}
 

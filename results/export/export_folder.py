@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.groups import nested
 from goalgrid.grid.notes import later
 from goalgrid.grid.store.files import cannot_write, write_json, write_json_lines, write_text
 from goalgrid.grid.store.home import Home, TrialFolder
@@ -108,13 +108,12 @@ def _write_trials(target: Path) -> None:
     columns = ["trial_id", "settings", "environment", "history"]
     for batch in pq.ParquetFile(target / "records.parquet").iter_batches(record.PART, columns=columns):
         for row in batch.to_pylist():
-            folder, rows = TrialFolder(target / "trials" / row["trial_id"]), dict[int, dict[str, Any]]()
-            for entry in row["history"]:
-                value = int(entry["value"]) if entry["name"] == "step" else entry["value"]
-                rows.setdefault(entry["epoch"], {"epoch": entry["epoch"]})[entry["name"]] = value
+            folder = TrialFolder(target / "trials" / row["trial_id"])
+            logged = ((entry["epoch"], entry["name"], entry["value"]) for entry in row["history"])
+            rows = nested((epoch, name, int(value) if name == "step" else value) for epoch, name, value in logged)
             write_json(folder.settings, json.loads(row["settings"]))
             write_json(folder.environment, json.loads(row["environment"]))
-            write_json_lines(folder.history, list(rows.values()))
+            write_json_lines(folder.history, [{"epoch": epoch, **values} for epoch, values in rows.items()])
 
 
 def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores, home: Home) -> Iterator[tuple[Path, Table]]:
@@ -131,11 +130,13 @@ def readme(
     grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], environments: Iterable[str], *, noted: bool = False
 ) -> str:
     """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
-    machines = dict(Counter(map(_machine, environments)).most_common())
-    count = len({trial.id for cell in cells for trial in cell.trials})
-    some = FOREMOST if len(parts_of(cells)) > BLOCKS else 0
-    numbers = {"machines": machines, "wanted": count, "searched": grid.select is not None, "noted": noted, "some": some}
-    return page("export.md", name=grid.name, example=_train(cells[0]), tables=tables, **numbers)
+    return page(
+        "export.md", name=grid.name, example=_train(cells[0]), tables=tables, noted=noted,
+        machines=dict(Counter(map(_machine, environments)).most_common()),
+        wanted=len({trial.id for cell in cells for trial in cell.trials}),
+        searched=grid.select is not None,
+        some=FOREMOST if len(parts_of(cells)) > BLOCKS else 0,
+    )  # fmt: skip
 
 
 def trial_list(cells: Sequence[Cell], scores: Scores) -> str:

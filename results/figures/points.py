@@ -11,22 +11,13 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.palette import FAINT
-from goalgrid.results.figures.study import FigureKind, Study, by_dataset
-from goalgrid.results.figures.style import (
-    PLAIN,
-    blank,
-    legend_below,
-    line_styles,
-    point_legend,
-    point_looks,
-    side_by_side,
-)
+from goalgrid.results.figures import style
+from goalgrid.results.figures.study import EPOCHS, FigureKind, Study, by_dataset
+from goalgrid.results.figures.style import PLAIN
 from goalgrid.results.layouts.captions import METRIC_NAMES
 from goalgrid.results.reference.matching import Difference, Match, reported
 
 NOTE = "bars: ± one standard deviation over seeds and runs; dashed: equal; paper:"
-
-
 QUANTITIES = {
     "val_s_pos": "alignment: mean $s_{pos}$",
     "val_uniform": "uniformity: log E[exp(s)]",
@@ -36,42 +27,35 @@ QUANTITIES = {
 
 def draw_paper(study: Study) -> Figure | None:
     """Recall@1, a panel a direction; None where no paper reports what was trained."""
-    match = reported(
-        list(study.part.cells.values()), study.scores, [f"{direction}_r1" for direction in study.directions]
-    )
-    panels = {direction: _both(study, match, f"{direction}_r1") for direction in study.directions}
-    shown = {direction: pairs for direction, pairs in panels.items() if pairs}
+    metrics = {f"{direction}_r1": title for direction, title in study.directions.items()}
+    match = reported(list(study.part.cells.values()), study.scores, list(metrics))
+    shown = {metric: pairs for metric in metrics if (pairs := _both(study, match, metric))}
     if not shown:
         return None
     names = [name for name in study.part.cells if any(name in pairs for pairs in shown.values())]
-    looks = point_looks(names)
-    figure = blank(4.2, study, f"{NOTE} {', '.join(match.sources)}")
-    every = side_by_side(figure, len(shown))
-    for axes, (direction, pairs) in zip(every, shown.items(), strict=True):
+    looks = style.point_looks(names)
+    figure = style.blank(4.2, study, f"{NOTE} {', '.join(match.sources)}")
+    every = style.side_by_side(figure, len(shown))
+    for axes, (metric, pairs) in zip(every, shown.items(), strict=True):
         for name, pair in pairs.items():
             _point(axes, pair, looks[name])
         _square(axes)
-        axes.set_title(study.directions[direction])
-        axes.set_xlabel(f"paper's {METRIC_NAMES['r1']}")
-        axes.set_ylabel(f"our {METRIC_NAMES['r1']}")
-    point_legend(figure, names, looks)
+        recall = METRIC_NAMES["r1"]
+        axes.set(title=metrics[metric], xlabel=f"paper's {recall}", ylabel=f"our {recall}")
+    style.point_legend(figure, names, looks)
     return figure
 
 
 def _both(study: Study, match: Match, metric: str) -> dict[str, Difference]:
     """Our value and the paper's, by the name of the cell, for the cells that have both, the paper's beyond doubt."""
-    pairs: dict[str, Difference] = {}
-    for name, cell in study.part.cells.items():
-        ours, theirs = study.scores.of(cell, metric), match.of(cell, metric)
-        if ours.n and theirs and not theirs.doubt:
-            pairs[name] = Difference(ours, theirs.value)
-    return pairs
+    both = {name: (study.scores.of(cell, metric), match.of(cell, metric)) for name, cell in study.part.cells.items()}
+    return {n: Difference(ours, its.value) for n, (ours, its) in both.items() if ours.n and its and not its.doubt}
 
 
 def _point(axes: Axes, pair: Difference, look: Mapping[str, Any]) -> None:
     across, along = (value if math.isfinite(value) else None for value in (pair.theirs.std, pair.ours.std))
-    style = {**look, **PLAIN, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
-    axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **style)
+    look = {**look, **PLAIN, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
+    axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **look)
 
 
 def _square(axes: Axes) -> None:
@@ -79,8 +63,7 @@ def _square(axes: Axes) -> None:
     low = min(axes.get_xlim()[0], axes.get_ylim()[0])
     high = max(axes.get_xlim()[1], axes.get_ylim()[1])
     axes.plot([low, high], [low, high], color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
-    axes.set_xlim(low, high)
-    axes.set_ylim(low, high)
+    axes.set(xlim=(low, high), ylim=(low, high))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(6))
     axes.grid(visible=True)
@@ -94,11 +77,12 @@ def draw_geometry(study: Study) -> Figure | None:
     names = [name for name in study.part.cells if pairs(study, name, "val_gap")]
     if not names:
         return None
-    looks = point_looks(names)
-    figure = blank(2.9, study, "a point for each epoch of a trial; ρ: Spearman's rank correlation over all points")
-    for axes, (quantity, title) in zip(
-        side_by_side(figure, len(QUANTITIES), sharey=True), QUANTITIES.items(), strict=True
-    ):
+    looks = style.point_looks(names)
+    figure = style.blank(
+        2.9, study, "a point for each epoch of a trial; ρ: Spearman's rank correlation over all points"
+    )
+    panels = style.side_by_side(figure, len(QUANTITIES), sharey=True)
+    for axes, (quantity, title) in zip(panels, QUANTITIES.items(), strict=True):
         every = [pair for name in names for pair in pairs(study, name, quantity)]
         for name in names:
             points = pairs(study, name, quantity)
@@ -106,10 +90,9 @@ def draw_geometry(study: Study) -> Figure | None:
         axes.set_title(f"ρ = {rho(every):.2f}", fontsize="medium")
         axes.set_xlabel(title)
         axes.grid(visible=True)
-        place = axes.get_subplotspec()
-        if place and place.is_first_col():
+        if (place := axes.get_subplotspec()) and place.is_first_col():
             axes.set_ylabel("val. rsum (%)")
-    point_legend(figure, names, looks)
+    style.point_legend(figure, names, looks)
     return figure
 
 
@@ -140,9 +123,11 @@ def draw_speed(study: Study) -> Figure | None:
         return None
     alone = len({cell.objective for cell in cells.values()}) == 1
     names = {name: name.replace(f" {cell.objective}", "", 1) if alone else name for name, cell in cells.items()}
-    styles = line_styles(list(cells))
+    styles = style.line_styles(list(cells))
     several = any(study.scores.of(cell, "rsum").n > 1 for cell in cells.values())
-    figure = blank(3.6, study, "bars: ± one sample standard deviation over seeds" if several else "one seed, no spread")
+    figure = style.blank(
+        3.6, study, "bars: ± one sample standard deviation over seeds" if several else "one seed, no spread"
+    )
     axes = figure.subplots()
     for name, cell in cells.items():
         kpps, weights = (study.scores.of_model(cell, metric) for metric in ("kpps", "parameters"))
@@ -160,7 +145,7 @@ def draw_speed(study: Study) -> Figure | None:
     axes.set(xlabel=f"thousands of pairs scored a second, on {devices}", ylabel="rsum (%)")
     axes.margins(0.12)
     axes.grid(visible=True)
-    legend_below(figure, *axes.get_legend_handles_labels(), most=2 if len(cells) < 9 else 3)
+    style.legend_below(figure, *axes.get_legend_handles_labels(), most=2 if len(cells) < 9 else 3)
     return figure
 
 
@@ -176,17 +161,8 @@ FIGURE_KINDS = {
     "paper": FigureKind(
         5, draw_paper, "The paper's numbers and ours", "cells whose Recall@1 a paper prints: goalgrid tables"
     ),
-    "geometry": FigureKind(
-        9,
-        draw_geometry,
-        "Alignment, uniformity and modality gap",
-        "trials that were trained here for an epoch or more",
-    ),
+    "geometry": FigureKind(9, draw_geometry, "Alignment, uniformity and modality gap", EPOCHS),
     "speed": FigureKind(
-        11,
-        draw_speed,
-        "rsum against speed",
-        "speeds, which goalgrid evaluate --trial ID --speed measures, of a trial of each model",
-        by_dataset,
+        11, draw_speed, "rsum against speed", "speeds: goalgrid evaluate --trial ID --speed, for each model", by_dataset
     ),
 }

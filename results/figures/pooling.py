@@ -70,10 +70,6 @@ def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, 
 
 FIGURE_KINDS = {
     "pooling": FigureKind(
-        10,
-        draw,
-        "What the pooling learnt",
-        "trials whose model pools by GPO or ADPOOL, which keep what it learnt",
-        by_dataset,
+        10, draw, "What the pooling learnt", "trials whose model pools by GPO or ADPOOL, which keep it", by_dataset
     )
 }

@@ -13,9 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from goalgrid.grid.expansion import Cell
-from goalgrid.results.figures.study import FigureKind, Study, grouped
+from goalgrid.grid.groups import grouped, nested
+from goalgrid.results.figures.study import FigureKind, Study, regrouped
 from goalgrid.results.figures.style import blank, legend_below, line_styles
 from goalgrid.results.layouts.captions import METRIC_NAMES, block_title
+
+LineKey = tuple[str, tuple[Any, ...]]
+"""Objective, and values on the other axes."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Line:
 
 def together(studies: Sequence[Study]) -> list[Study]:
     """A study for every data set and recipe, with all swept values."""
-    return grouped(studies, lambda cell: block_title((cell.dataset, cell.recipe, ())), lambda cell: cell.objective)
+    return regrouped(studies, lambda cell: block_title((cell.dataset, cell.recipe, ())), lambda cell: cell.objective)
 
 
 def draw(study: Study) -> Figure | None:
@@ -63,15 +67,8 @@ def draw(study: Study) -> Figure | None:
 
 
 def numeric_axes(cells: Sequence[Cell]) -> list[str]:
-    values: dict[str, set[object]] = {}
-    for cell in cells:
-        for axis, value in cell.swept:
-            values.setdefault(axis, set()).add(value)
-    return [
-        axis
-        for axis, swept in values.items()
-        if len(swept) > 1 and all(isinstance(value, int | float) and not isinstance(value, bool) for value in swept)
-    ]
+    values = grouped(pair for cell in cells for pair in cell.swept)
+    return [axis for axis, swept in values.items() if {*map(type, swept)} <= {int, float} and len({*swept}) > 1]
 
 
 def lines_over(axis: str, cells: Sequence[Cell]) -> dict[str, Line]:
@@ -80,16 +77,14 @@ def lines_over(axis: str, cells: Sequence[Cell]) -> dict[str, Line]:
     An objective that has a line of several values has no horizontal lines beside it, and no line whose trials another
     line has, too.
     """
-    grouped: dict[tuple[str, tuple[Any, ...]], dict[float, Cell]] = {}
-    for cell in cells:
-        others = tuple(pair for pair in cell.swept if pair[0] != axis)
-        grouped.setdefault((cell.objective, others), {})[float(dict(cell.swept)[axis])] = cell
-    lines: dict[tuple[str, tuple[Any, ...]], Line] = {}
-    for key, by_value in sorted(grouped.items(), key=lambda entry: -len(entry[1])):
+    others = [tuple(pair for pair in cell.swept if pair[0] != axis) for cell in cells]
+    by_key = nested(((c.objective, o), float(dict(c.swept)[axis]), c) for c, o in zip(cells, others, strict=True))
+    lines = dict[LineKey, Line]()
+    for key, by_value in sorted(by_key.items(), key=lambda entry: -len(entry[1])):
         line = _line_of(axis, dict(sorted(by_value.items())))
         if not any(name == key[0] and line.trials <= other.trials for (name, _), other in lines.items()):
             lines[key] = line
-    lines = {key: lines[key] for key in grouped if key in lines}
+    lines = {key: lines[key] for key in by_key if key in lines}
     curved = {objective for (objective, _), line in lines.items() if len(line.cells) > 1}
     shown = {key: line for key, line in lines.items() if not line.horizontal or key[0] not in curved}
     return {_label(key, list(shown)): line for key, line in shown.items()}
@@ -105,7 +100,7 @@ def _line_of(axis: str, cells: dict[float, Cell]) -> Line:
     return Line(dict(list(cells.items())[:1]) if horizontal else cells, horizontal)
 
 
-def _label(key: tuple[str, tuple[Any, ...]], shown: Sequence[tuple[str, tuple[Any, ...]]]) -> str:
+def _label(key: LineKey, shown: Sequence[LineKey]) -> str:
     """The objective, with the values of the other axes where it has several lines."""
     objective, others = key
     rivals = [other for name, other in shown if name == objective]

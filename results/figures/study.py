@@ -68,6 +68,10 @@ class Study:
         return np.array(epochs, dtype=int), values.reshape(len(logs), len(epochs))
 
 
+EPOCHS = "trials that were trained here for an epoch or more"
+"""What figures of histories need."""
+
+
 @dataclass(frozen=True)
 class FigureKind:
     place: int
@@ -82,10 +86,10 @@ class FigureKind:
 
 def by_dataset(studies: Sequence[Study]) -> list[Study]:
     """A study for every data set, with the cells of all recipes, named by recipe, objective and swept values."""
-    return grouped(studies, lambda cell: cell.dataset, lambda cell: f"{cell.recipe} {cell.objective}")
+    return regrouped(studies, lambda cell: cell.dataset, lambda cell: f"{cell.recipe} {cell.objective}")
 
 
-def grouped(studies: Sequence[Study], title: Callable[[Cell], str], name: Callable[[Cell], str]) -> list[Study]:
+def regrouped(studies: Sequence[Study], title: Callable[[Cell], str], name: Callable[[Cell], str]) -> list[Study]:
     """A study for every title, with the cells that have it, named by their swept values, too."""
 
     def named(cell: Cell) -> str:

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.palette import FAINT
-from goalgrid.results.figures.study import FigureKind, Study
+from goalgrid.results.figures.study import EPOCHS, FigureKind, Study
 from goalgrid.results.figures.style import PLAIN, blank, legend_below, line_styles, symbol
 from goalgrid.results.records import steps
 from goalgrid.results.records.history import LOGGED
@@ -36,8 +36,6 @@ STEP_QUANTITIES = {
 }
 """What is drawn unless a user names other quantities, with its label."""
 DIAGNOSTICS = {"s_pos": "mean $s_{pos}$", "s_neg": "mean $s_{neg}$", "active": "active triplets (share)"}
-
-EPOCHS = "trials that were trained here for an epoch or more"
 
 NEAR = 0.95
 

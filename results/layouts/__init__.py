@@ -9,16 +9,8 @@ from goalgrid.grid.catalog import members
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS
-from goalgrid.results.layouts import of_paper, pivot
-from goalgrid.results.layouts.captions import (
-    COLUMN_NAMES,
-    Layout,
-    TableSource,
-    by_direction,
-    check_judged,
-    named,
-    noun_of,
-)
+from goalgrid.results.layouts import captions, of_paper, pivot
+from goalgrid.results.layouts.captions import Layout, TableSource
 from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.filled import Filled
@@ -62,7 +54,7 @@ def arrange(
     asked = metric.split(",")
     if isinstance(scores, Scores):
         listed = scores.judged and not axes and LAYOUTS[layout or natural(cells, scores)].metrics is None
-        check_judged([] if listed and asked == [DEFAULT_METRIC] else asked, scores.protocol)
+        captions.check_judged([] if listed and asked == [DEFAULT_METRIC] else asked, scores.protocol)
     if axes and isinstance(scores, Scores):
         if layout or against:
             chosen = f"--layout {layout}" if layout else f"--against {against}"
@@ -80,7 +72,7 @@ def arrange(
         if isinstance(source, Filled):
             table = of_paper.noted(table, source)
             table = of_paper.interleaved(table, draw(Paper(source.name, source.rows)), source) if against else table
-    return named(table, noun_of(cells))
+    return captions.named(table, captions.noun_of(cells))
 
 
 def _laid_out(cells: Sequence[Cell], scores: TableSource, chosen: str, asked: list[str]) -> Table:
@@ -91,9 +83,9 @@ def _laid_out(cells: Sequence[Cell], scores: TableSource, chosen: str, asked: li
     _check_metrics(f"the layout {chosen!r}", asked, LAYOUTS[chosen].metrics)
     if asked != [DEFAULT_METRIC] and not isinstance(scores, Scores):
         for name in asked:
-            if not by_direction(name).keys() & set(scores.metrics):
+            if not captions.by_direction(name).keys() & set(scores.metrics):
                 reported = ", ".join(scores.metrics)
-                raise UserError(f"{COLUMN_NAMES[name]} is not reported here; reported: {reported}.")
+                raise UserError(f"{captions.COLUMN_NAMES[name]} is not reported here; reported: {reported}.")
     return LAYOUTS[chosen].table(cells, scores, asked)
 
 

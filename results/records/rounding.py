@@ -5,6 +5,8 @@ from decimal import ROUND_HALF_UP, Decimal
 
 SHOWN_DIGITS = 1
 """Digits after the point in every table. Values that are equal at this precision tie for the best."""
+NONE = "--"
+"""A number that does not exist: seeds that show no spread give no test and no interval."""
 SURE_DIGITS = 9
 """Digits after the point that a sum of floats does not touch: 0.1 + 0.2 is 0.3 up to here."""
 
@@ -28,3 +30,13 @@ def written(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
     ('63.1', '+0.0', '+0.0', '0.063')
     """
     return f"{rounded(value, digits):{sign}z.{digits}f}"
+
+
+def number_text(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
+    """The value as `written` has it; `--` for NaN."""
+    return NONE if math.isnan(value) else written(value, digits, sign)
+
+
+def p_text(p: float) -> str:
+    """`< 0.001`, `0.012`; `--` for NaN, of a test that cannot be made."""
+    return "< 0.001" if p < 0.001 else number_text(p, 3)

@@ -255,15 +255,16 @@ class Scores:
             expected=len(cell.trials),
             trials=tuple(values),
             seeds=tuple(trial.seed for trial in cell.trials if trial.id in values),
-            missing=tuple((trial.id, self._why(trial.id, shown)) for trial in cell.trials if trial.id not in values),
+            missing=tuple(
+                (t.id, f"not evaluated by {shown}" if t.id in self.rows else self.absent.get(t.id, NEVER_RUN))
+                for t in cell.trials
+                if t.id not in values
+            ),
         )
 
     def of_model(self, cell: Cell, metric: str) -> Quantity:
         """`parameters` of a cell's model in millions, or `kpps`, the thousands of pairs that it scores a second."""
         return Quantity(*self.models.of(cell, metric)) if self.models else Quantity(math.nan)
-
-    def _why(self, trial_id: str, protocol: str) -> str:
-        return f"not evaluated by {protocol}" if trial_id in self.rows else self.absent.get(trial_id, NEVER_RUN)
 
     def of_other_code(self, cells: Iterable[Cell]) -> list[str]:
         """How many of these cells' finished trials other code than now trained, in sentences; none where none is."""

@@ -135,7 +135,8 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
     naming = [(grid.name, cells) for grid, cells in grids if name in grid.tables]
     for line, results in paper_table(name).rows(name):
         first, recipes = results[0], dict.fromkeys(result.recipe for result in results if result.recipe)
-        filling = {grid: cells for grid, cells in naming if _fills(cells, results)}
+        measured = [r for r in results if not math.isnan(r.value.mean) and r.metric in record.METRICS]
+        filling = {grid: cells for grid, cells in naming if measured and not any(gap(r, cells) for r in measured)}
         yield PaperRow(
             table=name,
             block=first.block,
@@ -147,11 +148,6 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
             why="" if filling else line.not_possible,
             differs=tuple(text for cells in filling.values() for text in differences(line, results, cells)),
         )
-
-
-def _fills(cells: Sequence[Cell], results: Sequence[Result]) -> bool:
-    measured = [result for result in results if not math.isnan(result.value.mean) and result.metric in record.METRICS]
-    return bool(measured) and not any(gap(result, cells) for result in measured)
 
 
 def differences(line: Line, results: Sequence[Result], cells: Sequence[Cell]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance, record
 from goalgrid.results.records.provenance import Now
@@ -145,9 +146,7 @@ def _candidates(grid: Grid, cells: Sequence[Cell], places: set[Place]) -> list[C
 
 def _of_one_code(scores: Scores, candidates: Iterable[Candidate]) -> Scores:
     """Without the trials of other code that share a cell with trials of the code of now."""
-    groups: dict[str, dict[str, None]] = {}
-    for candidate in candidates:
-        groups.setdefault(candidate.settings, {}).update(dict.fromkeys(candidate.done(scores)))
+    groups = grouped((candidate.settings, trial_id) for candidate in candidates for trial_id in candidate.done(scores))
     code = scores.now.code if scores.now else lambda shared: ""
     now = provenance.of_trials([candidate.cell for candidate in candidates], scores.rows, code)
     then = {trial_id: row["code_fingerprint"] for trial_id, row in scores.rows.items()}
@@ -198,11 +197,8 @@ def _notes(
 
 def _left_out(filled: Filled, candidates: Iterable[Candidate]) -> dict[str, dict[str, None]]:
     """Ids of trials that are done and not shown, by reason."""
-    by_reason: dict[str, dict[str, None]] = {}
+    scores, others = filled.scores, (provenance.OTHER_DATA, provenance.OTHER_CODE)
     ids = dict.fromkeys(trial.id for candidate in candidates for trial in candidate.cell.trials)
-    absent = [(trial_id, filled.scores.absent.get(trial_id, "")) for trial_id in ids]
-    values = [pair for score in filled.measured for pair in score.missing if pair[0] in filled.scores.rows]
-    for trial_id, reason in [*absent, *values]:
-        if reason in (provenance.OTHER_DATA, provenance.OTHER_CODE) or (trial_id in filled.scores.rows and reason):
-            by_reason.setdefault(reason, {})[trial_id] = None
-    return by_reason
+    absent = [(scores.absent.get(trial_id, ""), trial_id, None) for trial_id in ids]
+    missing = [(reason, trial_id, None) for score in filled.measured for trial_id, reason in score.missing]
+    return nested([part for part in absent if part[0] in others] + [part for part in missing if part[1] in scores.rows])

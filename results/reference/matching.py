@@ -145,21 +145,15 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
 
 def worded(cells: Iterable[Differing]) -> str:
     """`train.epochs 30 for 15, train.decay_every 15 for 30 and 20`; empty if the cells differ in nothing."""
-    sides: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
-    for name, pair in chain.from_iterable(cell.items() for cell in cells):
-        for side, value in zip(sides.setdefault(name, ({}, {})), pair, strict=True):
-            side[str(value)] = None
-    return ", ".join(
-        f"{name} {' and '.join(ours)} for {' and '.join(theirs)}" for name, (ours, theirs) in sides.items()
-    )
+    values = grouped(chain.from_iterable(cell.items() for cell in cells)).items()
+    sides = ((name, [dict.fromkeys(map(str, side)) for side in zip(*pairs, strict=True)]) for name, pairs in values)
+    return ", ".join(f"{name} {' and '.join(ours)} for {' and '.join(theirs)}" for name, (ours, theirs) in sides)
 
 
 def _sections(cell: Cell) -> dict[str, Any]:
     shared = cell.trials[0].shared
-    sections = {"dataset": shared.dataset, "train": shared.train, "model": shared.model}
-    return {name: section.model_dump() for name, section in sections.items()} | {
-        "objective": shared.objective.parameters
-    }
+    sections = {name: getattr(shared, name).model_dump() for name in ("dataset", "train", "model")}
+    return {**sections, "objective": shared.objective.parameters}
 
 
 def _names(cell: Cell, scores: Scores) -> tuple[str, str, str, str]:
