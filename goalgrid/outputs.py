@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from goalgrid.grid.expansion import Cell
     from goalgrid.results.analysis.block_analysis import Analysis
-    from goalgrid.results.tables.table import Table
+    from goalgrid.results.tables import Table
 
 
 @dataclass(frozen=True, repr=False)

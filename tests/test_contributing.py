@@ -173,24 +173,24 @@ LAYOUT = '''"""One row an objective with its rsum alone."""
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell
-from goalgrid.results.layouts import listing
+from goalgrid.results.layouts.rows import listing
 from goalgrid.results.layouts.captions import TableSource
 from goalgrid.results.layouts.captions import Layout
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables import Table
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
     """The rows of `listing`, from the objective whose name comes last in the alphabet to the first."""
-    return listing.layout(sorted(cells, key=lambda cell: cell.objective, reverse=True), scores, asked)
+    return listing(sorted(cells, key=lambda cell: cell.objective, reverse=True), scores, asked)
 
 
-LAYOUT = Layout(layout)
+LAYOUTS = {"backwards": Layout(layout)}
 '''
 
 FORMAT = '''"""A table as tab-separated lines."""
 
-from goalgrid.results.tables.table import TextFormat
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables import TextFormat
+from goalgrid.results.tables import Table
 
 
 def render(table: Table) -> str:

@@ -10,9 +10,8 @@ from goalgrid.grid.store.home import State
 from goalgrid.reading.overview import Overview
 
 if TYPE_CHECKING:
-    from goalgrid.results.analysis.example_queries import ExampleQuery, Ranks
-    from goalgrid.results.figures.attention_map import AttentionMap
-    from goalgrid.results.figures.retrieval_examples import RetrievalExamples
+    from goalgrid.results.analysis.queries import ExampleQuery, Ranks
+    from goalgrid.results.figures.of_trial import AttentionMap, RetrievalExamples
     from goalgrid.runners.training.machine import Machine
     from goalgrid.runners.trial.inspection import TrialAttention
 
@@ -106,8 +105,7 @@ def _machine(overview: Overview) -> "Machine":
 
 def _queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
     """The queries to show, chosen by the ranks of the trial's cell and of the other objectives of its block."""
-    from goalgrid.results.analysis.example_queries import example_queries
-    from goalgrid.results.analysis.query_bootstrap import QueryRanks
+    from goalgrid.results.analysis.queries import QueryRanks, example_queries
 
     cells = [*overview.cells, *overview.points]
     cell_of_trial = next(cell for cell in cells if trial_id in {trial.id for trial in cell.trials})

@@ -16,7 +16,7 @@ from goalgrid.results.analysis import claims, grid_comparison
 from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, Analysis, analyse, metrics_of
 from goalgrid.results.analysis.documents import Document
 from goalgrid.results.analysis.grid_comparison import GridComparison, Side
-from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import PAPERS

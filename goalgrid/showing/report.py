@@ -1,23 +1,30 @@
-"""What `goalgrid report` writes: a grid as one HTML page, written once, or repeatedly while the grid runs."""
+"""What `goalgrid report` and `goalgrid site` write: a grid as one HTML page, once or while it runs; and many grids."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.notes import later
-from goalgrid.grid.store.files import write_text
-from goalgrid.grid.store.home import ENDED, State
+from goalgrid.grid.store.files import readable_text, stands, write_text
+from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.looking.trial_figures import attention_examples, retrieved
 from goalgrid.reading import status
+from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import ORDER, Overview, ranges
 from goalgrid.results.analysis.documents import Document
 from goalgrid.results.export.report_page import Measured, Standing, attention_pictures, examples_picture, rendered
+from goalgrid.results.pages import page
+from goalgrid.showing.analyses import section
 from goalgrid.showing.tables import table_of_paper
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say_left_out
+
+INDEX, PAGES = "index.html", "grids"
+GENERATOR = 'name="generator" content="goalgrid"'
+"""What each page that goalgrid writes says of itself."""
 
 
 def render(
@@ -113,3 +120,44 @@ def watch(
 
 def _unfinished(overview: Overview) -> bool:
     return any(state not in ENDED for state in overview.states.values())
+
+
+def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequence[str]) -> Iterator[Path]:
+    """Write the pages of these grids, or of all that ran, then the index; yields each path.
+
+    Args:
+        comparisons: `A,B` each.
+
+    UserError: nothing ran here, a grid is unknown or has nothing to compare, or `folder` has an index of another's.
+    """
+    index = folder / INDEX
+    if stands(index) and GENERATOR not in readable_text(index):
+        raise UserError(f"{index} is not of goalgrid; give a folder of its own, e.g. {folder / 'grids'}.")
+    grids = {grid.name: grid for grid in (recall(name, home) for name in names or _names(home))}
+    compared = dict(_compared(words, home) for words in comparisons)
+    entries = []
+    for grid in grids.values():
+        overview = Overview.of(grid, home)
+        measured = read(overview)
+        path = folder / PAGES / f"{grid.name}.html"
+        write_text(path, render(overview, measured=measured, index=f"../{INDEX}"))
+        yield path
+        finished = [home.trial(trial.id).done.stat().st_mtime for trial in overview.having(State.DONE)]
+        date = f"{datetime.fromtimestamp(max(finished)):%Y-%m-%d}" if finished else ""
+        entry = {"name": grid.name, "title": grid.notes.title or grid.name, "findings": measured.findings}
+        entries.append({**entry, "headline": overview.headline(), "date": date})
+    write_text(index, page("site.html", entries=entries, compared=compared))
+    yield index
+
+
+def _compared(words: str, home: Home) -> tuple[str, Document | None]:
+    a, _, b = map(str.strip, words.partition(","))
+    if not (a and b) or "," in b:
+        raise UserError(f"--compare {words!r}: name two grids, e.g. --compare {a or 'mine'},demo")
+    return f"{a} minus {b}", section(b, a, home, None)
+
+
+def _names(home: Home) -> list[str]:
+    if names := [folder.path.name for folder in home.grids()]:
+        return names
+    raise UserError(f"no grid ran under {home.path}. Start one: goalgrid run demo{runs_option(home)}")

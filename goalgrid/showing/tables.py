@@ -24,7 +24,7 @@ from goalgrid.results.records.record import write_records
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import Paper
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables import Table
 from goalgrid.terminal import NothingDone
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say, say_left_out, show, show_table

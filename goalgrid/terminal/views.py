@@ -11,7 +11,7 @@ from goalgrid.grid.groups import grouped
 from goalgrid.terminal.streams import PlainConsole, plain, spelt
 
 if TYPE_CHECKING:
-    from goalgrid.results.tables.table import Table
+    from goalgrid.results.tables import Table
     from goalgrid.runners.selftest.own_check import Verdict
 
 _TERMINAL = False if "ipykernel" in sys.modules else None

@@ -244,9 +244,9 @@ def site(
 
     Links are relative. Given again, it writes the pages anew.
     """
-    from goalgrid.showing.site import write
+    from goalgrid.showing.report import write_site
 
-    for path in write(folder, grids, home, compared):
+    for path in write_site(folder, grids, home, compared):
         say(f"written: {path}")
 
 

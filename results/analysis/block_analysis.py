@@ -14,7 +14,7 @@ from goalgrid.grid.groups import grouped
 from goalgrid.results.analysis.claims import Entry, as_entry
 from goalgrid.results.analysis.factors import GridPart, Levels, factors_of, parts_of
 from goalgrid.results.analysis.observations import Observations
-from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.layouts.captions import DIRECTIONS, by_direction, noun_of
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.reading import Paper

@@ -15,7 +15,7 @@ from goalgrid.results.records.rounding import NONE, number_text, p_text, written
 from goalgrid.results.renderers import csv
 from goalgrid.results.statistics.anova import Anova, Effect
 from goalgrid.results.statistics.significance import LEVEL, std_factors
-from goalgrid.results.tables.table import LIKE_BEST
+from goalgrid.results.tables import LIKE_BEST
 
 FORMATS = (*TEXT, "csv")
 FEW = 10

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from goalgrid.results.records.scores import Score
 from goalgrid.results.statistics.significance import LEVEL, like_best
-from goalgrid.results.tables.table import LIKE_BEST, Place, Table, TableEntry
+from goalgrid.results.tables import LIKE_BEST, Place, Table, TableEntry
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from goalgrid.results import figures
 from goalgrid.results.analysis.block_analysis import analyse, metrics_of
 from goalgrid.results.analysis.effects_text import write_out
 from goalgrid.results.analysis.factors import parts_of
-from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.export.report_page import BLOCKS, FOREMOST, foremost
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.pages import page
@@ -33,7 +33,7 @@ from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.matching import reported
 from goalgrid.results.renderers import csv, write_all
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables import Table
 
 UNFINISHED = ".unfinished"
 """The mark of a folder whose export did not end."""

@@ -21,10 +21,9 @@ from goalgrid.results.analysis.documents import Document
 from goalgrid.results.analysis.effects_text import document, finding, verdict
 from goalgrid.results.analysis.factors import parts_of
 from goalgrid.results.analysis.observations import marked
-from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.figures import Study
-from goalgrid.results.figures.attention_map import AttentionMap
-from goalgrid.results.figures.retrieval_examples import RetrievalExamples
+from goalgrid.results.figures.of_trial import AttentionMap, RetrievalExamples
 from goalgrid.results.layouts import arrange, natural
 from goalgrid.results.layouts.captions import METRIC_NAMES, noun_of
 from goalgrid.results.pages import page
@@ -33,7 +32,7 @@ from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.matching import reported
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # `goalgrid --help` reads the options, and loads no pyarrow
     from goalgrid.grid.expansion import Cell
     from goalgrid.results.layouts.captions import TableSource
     from goalgrid.results.layouts.pivot import Axes
-    from goalgrid.results.tables.table import Table
+    from goalgrid.results.tables import Table
 
 PROGRAM = "goalgrid table"
 

@@ -1,4 +1,4 @@
-"""Layouts: how the papers arrange scores. One file each; the folder is the list."""
+"""Layouts: how the papers arrange scores. The files' `LAYOUTS` are the list."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.layouts import captions, of_paper, pivot
-from goalgrid.results.layouts.captions import Layout, TableSource
+from goalgrid.results.layouts.captions import TableSource
 from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.filled import Filled
 from goalgrid.results.reference.reading import Paper
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables import Table
 
-LAYOUTS = members(__name__, "LAYOUT", Layout)
+LAYOUTS = {name: layout for layouts in members(__name__, "LAYOUTS", dict).values() for name, layout in layouts.items()}
 
 DEFAULT_METRIC = "r1"
 """What a layout of one metric shows unless another one is asked for."""

@@ -9,7 +9,7 @@ from goalgrid.grid.groups import nested
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
-from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 
 TableSource = Scores | Paper
 """Where the values of a table come from: the records of a grid, or what a paper prints."""

@@ -1,16 +1,25 @@
-"""GOAL Tables 3 to 5: rows pair weights, columns triplet weights, both directions side by side, a block a recipe."""
+"""GOAL's matrix, rows pair weights and columns triplet weights: its metrics, and which cells had a name before."""
 
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource, blocks_of, by_direction, caption, entry
+from goalgrid.results.records.scores import Words
+from goalgrid.results.reference.reading import Paper
 from goalgrid.results.renderers.latex import weight
-from goalgrid.results.tables.table import Group, Label, Row, Table
+from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
+
+CAPTION = (
+    "The objectives of GOAL's matrix that had a name before, by triplet weight and pair weight; the others are new."
+)
 
 
-def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """The matrix of one metric; GOAL's pairs and triplets that the grid lacks keep their row and column."""
+def goal(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
+    """GOAL Tables 3 to 5: one metric, both directions side by side, a block a recipe.
+
+    GOAL's pairs and triplets that the grid lacks keep their row and column.
+    """
     (metric,) = asked
     titles = by_direction(metric)
     pairs, triplets = matrix_of(cells)
@@ -41,4 +50,20 @@ def _row(pair: str, columns: Sequence[tuple[str, str]], block: dict[str, Cell], 
     return Row(symbol("P", pair), tuple(entries))
 
 
-LAYOUT = Layout(layout, of_the_matrix=True, metrics=1)
+def known(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
+    """GOAL Table 1: which cells of the matrix had a name before; cells that the grid lacks are left out."""
+    printed = isinstance(scores, Paper) and "known" in scores.metrics
+    names = {c.objective: scores.of(c, "known") if printed else Words(KNOWN_AS.get(c.objective, "new")) for c in cells}
+    entries = {name: TableEntry(value, (("objective", name), ("metric", "known"))) for name, value in names.items()}
+    pairs, triplets = matrix_of(cells)
+    rows = tuple(
+        Row(symbol("P", pair), tuple(entries.get(f"{pair}_{triplet}") for triplet in triplets)) for pair in pairs
+    )
+    text = scores.caption if isinstance(scores, Paper) else CAPTION
+    group = Group(Label("triplet weight"), tuple(symbol("T", name) for name in triplets))
+    return Table("known", Label("pair weight"), (group,), (Block("Known objectives", rows),), text)
+
+
+LAYOUTS = {
+    "goal": Layout(goal, of_the_matrix=True, metrics=1), "known": Layout(known, of_the_matrix=True, metrics=0)
+}  # fmt: skip

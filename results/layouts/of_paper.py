@@ -12,7 +12,7 @@ from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.filled import QUOTED, Filled, Quoted
 from goalgrid.results.reference.matching import Difference, Match, changes, nothing_reported, reported
 from goalgrid.results.reference.reading import Printed
-from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 
 SIDES = ("ours", "paper")
 COLUMNS = (Label("ours"), Label("paper"), Label("difference"))

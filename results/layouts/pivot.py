@@ -13,7 +13,7 @@ from goalgrid.results.layouts.captions import COLUMN_NAMES, CUTS, TOTALS, captio
 from goalgrid.results.layouts.goal import symbol
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.renderers.latex import escape
-from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 
 PARTS = ("pair", "triplet")
 """Axes into which GOAL's matrix divides the objective."""

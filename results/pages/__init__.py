@@ -7,7 +7,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from goalgrid.results.tables.table import Label, TableEntry
+from goalgrid.results.tables import Label, TableEntry
 
 
 def page(template: str, **content: Any) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from goalgrid.grid.catalog import members
 from goalgrid.grid.store.files import written_aside
 from goalgrid.results.renderers import parquet
-from goalgrid.results.tables.table import Table, TextFormat
+from goalgrid.results.tables import Table, TextFormat
 
 TEXT = members(__name__, "TEXT_FORMAT", TextFormat)
 

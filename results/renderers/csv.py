@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from goalgrid.results.renderers.parquet import tidy
-from goalgrid.results.tables.table import Table, TextFormat
+from goalgrid.results.tables import Table, TextFormat
 
 
 def render(table: Table) -> str:

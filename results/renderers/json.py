@@ -3,7 +3,7 @@
 import json
 
 from goalgrid.results.renderers.parquet import tidy
-from goalgrid.results.tables.table import Table, TextFormat
+from goalgrid.results.tables import Table, TextFormat
 
 
 def render(table: Table) -> str:

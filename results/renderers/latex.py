@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from goalgrid.grid.objectives.goal_matrix import CELLS
-from goalgrid.results.tables.table import Label, Table, TextFormat
+from goalgrid.results.tables import Label, Table, TextFormat
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

@@ -1,6 +1,6 @@
 """A table in GitHub's Markdown: group and column in one header line, since Markdown has but one."""
 
-from goalgrid.results.tables.table import Table, TextFormat
+from goalgrid.results.tables import Table, TextFormat
 
 
 def escape(text: str) -> str:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from goalgrid.results.records.history import unit_of
-from goalgrid.results.tables.table import Table, shared_keys
+from goalgrid.results.tables import Table, shared_keys
 
 VALUES = {
     "n": pa.int32(),

@@ -9,7 +9,7 @@ from rich.console import Group as Stack
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from goalgrid.results.tables.table import Block, Label, Row, Table
+from goalgrid.results.tables import Block, Label, Row, Table
 
 
 def render(table: Table, spell: Callable[[str], str] = str) -> RenderableType:

@@ -8,9 +8,8 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.results.analysis.example_queries import SHOWN, ExampleQuery
-from goalgrid.results.figures.attention_map import AttentionMap
-from goalgrid.results.figures.retrieval_examples import RetrievalExamples, Retrieved, Shown
+from goalgrid.results.analysis.queries import SHOWN, ExampleQuery
+from goalgrid.results.figures.of_trial import AttentionMap, RetrievalExamples, Retrieved, Shown
 from goalgrid.retrieval.data.photographs import Photograph
 from goalgrid.retrieval.encoders.text import features_of, text_network
 from goalgrid.retrieval.scorers.sets import Sets

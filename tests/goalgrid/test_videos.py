@@ -8,7 +8,7 @@ import pytest
 from goalgrid.grid.store.home import Home
 from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import Overview
-from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.export.report_page import Measured
 from goalgrid.results.layouts.captions import noun_of
 from goalgrid.results.records import record

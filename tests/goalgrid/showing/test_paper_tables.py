@@ -27,7 +27,7 @@ from goalgrid.results.reference.coverage import paper_rows
 from goalgrid.results.reference.filled import QUOTED, Quoted
 from goalgrid.results.reference.reading import Paper, Printed, table_names
 from goalgrid.results.renderers import latex
-from goalgrid.results.tables.table import Table, TableEntry
+from goalgrid.results.tables import Table, TableEntry
 from goalgrid.showing.tables import NothingDone, draw
 
 from ...conftest import Goalgrid

@@ -25,7 +25,7 @@ from goalgrid.results.analysis import documents, effects_text
 from goalgrid.results.analysis.block_analysis import Analysis, analyse, metrics_of
 from goalgrid.results.analysis.factors import parts_of
 from goalgrid.results.analysis.observations import Observations, marked
-from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.figures import Study, training
 from goalgrid.results.layouts import arrange
 from goalgrid.results.layouts.captions import METRIC_NAMES

@@ -29,7 +29,7 @@ from goalgrid.results.records.models import Speed
 from goalgrid.results.records.provenance import Now, versioned
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.renderers import latex, markdown, parquet, terminal
-from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 from goalgrid.runners.training.fingerprint import code_fingerprint
 
 from ...conftest import SMALL

@@ -16,7 +16,7 @@ from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.renderers import parquet
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables import Table
 
 from ...conftest import SMALL
 

@@ -15,7 +15,7 @@ from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.rounding import written
 from goalgrid.results.records.scores import Quantity, Words
 from goalgrid.results.reference.reading import table_names
-from goalgrid.results.tables.table import Table, TableEntry
+from goalgrid.results.tables import Table, TableEntry
 
 from .test_published import drawn, synthetic
 

@@ -25,7 +25,7 @@ from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.matching import Difference
 from goalgrid.results.reference.reading import Paper, Printed, results_of, table_names
 from goalgrid.results.renderers import latex, markdown, parquet, terminal
-from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 
 from ...conftest import PAPERS, Goalgrid
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from goalgrid.results.analysis.example_queries import example_queries
+from goalgrid.results.analysis.queries import example_queries
 
 OWN = {
     "i2t": np.array([[0, 9, 7, 0, 50], [0, 8, 7, 3, 60]]),

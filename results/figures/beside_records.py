@@ -1,0 +1,135 @@
+"""What trials keep beside their records: what a pooling learnt, and where triplets lie."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from goalgrid.grid.palette import BLUE, VERMILION
+from goalgrid.results.figures.study import FigureKind, Study, by_dataset
+from goalgrid.results.figures.style import WIDTH, blank, legend_below, line_styles
+from goalgrid.results.figures.training import curve
+from goalgrid.results.records import steps
+
+MODALITIES = {"image": "image regions", "text": "tokens of a caption"}
+
+
+def draw_pooling(study: Study) -> Figure | None:
+    """A panel a modality with theta over rank, and one with ADPOOL's balance of token level and embedding level.
+
+    VSE+2AD Fig. 3 and Eq. (3)-(5), VSE-infinity §3: from the selected checkpoints, over the validation split. None
+    where no trial kept what a pooling learnt.
+    """
+    trials = [trial for name in study.part.cells for trial in study.trials(name)]
+    learnt = {trial: steps.read(study.home.trial(trial).pooling, "rank", study.scores.leave) for trial in trials}
+    study = replace(study, histories={trial: values for trial, values in learnt.items() if values})
+    names = [name for name in study.part.cells if study.trials(name)]
+    if not names:
+        return None
+    styles = line_styles(names)
+    figure = blank(3.1, study, "mean and ± one sample standard deviation over seeds")
+    *panels, balances = figure.subplots(1, len(MODALITIES) + 1, width_ratios=[2, 2, 1.2])
+    handles: dict[str, Any] = {}
+    for axes, (modality, title) in zip(panels, MODALITIES.items(), strict=True):
+        for name in names:
+            if len(study.curve(name, f"theta_{modality}")[0]):
+                count = len(study.trials(name))
+                handles[f"{name}, n = {count}"] = curve(axes, study, name, f"theta_{modality}", styles[name])
+        axes.set(title=title, xlabel="rank, from the largest", ylim=(0, None))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(visible=True)
+    panels[0].set_ylabel(r"mean weight $\theta$")
+    _balances(balances, study, names, styles)
+    legend_below(figure, handles.values(), handles, most=3)
+    return figure
+
+
+def shares(study: Study, name: str, modality: str) -> np.ndarray:
+    """Share of the token level in each trial of a cell, (trials,); none of another pooling than ADPOOL."""
+    return study.curve(name, f"balance_{modality}")[1][:, :1].ravel()
+
+
+def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, dict[str, Any]]) -> None:
+    """A large mark a cell with its band, and a small mark a trial: the mean alone would hide seeds that disagree."""
+    balances = {name: [shares(study, name, modality) for modality in MODALITIES] for name in names}
+    balanced = [name for name in names if any(map(len, balances[name]))]
+    places = np.linspace(-0.2, 0.2, len(balanced)) if len(balanced) != 1 else [0.0]
+    for name, shift in zip(balanced, places, strict=True):
+        look = styles[name] | {"linestyle": "none"}
+        for place, values in enumerate(balances[name]):
+            if len(values):
+                spread = values.std(ddof=1) if len(values) > 1 else None
+                axes.errorbar(place + shift, values.mean(), yerr=spread, capsize=3, markersize=5, **look)
+                axes.plot(np.full(len(values), place + shift + 0.08), values, markersize=2.5, fillstyle="none", **look)
+    axes.set_visible(bool(balanced))
+    axes.set(title="balance", ylabel="share of the token level", xlim=(-0.5, 1.5), ylim=(-0.03, 1.03))
+    axes.set_xticks(range(len(MODALITIES)), list(MODALITIES))
+    axes.grid(visible=True, axis="y")
+
+
+SHOWN = 4
+"""Epochs of a cell that are drawn, the first and the last among them."""
+LINES = 15
+
+
+def draw_triplets(study: Study) -> Figure | None:
+    """A row a cell, a column an epoch; grey: the weight; red: triplets of the first seed; None without any.
+
+    On the plane of (s_pos, hardest s_neg). GOAL Figs 2 and 3 show the weights alone; a weight that is near 0 where all
+    triplets lie teaches nothing.
+    """
+    densities = {name: steps.read_densities(study.home.trial(study.trials(name)[0]).triplets, study.scores.leave)
+            for name in study.part.cells if study.trials(name)}  # fmt: skip
+    densities = {name: density for name, density in list(densities.items())[:LINES] if density[0]}
+    if not densities:
+        return None
+    columns = min(SHOWN, max(len(counts) for counts, _ in densities.values()))
+    figure = blank(
+        WIDTH / SHOWN * len(densities) + 0.7,
+        study,
+        "grey: T, or the push of a loss; red: where the triplets of one seed lie",
+    )
+    every = figure.subplots(len(densities), columns, sharex=True, sharey=True, squeeze=False)
+    for row, (name, (counts, weights)) in zip(every, densities.items(), strict=True):
+        epochs = sorted(counts)
+        chosen = [epochs[place] for place in np.linspace(0, len(epochs) - 1, columns).round().astype(int)]
+        for axes, epoch in zip(row, chosen, strict=True):
+            _panel(axes, np.array(counts[epoch]), np.array(weights, dtype=float))
+            axes.set_title(f"epoch {epoch}", fontsize="medium")
+        row[0].set_ylabel(f"{name}\n$s_{{neg}}$")
+    for axes in every[-1]:
+        axes.set_xlabel("$s_{pos}$")
+    return figure
+
+
+def mean_weight(counts: np.ndarray, weights: np.ndarray) -> float:
+    return float((counts * weights).sum() / counts.sum()) if counts.sum() else math.nan
+
+
+def _panel(axes: Axes, counts: np.ndarray, weights: np.ndarray) -> None:
+    bins = math.isqrt(len(counts))
+    middles = (np.arange(bins) + 0.5) / bins * 2 - 1
+    top = max(1.0, float(np.nanmax(np.abs(weights)))) if np.isfinite(weights).any() else 1.0
+    plane, density = weights.reshape(bins, bins).T, counts.reshape(bins, bins).T  # s_neg goes up
+    axes.imshow(plane, origin="lower", extent=(-1, 1, -1, 1), cmap="Greys", vmin=0, vmax=top, alpha=0.4)
+    levels = density.max() * np.array([0.1, 0.5])
+    axes.contourf(middles, middles, density, levels=[*levels, density.max() + 1], colors=[VERMILION], alpha=0.85)
+    axes.plot([-1, 1], [-1, 1], color=BLUE, linewidth=0.7, linestyle=":")
+    axes.text(0.97, -0.47, f"mean {mean_weight(counts, weights):.2g}", fontsize="small", ha="right", va="bottom")
+    axes.set(xlim=(-0.5, 1), ylim=(-0.5, 1), aspect="equal")
+
+
+FIGURE_KINDS = {
+    "pooling": FigureKind(
+        10,
+        draw_pooling,
+        "What the pooling learnt",
+        "trials whose model pools by GPO or ADPOOL, which keep it",
+        by_dataset,
+    ),
+    "triplets": FigureKind(8, draw_triplets, "Where triplets lie", "trials with train.trace_every"),
+}

@@ -1,0 +1,61 @@
+"""Layouts with a row for each objective or method, and the recalls of both directions and their sum as columns."""
+
+from collections.abc import Sequence
+
+from goalgrid.grid.expansion import Cell, once
+from goalgrid.grid.groups import grouped, nested
+from goalgrid.results.layouts.captions import Layout, TableSource, beside, blocks_of, caption, entry, recalls
+from goalgrid.results.tables import Block, Group, Label, Row, Table
+
+WHAT = "Recall (%) and rsum, the sum of the six recalls,"
+
+
+def listing(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
+    """One row an objective, a block a recipe on a data set."""
+    groups, metrics = recalls(scores.metrics, asked)
+    blocks = blocks_of(cells, lambda block: (_row(cell, cell.objective, scores, metrics) for cell in block.values()))
+    return _table("listing", "objective", groups, blocks, caption(cells, scores, beside(WHAT, asked, scores)))
+
+
+def losses(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
+    """The tables of SelHN, the Unified loss and VSE+2AD: rows model and loss.
+
+    A block is a data set by one protocol, so that all its rows compare.
+    """
+    groups, metrics = recalls(scores.metrics, asked)
+    sections = grouped(((cell.dataset, scores.section(cell)), cell) for cell in once(cells))
+    blocks = [
+        Block(f"{dataset}, {section}", tuple(_row(cell, "", scores, metrics) for cell in members))
+        for (dataset, section), members in sections.items()
+    ]
+    return _table("losses", "model, loss", groups, blocks, caption(cells, scores, beside(WHAT, asked, scores)))
+
+
+def methods(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
+    """GOAL Table 6: a row a method, the data sets side by side."""
+    cells = once(cells)
+    of_method = nested(((cell.recipe, cell.objective, cell.swept), scores.protocol_of(cell), cell) for cell in cells)
+    groups = {place: recalls(scores.metrics, asked, place) for place in dict.fromkeys(map(scores.protocol_of, cells))}
+    shown = [(place, name) for place, (_, names) in groups.items() for name in names]
+    rows = tuple(
+        Row(
+            Label(scores.label(next(iter(method.values())))),
+            tuple(entry(method[place], scores, name) if place in method else None for place, name in shown),
+        )
+        for method in of_method.values()
+    )
+    columns = [group for parts, _ in groups.values() for group in parts]
+    text = caption(cells, scores, beside("Recall (%)", asked, scores))
+    return _table("methods", "method", columns, [Block(" and ".join(groups), rows)], text)
+
+
+def _row(cell: Cell, name: str, scores: TableSource, metrics: list[str]) -> Row:
+    """The metrics of a cell; without a name, it is labelled as one method among others."""
+    return Row(Label(name or scores.label(cell)), tuple(entry(cell, scores, metric) for metric in metrics))
+
+
+def _table(name: str, corner: str, groups: Sequence[Group], blocks: Sequence[Block], text: str) -> Table:
+    return Table(name, Label(corner), tuple(groups), tuple(blocks), text)
+
+
+LAYOUTS = {"listing": Layout(listing), "losses": Layout(losses), "methods": Layout(methods)}
