@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, TypeVar
 
 from goalgrid.grid.errors import counted
@@ -205,21 +205,21 @@ def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]
         for patterns in (claim.better, claim.than)
     )
     seen = set[frozenset[int]]()
-    for one in better:
-        for other in worse:
-            if claim.kind == "alike" and frozenset((id(one), id(other))) in seen:
-                continue
-            shared = (one.block, one.metric) == (other.block, other.metric)
-            shared &= all(one.parameters.get(name) == other.parameters.get(name) for name in claim.equal)
-            if shared and one.name != other.name and all(one.axis(name) == other.axis(name) for name in claim.same):
-                seen.add(frozenset((id(one), id(other))))
-                difference, p = _difference(one, other)
-                lead = difference - claim.by
-                if claim.kind == "alike":
-                    lead, p = claim.by - abs(difference), _alike(one, other, claim.by)
-                elif claim.by:
-                    lead, p = lead + ROUNDING, _difference(one, other, claim.by - ROUNDING)[1]
-                yield Comparison(one.name, other.name, one.block, one.metric, difference, lead, p)
+    for one, other in product(better, worse):
+        pair = frozenset((id(one), id(other)))
+        shared = (one.block, one.metric) == (other.block, other.metric) and one.name != other.name
+        shared &= all(one.parameters.get(name) == other.parameters.get(name) for name in claim.equal)
+        shared &= all(one.axis(name) == other.axis(name) for name in claim.same)
+        if not shared or (claim.kind == "alike" and pair in seen):
+            continue
+        seen.add(pair)
+        difference, p = _difference(one, other)
+        lead = difference - claim.by
+        if claim.kind == "alike":
+            lead, p = claim.by - abs(difference), _alike(one, other, claim.by)
+        elif claim.by:
+            lead, p = lead + ROUNDING, _difference(one, other, claim.by - ROUNDING)[1]
+        yield Comparison(one.name, other.name, one.block, one.metric, difference, lead, p)
 
 
 def _alike(one: Entry, other: Entry, within: float) -> float:
@@ -271,8 +271,7 @@ def line(source: str, judged: JudgedClaim) -> str:
     if judged.verdict == ABSENT:
         at_one = f" with the same {' and '.join(judged.claim.equal)}" if judged.claim.equal else ""
         return f"{source}: {ABSENT}{at_one}."
-    if judged.agreements:
-        agreements = judged.agreements
+    if agreements := judged.agreements:
         low = min(agreements, key=lambda agreement: agreement.tau)
         counts = f"{_verdicts(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)}"
         p = f" (p{GLUE}{p_text(low.holm)} after Holm)"
@@ -304,9 +303,7 @@ def for_programs(sources: Sequence[tuple[str, Sequence[JudgedClaim]]]) -> list[d
 def _minus(comparison: Comparison) -> str:
     """`con_nca minus con_con of fc-bow`; two recipes stand before their objectives."""
     (one, mine), (other, theirs) = (name.split(":", 1) for name in (comparison.better, comparison.than))
-    if one == other:
-        return f"{mine} minus {theirs} of {one}"
-    return f"{comparison.better} minus {comparison.than}"
+    return f"{mine} minus {theirs} of {one}" if one == other else f"{comparison.better} minus {comparison.than}"
 
 
 def _verdicts(judged: JudgedClaim) -> str:
@@ -315,21 +312,22 @@ def _verdicts(judged: JudgedClaim) -> str:
 
 
 def _sheets(source: str, judged: JudgedClaim) -> Iterator[Sheet]:
+    tests = ("p", "Holm", "")
     if judged.comparisons:
-        head = ("better minus worse", "block", "metric", "difference", "p", "Holm", "")
-        rows = tuple(
-            (f"{test.better} minus {test.than}", test.block, test.metric, written(test.difference, sign="+"),
-             p_text(test.p), p_text(test.holm), test.verdict)
-            for test in judged.comparisons
-        )  # fmt: skip
-        yield Sheet.telling(source, head, rows)
+        rows = (
+            (f"{t.better} minus {t.than}", t.block, t.metric, written(t.difference, sign="+"), *_tested(t))
+            for t in judged.comparisons
+        )
+        yield Sheet.telling(source, ("better minus worse", "block", "metric", "difference", *tests), tuple(rows))
     if judged.agreements:
-        alike = tuple(
-            (" and ".join(test.blocks), test.metric, str(test.cells), written(test.tau, 2), p_text(test.p),
-             p_text(test.holm), test.verdict)
-            for test in judged.agreements
-        )  # fmt: skip
-        yield Sheet(source, ("blocks", "metric", "cells", "tau", "p", "Holm", ""), alike)
+        alike = (
+            (" and ".join(t.blocks), t.metric, str(t.cells), written(t.tau, 2), *_tested(t)) for t in judged.agreements
+        )
+        yield Sheet(source, ("blocks", "metric", "cells", "tau", *tests), tuple(alike))
+
+
+def _tested(test: Comparison | Agreement) -> tuple[str, str, str]:
+    return p_text(test.p), p_text(test.holm), test.verdict
 
 
 FOOTER = (

@@ -153,18 +153,17 @@ class GridComparison:
 def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
     """Compare the cells that correspond: those with the same values on all axes that both sides vary in common."""
     matched = _matched(a, b)
-    pairs = _once(matched, metrics[0])
-    names = _names(pairs)
-    differences = list[CellDifference]()
+    trials = [(one.scores[metrics[0]].trials, other.scores[metrics[0]].trials) for one, other in matched]
+    # without a second pair of the same trials, which cells share if a swept value changes nothing
+    first = {of if all(of) else place: place for place, of in reversed(list(enumerate(trials)))}
+    pairs = [matched[place] for place in sorted(first.values())]
+    names, differences = _names(pairs), list[CellDifference]()
     for metric in metrics:
         of_metric = [difference(name, metric, one, other) for name, (one, other) in zip(names, pairs, strict=True)]
         adjusted = holm([cell.p for cell in of_metric]).tolist()
         differences += [replace(cell, holm=p) for cell, p in zip(of_metric, adjusted, strict=True)]
-    sources = [
-        Differing(name, a.sources.get(name, NONE), b.sources.get(name, NONE), len(pairs))
-        for name in dict.fromkeys([*a.sources, *b.sources])
-        if a.sources.get(name) != b.sources.get(name)
-    ]
+    others = differing(a.sources, b.sources).items()
+    sources = [Differing(name, of_a or NONE, of_b or NONE, len(pairs)) for name, (of_a, of_b) in others]
     alone = tuple(filter(None, [_alone(a, [one for one, _ in matched]), _alone(b, [other for _, other in matched])]))
     return GridComparison(
         a.name, b.name, len(pairs), tuple(_settings(pairs)), tuple(sources), tuple(differences), alone, a.noun
@@ -215,25 +214,14 @@ def _matched(a: Side, b: Side) -> list[tuple[SideCell, SideCell]]:
     return pairs
 
 
-def _once(pairs: Sequence[tuple[SideCell, SideCell]], metric: str) -> list[tuple[SideCell, SideCell]]:
-    """The pairs without a second pair of the same trials: cells share them if a swept value changes nothing."""
-    distinct: dict[tuple[object, object], tuple[SideCell, SideCell]] = {}
-    for one, other in pairs:
-        a, b = one.scores[metric].trials, other.scores[metric].trials
-        distinct.setdefault((a, b) if a and b else (id(one), id(other)), (one, other))
-    return list(distinct.values())
-
-
 def _names(pairs: Sequence[tuple[SideCell, SideCell]]) -> list[str]:
     """The cells by the axes in which the pairs differ from one another: `con_con, recipe = fc-bow | fc-gru`."""
     axes = dict.fromkeys(axis for one, other in pairs for axis in (*one.axes, *other.axes))
     values = {axis: [(_value(one, axis), _value(other, axis)) for one, other in pairs] for axis in axes}
     varying = [axis for axis in axes if len(set(values[axis])) > 1] or ["objective"]
     order = sorted(varying, key=lambda axis: axis != "objective")
-    return [
-        ", ".join(_place(axis, *values[axis][row]) for axis in order if any(values[axis][row]))
-        for row in range(len(pairs))
-    ]
+    rows = zip(*(values[axis] for axis in order), strict=True)
+    return [", ".join(_place(axis, *pair) for axis, pair in zip(order, row, strict=True) if any(pair)) for row in rows]
 
 
 def _value(cell: SideCell, axis: str) -> str:
@@ -321,13 +309,11 @@ def write_out(comparison: GridComparison, kind: str) -> str:
 
 
 def _what(comparison: GridComparison) -> Iterator[str | Sheet]:
-    if comparison.settings:
-        yield Sheet("Settings that differ", ("setting", "A", "B", "cells"), tuple(map(_differing, comparison.settings)))
-    else:
-        yield "All settings are the same."
-    if comparison.sources:
-        head = ("of the finished trials", "A", "B")
-        yield Sheet("Beside the settings", head, tuple(_differing(source)[:3] for source in comparison.sources))
+    settings, sources = (tuple(map(_differing, part)) for part in (comparison.settings, comparison.sources))
+    head = ("setting", "A", "B", "cells")
+    yield Sheet("Settings that differ", head, settings) if settings else "All settings are the same."
+    if sources:
+        yield Sheet("Beside the settings", ("of the finished trials", "A", "B"), tuple(row[:3] for row in sources))
     yield from comparison.alone
 
 

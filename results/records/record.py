@@ -33,23 +33,16 @@ def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "", *, nulla
     return pa.field(name, kind, nullable=nullable, metadata={"meaning": meaning, "unit": unit})
 
 
-DIAGNOSTICS = {
-    "spread": "val_spread",
-    **{name: name for name in (
-        "s_pos", "s_neg", "delta_s", "active", "false_negatives", "k", "grad_image", "grad_text", "grad_norm",
-    )},
-}  # fmt: skip
+_LOGGED = ("s_pos", "s_neg", "delta_s", "active", "false_negatives", "k", "grad_image", "grad_text", "grad_norm")
+DIAGNOSTICS = {"spread": "val_spread", **{name: name for name in _LOGGED}}
 """By diagnostic: its name in the history. The column is null where an objective lacks it."""
 
 
 def _metrics(split: str) -> list[pa.Field]:
     """Those of a split; a test in two stages has no median rank."""
     return [
-        _column(
-            f"{split}_{name}", pa.float64(), f"{name} on the {split} split", unit_of(name),
-            nullable=split == "test" and name.endswith("medr"),
-        )
-        for name in METRICS
+        _column(f"{split}_{name}", pa.float64(), f"{name} on the {split} split", unit_of(name),
+                nullable=split == "test" and name.endswith("medr")) for name in METRICS
     ]  # fmt: skip
 
 
@@ -69,29 +62,18 @@ SCHEMA = pa.schema([
     _column("steps", pa.int64(), "updates of the weights", "steps"),
     *_metrics("val"),
     *_metrics("test"),
-    _column(
-        "other_metrics",
-        pa.map_(pa.string(), pa.float64()),
-        "test metrics by the data set's other protocols, from the same embeddings, keyed PROTOCOL/METRIC",
-        "as of the test metrics",
-        nullable=True,
-    ),
-    *(
-        _column(
-            f"diagnostic_{name}", pa.float64(), f"{LOGGED[logged].meaning}, at the selected epoch",
-            LOGGED[logged].unit, nullable=True,
-        )
-        for name, logged in DIAGNOSTICS.items()
-    ),
+    _column("other_metrics", pa.map_(pa.string(), pa.float64()),
+            "test metrics by the data set's other protocols, from the same embeddings, keyed PROTOCOL/METRIC",
+            "as of the test metrics", nullable=True),
+    *(_column(f"diagnostic_{name}", pa.float64(), f"{LOGGED[logged].meaning}, at the selected epoch",
+              LOGGED[logged].unit, nullable=True) for name, logged in DIAGNOSTICS.items()),
     _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "from 0; -n: n - 1/2"),
     _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "from 0; -n: n - 1/2"),
     _column("test_image_of_text", pa.list_(pa.int32()), "each test caption's image", "row, from 0", nullable=True),
     _column("history", _HISTORY, "every value logged at the end of an epoch"),
     _column("replicas", pa.int32(), "most processes that trained it together; null: one", "processes", nullable=True),
-    _column(
-        "parameters", pa.int64(), "weights of the model, without networks whose features are cached", "weights",
-        nullable=True,
-    ),
+    _column("parameters", pa.int64(), "weights of the model, without networks whose features are cached", "weights",
+            nullable=True),
     _column("parameters_learning", pa.int64(), "weights that training changes", "weights", nullable=True),
     _column("train_seconds", pa.float64(), "wall time of all epochs, validation included", "seconds"),
     _column("data_fingerprint", pa.string(), "hash of the data set's content; after + of pretrained weights"),

@@ -13,6 +13,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.groups import nested
 from goalgrid.grid.protocols import ECCV, JUDGED
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.results.records import provenance, record, record_cache
@@ -191,11 +192,8 @@ class Scores:
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
         started = states(ids, home)
         done = [home.trial(trial_id).record for trial_id, state in started.items() if state is State.DONE]
-        absent = {
-            trial_id: _reason(home.trial(trial_id), state)
-            for trial_id, state in started.items()
-            if state is not State.DONE
-        }
+        begun = {trial_id: state for trial_id, state in started.items() if state is not State.DONE}
+        absent = {trial_id: _reason(home.trial(trial_id), state) for trial_id, state in begun.items()}
         columns = ["trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
         columns += [f"test_{name}" for name in record.METRICS]
         unreadable: record.Unreadable = {}
@@ -216,19 +214,8 @@ class Scores:
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
         by_trial, messages = {row["trial_id"]: row for row in rows}, tuple(unreadable.values())
-        models = Models(cells, home, by_trial, leave)
-        return cls(
-            by_trial,
-            protocol,
-            usual if _evaluated(usual, rows) else None,
-            absent=absent,
-            now=now,
-            unreadable=messages,
-            models=models,
-            leave=leave,
-            evaluate=evaluate,
-            make=make,
-        )
+        usual, models = usual if _evaluated(usual, rows) else None, Models(cells, home, by_trial, leave)
+        return cls(by_trial, protocol, usual, evaluate, make, absent, now, messages, models, leave)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -359,22 +346,18 @@ def _add_evaluations(rows: Iterable[dict[str, Any]], protocol: str, home: Home, 
             further = [(f"{protocol}/{name}", value) for name, value in values.items() if value is not None]
             row["other_metrics"] = [*(row["other_metrics"] or ()), *further]
             seen += [row | {"dataset": protocol, "data_fingerprint": evaluation.data_fingerprint}] if evaluation else []
-    refuse_mixed_data(
-        seen, f"Remove the evaluations/{protocol}.parquet of these; `goalgrid resume GRID` makes them anew."
-    )
+    again = f"Remove the evaluations/{protocol}.parquet of these; `goalgrid resume GRID` makes them anew."
+    refuse_mixed_data(seen, again)
 
 
 def refuse_mixed_data(rows: Iterable[Mapping[str, Any]], again: str = AGAIN) -> None:
     """Raise where trials of the same data set and recipe saw different data."""
-    seen: dict[tuple[str, str], dict[str, str]] = {}
-    for row in rows:
-        seen.setdefault((row["dataset"], row["recipe"]), {}).setdefault(row["data_fingerprint"], row["trial_id"])
+    seen = nested(((row["dataset"], row["recipe"]), row["data_fingerprint"], row["trial_id"]) for row in rows)
     for (dataset, _), fingerprints in seen.items():
         if len(fingerprints) > 1:
             examples = ", ".join(f"{trial_id} ({mark})" for mark, trial_id in fingerprints.items())
-            raise UserError(
-                f"trials on {dataset!r} saw different data, so one table must not hold them: {examples}. {again}"
-            )
+            why = "saw different data, so one table must not hold them"
+            raise UserError(f"trials on {dataset!r} {why}: {examples}. {again}")
 
 
 def _evaluated(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> bool:
