@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from goalgrid.grid.groups import grouped
 from goalgrid.results.analysis.claims import document, judged
 from goalgrid.results.analysis.documents import as_markdown
 from goalgrid.results.reference.coverage import ORIGINS, PaperRow
@@ -70,11 +71,11 @@ def tables() -> Iterator[str]:
     rows = paper_rows.rows()
     yield from TABLES.splitlines()
     yield from ("", paper_rows.count(rows), "", f"| table | rows | {' | '.join(ORIGINS)} |", "|---|---|---|---|---|")
-    for table, members in paper_rows.by_table(rows):
+    for table, members in grouped((row.table, row) for row in rows).items():
         counts = Counter(row.origin for row in members)
         numbers = (len(members), *(counts[origin] for origin in ORIGINS))
         yield f"| [{table}](#{table.lower()}) | {' | '.join(map(str, numbers))} |"
-    for table, members in paper_rows.by_table(rows):
+    for table, members in grouped((row.table, row) for row in rows).items():
         yield from ("", f"## {table}", "", f"{paper_table(table).heading}.", "")
         yield from ("| row | here | differs |", "|---|---|---|")
         for row in members:
