@@ -255,9 +255,7 @@ class LoadedGrid:
             needs = figures.FIGURES[kind].needs
             raise UserError(f"the finished trials of {self.name!r} have nothing to draw as {kind!r}: it needs {needs}.")
         if block is None and len(pictures) > 1:
-            raise UserError(
-                f"{len(pictures)} blocks have a figure {kind!r}; say block=, one of: {'; '.join(pictures)}."
-            )
+            raise UserError(f"{len(pictures)} blocks have a figure {kind!r}; say block=: {'; '.join(pictures)}.")
         title = block or next(iter(pictures))
         check_known("block", title, pictures, where=f"of grid {self.name!r}")
         return FigureOutput(kind, title, pictures[title])

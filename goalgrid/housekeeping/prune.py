@@ -78,19 +78,16 @@ class Rubbish:
         ]
         total = [f"{counted(len(self.items), 'thing')}, {size(self.bytes)}"] if self.items else ["nothing to remove"]
         skips = [f"left: {path.relative_to(home.path)}: {why}" for path, why in self.skipped.items()]
-        ask = f"goalgrid prune --done{runs_option(home)}"
-        finished = [
-            f"left: {counted(self.finished, 'finished trial')} that no grid names; {ask} takes finished trials, too"
-        ]
-        return [*rows, *total, *skips, *(finished if self.finished else [])]
+        if self.finished:
+            count, ask = counted(self.finished, "finished trial"), f"goalgrid prune --done{runs_option(home)}"
+            skips.append(f"left: {count} that no grid names; {ask} takes finished trials, too")
+        return [*rows, *total, *skips]
 
 
 def rubbish(home: Home, *, done: bool = False) -> Rubbish:
     """All that may be removed, finished trials only if `done`; UserError: no grid, or one without a list of trials."""
     named = _named(home)
-    items: list[Removable] = []
-    skipped: dict[Path, str] = {}
-    finished = 0
+    items, skipped, finished = list[Removable](), dict[Path, str](), 0
     replaced = [TrialFolder(path) for path in _folders(home.replaced)]
     for folder in [*home.trials(), *replaced]:
         state = folder.state()
@@ -110,9 +107,8 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
     items += [Removable.at(path, "half-merged") for path in _folders(home.trials_folder, MERGED) if _old(path)]
     for place in (home.path / "grids", home.features, home.data, home.launches):
         items += _broken(place)
-    items += [
-        Removable.at(path, "half-written") for path in sorted(home.path.glob(HALF)) if _plain(path) and _old(path)
-    ]
+    halves = [path for path in sorted(home.path.glob(HALF)) if _plain(path) and _old(path)]
+    items += [Removable.at(path, "half-written") for path in halves]
     return Rubbish(items, skipped, finished)
 
 

@@ -153,9 +153,7 @@ class BatchJob:
 
     def _asked(self) -> dict[str, str]:
         if not TIME.fullmatch(self.options.time):
-            raise UserError(
-                f"--time {self.options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S, e.g. 12:00:00."
-            )
+            raise UserError(f"--time {self.options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S.")
         array = f"1-{self.options.array}" if self.options.array else ""
         named = {"array": array, "mem": self.options.mem, "account": self.options.account, "output": self.options.log}
         given = {name: value for name, value in named.items() if value} | dict(map(_sbatch, self.more))

@@ -109,11 +109,8 @@ def _queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
 
     cells = [*overview.cells, *overview.points]
     cell_of_trial = next(cell for cell in cells if trial_id in {trial.id for trial in cell.trials})
-    block = [
-        cell
-        for cell in cells
-        if (cell.dataset, cell.recipe, cell.swept) == (cell_of_trial.dataset, cell_of_trial.recipe, cell_of_trial.swept)
-    ]
+    place = (cell_of_trial.dataset, cell_of_trial.recipe, cell_of_trial.swept)
+    block = [cell for cell in cells if (cell.dataset, cell.recipe, cell.swept) == place]
     ranks = QueryRanks.read(block, overview.home)
     shown = ranks.by_trial.keys() - overview.of_other_data  # other data have other queries
 

@@ -90,26 +90,29 @@ class Plan:
         axes = overview.grid.axes().items()
         longest = max((len(decision.trial.id) for decision in decisions), default=0)
         width = max(LABEL, *(len(name) + 1 for name, _ in axes))
-        tables = [line for table in _fills(overview) for line in _filled(table)]
         trials = [*starting(decisions), *self.pending]
-        work = _work(overview, trials)
+        work, needs = _work(overview, trials), needs_of(overview, trials)
         imported = [f"{len(overview.imported):3} x imported"] if overview.imported else []
+        groups = {
+            "budget": _budget(overview),
+            "selects": _search(overview),
+            "trains": _grouped([decision for decision in decisions if decision.starts]),
+            "then": _then(overview, self.pending),
+            "leaves": [*_grouped([decision for decision in decisions if not decision.starts]), *imported],
+            "from": list(overview.grid.checkpoints.values()),
+            "tables": [line for table in _fills(overview) for line in _filled(table)],
+            "evaluates": overview.evaluation_lines(),
+            "work": work,
+            "needs": _lacking(overview, trials),
+            "costs": self.cost.lines() if work else [_nothing(overview)],
+            "GPU": [f"{key}: {need.text()}" for key, need in needs.items()],
+        }
+        groups |= {self.device.card.name: self.device.lines()} if self.device else {}
+        labelled = (("" if place else label, part) for label, of in groups.items() for place, part in enumerate(of))
         return [
             f"{overview.grid.name}: {overview.headline()}",
             *(f"  {name:{width}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
-            *_labelled("budget", _budget(overview)),
-            *_labelled("selects", _search(overview)),
-            *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
-            *_labelled("then", _then(overview, self.pending)),
-            *_labelled("leaves", [*_grouped([decision for decision in decisions if not decision.starts]), *imported]),
-            *_labelled("from", list(overview.grid.checkpoints.values())),
-            *_labelled("tables", tables),
-            *_labelled("evaluates", overview.evaluation_lines()),
-            *_labelled("work", work),
-            *_labelled("needs", _lacking(overview, trials)),
-            *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
-            *_labelled("GPU", [f"{key}: {need.text()}" for key, need in needs_of(overview, trials).items()]),
-            *(_labelled(self.device.card.name, self.device.lines()) if self.device else ()),
+            *(f"  {label:{LABEL}}{line}" for label, line in labelled),
             *(f"  {decision.trial.id:{longest}}  {decision.text}" for decision in decisions if per_trial),
         ]
 
@@ -176,10 +179,6 @@ def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
 def _by_size(pairs: Iterable[tuple[str, Value]]) -> list[tuple[str, list[Value]]]:
     """The values of each key, most values first."""
     return sorted(grouped(pairs).items(), key=lambda item: -len(item[1]))
-
-
-def _labelled(label: str, lines: Sequence[str]) -> list[str]:
-    return [f"  {label if place == 0 else '':{LABEL}}{line}" for place, line in enumerate(lines)]
 
 
 def _fills(overview: Overview) -> "list[Coverage]":

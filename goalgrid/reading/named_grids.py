@@ -108,14 +108,11 @@ def grids_to_train(
     ]
     every = list(dict.fromkeys(name for of_grid in datasets for name in of_grid))
     hint = "With several grids, say which data set lies there: --root DATASET=DIR."
-    for root in roots:
-        check_known("data set", root.partition("=")[0], every, where=f"in --root {root}", hint=hint)
-    return _checked(
-        [
-            read(name, roots=[root for root in roots if root.partition("=")[0] in of_grid])
-            for name, of_grid in zip(names, datasets, strict=True)
-        ]
-    )
+    of_root = {root: root.partition("=")[0] for root in roots}
+    for root, dataset in of_root.items():
+        check_known("data set", dataset, every, where=f"in --root {root}", hint=hint)
+    of_grids = zip(names, datasets, strict=True)
+    return _checked([read(name, roots=[root for root in roots if of_root[root] in of]) for name, of in of_grids])
 
 
 def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *, ran: bool = False) -> list[Grid]:

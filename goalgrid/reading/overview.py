@@ -297,11 +297,6 @@ def _in_budget(grid: Grid, cells: list[Cell], home: Home) -> list[Cell]:
     return seeds.so_far(grid.budget, cells, home)
 
 
-def cells_of(grid: Grid, home: Home) -> list[Cell]:
-    """The cells of a grid's tables, imported ones last, with the trials that it has by now."""
-    return so_far(grid, home).cells
-
-
 def ranges(values: Iterable[object]) -> list[str]:
     """The values as words; four or more whole numbers in a row are a range, and of many words the first stand there.
 

@@ -11,7 +11,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import BeforeReplacement, Home, State
 from goalgrid.reading.data_at_hand import DataAtHand, now
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
-from goalgrid.reading.overview import cells_of
+from goalgrid.reading.overview import so_far
 from goalgrid.results.analysis import claims, grid_comparison
 from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, Analysis, analyse, metrics_of
 from goalgrid.results.analysis.documents import Document
@@ -135,7 +135,7 @@ def _side(name: str, home: Home, read: Callable[..., Side]) -> Side:
     """The side as it stands on the disk; UserError: no grid has this name, or none of its trials is done."""
     grid = recall(name, home)
     named_tables_exist(grid)
-    cells = cells_of(grid, home)
+    cells = so_far(grid, home).cells
     if all(home.trial(trial.id).state() is not State.DONE for cell in cells for trial in cell.trials):
         if isinstance(home, BeforeReplacement):
             raise UserError(f"no trial of grid {grid.name!r} was done and then trained anew under {home.path}.")

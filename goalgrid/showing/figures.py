@@ -48,15 +48,12 @@ class FigureRequest:
         for kind in self.kinds:
             check_known("figure", kind, known)
         if (self.trial and not self.of_trial) or (self.image and ATTENTION not in self.kinds):
-            raise UserError(
-                "--trial, --image and --caption belong to attention: goalgrid figures GRID attention --trial ID; "
-                "--trial also belongs to examples."
-            )
+            example = "goalgrid figures GRID attention --trial ID"
+            raise UserError(f"--trial, --image and --caption belong to attention, --trial also to examples: {example}")
         logged = {"training", "steps"} & {*self.kinds}
         if (self.quantity and not logged) or (self.reference and "training" not in self.kinds):
-            raise UserError(
-                "--quantity and --reference belong to training: goalgrid figures GRID training --quantity NAME"
-            )
+            example = "goalgrid figures GRID training --quantity NAME"
+            raise UserError(f"--quantity and --reference belong to training: {example}")
 
     @property
     def of_trial(self) -> list[str]:

@@ -12,7 +12,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.data_at_hand import DataAtHand, now
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
-from goalgrid.reading.overview import Overview, cells_of
+from goalgrid.reading.overview import Overview, so_far
 from goalgrid.reading.papers import filled
 from goalgrid.reading.status import seed_lines
 from goalgrid.results import renderers
@@ -61,7 +61,7 @@ def cells_and_scores(
 ) -> tuple[list[Cell], Scores]:
     """The cells of a grid and what the trials of `only` measured; NothingDone: none is done, `anew` starts the grid."""
     named_tables_exist(grid)
-    cells = Overview.of(grid, home, only).cells if only else cells_of(grid, home)
+    cells = Overview.of(grid, home, only).cells if only else so_far(grid, home).cells
     scores = scores_of(grid, cells, home, protocol)
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())
@@ -138,9 +138,7 @@ def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -
     if output and kind == "terminal":
         kind = renderers.format_of(output) or kind
     if kind != "latex" and (request.label or request.caption or request.siunitx):
-        raise UserError(
-            "--label, --caption and --siunitx are for LaTeX; give --format latex, or an --output that ends in .tex."
-        )
+        raise UserError("--label, --caption and --siunitx are for LaTeX; give --format latex, or --output NAME.tex.")
     if kind == "terminal" and output is None:
         show_table(table)
     elif kind == "terminal":

@@ -39,9 +39,7 @@ def evaluate(
         )
     request = evaluated.EvaluationRequest(tuple(weights), **options)
     if file is None and (as_ or vocabulary or request.into):
-        raise UserError(
-            "--as, --vocabulary and --into are for a published FILE; a trial knows its family and its grid."
-        )
+        raise UserError("--as, --vocabulary and --into are for a published FILE; a trial has its family and its grid.")
     if bool(request.into) != bool(request.as_objective):
         raise UserError("--into GRID and --as-objective NAME go together: a table shows a checkpoint by its objective.")
     if embeddings is not None and embeddings.suffix != ".npz":
