@@ -12,30 +12,6 @@ from goalgrid.grid.objectives import own_objectives
 
 EXAMPLES = ("triplet-hn", "infonce", "sig-ms_con")
 """Objectives of a new grid: the usual loss, the loss of CLIP, and a cell of the matrix of GOAL."""
-FILE = """\
-# What it would train, and what that costs: goalgrid plan {name}.toml. Train it: goalgrid run {name}.toml.
-# Every combination of the four lists is trained once; a longer list later trains only what is new.
-name = "{name}"
-datasets = ["{dataset}"]  # any name that `goalgrid datasets` does not list is data of your own
-recipes = {recipes}  # network and training; `goalgrid recipes` says what each reads
-objectives = {objectives}  # "goal" stands for the 15 of GOAL; `goalgrid objectives` lists them
-seeds = [0, 1, 2]  # three trainings of each cell, for mean and deviation
-
-{uses}  # losses of your own, which `objectives` then names; `goalgrid check FILE` checks them
-
-[set]  # for every trial; `goalgrid settings` lists all settings
-# "train.epochs" = 20  # `goalgrid recipes NAME` says how many a recipe has
-
-# [sweep]  # further axes: every value with every combination
-# "train.lr" = [1e-4, 1e-3]
-
-# [select]  # or for each cell the value that is best on the validation split
-# over = {{ "train.lr" = [1e-4, 3e-4, 1e-3] }}
-"""
-PLACE = """
-[data.{dataset}]  # where the data are on this machine; no part of a trial's identity
-root = {root}{hint}
-"""
 
 
 def text(
@@ -51,17 +27,20 @@ def text(
     Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes. The files of
     `uses` are registered, and their objectives stand beside the `EXAMPLES`.
     """
+    from goalgrid.results.pages import page
+
     dataset = dataset or (name if root else "shapes")
     usual, doubt = _recipe(dataset, root) if root else ("cnn-bow", "")
     axes = {"recipes": recipes or [usual], "objectives": [*(objectives or (*EXAMPLES, *own_objectives))]}
     files = f"uses = {json.dumps(uses)}" if uses else '# uses = ["losses.py"]'
-    content = FILE.format(name=name, dataset=dataset, uses=files, **{axis: json.dumps(of) for axis, of in axes.items()})
+    place = hint = ""
     if not root and dataset not in catalog.names("datasets"):
         raise UserError(f"where is {dataset!r}? Give --root DIR. How it must look: goalgrid data where")
     if root or not catalog.described(dataset).embedded:
         hint = "" if root else f"  # change this; `goalgrid data where {dataset}` says where to get it"
         place = json.dumps(str(user_path(root or f"/data/{dataset}").absolute()), ensure_ascii=False)
-        content += PLACE.format(dataset=dataset, root=place, hint=hint)
+    lists = {axis: json.dumps(of) for axis, of in axes.items()}
+    content = page("new_grid.toml", name=name, dataset=dataset, uses=files, root=place, hint=hint, **lists)
     check(content_of(Text(f"grid {name!r}", tomllib.loads(content))))
     return content, doubt
 

@@ -239,7 +239,7 @@ def prune(
     The trash is DIR/trash. Half-written files of broken runs are deleted. --json only shows what would go.
     """
     if done and empty:
-        raise UserError("--done says what goes to the trash, --empty deletes what is there; give one, then the other.")
+        raise UserError("--done fills the trash, --empty deletes what is there; give them one after the other.")
     rubbish = pruning.trash(home) if empty else pruning.rubbish(home, done=done)
     show_for(as_json, rubbish.to_dict, lambda: rubbish.lines(home))
     if not rubbish.items or (as_json and not yes):

@@ -6,9 +6,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
+from matplotlib import rc_context, rc_params_from_file
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
@@ -53,33 +54,15 @@ def drawn_for(sheet: Sheet) -> Iterator[None]:
 
 
 _RC: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8.5,
-    "axes.titlesize": 9.5,
-    "axes.labelsize": 9,
+    **rc_params_from_file(Path(__file__).with_name("goalgrid.mplstyle"), use_default_template=False),
+    **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color", "text.color"), INK),
     "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "text.color": INK,
-    "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "legend.handlelength": 3.0,
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "goalgrid",
-    "savefig.dpi": 200,
 }
 _PGF = r"\usepackage{amsmath}" + "".join(
     rf"\DeclareUnicodeCharacter{{{ord(sign):04X}}}{{\ensuremath{{{tex}}}}}"
     for sign, tex in {"→": r"\rightarrow", "±": r"\pm", "ρ": r"\rho", "η": r"\eta", "²": "^2"}.items()
 )
-_RC |= {"pgf.texsystem": "pdflatex", "pgf.rcfonts": False, "pgf.preamble": _PGF}
+_RC["pgf.preamble"] = _PGF
 """The preamble that a paper with these PGF files needs, too."""
 _SIZES = [name for name in _RC if name.endswith("size")]
 _NO_DATE: dict[str, dict[str, Any]] = {

@@ -1,13 +1,14 @@
-"""Templates, filled in by Jinja: HTML pages with style and script in the same file, and the README of an export."""
+"""Templates, filled in by Jinja: HTML pages with style and script inside, an export's README, a script, a grid file."""
 
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from goalgrid.results.tables import Label, TableEntry
+if TYPE_CHECKING:  # a new grid's file loads no pyarrow
+    from goalgrid.results.tables import Label, TableEntry
 
 
 def page(template: str, **content: Any) -> str:
@@ -38,7 +39,7 @@ def _markdown(text: str) -> Markup:
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(text))
 
 
-def _symbol(label: Label) -> Markup:
+def _symbol(label: "Label") -> Markup:
     """A label as HTML: in the papers' notation, `P^con`, the word after ^ as a superscript; else as it is."""
     base, raised, power = label.text.partition("^")
     power, space, rest = power.partition(" ")
@@ -46,12 +47,12 @@ def _symbol(label: Label) -> Markup:
     return shown if raised and label.latex else escape(label.text)
 
 
-def _number(entry: TableEntry) -> str:
+def _number(entry: "TableEntry") -> str:
     """The number by which an entry's column is sorted; empty without a number."""
     shown = entry.score.shown
     return "" if shown != shown else repr(shown)
 
 
-def _behind(entry: TableEntry) -> str:
+def _behind(entry: "TableEntry") -> str:
     """The trials behind a value and the trials that are missing, for the tooltip."""
     return "\n".join([*entry.score.trials, *map(" ".join, entry.score.missing)])

@@ -1,0 +1,69 @@
+#!/bin/bash{{ " -l" if setup }}
+# Trains the grid {{ grid.name }}. Submit it: sbatch FILE
+{% for name, value in asked.items() %}
+#SBATCH --{{ name }}{{ "=" if value }}{{ value }}
+{% endfor %}
+
+{% if setup %}
+{{ setup }}
+{% endif %}
+export PATH={{ path }}:$PATH
+export RAY_USAGE_STATS_ENABLED=0 RAY_TMPDIR="${RAY_TMPDIR:-/tmp}"  # TMPDIR may be shared, or too long for Ray's sockets
+job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+job=${job:-$SLURM_JOB_ID}  # a task's SLURM_JOB_ID may stand for the whole array
+again() {
+    trap '' TERM
+    scontrol show job "$job" | grep -q JobState=RUNNING || exit 3  # by scancel, which sends TERM, too
+    echo "$1: the job queues again" >&2
+    scontrol requeue "$job"
+    exit 3
+}
+trap 'again "asked to end before the grid trains"' TERM
+cd {{ folder }} || exit
+
+{% if nodes > 1 %}
+# This node is the head of a Ray cluster, which trains too. The nodes of the job know a token that nobody else knows.
+export RAY_AUTH_MODE=token
+RAY_AUTH_TOKEN=$(openssl rand -hex 32) && export RAY_AUTH_TOKEN
+others=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | grep -vxF "$SLURMD_NODENAME")
+read -r other <<< "${others:-$SLURMD_NODENAME}"
+other=$(scontrol show node "$other" | sed -n 's/.*NodeAddr=\([^ ]*\).*/\1/p')
+# The address by which this node reaches another; its own name may stand for 127.0.1.1 in /etc/hosts.
+ip=$(python -c "import socket
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.connect(('$other', 9))
+print(s.getsockname()[0])")
+address=$ip:$((20000 + SLURM_JOB_ID % 10000))
+has="--num-cpus=$SLURM_CPUS_PER_TASK --num-gpus=${SLURM_GPUS_ON_NODE:-0}"
+ray start --head --block --node-ip-address="$ip" --port="${address##*:}" $has &
+trap 'kill $(jobs -p) 2>/dev/null' EXIT
+await() {  # so many nodes
+    until [ "$(timeout 20 ray status --address="$address" 2>/dev/null | grep -c ' 1 node_')" -ge "$1" ]; do
+        [ $SECONDS -lt 300 ] || again "fewer than $SLURM_NNODES nodes joined Ray in five minutes"
+        sleep 2
+    done
+}
+await 1
+# Where the head's host is lost, --no-kill would leave the job to the other nodes, without this script.
+join="ray start --address=$address --block $has; ray status --address=$address &>/dev/null || scontrol requeue $job"
+for node in $others; do
+    srun --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --nodelist="$node" bash -c "$join" &
+done
+await "$SLURM_NNODES"
+{% endif %}
+{{ command }}{% if nodes > 1 %} --address "$address"{% elif grid.resources.concurrency is none %} --jobs $((SLURM_CPUS_PER_TASK / {{ grid.resources.cpus }})){% endif %} &
+driver=$!
+trap 'asked=yes; kill -TERM $driver' TERM
+wait $driver
+status=$?
+while kill -0 $driver 2>/dev/null; do  # the signal ended the wait, not the grid
+    wait $driver
+    status=$?
+done
+# 3: trials are left; 6: other jobs train them, and queue themselves again. After TERM, trials may also be left beside
+# failed trials (4), or because none had begun (143).
+case $status$asked in
+    0* | 6*) exit 0 ;;
+    3 | *yes) again "trials are left" ;;
+    *) exit $status ;;
+esac
