@@ -12,8 +12,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.trusted_code import trust_everything
 from goalgrid.results.records.provenance import source
 from goalgrid.terminal import INCOMPLETE, WRONG_USAGE, NothingDone
-from goalgrid.terminal.streams import outlive_readers
-from goalgrid.terminal.views import say, show
+from goalgrid.terminal.views import outlive_readers, say, show
 from goalgrid.verbs import data, evaluating, results, shipped, training
 
 TRUST_CODE = "--trust-code"

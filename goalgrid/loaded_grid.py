@@ -146,12 +146,9 @@ class LoadedGrid:
         """Why each trial would be trained or not, and what that costs. Trains nothing.
 
         Args:
-            only: a filter of trials, "objective=*_cir seed=0".
-            force: plan to train from the beginning, whatever is there.
-            stale: plan to train from the beginning what other code, versions or data trained.
+            only, force, stale, allow_leak: as of `run`.
             jobs: trials at a time; None: as the grid says, else the number that fits here.
             trials: a line for every trial, too.
-            allow_leak: plan to train even if test images stand in the training split.
         """
         plan = Plan.of(self._overview(), Choice(only, force=force, stale=stale), jobs=jobs, allow_leak=allow_leak)
         return TextOutput("\n".join(plan.lines(per_trial=trials)), plan.to_dict())

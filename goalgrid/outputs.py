@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.store.files import written_aside
-from goalgrid.terminal.streams import plain
+from goalgrid.terminal.views import plain
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal as size
+
 from goalgrid.grid.errors import UserError, counted, regular_bytes
 from goalgrid.grid.store.files import bytes_below, readable_text
 from goalgrid.grid.store.home import Home, State, TrialFolder
@@ -189,9 +191,3 @@ def _old(path: Path) -> bool:
 
 def _plain(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
-
-
-def size(count: int) -> str:
-    """`1.2 MB`."""
-    unit, factor = next((pair for pair in (("GB", 1e9), ("MB", 1e6)) if count >= pair[1]), ("kB", 1e3))
-    return f"{count / factor:,.1f} {unit}"

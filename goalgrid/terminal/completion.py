@@ -6,6 +6,7 @@ value: the names of objectives are given then.
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -45,16 +46,11 @@ def conditions(incomplete: str) -> list[str]:
     return [f"{before}{space}{completion}" for completion in _with_values(last) or _begun(last, axes)]
 
 
-def recipes(incomplete: str) -> list[str]:
-    return _begun(incomplete, catalog.names("recipes"))
+def _of_kind(kind: str, incomplete: str) -> list[str]:
+    return _begun(incomplete, VALUES[kind]())
 
 
-def objectives(incomplete: str) -> list[str]:
-    return _begun(incomplete, CATALOGUE)
-
-
-def datasets(incomplete: str) -> list[str]:
-    return _begun(incomplete, catalog.names("datasets"))
+recipes, objectives, datasets = (partial(_of_kind, kind) for kind in ("recipe", "objective", "dataset"))
 
 
 def paper_tables(incomplete: str) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from rich.filesize import decimal as size
 
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.gridfile import Grid
@@ -30,8 +31,7 @@ from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.terminal import EXIT, INCOMPLETE, exit_state, options
 from goalgrid.terminal.options import argument, flag, runs_option
-from goalgrid.terminal.streams import outlive_disks
-from goalgrid.terminal.views import say, say_left_out, show, show_for, show_json, show_lines
+from goalgrid.terminal.views import outlive_disks, say, say_left_out, show, show_for, show_json, show_lines
 
 verbs = typer.Typer()
 
@@ -249,7 +249,7 @@ def prune(
         raise UserError(f"nobody to ask. Look at it, then: goalgrid prune{which} --yes{runs_option(home)}")
     if yes or typer.confirm("Delete all this for good?" if empty else "Remove all this?", err=True):
         removed = pruning.remove(rubbish, home)
-        say(f"removed: {len(removed.items)} of {len(rubbish.items)}, {pruning.size(removed.bytes)}")
+        say(f"removed: {len(removed.items)} of {len(rubbish.items)}, {size(removed.bytes)}")
         if home.trash.exists():
             say(f"trials are kept in {home.trash}; to free the disk: goalgrid prune --empty{runs_option(home)}")
 

@@ -1,11 +1,10 @@
 """The analysis of a block, or of a paper's table: which axis matters, which cell is best, which cells differ."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
@@ -18,7 +17,7 @@ from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.layouts.captions import DIRECTIONS, by_direction, noun_of
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.reading import Paper
-from goalgrid.results.statistics.anova import Anova, anova, anova_of_printed
+from goalgrid.results.statistics.anova import Anova, Array, anova, anova_of_printed
 from goalgrid.results.statistics.significance import Interval, holm, paired_t, seeds_needed, t_interval, welch
 
 NATURAL_BASELINE = "con_con"
@@ -43,6 +42,12 @@ class BaselineDifference:
     """p, adjusted for all comparisons with the baseline."""
     seeds_needed: int | None
     """Number of seeds with which a paired t test finds 0.5 points, or of the nearest its mean, with power 0.8."""
+
+    @classmethod
+    def of(cls, name: str, d: Array, worth: float | None = None) -> "BaselineDifference":
+        """By the differences of one test, seed by seed; `worth`: what the seeds are to find, None: its mean."""
+        mean, std, p = float(d.mean()), float(d.std(ddof=1)), paired_t(d)
+        return cls(name, mean, std, t_interval(d), p, p, seeds_needed(mean if worth is None else worth, std))
 
 
 @dataclass(frozen=True)
@@ -117,12 +122,15 @@ def _analyse(
     if not observations.seeds:
         return None
     lowest = metric.endswith("medr")
-    best = observations.names[observations.best(lowest=lowest)]
+    order = np.argsort(observations.means if lowest else -observations.means, kind="stable")
+    best, second = [observations.names[place] for place in order[:2]] if len(order) > 1 else (observations.names[0], "")
     present = [part.places[name][0] for name in observations.names]
     objective = baseline or (NATURAL_BASELINE if NATURAL_BASELINE in present else present[0])
     against = {name: _matched(part, objective, name) for name in observations.names}
+    rows = dict(zip(observations.names, observations.values, strict=True))
+    several = len(observations.seeds) > 1
     ranked = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
-    queries = _queries(observations, by_name, ranks, metric, best, against) if ranked and ranks else None
+    queries = _queries(observations, by_name, ranks, metric, best, against[best], second) if ranked and ranks else None
     noun = noun_of(part.cells.values())
     untold = (RANKED,) if not ranked else () if queries or metric.endswith("medr") else (UNGROUPED,)
     return Analysis(
@@ -136,25 +144,15 @@ def _analyse(
         best=best,
         like_best=tuple(observations.like_best(lowest=lowest)) if len(observations.names) > 1 else (),
         baseline=objective,
-        differences=_differences(observations, against),
+        differences=_differences(rows, against) if several else (),
         queries=queries,
         notes=(*part.notes, *observations.notes, *(note.format(noun=noun) for note in untold)),
         noun=noun,
-        nearest=_nearest(observations, best, lowest=lowest),
+        nearest=BaselineDifference.of(second, rows[best] - rows[second]) if second and several else None,
     )
 
 
-def _nearest(observations: Observations, best: str, *, lowest: bool) -> BaselineDifference | None:
-    others = [place for place in np.argsort(observations.means) if observations.names[place] != best]
-    if not others or len(observations.seeds) < 2:
-        return None
-    place = others[0 if lowest else -1]
-    d = observations.values[observations.names.index(best)] - observations.values[place]
-    mean, std, p = float(d.mean()), float(d.std(ddof=1)), paired_t(d)
-    return BaselineDifference(observations.names[place], mean, std, t_interval(d), p, p, seeds_needed(mean, std))
-
-
-def crossed(part: GridPart, observations: Observations) -> tuple[NDArray[np.float64], dict[str, Levels]]:
+def crossed(part: GridPart, observations: Observations) -> tuple[Array, dict[str, Levels]]:
     """The observations, an axis for every factor, then the seeds; and the factors, which the observed cells cross."""
     factors, order = factors_of({name: part.places[name] for name in observations.names}, part.across)
     values = observations.values[[observations.names.index(name) for name in order]]
@@ -167,18 +165,11 @@ def _matched(part: GridPart, objective: str, name: str) -> str | None:
     return next((other for other, where in part.places.items() if where == place), None)
 
 
-def _differences(observations: Observations, against: dict[str, str | None]) -> tuple[BaselineDifference, ...]:
-    rows = dict(zip(observations.names, observations.values, strict=True))
-    pairs = {name: rows[name] - rows[base] for name, base in against.items() if base in rows and base != name}
-    if not pairs or len(observations.seeds) < 2:
-        return ()
-    p = [paired_t(d) for d in pairs.values()]
-    differences = []
-    for (name, d), p_t, adjusted in zip(pairs.items(), p, holm(p).tolist(), strict=True):
-        mean, std = float(d.mean()), float(d.std(ddof=1))
-        needed = seeds_needed(WORTH_FINDING, std)
-        differences.append(BaselineDifference(name, mean, std, t_interval(d), p_t, adjusted, needed))
-    return tuple(differences)
+def _differences(rows: Mapping[str, Array], against: Mapping[str, str | None]) -> tuple[BaselineDifference, ...]:
+    pairs = {name: rows[name] - rows[base] for name, base in against.items() if base and base in rows and base != name}
+    tests = [BaselineDifference.of(name, d, WORTH_FINDING) for name, d in pairs.items()]
+    adjusted = holm([test.p_t for test in tests]).tolist()
+    return tuple(replace(test, holm_t=p) for test, p in zip(tests, adjusted, strict=True))
 
 
 def _queries(
@@ -187,7 +178,8 @@ def _queries(
     ranks: QueryRanks,
     metric: str,
     best: str,
-    against: dict[str, str | None],
+    base: str | None,
+    second: str,
 ) -> Queries | None:
     """Uncertainty of the best cell, and of its difference from its baseline; for the baseline, from the second best."""
     used = {
@@ -197,9 +189,7 @@ def _queries(
     interval = ranks.interval(used[best], metric)
     if interval is None:
         return None
-    base = against[best]
-    others = [place for place in np.argsort(-observations.means) if observations.names[place] != best]
-    other = base if base in used and base != best else observations.names[others[0]] if others else ""
+    other = base if base and base in used and base != best else second
     difference = ranks.interval(used[best], metric, minus=used[other]) if other else None
     return Queries(len(ranks.by_trial[used[best][0]]["i2t"]), best, interval, other, difference)
 

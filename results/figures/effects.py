@@ -26,21 +26,16 @@ def draw_matrix(study: Study) -> Figure | None:
         return None
     pairs = [pair for pair in PAIR_WEIGHTS if any(name.startswith(f"{pair}_") for name in study.part.cells)]
     triplets = [triplet for triplet in TRIPLET_WEIGHTS if any(n.endswith(f"_{triplet}") for n in study.part.cells)]
+    cells = [[study.part.cells[f"{pair}_{triplet}"] for triplet in triplets] for pair in pairs]
+    rows = [symbol("pair weight", name) for name in pairs]
+    columns = [symbol("triplet weight", name) for name in triplets]
     figure = blank(0.46 * len(pairs) + 1.15, study, "mean ± sample standard deviation over seeds; best in bold")
     for axes, (direction, title) in zip(side_by_side(figure, 2), study.directions.items(), strict=True):
-        scores = [
-            [
-                study.scores.of(study.part.cells[f"{pair}_{triplet}"], f"{direction}_{study.scores.headline}")
-                for triplet in triplets
-            ]
-            for pair in pairs
-        ]
-        image = _heat(axes, scores)
+        metric = f"{direction}_{study.scores.headline}"
+        image = _heat(axes, [[study.scores.of(cell, metric) for cell in row] for row in cells])
         axes.set_title(title)
-        axes.set_xticks(
-            np.arange(len(triplets)) + 0.5, [symbol("triplet weight", name) for name in triplets], fontsize="large"
-        )
-        axes.set_yticks(np.arange(len(pairs)) + 0.5, [symbol("pair weight", name) for name in pairs], fontsize="large")
+        axes.set_xticks(np.arange(len(columns)) + 0.5, columns, fontsize="large")
+        axes.set_yticks(np.arange(len(rows)) + 0.5, rows, fontsize="large")
         bar = figure.colorbar(image, ax=axes, label=METRIC_NAMES[study.scores.headline], pad=0.02)
         bar.outline.set_visible(False)
     return figure

@@ -1,13 +1,24 @@
 """Renderers: one table, many formats, equal numbers. The folder is the list; `write` puts any of them into a file."""
 
+import json
 from pathlib import Path
 
 from goalgrid.grid.catalog import members
 from goalgrid.grid.store.files import written_aside
+from goalgrid.results.pages import page
 from goalgrid.results.renderers import parquet
 from goalgrid.results.tables import Table, TextFormat
 
+
+def _json(table: Table) -> str:
+    content = {**table.about("json"), "records": parquet.tidy(table).to_pylist()}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
 TEXT = members(__name__, "TEXT_FORMAT", TextFormat)
+TEXT |= {"html": TextFormat("html", lambda table: page("table.html", table=table), "<!-- {} -->\n")}
+TEXT = dict(sorted({**TEXT, "json": TextFormat("json", _json)}.items()))
+"""Formats that are text: those of the files, a page by its template, and the tidy rows with caption and command."""
 
 DATA = {"parquet": parquet.printed, "parquet-long": parquet.tidy}
 """Formats that are a Parquet file, and what it holds."""

@@ -13,7 +13,7 @@ from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.reading import status
 from goalgrid.results.renderers import csv
-from goalgrid.terminal.streams import PlainConsole, plain
+from goalgrid.terminal.views import PlainConsole, plain
 
 from ...conftest import ROOT
 from ...states import fail
