@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from goalgrid.grid import catalog
+from goalgrid.grid import catalog, expansion
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.expansion import chains, expand, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.option import option
 from goalgrid.grid.store.home import Home
@@ -112,7 +111,8 @@ class BatchJob:
         jobs = round(gpus / share, 6) if gpus and share else 8
         if self.sharing and gpus and resources.gpu is None and resources.replicas == 1:
             jobs = self.sharing * gpus
-        limits = [int(jobs), len(chains(trials_of(expand(self.grid)))), *filter(None, [resources.concurrency])]
+        chains = expansion.chains(expansion.trials_of(expansion.expand(self.grid)))
+        limits = [int(jobs), len(chains), *filter(None, [resources.concurrency])]
         return resources.cpus * min(limits), gpus
 
 

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.store import speed_probes
-from goalgrid.grid.store.files import write_json
+from goalgrid.grid.store import files, saved_grid, speed_probes
 from goalgrid.grid.store.home import Home, State
-from goalgrid.grid.store.saved_grid import save_grid
 from goalgrid.plan.costs import unmeasured
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_evaluate, to_replace, to_train
-from goalgrid.reading import status
-from goalgrid.reading.named_grids import of_filter
+from goalgrid.reading import named_grids, status
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.runners.watching.notify import Notify
@@ -41,7 +38,7 @@ def train_all(
 
     UserError: as `train`; grids before this one are trained.
     """
-    grids, states = of_filter(grids, home, choice.only), list[State]()
+    grids, states = named_grids.of_filter(grids, home, choice.only), list[State]()
     for grid in grids:
         notify = Notify(options.notify, grid.name, _warn)
         try:
@@ -124,10 +121,10 @@ def _round(
 
 def _save(overview: Overview) -> None:
     """Save the grid as it is run, and beside it, for a reader, what validation chose."""
-    save_grid(overview.grid, overview.trials, overview.home)
+    saved_grid.save_grid(overview.grid, overview.trials, overview.home)
     if overview.searches:
         chosen = [search.to_dict() for search in overview.searches]
-        write_json(overview.home.grid(overview.grid.name).choices, chosen)
+        files.write_json(overview.home.grid(overview.grid.name).choices, chosen)
 
 
 def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: str | None) -> list[State]:

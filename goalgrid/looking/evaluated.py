@@ -5,10 +5,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid import catalog
+from goalgrid.grid import catalog, evaluations, expansion, trusted_code
 from goalgrid.grid.errors import UserError, check_known, counted, user_path
-from goalgrid.grid.evaluations import moved
-from goalgrid.grid.expansion import trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.option import option
@@ -18,7 +16,6 @@ from goalgrid.grid.store.files import read_json, written_aside
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.grid.store.imported import add
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
-from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import so_far
 from goalgrid.terminal.options import runs_option
@@ -74,7 +71,7 @@ class EvaluationRequest:
         name, _ = self.data
         if self.root:
             catalog.has_folder(name or settings.dataset.name, f"--root {self.root}")
-        return moved(settings, name or settings.dataset.name)
+        return evaluations.moved(settings, name or settings.dataset.name)
 
     def grid(self, home: Home, dataset: str) -> Grid | None:
         """The grid that shows the checkpoint; UserError: no such grid or objective, or a grid without this data set."""
@@ -218,7 +215,7 @@ def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, reques
 
         imported = write_record(loaded, model, home, machine)
         if not home.grid(grid.name).grid.exists():
-            save_grid(grid, trials_of(so_far(grid, home).points), home)
+            save_grid(grid, expansion.trials_of(so_far(grid, home).points), home)
         add(grid, home, imported.trial_id)
         say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
     facts = {"checkpoint of": model.map.description, **model.file.facts}
@@ -280,11 +277,11 @@ def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[Tr
 
 def _grid_of(names: Iterable[str], dataset: str, home: Home) -> Grid | None:
     """The first of these grids that says where the data lie, else the first that can be read; it is registered."""
-    grids, untrusted = list[Grid](), list[Untrusted]()
+    grids, untrusted = list[Grid](), list[trusted_code.Untrusted]()
     for name in names:
         try:
             grids.append(read_grid(name, home))
-        except Untrusted as error:
+        except trusted_code.Untrusted as error:
             untrusted.append(error)
         except UserError:  # a grid of an older version; another may name the trial, too
             continue

@@ -10,15 +10,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from goalgrid.grid import catalog
+from goalgrid.grid import catalog, objectives
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, chains, dropping
 from goalgrid.grid.groups import grouped
-from goalgrid.grid.objectives import needs
 from goalgrid.grid.resources import Resources, cpus_here
-from goalgrid.grid.store import gpu_needs, speed_probes
-from goalgrid.grid.store.attempts import Failure
-from goalgrid.grid.store.files import bytes_below
+from goalgrid.grid.store import attempts, files, gpu_needs, speed_probes
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import State, TrialFolder
 from goalgrid.reading.overview import Overview
@@ -195,7 +192,7 @@ def _from_records(overview: Overview, key: Key) -> Basis | None:
         Span.of(row["train_seconds"] / row["steps"] for row in rows),
         max(row["steps"] // row["epochs"] for row in rows),
         Span.of(map(_best_bytes, rows, folders)),
-        Span.of(bytes_below(folder.path) - _size(folder.best_checkpoint) for folder in folders),
+        Span.of(files.bytes_below(folder.path) - _size(folder.best_checkpoint) for folder in folders),
         any(environment.get("device_type") == "cuda" for environment in environments),
         counted(len(rows), "finished trial"),
         environments[-1].get("device", ""),
@@ -282,7 +279,7 @@ def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
 
     def settings(t: Trial) -> tuple[object, ...]:
         parts = (t.shared.dataset, t.shared.model, t.shared.train)
-        return *map(id, parts), needs(t.shared.objective.name)
+        return *map(id, parts), objectives.needs(t.shared.objective.name)
 
     return {settings(trial): trial for trial in trials}.values()
 
@@ -360,7 +357,8 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
         return 0, 0
     row = folder.last_row() or {"epoch": 0, "step": 0}
     latest = folder.latest()
-    stopped = latest is not None and latest.outcome() == Failure.PREEMPTED  # that leaves a checkpoint, a death does not
+    # only a trial that was asked to stop leaves a checkpoint of its last step
+    stopped = latest is not None and latest.outcome() == attempts.Failure.PREEMPTED
     step = latest.step() if latest and stopped else 0
     return int(row["epoch"]), max(int(row["step"]), step)
 

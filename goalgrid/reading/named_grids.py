@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from goalgrid.grid import catalog
+from goalgrid.grid import catalog, uses
 from goalgrid.grid.content import content_of, read_text
 from goalgrid.grid.errors import UserError, check_known, counted, unknown
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.overrides import changed, changed_name, key_and_value
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.saved_grid import read_grid
-from goalgrid.grid.uses import Use
 from goalgrid.reading.overview import Overview
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say, say_left_out
@@ -41,7 +40,7 @@ def recall(
         for name in (changed_name(source, map(key_and_value, overrides)), source):
             if name in run_before:
                 grid = read_grid(name, home, overrides, roots=roots, weights=weights)
-                for use in filter(Use.gone, grid.uses):
+                for use in filter(uses.Use.gone, grid.uses):
                     _say_gone(use.path, name)
                 return grid
         file = Path(f"{source}.toml")

@@ -5,13 +5,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from goalgrid.grid import catalog
+from goalgrid.grid import catalog, trusted_code
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, Shared, expand
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import read_grid
-from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.overview import so_far
 from goalgrid.results.records.provenance import Now
@@ -102,5 +101,5 @@ def _saved(home: Home) -> Iterator[tuple[Grid, Sequence[Cell]]]:
             grid = read_grid(folder.path.name, home)
             yield grid, so_far(grid, home).cells
         except UserError as error:
-            why = "it uses code that this user never named" if isinstance(error, Untrusted) else str(error)
+            why = "it uses code that this user never named" if isinstance(error, trusted_code.Untrusted) else str(error)
             say_left_out(f"grid {folder.path.name!r}: {why}".partition("\n")[0])

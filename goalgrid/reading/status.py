@@ -14,8 +14,7 @@ from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
-from goalgrid.reading import slurm_jobs
-from goalgrid.reading.named_grids import variants
+from goalgrid.reading import named_grids, slurm_jobs
 from goalgrid.reading.overview import ORDER, Overview
 from goalgrid.runners.trial.retries import POLICY
 from goalgrid.terminal.options import runs_option
@@ -196,7 +195,7 @@ def _collapsed_lines(overview: Overview) -> list[str]:
 
 def note_lines(overview: Overview) -> list[str]:
     """The trials that are collapsed, stale or merged, and the grid's runs with overrides."""
-    others = variants(overview.grid.name, overview.home)
+    others = named_grids.variants(overview.grid.name, overview.home)
     lines = [*choice_lines(overview), *seed_lines(overview), *_collapsed_lines(overview)]
     lines += [f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported]
     lines += _stale_lines(overview)

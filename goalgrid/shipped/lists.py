@@ -5,11 +5,9 @@ from dataclasses import asdict, replace
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid import catalog
-from goalgrid.grid.gridfile import load
+from goalgrid.grid import catalog, gridfile, protocols
 from goalgrid.grid.objectives import CATALOGUE, check_objective
 from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
-from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import parts
 from goalgrid.terminal.views import setting_text
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 def grids() -> list[dict[str, Any]]:
     """The axes of every shipped grid."""
     axes = {"name", "datasets", "recipes", "objectives", "seeds", "sweep"}
-    return [load(name).model_dump(include=axes) for name in catalog.names("presets")]
+    return [gridfile.load(name).model_dump(include=axes) for name in catalog.names("presets")]
 
 
 def recipe(name: str) -> dict[str, Any]:
@@ -120,7 +118,7 @@ def guide(name: str, known: catalog.Dataset) -> list[str]:
     lines += [
         f"  {split:6}{size.images:>8,} {noun}{size.captions:>9,} captions" for split, size in known.splits.items()
     ]
-    lines += [f"  protocol {name}: {protocol(name).description}" for name in known.protocols]
+    lines += [f"  protocol {name}: {protocols.protocol(name).description}" for name in known.protocols]
     if known.embedded:
         return [*lines, "", "Nothing to download: it is made on the spot."]
     lines += ["", "Where to get it"]

@@ -4,10 +4,9 @@ import json
 import tomllib
 from collections.abc import Sequence
 
-from goalgrid.grid import catalog
+from goalgrid.grid import catalog, gridfile
 from goalgrid.grid.content import Text, content_of
 from goalgrid.grid.errors import UserError, user_path
-from goalgrid.grid.gridfile import check
 from goalgrid.grid.objectives import own_objectives
 
 EXAMPLES = ("triplet-hn", "infonce", "sig-ms_con")
@@ -41,7 +40,7 @@ def text(
         place = json.dumps(str(user_path(root or f"/data/{dataset}").absolute()), ensure_ascii=False)
     lists = {axis: json.dumps(of) for axis, of in axes.items()}
     content = page("new_grid.toml", name=name, dataset=dataset, uses=files, root=place, hint=hint, **lists)
-    check(content_of(Text(f"grid {name!r}", tomllib.loads(content))))
+    gridfile.check(content_of(Text(f"grid {name!r}", tomllib.loads(content))))
     return content, doubt
 
 

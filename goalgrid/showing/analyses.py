@@ -12,11 +12,9 @@ from goalgrid.grid.store.home import BeforeReplacement, Home, State
 from goalgrid.reading.data_at_hand import DataAtHand, now
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import so_far
-from goalgrid.results.analysis import claims, grid_comparison
+from goalgrid.results.analysis import claims, documents, grid_comparison, queries
 from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, Analysis, analyse, metrics_of
-from goalgrid.results.analysis.documents import Document
 from goalgrid.results.analysis.grid_comparison import GridComparison, Side
-from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import PAPERS
@@ -54,7 +52,7 @@ def analysed(
     """
     metrics = _metrics(metric, direction, protocol)
     cells, scores = cells_and_scores(grid, home, protocol, anew)
-    ranks = QueryRanks.read(cells, home)
+    ranks = queries.QueryRanks.read(cells, home)
     return analyse(cells, scores, ranks, metrics, baseline=baseline, across=across), cells
 
 
@@ -124,7 +122,7 @@ def compared(
     return grid_comparison.compare(*_named_apart(one, another, first, second), metrics)
 
 
-def section(beside: str | None, grid: str, home: Home, other: Home | None) -> Document | None:
+def section(beside: str | None, grid: str, home: Home, other: Home | None) -> documents.Document | None:
     """A report's section: the grid minus another grid, or minus itself in another runs folder; None without either."""
     if beside is None and other is None:
         return None

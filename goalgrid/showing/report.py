@@ -11,8 +11,7 @@ from goalgrid.grid.notes import later
 from goalgrid.grid.store.files import readable_text, stands, write_text
 from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.looking.trial_figures import attention_examples, retrieved
-from goalgrid.reading import status
-from goalgrid.reading.named_grids import recall
+from goalgrid.reading import named_grids, status
 from goalgrid.reading.overview import ORDER, Overview, ranges
 from goalgrid.results.analysis.documents import Document
 from goalgrid.results.export.report_page import Measured, Standing, attention_pictures, examples_picture, rendered
@@ -133,7 +132,7 @@ def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequ
     index = folder / INDEX
     if stands(index) and GENERATOR not in readable_text(index):
         raise UserError(f"{index} is not of goalgrid; give a folder of its own, e.g. {folder / 'grids'}.")
-    grids = {grid.name: grid for grid in (recall(name, home) for name in names or _names(home))}
+    grids = {grid.name: grid for grid in (named_grids.recall(name, home) for name in names or _names(home))}
     compared = dict(_compared(words, home) for words in comparisons)
     entries = []
     for grid in grids.values():

@@ -15,9 +15,8 @@ from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview, so_far
 from goalgrid.reading.papers import filled
 from goalgrid.reading.status import seed_lines
-from goalgrid.results import renderers
+from goalgrid.results import layouts, renderers
 from goalgrid.results.export.table_request import TableRequest
-from goalgrid.results.layouts import LAYOUTS
 from goalgrid.results.layouts.captions import COLUMN_NAMES
 from goalgrid.results.records.provenance import OTHER_DATA
 from goalgrid.results.records.record import write_records
@@ -32,7 +31,7 @@ from goalgrid.terminal.views import say, say_left_out, show, show_table
 
 def draw(request: TableRequest, home: Home, grid: Grid | None = None) -> Table:
     """The requested table, of its grid if that is at hand; UserError: an unknown name, or options that do not fit."""
-    check_known("layout", request.layout or "goal", LAYOUTS)
+    check_known("layout", request.layout or "goal", layouts.LAYOUTS)
     for name in request.metric.split(","):
         check_known("metric", name, COLUMN_NAMES)
     check_known("comparison", request.against or "paper", ["paper"])

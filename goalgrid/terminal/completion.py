@@ -6,18 +6,15 @@ value: the names of objectives are given then.
 
 import os
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
 import typer
 
-from goalgrid.grid import catalog
-from goalgrid.grid.gridfile import Grid
+from goalgrid.grid import catalog, gridfile
 from goalgrid.grid.names import dotted_names
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.overrides import NO_TRIALS
 from goalgrid.grid.resources import Budget, Reliability, Resources
-from goalgrid.grid.settings.base import Settings
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import State
 
@@ -46,11 +43,16 @@ def conditions(incomplete: str) -> list[str]:
     return [f"{before}{space}{completion}" for completion in _with_values(last) or _begun(last, axes)]
 
 
-def _of_kind(kind: str, incomplete: str) -> list[str]:
-    return _begun(incomplete, VALUES[kind]())
+def recipes(incomplete: str) -> list[str]:
+    return _begun(incomplete, catalog.names("recipes"))
 
 
-recipes, objectives, datasets = (partial(_of_kind, kind) for kind in ("recipe", "objective", "dataset"))
+def objectives(incomplete: str) -> list[str]:
+    return _begun(incomplete, CATALOGUE)
+
+
+def datasets(incomplete: str) -> list[str]:
+    return _begun(incomplete, catalog.names("datasets"))
 
 
 def paper_tables(incomplete: str) -> list[str]:
@@ -62,7 +64,7 @@ def paper_tables(incomplete: str) -> list[str]:
 
 def settings(incomplete: str) -> list[str]:
     """Names that `goalgrid settings` explains."""
-    tables: dict[str, type[Settings]] = {"resources": Resources, "reliability": Reliability, "budget": Budget}
+    tables = {"resources": Resources, "reliability": Reliability, "budget": Budget}
     running = [f"{table}.{name}" for table, model in tables.items() for name in model.model_fields]
     return _begun(incomplete, [*dotted_names(), *running])
 
@@ -71,7 +73,7 @@ def overrides(incomplete: str) -> list[str]:
     """The names before = in --set: settings, and the fields of a grid file that hold no table; and names behind =."""
     if values := _with_values(incomplete):
         return values
-    lists = [name for name in Grid.model_fields if name not in (*NO_TRIALS, "set", "sweep")]
+    lists = [name for name in gridfile.Grid.model_fields if name not in (*NO_TRIALS, "set", "sweep")]
     return [f"{name}=" for name in [*settings(incomplete), *_begun(incomplete, [*lists, "name"])]]
 
 

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from goalgrid.grid import uses
+from goalgrid.grid import overrides, uses
 from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.objectives import CATALOGUE, check_objective
-from goalgrid.grid.overrides import key_and_value
 from goalgrid.grid.store.home import Home
 from goalgrid.terminal import completion
 
@@ -86,7 +85,7 @@ def objective_settings(words: list[str], names: Collection[str]) -> dict[str, An
 
     `names`: the objectives; none: all.
     """
-    settings = dict(map(key_and_value, words))
+    settings = dict(map(overrides.key_and_value, words))
     for name in names:
         check_objective(name)
     known = ["variant", *sorted({key for name in names or CATALOGUE for key in CATALOGUE[name].parameters})]

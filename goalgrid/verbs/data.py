@@ -6,12 +6,9 @@ from typing import Any
 import typer
 from rich.progress import Progress as Bar
 
-from goalgrid.grid import catalog
+from goalgrid.grid import catalog, expansion, resources
 from goalgrid.grid.errors import UserError, check_known, user_path
-from goalgrid.grid.expansion import expand
-from goalgrid.grid.resources import cpus_here
-from goalgrid.grid.settings import parts
-from goalgrid.grid.settings.base import check_name
+from goalgrid.grid.settings import base, parts
 from goalgrid.grid.store.home import Home
 from goalgrid.reading.named_grids import grid_to_train
 from goalgrid.shipped import lists
@@ -57,7 +54,7 @@ def check(
     against official sizes.
     """
     try:
-        check_name(name)
+        base.check_name(name)
     except ValueError as error:
         raise UserError(f"data set {name!r}: {error}.") from error
     if root is not None:
@@ -78,7 +75,7 @@ def check(
                 tasks[what] = bar.add_task(what, total=of)
             bar.update(tasks[what], completed=done)
 
-        report = look(name, user_path(root), workers=workers or cpus_here(), progress=progress)
+        report = look(name, user_path(root), workers=workers or resources.cpus_here(), progress=progress)
     show_for(as_json, report.to_dict, report.lines)
     raise typer.Exit(PROBLEMS if report.problems else 0)
 
@@ -117,7 +114,7 @@ def features(
     from goalgrid.runners.launch.feature_extraction import compute_features, feature_jobs, feature_sources
 
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
-    jobs = feature_jobs(loaded, expand(loaded), home)
+    jobs = feature_jobs(loaded, expansion.expand(loaded), home)
     if not (sources := feature_sources(jobs)):
         say(f"{loaded.name}: no recipe has a frozen network, or shrunk pictures, that could be kept")
         return

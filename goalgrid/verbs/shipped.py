@@ -6,11 +6,9 @@ from pathlib import Path
 
 import typer
 
-from goalgrid.grid import catalog, uses
+from goalgrid.grid import catalog, gridfile, own_recipes, uses
 from goalgrid.grid.errors import UserError, check_known, counted
-from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives import CATALOGUE
-from goalgrid.grid.own_recipes import OwnRecipes
 from goalgrid.grid.store.files import write_text, written_aside
 from goalgrid.grid.store.home import State
 from goalgrid.shipped import lists, new_grid, settings_list
@@ -53,7 +51,7 @@ def grids(as_json: bool = options.JSON) -> None:
         return
     lines = {}
     for name in catalog.names("presets"):
-        grid = load(name)
+        grid = gridfile.load(name)
         sizes = " x ".join(counted(len(values), axis) for axis, values in grid.axes().items())
         if grid.select:
             sizes += f", each with its own {' and '.join(grid.select.over)} of {len(grid.select.points())} points"
@@ -73,7 +71,7 @@ def recipes(
     sets of regions, or videos. --parameters says how many weights its model has, and how many of these learn.
     """
     if name is not None and name.endswith(".toml"):
-        recipes_of_file = OwnRecipes({}, Path())
+        recipes_of_file = own_recipes.OwnRecipes({}, Path())
         name = recipes_of_file.add(name)
         catalog.register(recipes_of_file.whole)
     if parameters:

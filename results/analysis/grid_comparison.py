@@ -17,11 +17,9 @@ from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.documents import TEXT, Document, DocumentSection, Sheet, finite, interval_text
 from goalgrid.results.analysis.effects_text import metric_title
 from goalgrid.results.layouts.captions import noun_of
-from goalgrid.results.records import provenance, record_cache
-from goalgrid.results.records.provenance import Now
+from goalgrid.results.records import provenance, record_cache, steps
 from goalgrid.results.records.rounding import NONE, number_text, p_text
 from goalgrid.results.records.scores import Score, Scores
-from goalgrid.results.records.steps import Leave, refuse
 from goalgrid.results.renderers import csv
 from goalgrid.results.statistics.significance import LEVEL, Interval, Sample, holm, paired_t, t_interval, welch
 
@@ -74,8 +72,8 @@ class Side:
         *,
         protocol: str | None = None,
         usual: str | None = None,
-        now: Now | None = None,
-        leave: Leave = refuse,
+        now: provenance.Now | None = None,
+        leave: steps.Leave = steps.refuse,
         evaluate: Evaluate = Evaluate(),  # noqa: B008
     ) -> "Side":
         """Read the finished trials, those of other code and data than are here now included.

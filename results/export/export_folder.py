@@ -19,20 +19,17 @@ from goalgrid.grid.groups import nested
 from goalgrid.grid.notes import later
 from goalgrid.grid.store.files import cannot_write, write_json, write_json_lines, write_text
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.results import figures
+from goalgrid.results import figures, pages, renderers
 from goalgrid.results.analysis.block_analysis import analyse, metrics_of
 from goalgrid.results.analysis.effects_text import write_out
 from goalgrid.results.analysis.factors import parts_of
 from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.export.report_page import BLOCKS, FOREMOST, foremost
 from goalgrid.results.export.table_request import TableRequest
-from goalgrid.results.pages import page
-from goalgrid.results.records import record
-from goalgrid.results.records.provenance import Now
+from goalgrid.results.records import provenance, record
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.matching import reported
-from goalgrid.results.renderers import csv, write_all
 from goalgrid.results.tables import Table
 
 UNFINISHED = ".unfinished"
@@ -64,7 +61,7 @@ def export(
     target: Path,
     *,
     report: str,
-    now: Now | None = None,
+    now: provenance.Now | None = None,
     paper: Table | None = None,
     only: str = "",
 ) -> None:
@@ -80,7 +77,7 @@ def export(
         {Path("tables", "paper", paper.name): paper} if paper else {}
     )
     for path, table in tables.items():
-        write_all(table, (target / path).parent)
+        renderers.write_all(table, (target / path).parent)
     if scores.rows:
         best = foremost(cells, analyse(cells, scores, None, ["rsum"]))
         analyses = analyse(best, scores, QueryRanks.read(best, home), metrics_of("r1", "both"))
@@ -130,7 +127,7 @@ def readme(
     grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], environments: Iterable[str], *, noted: bool = False
 ) -> str:
     """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
-    return page(
+    return pages.page(
         "export.md", name=grid.name, example=_train(cells[0]), tables=tables, noted=noted,
         machines=dict(Counter(map(_machine, environments)).most_common()),
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
@@ -152,7 +149,7 @@ def trial_list(cells: Sequence[Cell], scores: Scores) -> str:
         for cell in cells
         for trial in cell.trials
     ]
-    return csv.written(list(rows[0]), [list(row.values()) for row in rows])
+    return renderers.csv.written(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _train(cell: Cell, seed: int | None = None) -> str:

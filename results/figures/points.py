@@ -13,7 +13,6 @@ from goalgrid.grid.expansion import Cell
 from goalgrid.grid.palette import FAINT
 from goalgrid.results.figures import style
 from goalgrid.results.figures.study import EPOCHS, FigureKind, Study, by_dataset
-from goalgrid.results.figures.style import PLAIN
 from goalgrid.results.layouts.captions import METRIC_NAMES
 from goalgrid.results.reference.matching import Difference, Match, reported
 
@@ -54,7 +53,7 @@ def _both(study: Study, match: Match, metric: str) -> dict[str, Difference]:
 
 def _point(axes: Axes, pair: Difference, look: Mapping[str, Any]) -> None:
     across, along = (value if math.isfinite(value) else None for value in (pair.theirs.std, pair.ours.std))
-    look = {**look, **PLAIN, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
+    look = {**look, **style.PLAIN, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
     axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **look)
 
 
@@ -86,7 +85,7 @@ def draw_geometry(study: Study) -> Figure | None:
         every = [pair for name in names for pair in pairs(study, name, quantity)]
         for name in names:
             points = pairs(study, name, quantity)
-            axes.plot(*zip(*points, strict=True), **{**looks[name], **PLAIN, "markersize": 3}, alpha=0.7)
+            axes.plot(*zip(*points, strict=True), **{**looks[name], **style.PLAIN, "markersize": 3}, alpha=0.7)
         axes.set_title(f"ρ = {rho(every):.2f}", fontsize="medium")
         axes.set_xlabel(title)
         axes.grid(visible=True)
@@ -133,9 +132,8 @@ def draw_speed(study: Study) -> Figure | None:
         kpps, weights = (study.scores.of_model(cell, metric) for metric in ("kpps", "parameters"))
         rsum = study.scores.of(cell, "rsum")
         label = names[name] if math.isnan(weights.value) else f"{names[name]}, {weights.text} M weights"
-        axes.errorbar(
-            kpps.value, rsum.mean, rsum.std if rsum.n > 1 else None, label=label, capsize=2.5, **styles[name] | PLAIN
-        )
+        look = {**styles[name], **style.PLAIN, "label": label, "capsize": 2.5}
+        axes.errorbar(kpps.value, rsum.mean, rsum.std if rsum.n > 1 else None, **look)
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0)))

@@ -18,8 +18,7 @@ from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WE
 from goalgrid.grid.palette import FAINT
 from goalgrid.results.figures.study import EPOCHS, FigureKind, Study
 from goalgrid.results.figures.style import PLAIN, blank, legend_below, line_styles, symbol
-from goalgrid.results.records import steps
-from goalgrid.results.records.history import LOGGED
+from goalgrid.results.records import history, steps
 from goalgrid.results.reference.curves import PrintedCurve
 
 QUANTITIES = {
@@ -67,7 +66,7 @@ def draw_steps(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
 
 def _labels(quantities: Sequence[str], usual: Mapping[str, str]) -> Mapping[str, str]:
     """By name: the label of the usual quantities, of other ones the name and the unit; none given: the usual ones."""
-    units = {name: LOGGED[name].unit.split(",")[0] if name in LOGGED else "" for name in quantities}
+    units = {name: history.LOGGED[name].unit.split(",")[0] if name in history.LOGGED else "" for name in quantities}
     return {name: usual.get(name) or (f"{name}\n({unit})" if unit else name) for name, unit in units.items()} or usual
 
 

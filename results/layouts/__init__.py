@@ -10,8 +10,6 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.layouts import captions, of_paper, pivot
-from goalgrid.results.layouts.captions import TableSource
-from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.filled import Filled
 from goalgrid.results.reference.reading import Paper
@@ -23,7 +21,7 @@ DEFAULT_METRIC = "r1"
 """What a layout of one metric shows unless another one is asked for."""
 
 
-def natural(cells: Sequence[Cell], scores: TableSource | None = None) -> str:
+def natural(cells: Sequence[Cell], scores: captions.TableSource | None = None) -> str:
     """GOAL's matrix where all objectives have a place in it; else a block a recipe, with a row an objective.
 
     People's judgements give several metrics, so that they are listed.
@@ -39,12 +37,12 @@ def natural(cells: Sequence[Cell], scores: TableSource | None = None) -> str:
 
 def arrange(
     cells: Sequence[Cell],
-    scores: TableSource,
+    scores: captions.TableSource,
     *,
     layout: str | None = None,
     metric: str = "r1",
     against: str | None = None,
-    axes: Axes | None = None,
+    axes: pivot.Axes | None = None,
 ) -> Table:
     """The table of a grid, or of a paper, in a layout of `LAYOUTS` (None: the natural one) or by axes.
 
@@ -75,7 +73,7 @@ def arrange(
     return captions.named(table, captions.noun_of(cells))
 
 
-def _laid_out(cells: Sequence[Cell], scores: TableSource, chosen: str, asked: list[str]) -> Table:
+def _laid_out(cells: Sequence[Cell], scores: captions.TableSource, chosen: str, asked: list[str]) -> Table:
     strangers = sorted({cell.objective for cell in cells} - set(CELLS))
     if LAYOUTS[chosen].of_the_matrix and strangers:
         what = ", ".join(strangers) if any(strangers) else "rows without an objective"

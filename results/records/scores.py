@@ -18,7 +18,6 @@ from goalgrid.grid.protocols import ECCV, JUDGED
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.results.records import provenance, record, record_cache
 from goalgrid.results.records.models import CAPTIONS, UNKNOWN, FurtherEvaluation, Models
-from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.rounding import rounded, written
 from goalgrid.results.records.steps import Leave, refuse
 
@@ -157,7 +156,7 @@ class Scores:
     """The command that makes those that are missing."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Why a trial has no record, by its id; a trial without record and reason never ran."""
-    now: Now | None = None
+    now: provenance.Now | None = None
     """The code and data that the records are compared with; None: they are not."""
     unreadable: tuple[str, ...] = ()
     """A message for each record that cannot be read: it is left out."""
@@ -172,7 +171,7 @@ class Scores:
         *,
         protocol: str | None = None,
         usual: str | None = None,
-        now: Now | None = None,
+        now: provenance.Now | None = None,
         leave: Leave = refuse,
         mixed: bool = False,
         evaluate: Evaluate = Evaluate(),  # noqa: B008

@@ -9,7 +9,6 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance, record
-from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Score, Scores, TableValue, refuse_mixed_data
 from goalgrid.results.reference.coverage import PaperRow, Place, differences, paper_rows, place_of
 from goalgrid.results.reference.matching import changes, differing, worded
@@ -94,7 +93,7 @@ def fill(
     shipped: Sequence[GridCells],
     saved: Sequence[GridCells],
     home: Home,
-    now: Now,
+    now: provenance.Now,
     *,
     leave: Callable[[str], None],
 ) -> Filled:

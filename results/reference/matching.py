@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from goalgrid.grid import catalog, forms
+from goalgrid.grid import catalog, forms, groups
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.objectives import resolve
 from goalgrid.results.records.rounding import written
 from goalgrid.results.records.scores import Score, Scores, TableValue
@@ -121,7 +120,7 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
         result = candidate[1]
         return bool(result.doubt), math.isnan(result.value.std), -covered[result.name]
 
-    return Match(grouped(sorted(candidates, key=rank)), scores)
+    return Match(groups.grouped(sorted(candidates, key=rank)), scores)
 
 
 def changes(cells: Sequence[Cell]) -> list[str]:
@@ -145,7 +144,7 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
 
 def worded(cells: Iterable[Differing]) -> str:
     """`train.epochs 30 for 15, train.decay_every 15 for 30 and 20`; empty if the cells differ in nothing."""
-    values = grouped(chain.from_iterable(cell.items() for cell in cells)).items()
+    values = groups.grouped(chain.from_iterable(cell.items() for cell in cells)).items()
     sides = ((name, [dict.fromkeys(map(str, side)) for side in zip(*pairs, strict=True)]) for name, pairs in values)
     return ", ".join(f"{name} {' and '.join(ours)} for {' and '.join(theirs)}" for name, (ours, theirs) in sides)
 
@@ -171,7 +170,7 @@ def nothing_reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[st
     ours = dict.fromkeys(f"{cell.recipe} on {cell.dataset} by {scores.protocol_of(cell)}" for cell in cells)
     keys = [key for result in all_results() if (key := _key(result))]
     recipes = {cell.recipe for cell in cells}
-    theirs = nested((f"{key[2]} on {key[0]} by {key[1]}", key[3], None) for key in keys if key[2] in recipes)
+    theirs = groups.nested((f"{key[2]} on {key[0]} by {key[1]}", key[3], None) for key in keys if key[2] in recipes)
     some = {name: ", ".join(names) if len(names) < 6 else f"{len(names)} objectives" for name, names in theirs.items()}
     known = [f"{name} ({objectives})" for name, objectives in some.items()]
     more = f"; and {len(known) - NEAR} more" if len(known) > NEAR else ""
