@@ -28,7 +28,6 @@ GROUPS = {
     "Compare": "effects compare claims",
     "Keep": "export merge prune",
 }
-"""The verbs in the order of the help."""
 BEGIN = """\
 Ablation grids for image-text retrieval objectives: from one command to the paper's table.
 

@@ -40,7 +40,6 @@ COPIED = (
     "settings", "environment", "imported", "vocabulary", "history", "trace", "triplets", "pooling", "speed",
     "best_checkpoint", "record",
 )  # fmt: skip
-"""The files of a finished trial."""
 Outcome = Literal["taken", "same", "kept", "refused"]
 """same: it is here already; kept: it is here with other results, or in training, and stays."""
 

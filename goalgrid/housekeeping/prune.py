@@ -27,7 +27,6 @@ MERGED = ".merged-*"
 """Names of folders in which a merge collects a trial's files."""
 
 TO_TRASH = ("trial", "replaced")
-"""Kinds that are kept in the trash."""
 
 
 @dataclass(frozen=True)

@@ -92,9 +92,7 @@ class Basis:
     """Bytes of the other files of a finished trial."""
     gpu: bool
     source: str
-    """The measurements that these figures come from."""
     device: str = ""
-    """The GPU's name, where it is known."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +109,8 @@ class GridCost:
     """Further bytes while trials run."""
     jobs: int
     jobs_source: str
-    """What sets the number of jobs."""
     sources: dict[Key, str]
     unknown: tuple[Key, ...]
-    """Without any measurement."""
 
     def lines(self) -> list[str]:
         hours = " and ".join(

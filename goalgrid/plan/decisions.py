@@ -11,7 +11,6 @@ from goalgrid.plan.costs import reached
 from goalgrid.reading.overview import Overview
 
 Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced", "stopped", "unreadable"]
-"""The kind of a reason."""
 
 
 @dataclass(frozen=True)
@@ -20,9 +19,7 @@ class Choice:
 
     only: str = ""
     failed: bool = False
-    """Train only the trials that failed."""
     force: bool = False
-    """Train from the beginning, whatever is there."""
     stale: bool = False
     """Train from the beginning where a run now might give other numbers."""
     before: frozenset[str] = frozenset()

@@ -35,7 +35,6 @@ class Plan:
     pending: Sequence[Trial] = ()
     """Stand-ins for the trials that start once validation has chosen; the cost has them, too."""
     device: DeviceCost | None = None
-    """What it takes of a GPU that the user asks about."""
 
     @classmethod
     def of(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 ORDER = (State.DONE, State.STOPPED, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
-"""The order in which states are counted out."""
 WORDS = 40
 """Values of an axis that are spelled out."""
 
@@ -43,7 +42,6 @@ class Overview:
     points: list[Cell]
     """The cells of all trials: where validation chooses settings, one for each point that a cell tries."""
     searches: "Sequence[Search]" = ()
-    """The searches of a grid with [select], cell by cell."""
     halvings: Mapping[str, Halving] = field(default_factory=dict)
     """By trial id, the rule that may stop it."""
     only: str = ""

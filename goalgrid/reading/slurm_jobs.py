@@ -11,7 +11,6 @@ from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import GridFolder
 
 SECONDS = 30
-"""For Slurm's answer."""
 LATEST = 20
 """Submitted jobs that are asked for."""
 

@@ -34,7 +34,6 @@ TABLES: dict[str, type[BaseModel]] = {
 """The tables of a grid file whose settings say which trials there are, and how they run."""
 SWEEPABLE = "[set] or [sweep]"
 TYPES = {"number": "float", "object": "table", "array": "list"}
-"""Types as TOML calls them, where JSON has another word."""
 BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "up to", "exclusiveMaximum": "below"}
 
 

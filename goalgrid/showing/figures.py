@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ATTENTION, EXAMPLES = "attention", "examples"
-"""Figures of one trial, beside those of a whole grid."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from goalgrid.grid.names import dotted_names
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.overrides import NO_TRIALS
 from goalgrid.grid.resources import Budget, Reliability, Resources
+from goalgrid.grid.settings.base import Settings
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import State
 
@@ -64,7 +65,7 @@ def paper_tables(incomplete: str) -> list[str]:
 
 def settings(incomplete: str) -> list[str]:
     """Names that `goalgrid settings` explains."""
-    tables = {"resources": Resources, "reliability": Reliability, "budget": Budget}
+    tables: dict[str, type[Settings]] = {"resources": Resources, "reliability": Reliability, "budget": Budget}
     running = [f"{table}.{name}" for table, model in tables.items() for name in model.model_fields]
     return _begun(incomplete, [*dotted_names(), *running])
 

@@ -33,7 +33,6 @@ from goalgrid.results.reference.matching import reported
 from goalgrid.results.tables import Table
 
 UNFINISHED = ".unfinished"
-"""The mark of a folder whose export did not end."""
 
 
 @contextmanager

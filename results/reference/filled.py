@@ -16,7 +16,6 @@ from goalgrid.results.reference.reading import Line, Paper, Printed, Result, cel
 
 QUOTED = "‡"
 LISTED = 6
-"""Trials that a message names."""
 
 GridCells = tuple[Grid, Sequence[Cell]]
 

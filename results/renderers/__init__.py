@@ -21,7 +21,6 @@ TEXT = dict(sorted({**TEXT, "json": TextFormat("json", _json)}.items()))
 """Formats that are text: those of the files, a page by its template, and the tidy rows with caption and command."""
 
 DATA = {"parquet": parquet.printed, "parquet-long": parquet.tidy}
-"""Formats that are a Parquet file, and what it holds."""
 
 ENDINGS = {**{kind: text.ending for kind, text in TEXT.items()}, "parquet-long": "long.parquet", "parquet": "parquet"}
 FORMATS = ("terminal", *ENDINGS)

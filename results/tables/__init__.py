@@ -102,7 +102,6 @@ class Table:
     command: str = ""
     """The command that prints the table, without the format; empty: no command prints it."""
     label: str = ""
-    """The name by which LaTeX refers to it."""
     siunitx: bool = False
     """Whether LaTeX aligns its numbers at their points, by the package siunitx."""
 
@@ -149,7 +148,6 @@ class TextFormat:
     """One way to write a table as text."""
 
     ending: str
-    """Of the names of its files."""
     render: Callable[[Table], str]
     comment: str = ""
     """How the command that prints the table stands above it, `% {}`; empty in a format without comments."""
