@@ -1,6 +1,5 @@
 """A grid's first two stages: the text of a file, a preset or a command line, and its content in one form."""
 
-import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from pydantic import ValidationError
 
 from goalgrid.grid import catalog, uses
-from goalgrid.grid.errors import UserError, several, toml_of, unknown, user_path
+from goalgrid.grid.errors import UserError, several, sha256_of, toml_of, unknown, user_path
 from goalgrid.grid.forms import dotted
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.own_recipes import OwnRecipes
@@ -262,8 +261,7 @@ def _with_checkpoints(content: Content, folder: Path) -> Content:
             return value
         path = (folder / user_path(value.removeprefix(FILE))).absolute()
         try:
-            with path.open("rb") as file:
-                digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            digest = f"sha256:{sha256_of(path)}"
         except OSError as error:
             raise UserError(f"train.starts_from = {value!r}: {path} cannot be read: {error.strerror}.") from error
         places[digest] = str(path)

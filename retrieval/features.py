@@ -18,7 +18,7 @@ from filelock import FileLock
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
@@ -376,8 +376,7 @@ def _whole(path: Path, rows: int) -> bool:
     """Whether a file of features has so many rows and its checksum; a file without a checksum gets one."""
     try:
         array = array_of(path)
-        with path.open("rb") as file:
-            digest, stamp = hashlib.file_digest(file, "sha256").hexdigest(), _stamp(path)
+        digest, stamp = sha256_of(path), _stamp(path)
     except (OSError, ValueError):
         return False
     if len(array) != rows or read_json(_sum(path)).get("sha256", digest) != digest:

@@ -1,6 +1,7 @@
 """What a user can cause: one message without a traceback, with the wrong thing, the right ones and the next step."""
 
 import errno
+import hashlib
 import os
 import stat
 import tomllib
@@ -101,6 +102,12 @@ def regular_bytes(path: Path) -> bytes:
     """The content of a regular file; of no such file, an OSError."""
     check_regular(path)
     return path.read_bytes()
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, 64 digits; of no such file, an OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def text_of(path: Path, what: str, hint: str) -> str:

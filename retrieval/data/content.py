@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, regular_bytes
+from goalgrid.grid.errors import UserError, regular_bytes, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.image_views import View
 from goalgrid.grid.settings.parts import PartRead
@@ -209,7 +209,7 @@ def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
             "pictures with their annotations under the root. goalgrid recipes says what a recipe reads."
         )
     annotated = annotations.Annotated.of(name, root)
-    sums = iter(stamp.digests([file for _, file in annotated.files], file_sum))
+    sums = iter(stamp.digests([file for _, file in annotated.files], sha256_of))
     listings = {split: annotated.listing(split) for split in annotated.by_split}
     return Summed(
         {split: digest([next(sums) for _ in listing.files]) for split, listing in listings.items()},
@@ -237,12 +237,6 @@ def _features(name: str, root: Path, stamp: Stamp) -> Summed:
         listed[split] = [captions, image_of_text.tolist()]
         notes += faults_of_captions(captions, str(texts))
     return Summed(marks, listed, sizes, [*notes, *precomp.overlapping(keys, folder)])
-
-
-def file_sum(file: Path) -> str:
-    """SHA-256 of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _status(path: Path) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 import argparse
 import errno
-import hashlib
 import pickle
 import re
 import warnings
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goalgrid.grid.errors import UserError, check_regular
+from goalgrid.grid.errors import UserError, check_regular, sha256_of
 
 _scalar = np.float64(0).__reduce__()[0]
 """What builds a number of NumPy from a pickle."""
@@ -56,8 +55,7 @@ class CheckpointFile:
         """Read a file that `torch.save` wrote; UserError: it is damaged, names code, or has no weights."""
         try:
             check_regular(path)
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = sha256_of(path)
             with torch.serialization.safe_globals(list(ALLOWED)), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of other versions of pickles: what cannot be read is an error
                 content = torch.load(path, map_location="cpu", weights_only=True)

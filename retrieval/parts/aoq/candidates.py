@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from filelock import FileLock
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from goalgrid.grid.errors import sha256_of
 from goalgrid.retrieval.growing_array import GrowingArray
 from goalgrid.retrieval.splits.pairs import DataError, Split
 from goalgrid.retrieval.splits.problems import array_of
@@ -26,17 +26,6 @@ DEPTH, PER_IMAGE = 300, 5
 """A draw n below `DEPTH` takes candidate n of an image, and candidate n / `PER_IMAGE` of a caption."""
 SCORES = 2**25
 """Similarities computed at a time."""
-
-
-class Drawn(NamedTuple):
-    """Offline negatives of a batch: rows of images and captions of the training split."""
-
-    images: Int[np.ndarray, " b"]
-    texts: Int[np.ndarray, " b"]
-    images_of_texts: Int[np.ndarray, " b"]
-    """The image of each drawn caption."""
-    texts_of_images: Int[np.ndarray, " b"]
-    """A caption of each drawn image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +49,15 @@ class Candidates:
         captions, images = _ranked(paths[0], *counts), _ranked(paths[1], *counts[::-1])
         return cls(captions, images, split.image_of_text, fingerprint or _checksum(paths))
 
-    def draw(self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], seed: int) -> Drawn:
-        """Negatives of these pairs: the same n for both directions of a pair, as AOQ draws."""
+    def draw(
+        self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], seed: int
+    ) -> tuple[Int[np.ndarray, "2 b"], Int[np.ndarray, "2 b"]]:
+        """Negatives of these pairs: the same n for both directions of a pair, as AOQ draws.
+
+        Returns:
+            rows of the drawn images, then of the drawn captions' images; rows of the drawn captions, then of a caption
+            of each drawn image.
+        """
         random = np.random.default_rng(seed)
         depth = min(DEPTH, self.captions.shape[1], PER_IMAGE * self.images.shape[1])
         n = random.integers(depth, size=len(texts))
@@ -69,7 +65,7 @@ class Candidates:
         drawn_images = self.images[texts, n // PER_IMAGE].astype(np.int64)
         order, starts, counts = self._by_image
         places = starts[drawn_images] + random.integers(counts[drawn_images])
-        return Drawn(drawn_images, drawn_texts, self.image_of_text[drawn_texts], order[places])
+        return np.stack([drawn_images, self.image_of_text[drawn_texts]]), np.stack([drawn_texts, order[places]])
 
     @cached_property
     def _by_image(self) -> tuple[Int[np.ndarray, " t"], Int[np.ndarray, " i"], Int[np.ndarray, " i"]]:
@@ -161,8 +157,4 @@ def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
 
 
 def _checksum(paths: list[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join(bytes.fromhex(sha256_of(path)) for path in paths)).hexdigest()

@@ -64,9 +64,8 @@ class OfflineNegatives(Companion):
     def further(
         self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], place: int
     ) -> tuple[Int[np.ndarray, " f"], Int[np.ndarray, " f"]]:
-        negatives = self.candidates.draw(owners, texts, self._draw + place)
-        images = np.concatenate([negatives.images, negatives.images_of_texts])
-        return images, np.concatenate([negatives.texts, negatives.texts_of_images])
+        images, captions = self.candidates.draw(owners, texts, self._draw + place)
+        return images.ravel(), captions.ravel()
 
     def split(self, network: Any, image: Embedded, text: Embedded, count: int) -> tuple[Embedded, Embedded, Extra]:
         extra = {"offline": self.scores(network.scorer, image, text, count)}

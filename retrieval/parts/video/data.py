@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from goalgrid.grid.catalog import Dataset
-from goalgrid.grid.errors import counted
+from goalgrid.grid.errors import counted, sha256_of
 from goalgrid.grid.identity import digest
-from goalgrid.retrieval.data.content import Stamp, file_sum
+from goalgrid.retrieval.data.content import Stamp
 from goalgrid.retrieval.data.forms import CheckProgress, Form, Part, SplitSize, Summed
 from goalgrid.retrieval.data.precomp import finite_sum
 from goalgrid.retrieval.parts.video import expert_files, msr_vtt
@@ -83,7 +83,7 @@ def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:
     refuse(problems, str(root))
     present = [expert for expert in experts if expert]
     sums = stamp.digests([expert.folder / expert_files.FEATURES for expert in present], finite_sum)
-    times = [None if expert.times is None else file_sum(expert.folder / expert_files.TIMES) for expert in present]
+    times = [None if expert.times is None else sha256_of(expert.folder / expert_files.TIMES) for expert in present]
     marks, sizes, listed = dict[str, str](), dict[str, tuple[int, int]](), dict[str, Any]()
     for split, listing in listings.items():
         sizes[split] = len(listing.videos), len(listing.texts)

@@ -125,8 +125,7 @@ def test_a_batch_brings_its_offline_negatives_and_their_scores(recipe: str) -> N
     assert all(one.equal(other) for one, other in ((later.images, third.images), (later.tokens[0], third.tokens[0])))
     pairs = [epoch.rows[0].numpy(), batch.owners.numpy()]
     seed = derived_seed(settings, "negatives of epoch 0")
-    drawn = offline.draw(pairs[1], pairs[0], seed)
-    wanted = np.concatenate([pairs[1], drawn.images, drawn.images_of_texts])
+    wanted = np.concatenate([pairs[1], *offline.draw(pairs[1], pairs[0], seed)[0]])
     assert batch.images.equal(inputs.pairs.train.images.gather(wanted, epoch.views))
     with torch.no_grad():
         image, text = learner.model.embed_images(batch.images), learner.model.embed_texts(*batch.tokens)
