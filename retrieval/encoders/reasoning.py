@@ -128,6 +128,17 @@ class Seq2Seq(nn.Module):
         return (ends[0] + ends[1]) / 2
 
 
+def start_as_bert(network: nn.Module) -> None:
+    """Give all weights BERT's first values: normal with deviation 0.02, biases 0, padding 0."""
+    for module in network.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            nn.init.zeros_(module.weight[module.padding_idx])
+
+
 class PaddedGru(nn.GRU):
     """One layer, read in one direction or in both; padding is never read.
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from goalgrid.retrieval.encoders.pretrained import Places
+from goalgrid.retrieval.encoders.reasoning import start_as_bert
 from goalgrid.retrieval.encoders.text import features_of, present_of, text_network
 from goalgrid.retrieval.parts.video.settings import CeSettings, ExpertTextSettings, MixtureSettings, MmtSettings
 from goalgrid.retrieval.parts.video.videos import unpacked
@@ -124,8 +125,8 @@ class Gate(nn.Module):
 
 PLACES = 32
 """Embeddings of time: 0: the whole video; 1: an unknown time; then one for each second, the last for all later."""
-DEVIATION, EPS = 0.02, 1e-12
-"""BERT's: of the first weights, and in its layer norms."""
+EPS = 1e-12
+"""BERT's, in its layer norms."""
 
 
 class MultiModalTransformer(nn.Module):
@@ -143,12 +144,8 @@ class MultiModalTransformer(nn.Module):
         self.time = nn.Embedding(PLACES, dim)
         self.norm, self.dropout = nn.LayerNorm(dim, eps=EPS), nn.Dropout(settings.dropout)
         self.layers = nn.ModuleList(MmtLayer(settings, dim) for _ in range(settings.layers))
-        own = [module for part in (self.expert, self.time, self.layers) for module in part.modules()]
-        for module in own:
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=DEVIATION)
-            if isinstance(module, nn.Linear):
-                nn.init.zeros_(module.bias)
+        for part in (self.expert, self.time, self.layers):
+            start_as_bert(part)
 
     def forward(self, videos: Float[Tensor, "b values"]) -> Sets:
         zeros = videos.new_zeros(len(videos), 1, self.norm.normalized_shape[0])

@@ -5,13 +5,14 @@ The layers of the latter also attend to image tokens of another width; `transfor
 
 from typing import Any
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from goalgrid.grid.errors import UserError
 from goalgrid.retrieval.encoders.pretrained import Places
+from goalgrid.retrieval.encoders.reasoning import start_as_bert
+from goalgrid.retrieval.encoders.text import present_of
 from goalgrid.retrieval.parts.xvlm.settings import BertLayersSettings
 
 EPSILON = 1e-12
@@ -107,7 +108,7 @@ class BertLayers(nn.Module):
         tables: Any = self.embeddings
         words, positions = tables["word_embeddings"](ids), tables["position_embeddings"].weight[: ids.shape[1]]
         states = self.dropout(tables["LayerNorm"](words + positions + tables["token_type_embeddings"].weight[0]))
-        mask = caption_mask(ids.shape[1], lengths, ids.device)
+        mask = present_of(ids, lengths)[:, None, None]
         for layer in self.layers:
             states = layer(states, mask)
         return states
@@ -126,22 +127,6 @@ class BertEncoder(nn.Module):
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         return self.project(self.states(ids, lengths)[:, 0])
-
-
-def caption_mask(width: int, lengths: Int[Tensor, " b"], device: torch.device) -> Bool[Tensor, "b 1 1 n"]:
-    """Which tokens count, without waiting for the device."""
-    return (torch.arange(width, device=device) < lengths.to(device, non_blocking=True)[:, None])[:, None, None]
-
-
-def start_as_bert(network: nn.Module) -> None:
-    """Give all weights BERT's first values: normal with deviation 0.02, biases 0, padding 0."""
-    for module in network.modules():
-        if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=0.02)
-        if isinstance(module, nn.Linear):
-            nn.init.zeros_(module.bias)
-        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-            nn.init.zeros_(module.weight[module.padding_idx])
 
 
 def _output(given: int, width: int) -> nn.ModuleDict:

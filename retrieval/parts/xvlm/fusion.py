@@ -7,7 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from goalgrid.retrieval.parts.xvlm.bert_layers import BertLayer, caption_mask, start_as_bert
+from goalgrid.retrieval.encoders.reasoning import start_as_bert
+from goalgrid.retrieval.encoders.text import present_of
+from goalgrid.retrieval.parts.xvlm.bert_layers import BertLayer
 from goalgrid.retrieval.parts.xvlm.settings import BertLayersSettings, XvlmFusionSettings
 
 TEMPERATURE = 0.07
@@ -34,7 +36,7 @@ class FusionEncoder(nn.Module):
         self, states: Float[Tensor, "b n d"], lengths: Int[Tensor, " b"], tokens: Float[Tensor, "b m c"]
     ) -> Float[Tensor, "b 2"]:
         """Logits of pairs, apart and together, from the states of captions and the tokens of images."""
-        mask = caption_mask(states.shape[1], lengths, states.device)
+        mask = present_of(states, lengths)[:, None, None]
         for layer in self.layers:
             states = layer(states, mask, layer.crossattention.keys(tokens))  # type: ignore[operator, union-attr]
         return self.head(states[:, 0])

@@ -14,8 +14,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from goalgrid.retrieval.encoders.text import present_of
 from goalgrid.retrieval.evaluation import Ranks
-from goalgrid.retrieval.parts.xvlm.bert_layers import Attention, caption_mask
+from goalgrid.retrieval.parts.xvlm.bert_layers import Attention
 from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder
 
 CHUNK = 256
@@ -68,9 +69,9 @@ class PackedStates:
         """Pack all captions; `states_of` gives the text encoder's states (b, n, d) of some rows, `batch` at a time."""
         order, first, parts = lengths.argsort(stable=True), _layers(fusion)[0].attention, list[Tensor]()
         for rows in order.split(batch):
-            states, part_lengths = states_of(rows), lengths[rows]
-            mask = caption_mask(states.shape[1], part_lengths, states.device)
-            parts.append(first(states, first.keys(states), mask)[mask[:, 0, 0]])
+            states = states_of(rows)
+            present = present_of(states, lengths[rows])
+            parts.append(first(states, first.keys(states), present[:, None, None])[present])
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
         return cls(torch.cat(parts), lengths[order].numpy(), place.numpy())
