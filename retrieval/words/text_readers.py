@@ -12,7 +12,6 @@ from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.text_encoders import TextEncoderSettings
-from goalgrid.grid.store.files import write_json
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.words import vocabulary_files
 from goalgrid.retrieval.words.tokens import Tokens, WordDropping, padded
@@ -147,13 +146,9 @@ class Vocabulary:
     def spelled(self, ids: Sequence[int]) -> list[str]:
         return [self.words[index] for index in ids]
 
-    def save(self, path: Path) -> None:
-        """Write the words in order, as JSON; who needs them after a power cut makes the folder durable."""
-        write_json(path, self.content, durable=False)
-
     @property
     def content(self) -> list[str]:
-        """What `save` writes."""
+        """What a trial's folder holds of it: the words in order."""
         return self.words
 
     def _row(self, caption: str, max_words: int) -> list[int]:
@@ -184,12 +179,8 @@ class WordPieces:
     def spelled(self, ids: Sequence[int]) -> list[str]:
         return list(self.tokenizer.convert_ids_to_tokens(list(ids)))
 
-    def save(self, path: Path) -> None:
-        write_json(path, self.content)
-
     @property
     def content(self) -> dict[str, Any]:
-        """What `save` writes."""
         return {"tokenizer": self.name, "size": len(self)}
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.grid.store.speed_probes import Probe, speed_of
 from goalgrid.runners.gpu import memory_probe
@@ -76,7 +77,7 @@ def measure(settings: TrialSettings, machine: Machine) -> Probe:
         trainer.evaluate("val")
         evaluation = time.monotonic() - started
         checkpoints.save(folder.best_checkpoint, {"row": {}, "model": trainer.model.weights()})
-        inputs.reader.save(folder.vocabulary)
+        write_json(folder.vocabulary, inputs.reader.content, durable=False)
         best, words = folder.best_checkpoint.stat().st_size, folder.vocabulary.stat().st_size
     seconds = [after - before for before, after in pairwise(times)]
     seconds = seconds[WARMING:] or seconds

@@ -252,7 +252,7 @@ class TrialRun:
         write_json(folder.settings, self.settings.model_dump(mode="json"), durable=False)
         self._write_environment()
         inputs = prepare(self.settings, self.machine)
-        inputs.reader.save(folder.vocabulary)
+        write_json(folder.vocabulary, inputs.reader.content, durable=False)
         hold.beat(0)
         self.parents()  # all are done
         root, trials = self.machine.root(self.settings.dataset.name), folder.path.parent
