@@ -132,7 +132,7 @@ def _made(section: str, dataset: str, recipe: str, overrides: Mapping[str, Scala
     """A section with these values, the choice of an encoder or scorer first; or pydantic's error."""
     content = _content(section, dataset, recipe)
     for name, value in sorted(overrides.items(), key=lambda item: item[0].rpartition(".")[2] not in CHOICES):
-        _put(content, name.split("."), value)
+        put(content, name, value)
     return SECTIONS[section].model_validate(content)
 
 
@@ -162,9 +162,9 @@ def _content(section: str, dataset: str, recipe: str) -> dict[str, Any]:
     return content
 
 
-def _put(table: dict[str, Any], path: list[str], value: Scalar) -> None:
-    """Set a value; choosing another encoder or scorer drops the settings of the one that it replaces."""
-    *parents, last = path
+def put(table: dict[str, Any], name: str, value: Any) -> None:
+    """Set a value by its dotted name; another encoder or scorer drops the settings of the one that it replaces."""
+    *parents, last = name.split(".")
     for part in parents:
         table = table.setdefault(part, {})
     if last in CHOICES and table.get(last) != value:

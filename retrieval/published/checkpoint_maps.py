@@ -97,6 +97,10 @@ class CheckpointMap(Settings):
         table = self.rows or self.pieces
         return size_at(weights, table) if table else 1
 
+    def shape(self, weights: Mapping[str, Tensor]) -> tuple[int, ...]:
+        """The shape of one image that the file's model reads."""
+        return tuple(part if isinstance(part, int) else size_at(weights, part) for part in self.image)
+
     def extra(self, weights: Mapping[str, Tensor]) -> list[str]:
         return [name for name in weights if self._name(name) is None]
 

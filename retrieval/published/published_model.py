@@ -12,6 +12,7 @@ from torch import Tensor
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.explained import explain
+from goalgrid.grid.resolution import put
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
@@ -84,7 +85,7 @@ class PublishedModel:
             raise several(f"{file.path} as {family}", first_few(unread))
         masked = _check_words(mapping, file, words)
         settings = _model(mapping, file, masked)
-        shape = tuple(part if isinstance(part, int) else size_at(file.weights, part) for part in mapping.image)
+        shape = mapping.shape(file.weights)
         networks = [part for part in (settings.image, settings.text) if isinstance(part, Pretrained)]
         named = [part.weights for part in networks if locate(part, places)]
         try:
@@ -123,8 +124,7 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
                 "the words that it was trained with, in the data set's folder."
             )
         count = len(words) + (settings.text.word_drop > 0 and "<mask>" not in words)
-    shape = tuple(part if isinstance(part, int) else size_at(file.weights, part) for part in mapping.image)
-    start_weights(file, class_of(settings)(settings, shape, count, seed=0, places=places))
+    start_weights(file, class_of(settings)(settings, mapping.shape(file.weights), count, seed=0, places=places))
 
 
 def check_whole(path: Path, settings: ModelSettings) -> None:
@@ -139,9 +139,12 @@ def check_whole(path: Path, settings: ModelSettings) -> None:
 
 
 def _model(mapping: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelSettings:
+    content = catalog.recipe(mapping.recipe).model.model_dump()
     try:
         changes = _settings(mapping, file) | ({"text.word_drop": 0.0} if mapping.rows and not masked else {})
-        return ModelSettings.model_validate(_changed(catalog.recipe(mapping.recipe).model, changes))
+        for name, value in changes.items():
+            put(content, name, value)
+        return ModelSettings.model_validate(content)
     except KeyError as error:
         raise UserError(
             f"{file.path}, {mapping.description}: its sizes cannot be read, since tensors of its image network are "
@@ -188,14 +191,3 @@ def _check_words(mapping: CheckpointMap, file: CheckpointFile, words: Sequence[s
             "model's. Take the vocabulary that the model was trained with."
         )
     return masked and rows == len(words) + 1
-
-
-def _changed(model: ModelSettings, changes: Mapping[str, Any]) -> dict[str, Any]:
-    content = model.model_dump()
-    for name, value in changes.items():
-        *path, last = name.split(".")
-        table = content
-        for part in path:
-            table = table[part]
-        table[last] = value
-    return content
