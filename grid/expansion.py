@@ -250,10 +250,7 @@ def once(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """The trials in chains, in order; a parent that is not among these trials is done.
-
-    An ensemble joins the chains of its members.
-    """
+    """The trials in chains, in order; an ensemble joins its members' chains. Parents beside these trials are done."""
     chain_of: dict[str, list[Trial]] = {}
     for trial in trials:
         before = [chain_of[parent] for parent in trial.parents if parent in chain_of] or [[]]
@@ -267,11 +264,7 @@ def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 
 def count_chains(trials: Sequence[Trial], ids: Container[str]) -> int:
-    """How many chains there are, without making them if no trial has two parents.
-
-    Args:
-        ids: of the trials.
-    """
+    """The number of chains of these trials, which have these ids; chains are made only if a trial has two parents."""
     if any(len(trial.parents) > 1 for trial in trials):
         return len(chains(trials))
     return sum(not (trial.parents and trial.parents[0] in ids) for trial in trials)

@@ -26,10 +26,6 @@ def missing(packages: Collection[str]) -> list[str]:
 
 
 def require(reader: str, *packages: str) -> None:
-    """Raise a UserError if a package of an extra is not installed; other packages are always here.
-
-    Args:
-        reader: what needs them, for a user: `grid 'f30k'`.
-    """
+    """Raise a UserError if a package of an extra is not installed; `reader` says for a user what needs it."""
     if lacking := missing(packages):
         raise UserError(f"{reader} needs {lacking[0]}.")

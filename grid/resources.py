@@ -13,9 +13,7 @@ from goalgrid.grid.settings.base import Settings, Unit
 def cpus_here(groups: Path = Path("/sys/fs/cgroup"), member: Path = Path("/proc/self/cgroup")) -> int:
     """CPUs that this process may use: by its affinity, and by the quotas of its control groups, e.g. a container's.
 
-    Args:
-        groups: where control groups are mounted.
-        member: the file that names those of this process.
+    Control groups are mounted at `groups`; the file `member` names those of this process.
     """
     counts = [len(os.sched_getaffinity(0))]
     names = [line.split(":", 2)[2].strip("/") for line in member.read_text().splitlines()] if member.exists() else []

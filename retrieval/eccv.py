@@ -37,15 +37,10 @@ def metrics(
 ) -> dict[str, float]:
     """ECCV Caption's mAP@R, R-Precision and R@1, and CxC's recalls, in percent, by `DIRECTION_METRIC`.
 
-    R is the number of right answers of a query. R-Precision: share of right answers among the first R. mAP@R: mean
-    over the places up to R of the precision there, 0 at wrong answers. CxC R@K: any right answer among the first K.
-
-    Args:
-        score: of images and texts that are no single vectors.
-        part: texts that are scored at a time; None: all.
-
-    Raises:
-        UserError: the package is not installed, or these are not COCO's 5,000 test images with five captions each.
+    R is the number of right answers of a query. R-Precision: share of right answers among the first R. mAP@R: mean over
+    the places up to R of the precision there, 0 at wrong answers. CxC R@K: any right answer among the first K. Images
+    and texts that are no single vectors have a `score`, of so many texts at a time. UserError: the package is not
+    installed, or these are not COCO's 5,000 test images with five captions each.
     """
     judged_by = judge()
     counts = np.bincount(image_of_text, minlength=len(image))
@@ -68,11 +63,7 @@ def judge() -> Any:
 
 
 def of_answers(judge: Any, i2t: Int[np.ndarray, "i k"], t2i: Int[np.ndarray, "t k"]) -> dict[str, float]:
-    """The metrics of `metrics`, of the rows of each query's best answers in both directions.
-
-    Args:
-        judge: the package's `Metrics`; it names captions and images by COCO's ids, in the order of Karpathy's split.
-    """
+    """The same of the rows of each query's best answers; a judge names captions by COCO's ids, in Karpathy's order."""
     captions = judge.coco_ids
     images = np.array([judge.coco_gts["t2i"][int(key)][0] for key in captions[::CAPTIONS]])
     of_images = dict(zip(images.tolist(), captions[i2t].tolist(), strict=True))

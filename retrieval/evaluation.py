@@ -256,11 +256,8 @@ def tiles(
     """Every image with every text once, by tiles of `chunk` images and the texts of as many.
 
     Tiles of images with their own texts come first, and hold all right answers of both. All products have one shape,
-    filled up with zeros, so that the rounding of a similarity depends on its two vectors alone.
-
-    Args:
-        order: rows of `text`, by the row of their image: a text's place in a tile is its place here.
-        owner: row of each text's image, in this order.
+    filled up with zeros, so that the rounding of a similarity depends on its two vectors alone. `order` has the rows of
+    the texts by the row of their image, `owner`: a text's place in a tile is its place here.
     """
     height = _grained(min(chunk, len(image)))
     rows = _slices([min(height, len(image) - start) for start in range(0, len(image), height)])

@@ -164,11 +164,8 @@ class CachedArrays(ABC):
     ) -> Path:
         """Compute the features that the cache lacks, or that are damaged there, and return their folder.
 
-        Args:
-            compute: as the method, in other processes; it may give the units in any order.
-
-        Raises:
-            UserError: an image or the weights cannot be read, the disk is full, or features overflow float16.
+        `compute` does so as the method, in other processes; it may give the units in any order. UserError: an image or
+        the weights cannot be read, the disk is full, or features overflow float16.
         """
         folder = self.folder(cache)
         if self.wanting(cache):

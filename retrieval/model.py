@@ -27,13 +27,9 @@ BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 
 
 class Vse(nn.Module):
-    """Visual-semantic embedding.
+    """Visual-semantic embedding of images of this shape and of captions of so many words, or with features so wide.
 
-    Args:
-        image_shape: of one image as it is read: pixels, or features.
-        words: number of indices that captions are made of, or width of their features.
-        seed: determines the first weights; the global random state is left as it was.
-        places: folder by name of pretrained weights.
+    The seed determines the first weights; the global random state is left as it was.
     """
 
     scorer: SetScorer | None

@@ -130,11 +130,7 @@ def check_objective(name: str) -> None:
 
 
 def unknown_objective(name: str, where: str = "", *, option: bool = False) -> str:
-    """Say that there is no such objective; of a name PAIR_TRIPLET, say which half is wrong.
-
-    Args:
-        option: whether the verb has --uses.
-    """
+    """Say that there is no such objective; of PAIR_TRIPLET, which half. `option`: whether the verb has --uses."""
     pair, _, triplet = name.partition("_")
     within = f"of objective {name!r} {where}".strip()
     if triplet in TRIPLET_WEIGHTS and pair not in PAIR_WEIGHTS:

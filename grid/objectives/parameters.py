@@ -42,11 +42,7 @@ class Parameter:
         return self.released if variant == "released" else self.paper
 
     def parse(self, value: Any) -> Value:
-        """Bring `value` to this parameter's type, so that 10 and 10.0 are one setting.
-
-        Raises:
-            ValueError: it is of another type, or not among the choices.
-        """
+        """Bring `value` to this parameter's type, so that 10 and 10.0 are one setting; ValueError: it does not fit."""
         if self.optional and value in (None, "none"):
             return None
         if self.choices:

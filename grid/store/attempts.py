@@ -85,10 +85,7 @@ class Attempt:
         return str(self.content().get("launch", ""))
 
     def ending(self) -> dict[str, Any]:
-        """How it ended; empty while it runs, or if it was killed unseen.
-
-        If the disk refused a file, the lease holds the end.
-        """
+        """How it ended; empty while it runs, or if it was killed unseen. The lease has it if the disk took no file."""
         ending = read_json(self.end) or self.content()
         return ending if "outcome" in ending else {}
 

@@ -50,13 +50,10 @@ def stands(path: Path) -> bool:
 
 @contextmanager
 def written_aside(path: Path, *, durable: bool = True, previous: Path | None = None) -> Iterator[Path]:
-    """Give a path beside `path` to create; when the block ends well, it becomes `path` in one step.
+    """Give a path beside `path` to create; when the block ends well, it becomes `path` in one step, else UserError.
 
-    Args:
-        durable: flush it to the disk; otherwise a power cut may remove or empty it.
-        previous: new path of the old file.
-
-    UserError: the disk is full, read-only or not ours; what stood at `path` is untouched.
+    Unless it is `durable`, a power cut may remove or empty it. What stood at `path` becomes `previous`, if that is
+    given; after an error it is untouched.
     """
     aside, check = _beside(path), _FENCES.get(path.parent, _unfenced)
     try:
@@ -125,9 +122,6 @@ def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError
 
 def create_text(path: Path, text: str, *, durable: bool = False) -> bool:
     """Make a file appear with its content at once; False if it exists. A link does that on shared folders, too.
-
-    Args:
-        durable: wait until it stands on the disk.
 
     OSError: the disk is full or read-only, or has no hard links.
     """

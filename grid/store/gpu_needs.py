@@ -21,14 +21,7 @@ STEP = 0.01
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes of a GPU's memory that trials of one kind need.
-
-    Args:
-        device: name of the GPU.
-        total: bytes of the GPU.
-        context: bytes of a process beside its tensors.
-        alone: bytes of a trial's tensors at the peak.
-    """
+    """Bytes that a kind of trials needs on a GPU: for a process beside its tensors, and for its tensors at the peak."""
 
     device: str
     total: float
@@ -82,12 +75,7 @@ def smallest(needs: Iterable[Need]) -> Need:
 
 
 def too_large(recipe: str, batch: int, device: str, *, taken: float, free: float, total: float) -> UserError:
-    """The error for a trial that does not fit on a GPU.
-
-    Args:
-        taken: bytes that it allocated before memory ran out.
-        free: bytes that were free before it began.
-    """
+    """The error for a trial that does not fit: bytes `taken` when memory ran out, `free` before, `total` of the GPU."""
     return UserError(
         f"out of memory: one trial of {recipe} at a batch of {batch} needs more than {taken / 1e9:.1f} GB of a GPU; "
         f"{device} has {total / 1e9:.1f} GB, {free / 1e9:.1f} GB were free. What helps: train.micro_batch or "

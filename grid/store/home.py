@@ -216,10 +216,7 @@ class Home:
         return [self.trial(trial_id) for trial_id in sorted(self.standing())]
 
     def standing(self) -> set[str]:
-        """Ids of the trials of all grids that have a folder; the folder of trials is listed once.
-
-        UserError: the folder cannot be read.
-        """
+        """Ids of the trials that have a folder, by one listing of the folder of trials; UserError: it is unreadable."""
         try:
             with os.scandir(self.trials_folder) as entries:
                 return {entry.name for entry in entries if _is_folder(entry) and not entry.name.startswith(".")}

@@ -38,11 +38,7 @@ def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:
 
 
 def id_of(file: str, settings: TrialSettings) -> str:
-    """`flickr30k_scan-published_triplet-hn-3fa94c21`: the same file, data set and objective have the same id.
-
-    Args:
-        file: the SHA-256 of its content.
-    """
+    """`flickr30k_scan-published_triplet-hn-3fa94c21`, the same for a file (its SHA-256), data set and objective."""
     names = [settings.dataset.name, settings.recipe, settings.objective.name]
     return f"{'_'.join(names)}-{digest([file, *names])[:8]}"
 

@@ -1,7 +1,4 @@
-"""The identity of processes, independent of the clock and of reused numbers; and the end of a hanging process.
-
-It reads Linux's /proc.
-"""
+"""Which process is which, though clocks are set and numbers reused, by Linux's /proc; and the end of a process."""
 
 import os
 import signal

@@ -28,13 +28,10 @@ def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
 def read_grid(
     name: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """The grid of this name as it was last run, after what the command line says.
+    """The grid of this name as it was last run, after what the command line says; UserError: it is unreadable now.
 
     Unknown keys in [resources] and [reliability], which another version wrote, are left out: they change no trial.
-
-    Raises:
-        UserError: the file cannot be read, or does not fit this version.
-        Untrusted: it runs code that this user never named.
+    Untrusted: it runs code that this user never named.
     """
     path = home.grid(name).grid
     where = f"grid {str(path)!r}"

@@ -14,14 +14,9 @@ from goalgrid.grid.store.home import GridFolder
 
 @dataclass(frozen=True)
 class Probe:
-    """The measurement of a trial.
+    """A trial measured: quartiles of a step's seconds, seconds of a validation, bytes of best checkpoint and rest.
 
-    Args:
-        settings: the word that `speed_of` gives for the trial.
-        least, most: lower and upper quartile of the seconds of a step.
-        evaluation: seconds of a validation.
-        best: bytes of the best checkpoint.
-        rest: bytes of a finished trial's other files.
+    `settings` is the word that `speed_of` gives for it.
     """
 
     dataset: str
@@ -60,9 +55,6 @@ def read(folder: GridFolder) -> list[Probe]:
 
 
 def remember(folder: GridFolder, probes: Iterable[Probe]) -> None:
-    """Keep these probes, instead of earlier probes of the same recipe on the same data set.
-
-    UserError: the runs folder cannot be written.
-    """
+    """Keep probes in place of earlier ones of their recipe and data set; UserError: they cannot be written."""
     by_cell = {(probe.dataset, probe.recipe): probe for probe in [*read(folder), *probes]}
     write_json(folder.probe, [asdict(probe) for probe in by_cell.values()])

@@ -59,9 +59,7 @@ def check(
 ) -> DataReport:
     """Look at all that lies under the root: raw images with annotations, and precomputed features.
 
-    Args:
-        name: a shipped data set, held against its official size; any other name is a user's own data.
-        progress: told (what, how much is done, of how much).
+    A shipped data set is held against its official size; any other name is a user's own data.
     """
     official = catalog.described(name)
     if not root.is_dir():

@@ -39,13 +39,10 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class Content:
-    """What a copy of a data set holds.
+    """What a copy of a data set holds; by split, the numbers of images and captions; leaks and notes.
 
-    Args:
-        fingerprint: of captions, splits and images or features, and of a peer's vocabulary that reads the captions.
-        images: fingerprint of the images or features alone.
-        sizes: split, images and captions.
-        problems: leaks and notes.
+    The fingerprint is of captions, splits and images or features, and of a peer's vocabulary that reads the captions;
+    `images` is that of the images or features alone.
     """
 
     fingerprint: str
@@ -64,9 +61,8 @@ def content(
 ) -> Content:
     """The content of the data set under this root, as features or as images; DataError: it cannot be used.
 
-    Args:
-        vocabulary: a peer's words, by their path below the root, which count as data.
-        kept: a folder that keeps the result with its stamp; None: everything is read.
+    A peer's vocabulary, by its path below the root, counts as data. `kept` is a folder that keeps the result with its
+    stamp; None: everything is read.
     """
     known = catalog.described(name)
     if known.embedded:

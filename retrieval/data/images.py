@@ -133,10 +133,8 @@ CHANGES: dict[str, Callable[[Image.Image, float], Image.Image]] = {
 class ImageFiles:
     """Image files decoded by worker threads (Pillow lets go of the interpreter) and framed by a view.
 
-    Each thread writes its view to its place in the batch: when the last picture is decoded, the batch is whole.
-
-    Args:
-        pinned: batches of views are made in memory from which a GPU copies while the host goes on.
+    Each thread writes its view to its place in the batch: when the last picture is decoded, the batch is whole. From
+    `pinned` batches, a GPU copies while the host goes on.
     """
 
     def __init__(

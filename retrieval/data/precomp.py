@@ -91,11 +91,7 @@ def files(root: Path, name: str) -> list[Path]:
 
 
 def aligned(root: Path, name: str) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray, list[str]]:
-    """Of one split: the array, the row of each image, the captions, the image of each caption, and the ids.
-
-    Raises:
-        DataError: a file is missing or unreadable, or captions and images do not match in number.
-    """
+    """Of a split: array, row of each image, captions, image of each caption, ids; DataError: they do not fit."""
     problems: list[Problem] = []
     array, captions, ids = read(root, name, problems)
     refuse(problems, str(root))

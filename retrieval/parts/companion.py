@@ -22,14 +22,10 @@ from goalgrid.retrieval.splits.pairs import Pairs
 
 @dataclass(frozen=True)
 class Around:
-    """Where a companion finds what it prepares.
+    """Where a companion finds what it prepares: the data set's root, if it has one, and the cache of computed files.
 
-    Args:
-        root: folder of the data set; None: it has none.
-        cache: folder in which what was computed once is kept.
-        ranker: gives a checksum of a finished trial, and a function that embeds the training split by its model: unit
-            vectors of images and captions, and the image of each caption.
-        beat: called after each step of a long computation.
+    `ranker` gives a finished trial's checksum and a function that embeds the training split by its model: unit vectors
+    of images and captions, and the image of each caption. `beat` is called after each step of a long computation.
     """
 
     root: Path | None
@@ -39,10 +35,7 @@ class Around:
 
 
 class Companion:
-    """Accompanies the training of a trial. Each method does nothing unless a companion says otherwise.
-
-    `prepared` is what `prepare` returned.
-    """
+    """Accompanies a trial's training; by default, no method does anything. `prepared` is what `prepare` returned."""
 
     name: ClassVar[str]
     """Of what it writes into checkpoints."""

@@ -75,13 +75,10 @@ def convert(source: Path, folder: Path) -> int:
 
 
 def butd(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The backbone of BUTD's detector as `transformers` reads it: weights and configuration.
+    """The backbone of BUTD's detector as `transformers` reads it, weights and configuration; UserError: other weights.
 
     Its convolutions read blue, green and red; the first is turned around. A block strides in its first convolution, and
     the first pooling has no margin: VSE-infinity's lib/modules/resnet.py, from which `original_updown_backbone.pth` is.
-
-    Raises:
-        UserError: it is another network.
     """
     tensors, weights = file.weights, dict[str, Tensor]()
     for name, value in tensors.items():

@@ -204,11 +204,7 @@ def fitting_map(file: CheckpointFile) -> CheckpointMap:
 
 
 def map_of_family(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:
-    """The map of this family that a file fits, with its name.
-
-    Raises:
-        UserError: none fits; says which family does, else what is missing and extra by the nearest map.
-    """
+    """The map of this family that a file fits, with its name; UserError: which family fits, or what the file lacks."""
     if family and family not in families():
         raise UserError(unknown("family", family, families(), where="in --as"))
     fitting = {name: mapping for name, mapping in maps().items() if mapping.fits(file)}

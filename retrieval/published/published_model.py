@@ -68,11 +68,7 @@ class PublishedModel:
 
     @classmethod
     def of(cls, file: CheckpointFile, family: str, words: Sequence[str], places: Places) -> "PublishedModel":
-        """The model of a file of this family, which all of its tensors fit.
-
-        Raises:
-            UserError: tensors, options or words do not fit; or it is of another family.
-        """
+        """The model of a file of this family, which its tensors, options and words fit; UserError: they do not."""
         kind, mapping = map_of_family(file, family)
         wrong = [
             f"{name} = {file.options[name]!r}, known is {value!r}"

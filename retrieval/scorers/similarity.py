@@ -47,8 +47,7 @@ def _linear(width: int, to: int) -> nn.Linear:
 class Whole(nn.Module):
     """A unit vector of a whole set: its members, weighted by how they agree with their mean. SGRAF §3.1.
 
-    Args:
-        members: of every set, where batch norms are used (images); None: sets of any size.
+    Batch norms are used for sets of so many members (images), not for sets of any size.
     """
 
     def __init__(self, dim: int, dropout: float, members: int | None) -> None:

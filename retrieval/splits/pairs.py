@@ -33,14 +33,10 @@ class Images(Protocol):
     def __len__(self) -> int: ...
 
     def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE) -> "Tensor":
-        """The images of these rows, (b, *shape).
+        """The images of these rows of a batch, (b, *shape), or of a part of it, each view as in the whole.
 
-        Args:
-            draw: seed of a training batch's random views; None: the views of evaluation.
-            part: of the batch, if not all of it is wanted; each view is as in the whole.
-
-        Raises:
-            DataError: an image is missing or unreadable, or features are not finite.
+        `draw` seeds a training batch's random views; None: the views of evaluation. DataError: an image is missing or
+        unreadable, or features are not finite.
         """
 
 

@@ -98,10 +98,8 @@ SPLITTERS: dict[str, Callable[[str], list[str]]] = {"plain": words, "nltk": nltk
 class Vocabulary:
     """The words that occur in captions at least `min_count` times, most frequent first, ties in alphabetical order.
 
-    Args:
-        boundaries: read every caption between `<start>` and `<end>`.
-        masked: know a word for words that are masked.
-        known: words of a peer's vocabulary in the order of their indices, in place of the captions'.
+    With `boundaries`, every caption is read between `<start>` and `<end>`; `masked` adds a word for masked words;
+    `known` words, of a peer's vocabulary in the order of their indices, take the place of the captions'.
     """
 
     def __init__(
@@ -132,9 +130,7 @@ class Vocabulary:
     def encode(self, captions: Sequence[str], *, max_words: int, drop: float = 0.0) -> Tokens:
         """Captions as word indices, cut to `max_words`; a caption without any word becomes one unknown word.
 
-        Args:
-            drop: share of words that training leaves out. The boundaries of a caption may be left out as its words
-                may, as VSE-infinity's code does.
+        Training leaves out a share of words, and of boundaries, as VSE-infinity's code does.
         """
         ids, lengths = padded([self._row(caption, max_words) for caption in captions])
         if not drop:
@@ -204,12 +200,8 @@ def build(
 ) -> CaptionReader:
     """The reader of an encoder with these settings; a vocabulary is that of the training captions, or a peer's file.
 
-    Args:
-        split: a name in `SPLITTERS`.
-        known: words in the order of their indices, which a trained model knows; they replace any other vocabulary.
-
-    Raises:
-        UserError: the weights' tokenizer cannot be found, the file is no vocabulary, or a caption cannot be prepared.
+    `known` words of a trained model, in the order of their indices, replace any vocabulary; `split` is of `SPLITTERS`.
+    UserError: the weights' tokenizer cannot be found, the file is no vocabulary, or a caption cannot be prepared.
     """
     network, prepare = settings.tokenizer, PREPARATIONS[settings.preparation]
     if network is not None:

@@ -49,12 +49,7 @@ class WordDropping:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Captions as indices.
-
-    Args:
-        ids: padded with 0.
-        drop: what gathering with a draw does; None: nothing.
-    """
+    """Captions as indices, padded with 0; `drop` says what a training batch leaves out."""
 
     ids: Int[Tensor, "t n"]
     lengths: Int[Tensor, " t"]
@@ -72,11 +67,7 @@ class Tokens:
         return Tokens(self.ids[rows], self.lengths[rows])
 
     def gather(self, rows: Int[Tensor, " b"], draw: int | None = None) -> tuple[Tensor, Int[Tensor, " b"]]:
-        """Indices, padded with 0, and the number of tokens of each caption.
-
-        Args:
-            draw: seed of a training batch's augmentation; None: captions as they are.
-        """
+        """Indices, padded with 0, and tokens of each caption; a draw seeds a training batch's augmentation."""
         lengths = self.lengths[rows]
         ids = self.ids[rows, : int(lengths.max())]
         if draw is None or self.drop is None:

@@ -51,10 +51,9 @@ class Capacity:
 
 
 class Driver:
-    """Runs jobs and passes on the events of their trials: here one after the other, without Ray (`--here`).
+    """Runs jobs and passes on their trials' events: here one after the other, without Ray (`--here`).
 
-    Args:
-        halvings: by trial id, the rule that may stop it; also of trials of its cell that are no part of the launch.
+    `halvings` has the rules that may stop trials, by trial id, also of trials of their cells that are not launched.
     """
 
     def __init__(self, stop: Stop, halvings: Mapping[str, Halving] = {}) -> None:
@@ -89,8 +88,7 @@ class Driver:
     def spread(self, custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> Spread | None:
         """What calls the function that `begin` gives in a process on each GPU; None: this process computes.
 
-        Args:
-            begin: called with the arguments, and with the CPUs of the GPU's node for each of its GPUs.
+        `begin` is called with the arguments, and with the CPUs of the GPU's node for each of its GPUs.
         """
         return None
 

@@ -36,14 +36,9 @@ def check_inputs(
 ) -> tuple[tuple[str, bool, str | None, str], ...]:
     """Open all data sets and find all networks' weights, so that a wrong path is one UserError, not 45 failed trials.
 
-    Also check that the files of companions belong to these data, and that replicas can share the batches.
-
-    Args:
-        allow_leak: whether test images may stand in the training split.
-        warn: called with each problem of the data that does not prevent training.
-
-    Returns:
-        key and fingerprint of all data, as in `Launched.data`.
+    Also check that companions' files belong to these data, and that replicas can share the batches. `allow_leak`: test
+    images may stand in the training split. `warn` is called with each problem that does not prevent training. Returns
+    key and fingerprint of all data, as in `Launched.data`.
     """
     for job in jobs:
         for settings, protocols in zip(job.trials, job.protocols, strict=False):
@@ -115,12 +110,7 @@ def feature_sources(jobs: Iterable[Job]) -> dict[Path, tuple[CachedArrays, Job]]
 
 
 def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.ndarray]]:
-    """What computes the units of features in this process, with these CPUs.
-
-    Args:
-        content: a job of a trial that reads these features, as JSON.
-        folder: of the features.
-    """
+    """What computes units of the features in a folder here, with these CPUs, for a trial of the job (JSON)."""
     job = Job.from_json(content)
     machine = replace(job.machine, threads=cpus, workers=cpus)
     machine.begin()
@@ -131,10 +121,9 @@ def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.nd
 def compute_features(
     jobs: Iterable[Job], console: Console, spread: Callable[..., Spread | None] = lambda begin, *arguments: None
 ) -> None:
-    """Compute features of frozen networks and shrunk pictures that the cache lacks, with a progress bar; or UserError.
+    """Compute features and shrunk pictures that the cache lacks, with a progress bar; or UserError.
 
-    Args:
-        spread: as of a driver: has `reader` called on every GPU; by default this process computes.
+    `spread`, as of a driver, has `reader` called on every GPU; by default this process computes.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     for folder, (source, job) in feature_sources(jobs).items():

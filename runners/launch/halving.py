@@ -44,9 +44,7 @@ class Rungs:
 class Judge:
     """Judges the epochs of a launch's trials, each cell by a rule of its own.
 
-    Args:
-        training: ids of the trials that train now. They are judged again at the last epoch of their history, which may
-            have ended without a judgement.
+    Trials in `training` are judged again at the last epoch of their history, which may have ended without a judgement.
     """
 
     def __init__(self, halvings: Mapping[str, Halving], home: Home, training: Collection[str]) -> None:

@@ -27,14 +27,9 @@ from goalgrid.runners.training.progress import Cadence
 
 @dataclass(frozen=True)
 class Launched:
-    """The properties that all jobs of a launch share.
+    """What all jobs of a launch share: its unique name, the mark of the runs folder, and the driver's code and data.
 
-    Args:
-        name: of the launch; unique.
-        mark: of the runs folder, by which a node recognises it.
-        patience: seconds to wait until a node sees the folder.
-        code: fingerprint of the driver's program.
-        data: of each data set at the start of the launch: its `DataKey`, and its fingerprint.
+    A node waits `patience` seconds for the folder. `data` has the `DataKey` and the fingerprint of each data set.
     """
 
     name: str
@@ -116,11 +111,7 @@ _JSON = TypeAdapter(Job)
 def jobs_for(
     grid: Grid, trials: Sequence[Trial], home: Home, *, gpus: int, launched: Launched = Launched("alone", "")
 ) -> list[Job]:
-    """One job for each chain of trials, with its share of the machine; UserError: a GPU share cannot be scheduled.
-
-    Args:
-        gpus: number of GPUs; without a GPU, jobs ask for CPUs only.
-    """
+    """One job for each chain of trials, on CPUs alone without a GPU; UserError: a GPU share cannot be scheduled."""
     resources = grid.resources
     jobs = []
     for chain in chains(trials):

@@ -53,11 +53,7 @@ class Nodes:
         return new
 
     def died(self, node: str, attempt: Attempt, *, spare: Callable[[str], bool]) -> list[Attempt]:
-        """Note that an attempt died on a node. Returns the attempts whose deaths the node is to blame for.
-
-        Args:
-            spare: whether the launch can do without this node; otherwise it is not set aside.
-        """
+        """Note a death on a node, and set it aside if the launch can `spare` it; returns the deaths that it caused."""
         deaths = self._deaths[node]
         deaths.append(attempt)
         if node not in self.pauses:
@@ -125,11 +121,7 @@ class Deaths:
         self._pass_on(event)
 
     def process_died(self, job: Job, error: str) -> str:
-        """End the attempt of the job's dead process. Returns why the launch is to end; empty: it goes on.
-
-        Args:
-            error: the driver's message about the death; its last line is shown.
-        """
+        """End the attempt of a process that died of this error; returns why the launch is to end, if it is."""
         self._vain += 1
         for trial_id in job.ids:  # a trial done before the death may not have been reported
             if trial_id not in self._over and job.home.trial(trial_id).is_done():

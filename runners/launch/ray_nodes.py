@@ -111,11 +111,7 @@ def on_node(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
 
 
 def spread(custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> "Spread | None":
-    """A process on each GPU of the nodes with these resources; None: there is no GPU.
-
-    Args:
-        begin: called there with the arguments and the CPUs for each GPU of the node; gives the function of an item.
-    """
+    """A process on each GPU of the nodes with these resources, as `Driver.spread` has it; None: there is no GPU."""
     places = [(node["NodeID"], node["Resources"]) for node in nodes_with(["GPU", *custom])]
     gpus = [
         (node, max(1, int(has.get("CPU", 0) // has["GPU"]))) for node, has in places for _ in range(int(has["GPU"]))
@@ -134,11 +130,7 @@ class _Caller:
 
 
 class Spread:
-    """Calls a function of items in a process on each of some GPUs; an item whose process dies goes to another one.
-
-    Args:
-        gpus: the node of each GPU, and the CPUs that the node has for it.
-    """
+    """Calls a function of items in a process on each GPU, by node and CPUs; a dead process's item goes to another."""
 
     def __init__(self, gpus: Sequence[tuple[str, int]], begin: Callable[..., Any], arguments: Sequence[Any]) -> None:
         self.gpus, self.begin, self.arguments = gpus, begin, arguments

@@ -64,9 +64,7 @@ def check(job: Job) -> None:
 def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judgement | None = None) -> None:
     """Make an attempt at each of a job's trials in this process, in order, until the process is asked to end.
 
-    Args:
-        node: by Ray's id, of a process that only works: its output goes to the attempts' logs. Empty: no such process.
-        judge: of the trials that have a rule.
+    On a node, by Ray's id, all output goes to the attempts' logs. `judge` judges the trials that have a rule.
 
     Raises:
         Refused: its code or data are not those of the launch; no attempt was made.
@@ -157,13 +155,11 @@ class JobThread:
     def report(self, seconds: float) -> dict[str, Any]:
         """Events since the last call, together as JSON: a result costs Tune more than a short trial takes.
 
-        The other keys are for a user's callbacks and loggers of Tune: the latest epoch's `trial`, `epoch`, validation
-        metrics and means of training, and under `epochs` all that ended since the last call. Test metrics are no part
-        of them, so that nothing in Tune can decide by these. A process that refuses the job gives its node and the
-        reason, before it ends.
-
-        Args:
-            seconds: to wait for the job's end, for an epoch to judge, or for a request to end.
+        It waits so many seconds for the job's end, for an epoch to judge, or for a request to end. The other keys are
+        for a user's callbacks and loggers of Tune: the latest epoch's `trial`, `epoch`, validation metrics and means of
+        training, and under `epochs` all that ended since the last call. Test metrics are no part of them, so that
+        nothing in Tune can decide by these. A process that refuses the job gives its node and the reason, before it
+        ends.
         """
         if self._asked:  # the driver asks for more after it has judged
             self._awaits = False
@@ -261,12 +257,7 @@ def pause(job: Job) -> float:
 def end_after_death(
     job: Job, judge: Callable[[Attempt], tuple[Failure, str]], ended: Container[Attempt]
 ) -> tuple[Attempt, Event] | None:
-    """After process death, write the end of the job's running attempt; returns attempt and event.
-
-    Args:
-        judge: gives class and message of the failure.
-        ended: attempts of earlier deaths.
-    """
+    """After process death, end the job's running attempt by `judge`, if none `ended` yet; returns it and an event."""
     for trial_id in job.ids:
         folder = job.home.trial(trial_id)
         latest = folder.latest()

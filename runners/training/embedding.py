@@ -113,11 +113,7 @@ def _shared(
 def ranked(
     model: Vse, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None = None
 ) -> evaluation.Ranks:
-    """Ranks of the embeddings of `embedded`, by the model's scorer.
-
-    Args:
-        fold: images of a fold, each ranked by itself; None: the split is ranked as a whole.
-    """
+    """Ranks of the embeddings of `embedded` by the model's scorer, in folds of so many images; None: as a whole."""
     if model.scorer is None:
         return evaluation.rank_in_folds(image, text, image_of_text, fold)
     with torch.inference_mode():

@@ -74,13 +74,10 @@ ALONE = ProcessGroup()
 class GradientSums:
     """Replaces gradients by their sums over the ranks, bit-identical on all, while backward goes on in the block.
 
-    Buckets are fixed and follow one another, the last parameters first, as in `DistributedDataParallel`; so all ranks
-    send the same. A bucket goes once all its gradients are complete; the rest, and buckets with a parameter that got
-    no gradient, go at the end.
-
-    Args:
-        repeated: parameters of which every rank has the whole gradient.
-        bucket: bytes of gradients that go together.
+    Buckets of so many bytes are fixed and follow one another, the last parameters first, as in
+    `DistributedDataParallel`; so all ranks send the same. A bucket goes once all its gradients are complete; the rest,
+    and buckets with a parameter that got no gradient, go at the end. Of `repeated` parameters, every rank has the whole
+    gradient.
     """
 
     def __init__(
@@ -166,10 +163,8 @@ class _AllGather(torch.autograd.Function):
 def init(rank: int, replicas: int, file: Path, device: torch.device, backend: str | None = None) -> ProcessGroup:
     """Initialise the process group; PeerLost: a replica does not connect in time.
 
-    Args:
-        file: the rendezvous; the same for all ranks, and not written before.
-        backend: None: nccl between GPUs, gloo between CPUs. Beside nccl, gloo sums what the host knows without a wait
-            for the GPU.
+    The rendezvous file is the same for all ranks, and not written before. By default, nccl serves GPUs and gloo CPUs;
+    beside nccl, gloo sums what the host knows without a wait for the GPU.
     """
     os.environ |= {
         "GLOO_SOCKET_IFNAME": LOOPBACK,

@@ -27,11 +27,7 @@ ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
 
 
 def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> str:
-    """Fingerprint of the code that trains these settings, with only the objective and encoders that they name.
-
-    Args:
-        members: the models of an ensemble's members, which `Shared` holds itself.
-    """
+    """Fingerprint of the code that trains these settings, by the names in them; and in an ensemble's members."""
     packages = sorted({use.source for name in _chosen(settings, members) if (use := uses.package_of(name))})
     present = tuple((use.module, use.source) for use in uses.present())
     return _fingerprint(present, *roots_and_names(settings, members), " ".join(packages))

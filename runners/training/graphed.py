@@ -31,11 +31,7 @@ class Graphs:
     def __call__(
         self, objective: Objective, place: int, image: Float[Tensor, "b d"], text: Float[Tensor, "b d"], owners: Tensor
     ) -> Float[Tensor, ""]:
-        """The loss of a batch, as `objective(image, text, owners)`, by a graph where there can be one.
-
-        Args:
-            place: of the network that embedded the batch, among those that the objective reads in a step.
-        """
+        """The loss `objective(image, text, owners)` of the network at this place, by a graph where there can be one."""
         if not self.suit(objective, image, text):
             return objective(image, text, owners)
         key = (objective, place, image.shape, image.dtype, text.dtype)

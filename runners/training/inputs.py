@@ -101,11 +101,7 @@ class Inputs:
 def read_captions(
     pairs: Pairs, dataset: DatasetSettings, text: TextSettings, machine: Machine, known: Sequence[str] = ()
 ) -> tuple[CaptionReader, dict[str, Tokens]]:
-    """What turns captions into indices, and the captions of all splits as indices.
-
-    Args:
-        known: the words of a trained model, in the order of their indices; empty: those of these data.
-    """
+    """What turns captions into indices, by a trained model's words if they are `known`; and all captions as indices."""
     file, root = dataset.vocabulary, machine.root(dataset.name)
     if file and root is None:
         raise UserError(f"data set {dataset.name!r} has no folder, so no dataset.vocabulary = {file!r} in it.")
@@ -158,11 +154,7 @@ class Batch:
 
 
 def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = ()) -> Inputs:
-    """Open the trial's data and encode its captions, or say in a UserError why not; cached for the next trial.
-
-    Args:
-        known: the words of a trained model, in the order of their indices; empty: those of these data.
-    """
+    """Open the trial's data and encode captions, by a trained model's words if `known`; cached. UserError: why not."""
     held = content_of(settings, machine)
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held, known)
     check_sizes(settings.dataset, held, machine.root(settings.dataset.name))
@@ -284,11 +276,9 @@ def captions_of_epoch(dataset: DatasetSettings, train: TrainSettings, split: Spl
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
-    """An epoch's batches; a batch of more than vectors is read while the model trains on the batch before.
+    """An epoch's batches, by the rows of their captions; read ahead of the model, unless they are vectors on a CPU.
 
-    Args:
-        rows: of the captions of each batch.
-        views, words: seeds of the random views and of dropped words; with the batch's index they determine the draw.
+    `views` and `words` seed random views and dropped words; with the batch's index they determine the draw.
     """
 
     inputs: Inputs

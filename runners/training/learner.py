@@ -102,11 +102,8 @@ class Learner:
     def gradient(self, batch: Batch, passed: float, check: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
         """Compute the clipped gradient of the whole batch; returns loss, norms and report, still on the device.
 
-        If loss or norm is not finite, the optimiser skips the step, on the device.
-
-        Args:
-            passed: share of the epoch trained so far, from 0 to 1.
-            check: called before the gradient of the previous step is dropped.
+        If loss or norm is not finite, the optimiser skips the step, on the device. The share `passed` of the epoch is
+        trained; `check` is called before the gradient of the previous step is dropped.
         """
         if self.settings.train.schedule == "linear":
             self._set_rates(linear_rate(self.settings.train, self.epoch, round(passed * self._steps), self._steps))

@@ -123,12 +123,8 @@ class Replicas:
     def start(self, learner: Learner, states: Sequence[dict[str, Any]], step: int) -> None:
         """Wait until all have read the data, initialise the process group, and send the others this replica's state.
 
-        Args:
-            states: random states of the others, by rank; a replica without one starts a new sequence at this step.
-
-        Raises:
-            UserError: the batches are too small, or a replica cannot read the data.
-            ReplicaDied: a replica died.
+        `states` are the others' random states by rank; a replica without one starts a new sequence at this step.
+        UserError: the batches are too small, or a replica cannot read the data. ReplicaDied: a replica died.
         """
         if not self._others:
             return

@@ -46,12 +46,7 @@ class Ensemble:
 
     @classmethod
     def load(cls, folders: Sequence[TrialFolder], machine: Machine, beat: Callable[[], None]) -> "Ensemble":
-        """The ensemble of these finished trials.
-
-        Raises:
-            DataError: a member was trained on other data than are here now.
-            UserError: a file of a member is not as its record says; its weights cannot be read, or are not kept.
-        """
+        """The ensemble of finished trials; DataError: one read other data; UserError: one cannot be loaded."""
         members = []
         for folder in folders:
             member = LoadedModel.of_trial(folder, machine)
@@ -72,9 +67,7 @@ class Ensemble:
     def evaluate(self, split_name: str) -> evaluation.Ranks:
         """Ranks of a whole split. On the validation split, which is small, each member is first ranked alone.
 
-        Raises:
-            DataError: the members read different pairs.
-            UserError: a member's numbers are not those of its record.
+        DataError: the members read different pairs. UserError: a member's numbers are not those of its record.
         """
         image, text, owners = self._embedded(split_name)
         for member, images, texts in zip(self.members, image.parts, text.parts, strict=True):

@@ -22,11 +22,7 @@ def check(settings: TrialSettings, protocols: Sequence[str], machine: Machine) -
 
 
 def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[str], machine: Machine) -> None:
-    """Evaluate a finished trial by these protocols, and keep each evaluation beside its record; or UserError.
-
-    Args:
-        settings: of the trial, with the data set of these protocols.
-    """
+    """Evaluate a finished trial by protocols of the settings' data set, and keep it beside its record; or UserError."""
     record = folder.record.stat()
     elsewhere = None if settings.dataset.name == settings_of(folder).dataset.name else settings
     machine.begin()

@@ -41,11 +41,7 @@ _TAKING = threading.Lock()
 
 
 class Busy(Exception):
-    """Another live process trains this trial.
-
-    Args:
-        ours: whether that process belongs to the same launch; the user then needs no warning.
-    """
+    """Another live process trains this trial; one of the same launch is `ours`, and the user needs no warning."""
 
     def __init__(self, message: str, *, ours: bool) -> None:
         super().__init__(message)
@@ -58,13 +54,7 @@ class Fenced(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where attempts come from.
-
-    Args:
-        launch: name of the launch; tries are counted within it.
-        node: of the cluster, by Ray's id.
-        capture: whether all output of the process goes to the attempt's log.
-    """
+    """Where attempts come from: a launch, in which tries count; a node, by Ray's id; `capture`: output is logged."""
 
     launch: str = "alone"
     node: str = ""
@@ -158,9 +148,7 @@ class Hold:
 def new_attempt(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
     """Make the next attempt at a trial while the block runs; the block calls `end` with the outcome.
 
-    Raises:
-        Busy: another live process trains the trial.
-        UserError: the folder cannot be written.
+    Busy: another live process trains the trial. UserError: the folder cannot be written.
     """
     try:
         with _TAKING:

@@ -29,11 +29,7 @@ class TrialAttention:
         self.photographs = self.member.photographs(machine, regions=len(self._embedded(0)))
 
     def draw(self, row: int, caption: str) -> AttentionMap:
-        """The attention between the image in this row and a caption; UserError: no such caption, or no known word.
-
-        Args:
-            caption: the number of a caption of the image, from 1; or a text.
-        """
+        """The attention between an image and a text, or the image's caption of this number; UserError: it has none."""
         photograph = self.photographs.of(row)
         text = _chosen(photograph, caption)
         ids, vectors = self._read(text)

@@ -34,9 +34,8 @@ class Means:
 def theta_rows(model: Vse, embed: Callable[[], object], *, compiled: bool) -> list[dict[str, float]]:
     """Means over the images and captions of a split, a row a rank; no row for a model without GPO and ADPOOL.
 
-    Args:
-        embed: embeds the split; a pass of its own, so that measuring changes nothing of the trial's own evaluations.
-        compiled: whether the model's encoders are compiled. They run uncompiled here: compiled modules call no hook.
+    `embed` embeds the split in a pass of its own, so that measuring changes nothing of the trial's own evaluations.
+    Compiled encoders run uncompiled here, as compiled modules call no hook.
 
     Returns:
         "rank" from 1; "theta_image" and "theta_text", the weights of GPO, or of ADPOOL's token level, 0 where a set has

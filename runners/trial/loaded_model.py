@@ -104,15 +104,10 @@ class LoadedModel:
 
     @classmethod
     def of_trial(cls, folder: TrialFolder, machine: Machine, elsewhere: TrialSettings | None = None) -> "LoadedModel":
-        """The model of a finished trial, with the weights whose test metrics its record holds.
+        """The model of a finished trial, with the weights that its record is of; on data `elsewhere`, or its own.
 
-        Args:
-            elsewhere: the trial's settings with other data; None: its own data.
-
-        Raises:
-            DataError: it was trained on other data, and `elsewhere` is None.
-            UserError: a file of it is not as its record says; its weights cannot be read, are not kept, or do not fit
-                the data.
+        DataError: it was trained on other data than are here, and `elsewhere` is None. UserError: a file of it is not
+        as its record says; its weights cannot be read, are not kept, or do not fit the data.
         """
         trained, trial = settings_of(folder), FinishedTrial.read(folder)
         settings = elsewhere or trained
@@ -185,11 +180,7 @@ class LoadedModel:
         return [*differences, *(["train.compile"] if self.settings.train.compile else [])]
 
     def photographs(self, machine: Machine, regions: int) -> Photographs:
-        """The images of the test split, as figures show them.
-
-        Args:
-            regions: vectors of an image in the model.
-        """
+        """The images of the test split, as figures show them, of so many regions each."""
         name, view = self.settings.dataset.name, self.settings.model.image.view
         return Photographs(self.inputs.pairs.test, name, machine.root(name), view, regions)
 

@@ -48,8 +48,7 @@ def on_sphere(
 ) -> Gradients:
     """The gradients of an objective at unit vectors, each anchor's own loss alone; of a loss of scores, the batch's.
 
-    Args:
-        owners: which image of the data set each pair has; read by objectives that look at captions of the same image.
+    `owners` is the image of each pair, which objectives read that look at captions of the same image.
     """
     with torch.enable_grad():
         sim = mining.product(image, text).detach().requires_grad_()
@@ -69,11 +68,7 @@ def on_sphere(
 def _one_way(
     x: Tensor, y: Tensor, sim: Float[Tensor, "b b"], same: Bool[Tensor, "b b"], gradient: Float[Tensor, "b b"]
 ) -> Gradients:
-    """Anchors x with the others y: the gradient at an anchor is the sum of the y, weighted by that of their scores.
-
-    Args:
-        same: mask of the pairs of the same image, whose y is no negative of x.
-    """
+    """Anchors x with others y, but not of the same image: the gradient at x is the sum of y by that of their scores."""
     s_pos, of_pos = sim.diagonal(), gradient.diagonal()
     s_neg, hardest = (sim - 3 * same).max(1)
     at_anchor = gradient @ y
@@ -99,11 +94,8 @@ def _one_way(
 def mean_gradients(loaded: LoadedModel) -> dict[str, float]:
     """Means over the anchors of the trial's first training batch, with its best weights and without dropout.
 
-    An anchor without a gradient counts in no mean of a share or of a cosine.
-
-    Raises:
-        UserError: the model scores sets, so that no gradient has a sphere; nothing in it learns; the checkpoint lacks
-            what the objective learnt.
+    An anchor without a gradient counts in no mean of a share or of a cosine. UserError: the model scores sets, so that
+    no gradient has a sphere; nothing in it learns; the checkpoint lacks what the objective learnt.
     """
     settings, inputs = loaded.settings, loaded.inputs
     if settings.model.of_sets:

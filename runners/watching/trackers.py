@@ -210,11 +210,7 @@ def _ended(file: str) -> bool:
 
 
 def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[Tracker]:
-    """The trackers that a grid names; UserError: a tracker is not installed.
-
-    Args:
-        mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
-    """
+    """The trackers that a grid names, with another MLflow than the runs folder's ('': none); or UserError."""
     trackers: list[Tracker] = []
     if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
         trackers.append(Mlflow.of(home, grid.name, mlflow_uri))

@@ -14,12 +14,10 @@ from goalgrid.retrieval.splits.problems import Problem, check_command, faults_of
 
 
 class Format(NamedTuple):
-    """How the annotations of a format are found and read.
+    """How the annotations of a format are found, by the data set's name and the root, and read; and how a root looks.
 
-    Args:
-        find: from the name of the data set and the root: the annotations' file or folder, if it is there.
-        entries: from that path, the root, the names of the test split and a list for problems: the images.
-        tree: how a root of one's own looks.
+    `entries` reads the path that was found, below a root, with these names of the test split; it appends to the
+    problems.
     """
 
     find: Callable[[str, Path], Path | None]
@@ -62,13 +60,7 @@ def files(path: Path, root: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Annotated:
-    """The annotated images under a root, by split.
-
-    Args:
-        title: the format of the annotations.
-        files: the file of each entry that has one, in the order of the splits and their entries.
-        problems: what is wrong with the annotations, and images that are missing or lead out of the root.
-    """
+    """The annotated images under a root by split, the file of each that has one, and what is wrong with both."""
 
     title: str
     path: Path

@@ -32,13 +32,7 @@ SAMPLE = 20
 
 @dataclass(frozen=True)
 class Annotation:
-    """One image with its captions, as the annotations name it.
-
-    Args:
-        split: train, val or test.
-        names: of its file, below some image folder; the first that exists counts.
-        place: where the entry stands, for messages.
-    """
+    """One image with its captions; of its file's names, the first that exists counts. `place` is for messages."""
 
     split: str
     names: tuple[str, ...]
@@ -61,12 +55,7 @@ def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def entries_of(split: str, pairs: Iterable[tuple[str, str]], place: Path, folder: str = "") -> list[Annotation]:
-    """An entry for each image of these pairs of an image and a caption.
-
-    Args:
-        place: the file that names the images.
-        folder: where an image may lie, too.
-    """
+    """An entry for each image of these pairs of image and caption in a file; an image may lie in `folder`, too."""
     return [
         Annotation(split, (f"{folder}/{image}", image) if folder else (image,), tuple(texts), f"{place}: image {image}")
         for image, texts in grouped(pairs).items()

@@ -28,12 +28,7 @@ def given(path: Path) -> bool:
 
 
 def entries(captions: Mapping[str, Sequence[str]], path: Path, problems: list[Problem]) -> list[Annotation]:
-    """The images that the splits name, split by split; an image that no split names is not used.
-
-    Args:
-        captions: by the file name of their image.
-        path: the file of the captions; the splits stand in its folder.
-    """
+    """The images that the splits beside the file of captions name; an image that no split names is not used."""
     table = path.with_name(TABLE)
     by_split = _of_table(table, problems) if os.path.lexists(table) else _of_lists(path, problems)
     by_stem = grouped((name.rpartition(".")[0], name) for name in captions)

@@ -39,11 +39,7 @@ class Candidates:
 
     @classmethod
     def open(cls, folder: Path, split: Split, fingerprint: str = "") -> "Candidates":
-        """The candidates in a folder, ours or AOQ's; without a fingerprint the checksum of the files is taken.
-
-        Raises:
-            DataError: a file is missing, or is of another split.
-        """
+        """The candidates in a folder, ours or AOQ's; the fingerprint may be that of the files. Or DataError."""
         paths = [_only(folder, name) for name in ("i2t", "t2i")]
         counts = len(split.images), len(split.captions)
         captions, images = _ranked(paths[0], *counts), _ranked(paths[1], *counts[::-1])
@@ -81,11 +77,7 @@ def rank(
     image_of_text: Int[np.ndarray, " t"],
     beat: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the candidates of a split that are not there yet; an interrupted ranking resumes after its last block.
-
-    Raises:
-        DataError: there is no other image.
-    """
+    """Write the candidates of a split that are not there yet, block by block; DataError: there is a single image."""
     if len(image) < 2:
         raise DataError("one image has no negatives: a training split to rank needs two images.")
     owners = torch.from_numpy(image_of_text).to(image.device)

@@ -93,12 +93,9 @@ def clean_probability(
 ) -> Float[np.ndarray, " n"]:
     """Posterior of the component with the smaller mean, of a mixture of two Gaussians, for each loss.
 
-    Losses are scaled to [0, 1] first, as in NCR. Losses that are all alike are of clean pairs.
-
-    Args:
-        seed: of the centres with which k-means starts.
-        start: "quartiles": the same whatever the seed, fitted until the mean log-likelihood is still; "k-means": as in
-            NCR's code, stopped early.
+    Losses are scaled to [0, 1] first, as in NCR. Losses that are all alike are of clean pairs. It starts by
+    "quartiles", the same whatever the seed, and is fitted until the mean log-likelihood is still; or by "k-means" from
+    seeded centres, stopped early, as in NCR's code.
     """
     extras.require("an estimate of clean probabilities", "scikit-learn")
     from sklearn.exceptions import ConvergenceWarning  # a second; no other training needs it

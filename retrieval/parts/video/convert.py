@@ -65,16 +65,10 @@ def _encoded(text: str, encoding: str) -> bytes:
 
 
 def convert(sources: Sequence[str], root: Path, progress: Callable[[str], None] = lambda what: None) -> dict[str, int]:
-    """Write the features of these sources below a root.
+    """Write the features of these sources below a root; returns how many videos have vectors, by expert.
 
-    Args:
-        sources: EXPERT=PATH of a pickle or of a folder with a .npy or .npz a video; or a folder with MMT's h5 files.
-
-    Returns:
-        by expert: videos with vectors.
-
-    Raises:
-        DataError: a source cannot be read, holds something else, or its vectors differ in width.
+    A source is EXPERT=PATH of a pickle or of a folder with a .npy or .npz a video; or a folder with MMT's h5 files.
+    DataError: a source cannot be read, holds something else, or its vectors differ in width.
     """
     with ExitStack() as stack:
         writers: dict[str, _Writer] = {}

@@ -35,8 +35,7 @@ class Videos:
     ) -> Float[Tensor, "p values"]:
         """What a model reads of these videos, to be split by `unpacked`; zeros where an expert has no vector.
 
-        Args:
-            draw: seed of the random vectors of a training batch; None: a video gives the same vectors each time.
+        Without a draw, which seeds the random vectors of a training batch, a video gives the same vectors each time.
         """
         places = range(len(rows))[part]
         batch = np.zeros((len(places), *self.shape), np.float32)
@@ -74,12 +73,9 @@ def _fill(target: np.ndarray, read: ExpertRead, expert: Expert, span: slice, see
 
 
 class Unpacked(NamedTuple):
-    """What a model reads of one expert, for a batch of videos.
+    """What a model reads of one expert: first a vector of the whole video, if it reads one; then tokens, then zeros.
 
-    Args:
-        vectors: first the vector of the whole video, if the model reads one; then the tokens, then zeros.
-        times: seconds; negative: unknown.
-        tokens: their number; -1: the expert saw nothing.
+    Times are in seconds, negative if unknown; -1 tokens: the expert saw nothing.
     """
 
     vectors: Float[Tensor, "b n d"]

@@ -90,11 +90,7 @@ def pair_scores(
     pairs: Int[np.ndarray, " p"],
     beat: Callable[[], None] = lambda: None,
 ) -> Float[np.ndarray, " p"]:
-    """Scores of pairs image * texts + caption, which are in order; a higher score means a better match.
-
-    Args:
-        images: tokens of all images in their order, some at a time.
-    """
+    """Scores of ordered pairs image * texts + caption, by the tokens of all images, some at a time. High is better."""
     all_scores, texts, row = np.empty(len(pairs), dtype=np.float32), len(captions.lengths), 0
     for part in images:
         for tokens in part:
@@ -116,13 +112,10 @@ def two_stage_ranks(
     score: Callable[[Int[np.ndarray, " p"]], Float[np.ndarray, " p"]],
     k: int,
 ) -> list[Ranks]:
-    """Ranks by both stages.
+    """Ranks by both stages, for each way to rank the split: as a whole, or in folds.
 
-    Args:
-        first: ranks by the first stage, one for each way to rank the split: as a whole, or in folds.
-        lists: the short lists of the folds of each of these ways.
-        score: gives the scores of pairs of the whole split, in order; it is called once.
-        k: length of the short lists.
+    `first` has the ranks by the first stage, `lists` the short lists of `k` candidates of each fold; `score` is called
+    once for pairs of the whole split, in order.
     """
     every = [part.ravel() for way in lists for short in way for part in short.pairs(len(image_of_text))]
     pairs = np.unique(np.concatenate(every))
