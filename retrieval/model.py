@@ -24,6 +24,8 @@ from goalgrid.retrieval.words.tokens import Tokens
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 """Where the weights of the pretrained networks stand, by modality."""
+EmbeddedBatch = tuple[Any, Any, tuple[Tensor, ...]]
+"""Images and captions of a batch; and what `further_losses` reads of it beside."""
 
 
 class Vse(nn.Module):
@@ -93,22 +95,14 @@ class Vse(nn.Module):
         vectors = unit(values.float()) * present[..., None]
         return self.scorer.text_whole(Sets(vectors, lengths.cpu()))
 
-    def embed_batch(
-        self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]
-    ) -> tuple[Embedded, Embedded, tuple[Tensor, ...]]:
-        """A batch as training reads it; and what `further_losses` reads of it beside."""
+    def embed_batch(self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]) -> EmbeddedBatch:
+        """A batch as training reads it."""
         return self.embed_images(images), self.embed_texts(texts, lengths), ()
 
     def further_losses(
-        self,
-        objective: Any,
-        image: Any,
-        text: Any,
-        seen: tuple[Tensor, ...],
-        lengths: Int[Tensor, " n"],
-        owners: Int[Tensor, " b"],
+        self, objective: Any, batch: EmbeddedBatch, lengths: Int[Tensor, " n"], owners: Int[Tensor, " b"]
     ) -> dict[str, Float[Tensor, ""]]:
-        """Losses of its own, of what `embed_batch` gave: means over pairs, added as `beside` says; most have none."""
+        """Losses of its own, of an embedded batch: means over pairs, added as `beside` says; most have none."""
         return {}
 
     def ranked_anew(

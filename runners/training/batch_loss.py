@@ -39,10 +39,10 @@ class BatchLoss:
         values, reports = list[Tensor](), list[dict[str, Tensor]]()
         for place, network in enumerate(self.model.networks):
             with precision(self.settings, self.inputs.device), synchronised(self.group):
-                image, text, seen = embedded_in_parts(network, images, *tokens, self.settings.train.micro_batch)
-                further = network.further_losses(objective, image, text, seen, tokens[1], owners)
+                embedded = embedded_in_parts(network, images, *tokens, self.settings.train.micro_batch)
+                further = network.further_losses(objective, embedded, tokens[1], owners)
             of_network = {name: values[place][:, None] for name, values in extra.items()}
-            value = self._value(objective, place, image, text, owners, of_network)
+            value = self._value(objective, place, *embedded[:2], owners, of_network)
             reports.append(objective.report)
             mean = objective.reduction != "sum" or self.settings.train.mean_loss
             if objective.reduction == "sum" and (mean or (further and network.beside == "mean")):

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.retrieval.encoders.reasoning import NormOfPresent
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import EmbeddedBatch, Vse
 from goalgrid.retrieval.scorers.sets import Embedded, Sets
 
 BLOCKS = {
@@ -22,9 +22,6 @@ BLOCKS = {
     *("SwinBlock", "BertLayer"),  # of X-VLM
 }
 """Classes of the blocks that networks are stacks of, by name."""
-
-Batch = tuple[Embedded, Embedded, tuple[Tensor, ...]]
-"""What `Vse.embed_batch` returns."""
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
@@ -52,7 +49,7 @@ def checkpoint_blocks(model: nn.Module) -> None:
         setattr(block, "forward", partial(checkpoint, block.forward, use_reentrant=False))  # noqa: B010
 
 
-def embedded_in_parts(network: Vse, images: Tensor, texts: Tensor, lengths: Tensor, size: int | None) -> Batch:
+def embedded_in_parts(network: Vse, images: Tensor, texts: Tensor, lengths: Tensor, size: int | None) -> EmbeddedBatch:
     """The batch as the network embeds it, at once if `size` is None; in parts, only embeddings stay in memory.
 
     The backward pass of the objective comes first. Then each part, the last one first, is embedded again with the

@@ -11,7 +11,7 @@ from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.objectives.objective import Objective
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.reasoning import Gcn, PaddedGru
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import EmbeddedBatch, Vse
 from goalgrid.retrieval.parts.vsrn.settings import CaptioningSettings, RegionGraphSettings
 from goalgrid.retrieval.scorers.sets import sent
 from goalgrid.retrieval.unit_vectors import unit
@@ -124,25 +124,17 @@ class Vsrn(Vse):
         text: Any = self.text
         self.captioner = Captioner(given.fusion, settings.dim, text.embed.num_embeddings)
 
-    def embed_batch(
-        self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]
-    ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"], tuple[Tensor, ...]]:
+    def embed_batch(self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]) -> EmbeddedBatch:
         """Unit vectors of images and of their captions; and what the captioner reads: regions and words."""
         regions = self.image.regions(images)
         image = unit(self.image.summary(regions))
         return image, unit(self.text(texts, lengths).to(image.dtype)), (regions, texts)
 
     def further_losses(
-        self,
-        objective: Objective,
-        image: Float[Tensor, "n d"],
-        text: Float[Tensor, "n d"],
-        seen: tuple[Tensor, ...],
-        lengths: Int[Tensor, " n"],
-        owners: Int[Tensor, " b"],
+        self, objective: Objective, batch: EmbeddedBatch, lengths: Int[Tensor, " n"], owners: Int[Tensor, " b"]
     ) -> dict[str, Float[Tensor, ""]]:
         """The loss of the captioner on the pairs."""
-        regions, texts, lengths = (part[: len(owners)] for part in (*seen, lengths))
+        regions, texts, lengths = (part[: len(owners)] for part in (*batch[2], lengths))
         return {"captioning": self.captioner(regions, texts, lengths)}
 
     def heavy(self) -> list[nn.Module]:

@@ -12,7 +12,7 @@ from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.objectives.mining import product
 from goalgrid.objectives.objective import Objective
 from goalgrid.retrieval.evaluation import Ranks
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import EmbeddedBatch, Vse
 from goalgrid.retrieval.parts.xvlm import rerank
 from goalgrid.retrieval.parts.xvlm.bert_layers import BertEncoder
 from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder, matching_loss
@@ -35,9 +35,7 @@ class Xvlm(Vse):
         self.fusion = FusionEncoder(given.fusion, given.text, given.image.last_width)
         self.candidates = settings.fusion.ranked_anew
 
-    def embed_batch(
-        self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]
-    ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"], tuple[Tensor, ...]]:
+    def embed_batch(self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]) -> EmbeddedBatch:
         tokens, states = self.image.tokens(images), self.text.states(texts, lengths)
         image, text = (
             unit(encoder.project(part[:, 0]).float()) for encoder, part in ((self.image, tokens), (self.text, states))
@@ -45,16 +43,10 @@ class Xvlm(Vse):
         return image, text, (tokens, states)
 
     def further_losses(
-        self,
-        objective: Objective,
-        image: Float[Tensor, "b d"],
-        text: Float[Tensor, "b d"],
-        seen: tuple[Tensor, ...],
-        lengths: Int[Tensor, " b"],
-        owners: Int[Tensor, " b"],
+        self, objective: Objective, batch: EmbeddedBatch, lengths: Int[Tensor, " b"], owners: Int[Tensor, " b"]
     ) -> dict[str, Float[Tensor, ""]]:
         """The loss of the fusion encoder; a temperature that the objective learns is that of the draws, too."""
-        tokens, states = seen
+        image, text, (tokens, states) = batch
         temperature = getattr(objective.loss, "temperature", self.fusion.temperature).detach()
         sim = product(image, text).detach()
         return {"matching": matching_loss(self.fusion, states, lengths, tokens, sim, owners, temperature)}

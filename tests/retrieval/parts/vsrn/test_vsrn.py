@@ -147,9 +147,9 @@ def test_captions_embedded_beside_the_pairs_are_not_written() -> None:
     model: Any = class_of(ModelSettings.model_validate(MODEL))
     model = model(ModelSettings.model_validate(MODEL), (REGIONS, WIDTH), WORDS, seed=0)
     ids, lengths = padded(CAPTIONS)
-    image, text, seen = model.embed_batch(random(IMAGES, REGIONS, WIDTH), ids, lengths)
-    pairs = model.further_losses(build("triplet-hn"), image, text, seen, lengths, torch.arange(2))
-    torch.testing.assert_close(pairs["captioning"], model.captioner(seen[0][:2], ids[:2], lengths[:2]))
+    embedded = model.embed_batch(random(IMAGES, REGIONS, WIDTH), ids, lengths)
+    pairs = model.further_losses(build("triplet-hn"), embedded, lengths, torch.arange(2))
+    torch.testing.assert_close(pairs["captioning"], model.captioner(embedded[2][0][:2], ids[:2], lengths[:2]))
 
 
 @pytest.mark.parametrize(
