@@ -150,16 +150,12 @@ class Replicas:
         self._tell_all("epoch", epoch, batch)
 
     @contextmanager
-    def step(self) -> Iterator[None]:
-        """Let the others make a step while this process makes it in the block; raises `ReplicaDied`, or their error."""
-        self._tell_all("step")
-        with self._whole():
-            yield
+    def together(self, order: str) -> Iterator[None]:
+        """Let the others make a "step", or "validate" their parts of the split, while this process does in the block.
 
-    @contextmanager
-    def validation(self) -> Iterator[None]:
-        """Let the others embed their parts of the validation split while this process does; raises as `step`."""
-        self._tell_all("validate")
+        Raises `ReplicaDied`, or their error.
+        """
+        self._tell_all(order)
         with self._whole():
             yield
 

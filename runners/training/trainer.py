@@ -144,7 +144,7 @@ class Trainer:
         return ranked(self.model, *embedded(self.model, self.settings, self.inputs, split_name))
 
     def _validate(self) -> dict[str, float]:
-        with self.replicas.validation():
+        with self.replicas.together("validate"):
             embeddings = embedded(self.model, self.settings, self.inputs, "val", self.learner.group)
         loss = objective_value(self.model, self.objective, self.settings.train.batch_size, *embeddings)
         metrics = validation(ranked(self.model, *embeddings))
@@ -178,7 +178,7 @@ class Trainer:
 
     def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:
         """Make one update; returns its scalars, still on the device."""
-        with self.replicas.step():
+        with self.replicas.together("step"):
             measured = self.learner.gradient(batch, passed, self._check_finite)
         self.optimizer.step()
         self.progress.step += 1
