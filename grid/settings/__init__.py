@@ -25,6 +25,9 @@ class Reader(NamedTuple):
 
 
 _IN_STEPS = ReadWhere(lambda part, _: part.schedule == "steps", "schedule = steps")
+_LINEAR = ReadWhere(lambda part, _: part.schedule == "linear", "schedule = linear")
+_DECAYS = ReadWhere(lambda part, _: part.weight_decay > 0, "weight_decay above 0")
+_KNOWS_DECAY = ReadWhere(lambda part, _: part.weight_decay > 0 or part.optimizer == "ranger", _DECAYS.words)
 _WORDS = ReadWhere(lambda _, by: by.model.text.tokenizer is None, "a text encoder that reads words")
 _OWN = ReadWhere(lambda part, _: part.vocabulary is None, "no dataset.vocabulary")
 _TEXT_LEARNS = ReadWhere(lambda _, by: not getattr(by.model.text, "frozen", True), "a text backbone that learns")
@@ -105,10 +108,7 @@ class TrainSettings(Settings):
     captions: Annotated[Literal["all", "one"], IdentityDefault("all")] = Field(
         "all", description="captions of an image that train in an epoch: all, or one that is drawn"
     )
-    optimizer: Annotated[
-        Literal["adam", "adamw", "ranger"],
-        ReadWhere(lambda part, _: part.weight_decay > 0 or part.optimizer == "ranger", "weight_decay above 0"),
-    ] = Field(
+    optimizer: Annotated[Literal["adam", "adamw", "ranger"], _KNOWS_DECAY] = Field(
         "adam",
         description="Adam; AdamW, which keeps weight decay apart from the gradient; or Ranger, RAdam with lookahead",
     )
@@ -117,23 +117,18 @@ class TrainSettings(Settings):
     )
     lr: PositiveFloat = Field(2e-4, description="learning rate of the first epochs")
     weight_decay: NonNegativeFloat = Field(0.0, description="strength of the weight decay; 0: none")
-    undecayed: Annotated[
-        Literal["none", "biases-and-norms"],
-        IdentityDefault("none"),
-        ReadWhere(lambda part, _: part.weight_decay > 0, "weight_decay above 0"),
-    ] = Field("none", description="weights without weight decay; biases and norms are recognised by name, as in X-VLM")
+    undecayed: Annotated[Literal["none", "biases-and-norms"], IdentityDefault("none"), _DECAYS] = Field(
+        "none", description="weights without weight decay; biases and norms are recognised by name, as in X-VLM"
+    )
     beta2: Annotated[float, Field(gt=0, lt=1), IdentityDefault(0.999)] = Field(
         0.999, description="Adam's decay of the mean of squared gradients"
     )
     schedule: Annotated[Literal["steps", "linear"], IdentityDefault("steps")] = Field(
         "steps", description="steps: the learning rate falls by decay_factor; linear: it rises from 0, then falls to 0"
     )
-    rise_share: Annotated[
-        float,
-        Field(ge=0, lt=1),
-        IdentityDefault(0.1),
-        ReadWhere(lambda part, _: part.schedule == "linear", "schedule = linear"),
-    ] = Field(0.1, description="share of all training steps in which the learning rate rises")
+    rise_share: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.1), _LINEAR] = Field(
+        0.1, description="share of all training steps in which the learning rate rises"
+    )
     decay_every: Annotated[PositiveInt, Unit("epochs"), _IN_STEPS] = Field(
         15, description="epochs between two steps of the learning rate"
     )

@@ -23,6 +23,7 @@ AUGMENTED = (
     "side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes"
 )
 
+_MLP = ReadWhere(lambda part, _: part.head in MLP_HEADS, "a head with an MLP")
 _LEARNS = ReadWhere(lambda part, _: not part.frozen, "frozen = false")
 _CROPS = ReadWhere(
     lambda part, _: part.frozen and (part.view.random or part.crops == "online"),
@@ -36,12 +37,9 @@ class HeadSettings(PoolingSettings):
     """The head on the vectors of an image: a single vector, or a vector for each region or cell."""
 
     normalize: bool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
-    hidden: Annotated[
-        PositiveInt,
-        Unit("values"),
-        IdentityDefault(512),
-        ReadWhere(lambda part, _: part.head in MLP_HEADS, "a head with an MLP"),
-    ] = Field(512, description="width of the head's MLP; half of model.dim unless it is set")
+    hidden: Annotated[PositiveInt, Unit("values"), IdentityDefault(512), _MLP] = Field(
+        512, description="width of the head's MLP; half of model.dim unless it is set"
+    )
     init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch"), HAS_HEAD] = Field(
         "xavier", description="first weights of the projection: VSE++'s, or PyTorch's own"
     )

@@ -40,25 +40,18 @@ SEVERAL = ReadWhere(
 )
 """Where an image or a caption is several vectors; features that a user computed are taken for several."""
 HAS_HEAD = ReadWhere(lambda part, _: getattr(part, "head", "linear") != "none", "a head")
+_KMAX = ReadWhere(lambda part, _: part.pooling == "kmax", "pooling = kmax")
+_ADPOOL = ReadWhere(lambda part, _: part.pooling.startswith("adpool"), "pooling = adpool")
 
 
 class PoolingSettings(Settings):
     """How a set of vectors becomes a single vector; `none` leaves it a set, for a scorer that reads sets."""
 
     pooling: Annotated[PoolingName, SEVERAL] = Field("mean", description="how several vectors become one")
-    pool_k: Annotated[
-        PositiveInt,
-        Unit("values"),
-        IdentityDefault(5),
-        SEVERAL,
-        ReadWhere(lambda part, _: part.pooling == "kmax", "pooling = kmax"),
-    ] = Field(5, description="how many of the largest values k-max averages")
-    pool_balance: Annotated[
-        Balance,
-        IdentityDefault("learnt"),
-        SEVERAL,
-        ReadWhere(lambda part, _: part.pooling.startswith("adpool"), "pooling = adpool"),
-    ] = Field(
+    pool_k: Annotated[PositiveInt, Unit("values"), IdentityDefault(5), SEVERAL, _KMAX] = Field(
+        5, description="how many of the largest values k-max averages"
+    )
+    pool_balance: Annotated[Balance, IdentityDefault("learnt"), SEVERAL, _ADPOOL] = Field(
         "learnt",
         description="share of ADPOOL's token level, the rest is its embedding level: learnt; drawn once from U(0, 1), "
         "random; or a number, 1: the token level alone",
