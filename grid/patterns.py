@@ -17,18 +17,13 @@ Pattern = Scalar | list[Scalar]
 class CellPatterns:
     """Entries that each name values or patterns of one axis or several; a cell fits an entry if all of them do.
 
-    Where they are not `idle`, an entry that fits no cell is a problem.
+    An entry of a field of the grid that fits no cell is a problem, unless the field is idle.
     """
 
     def __init__(
-        self,
-        field: str,
-        entries: Sequence[Mapping[str, Pattern]],
-        axes: Mapping[str, Sequence[Scalar]],
-        *,
-        idle: bool = False,
+        self, grid: Grid, field: str, entries: Sequence[Mapping[str, Pattern]], axes: Mapping[str, Sequence[Scalar]]
     ) -> None:
-        self._field, self._entries, self._axes, self._idle = field, entries, axes, idle
+        self._field, self._entries, self._axes, self._idle = field, entries, axes, field in grid.idle
         self._met = set[int]()
 
     def fitting(self, cell: Place) -> list[int]:
@@ -64,7 +59,7 @@ class Excluded(CellPatterns):
     """The cells that the entries of a grid's `exclude` leave out."""
 
     def __init__(self, grid: Grid, axes: Mapping[str, Sequence[Scalar]]) -> None:
-        super().__init__("exclude", grid.exclude, axes, idle="exclude" in grid.idle)
+        super().__init__(grid, "exclude", grid.exclude, axes)
         self._left = False
 
     def has(self, cell: Place) -> bool:
@@ -88,7 +83,7 @@ class Overrides:
 
     def __init__(self, grid: Grid, axes: Mapping[str, Sequence[Scalar]]) -> None:
         self._set, self._where = grid.set, [entry.set for entry in grid.where]
-        self._patterns = CellPatterns("where", [entry.cells for entry in grid.where], axes, idle="where" in grid.idle)
+        self._patterns = CellPatterns(grid, "where", [entry.cells for entry in grid.where], axes)
         self._clashes = dict[str, None]()
 
     def of(self, cell: Place) -> dict[str, Scalar]:
