@@ -200,31 +200,21 @@ def _lead(tile: Tile, score: Float[Tensor, "..."], dim: int) -> Int[Tensor, " q"
 
 
 def rank_in_folds(
-    image: Rows,
-    text: Rows,
-    image_of_text: Int[np.ndarray, " t"],
-    fold: int | None,
-    score: Scoring | None = None,
-    *,
-    chunk: int | None = None,
-    mean_places: bool = False,
+    image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None, **options: Any
 ) -> Ranks:
     """Rank within contiguous folds of `fold` images and their texts; the ranks of all queries in the split's order.
 
-    Without a fold, the split is ranked as a whole.
+    Without a fold, the split is ranked as a whole. The options are those of `rank`.
     """
     if fold is None:
-        return rank(image, text, image_of_text, score, chunk=chunk, mean_places=mean_places)
-    kind = np.float64 if mean_places else np.int64
-    i2t, t2i = np.empty(len(image), dtype=kind), np.empty(len(text), dtype=kind)
-    parts = []
+        return rank(image, text, image_of_text, **options)
+    rows, parts = list[np.ndarray](), list[Ranks]()
     for start in range(0, len(image), fold):
-        texts = np.flatnonzero((image_of_text >= start) & (image_of_text < start + fold))
-        fold_inputs = image[start : start + fold], text[torch.from_numpy(texts)], image_of_text[texts] - start
-        part = rank(*fold_inputs, score, chunk=chunk, mean_places=mean_places)
-        i2t[start : start + fold], t2i[texts] = part.i2t, part.t2i
-        parts.append(part)
-    return Ranks(i2t, t2i, spread(image, text, score), tuple(parts))
+        rows.append(np.flatnonzero((image_of_text >= start) & (image_of_text < start + fold)))
+        texts = text[torch.from_numpy(rows[-1])]
+        parts.append(rank(image[start : start + fold], texts, image_of_text[rows[-1]] - start, **options))
+    i2t, t2i = (np.concatenate(ranks) for ranks in zip(*((part.i2t, part.t2i) for part in parts), strict=True))
+    return Ranks(i2t, t2i[np.argsort(np.concatenate(rows))], spread(image, text, options.get("score")), tuple(parts))
 
 
 def spread(image: Rows, text: Rows, score: Scoring | None = None, *, sample: int = 512) -> float:

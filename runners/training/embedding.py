@@ -117,8 +117,8 @@ def ranked(
     if model.scorer is None:
         return evaluation.rank_in_folds(image, text, image_of_text, fold)
     with torch.inference_mode():
-        score, mean_places, tile = partial(scored, model), model.scorer.mean_places, TILE[image.device.type]
-        return evaluation.rank_in_folds(image, text, image_of_text, fold, score, chunk=tile, mean_places=mean_places)
+        options = {"chunk": TILE[image.device.type], "mean_places": model.scorer.mean_places}
+        return evaluation.rank_in_folds(image, text, image_of_text, fold, score=partial(scored, model), **options)
 
 
 def ranks_of_test(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -96,9 +95,9 @@ class Ensemble:
         self, image: Joint, text: Joint, owners: Int[np.ndarray, " t"], fold: int | None = None
     ) -> evaluation.Ranks:
         mean_places = any(getattr(member.model.scorer, "mean_places", False) for member in self.members)
-        options: dict[str, Any] = {"chunk": TILE[image.device.type], "mean_places": mean_places}
+        options = {"score": self.scores, "chunk": TILE[image.device.type], "mean_places": mean_places}
         with torch.inference_mode():
-            ranks = evaluation.rank_in_folds(image, text, owners, fold, self.scores, **options)
+            ranks = evaluation.rank_in_folds(image, text, owners, fold, **options)
         self.beat()
         return ranks
 

@@ -292,7 +292,7 @@ def test_sets_are_ranked_by_their_scorer_in_tiles_and_in_folds() -> None:
     for chunk in (3, 100):
         ours, slow = rank(image, text, owner, scorer, chunk=chunk), literal(matrix, owner)
         assert (ours.i2t.tolist(), ours.t2i.tolist()) == (slow.i2t.tolist(), slow.t2i.tolist())
-    folded = rank_in_folds(image, text, owner, 4, scorer)
+    folded = rank_in_folds(image, text, owner, 4, score=scorer)
     first = literal(matrix[:4, :12], owner[:12])
     assert (folded.i2t[:4].tolist(), folded.t2i[:12].tolist()) == (first.i2t.tolist(), first.t2i.tolist())
     assert ours.spread > 0
