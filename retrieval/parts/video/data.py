@@ -60,8 +60,7 @@ def _values(expert: expert_files.Expert, problems: list[Problem], progress: Chec
 
 def _check(root: Path, reads: Sequence[ExpertRead]) -> None:
     problems = list[Problem]()
-    if places := msr_vtt.places(root, problems):
-        expert_files.chosen(places[0], reads, problems)
+    expert_files.chosen(msr_vtt.present(root)[0], reads, problems)
     refuse(problems, str(root))
 
 
@@ -72,11 +71,7 @@ def _load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) -
 
 
 def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:
-    problems: list[Problem] = []
-    places = msr_vtt.places(root, problems)
-    refuse(problems, str(root))
-    assert places is not None, "what is missing was refused"
-    folder, captions = places
+    (folder, captions), problems = msr_vtt.present(root), list[Problem]()
     stamp.note([*expert_files.files(folder), *msr_vtt.files(captions)])
     experts = [expert_files.read(folder / expert, problems) for expert in expert_files.names(folder)]
     listings = msr_vtt.splits(captions, test_splits, problems)

@@ -8,7 +8,7 @@ from typing import Any
 
 from goalgrid.grid.errors import counted
 from goalgrid.retrieval.parts.video import expert_files
-from goalgrid.retrieval.splits.problems import Problem, lines_of, object_of, rows_of, shortened
+from goalgrid.retrieval.splits.problems import Problem, lines_of, object_of, refuse, rows_of, shortened
 
 JSON = "MSRVTT_data.json"
 TEST_1K_A = "MSRVTT_JSFUSION_test.csv"
@@ -50,6 +50,15 @@ def places(root: Path, problems: list[Problem]) -> tuple[Path, Path] | None:
         what = f"has no {JSON}, the captions of its videos"
         problems.append(Problem(str(root), what, "Where to get it: goalgrid data where msr-vtt."))
     return (folder, captions) if folder and captions else None
+
+
+def present(root: Path) -> tuple[Path, Path]:
+    """As `places`; DataError: one is missing."""
+    problems: list[Problem] = []
+    both = places(root, problems)
+    refuse(problems, str(root))
+    assert both is not None, "what is missing was refused"
+    return both
 
 
 def files(path: Path) -> list[Path]:

@@ -91,12 +91,9 @@ def unpacked(reads: Sequence[ExpertRead], videos: Float[Tensor, "b values"]) -> 
 
 def load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) -> Pairs:
     """Open the videos under a root with the captions of MSR-VTT; DataError: they cannot be read, or do not fit."""
-    problems: list[Problem] = []
-    places = msr_vtt.places(root, problems)
-    refuse(problems, str(root))
-    assert places is not None, "what is missing was refused"
-    experts = expert_files.chosen(places[0], reads, problems)
-    listings = msr_vtt.splits(places[1], test_splits, problems)
+    (folder, captions), problems = msr_vtt.present(root), list[Problem]()
+    experts = expert_files.chosen(folder, reads, problems)
+    listings = msr_vtt.splits(captions, test_splits, problems)
     refuse(problems, str(root))
     return Pairs(*(
         Split(Videos(listing.videos, reads, experts), listing.texts, np.array(listing.video_of_text, dtype=np.int64))
