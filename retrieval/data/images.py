@@ -205,11 +205,6 @@ def looks(images: Images, rows: Int[np.ndarray, " b"], draws: Sequence[int]) -> 
     return (images.gather(rows, draw) for draw in draws) if several is None else several
 
 
-def draws(seed: int, count: int) -> list[np.random.Generator]:
-    """One generator a place in the batch: a view depends neither on other views nor on the threads."""
-    return [np.random.default_rng([seed, place]) for place in range(count)]
-
-
 def planes(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[Tensor, "3 h w"]:
     """Colours first, as networks read them."""
     return torch.from_numpy(pixels).permute(2, 0, 1)

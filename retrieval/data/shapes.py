@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from goalgrid.grid.settings.image_views import View
-from goalgrid.retrieval.data.images import draws, pixels_of, planes
+from goalgrid.retrieval.data.images import pixels_of, planes
 from goalgrid.retrieval.splits.pairs import WHOLE, Pairs, Split
 
 SPLITS = {"train": 1000, "val": 250, "test": 500}
@@ -78,7 +78,7 @@ class RenderedImages:
     ) -> UInt8[Tensor, "p 3 h w"]:
         if draw is None or not self.view.random:
             return self.pixels[torch.from_numpy(rows[part])]
-        row_draws = zip(rows[part], draws(draw, len(rows))[part], strict=True)
+        row_draws = ((rows[place], np.random.default_rng([draw, place])) for place in range(len(rows))[part])
         return torch.stack([planes(pixels_of(_canvas(self.scenes[row]), self.view, rng)) for row, rng in row_draws])
 
 

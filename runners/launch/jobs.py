@@ -147,23 +147,11 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     roots = tuple((name, str(grid.root(name))) for name in datasets if grid.root(name))
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
     uses = tuple((use.path, use.source) for use in grid.uses)
-    features = user_path(resources.features or home.features).absolute()
-    return Machine(
-        resources.cpu,
-        resources.threads,
-        gpu,
-        roots,
-        weights,
-        tuple(grid.checkpoints.items()),
-        features,
-        home.data.absolute(),
-        uses,
-        resources.replicas,
-        resources.exchange,
-        resources.channels_last,
-        resources.cudnn_benchmark,
-        resources.cuda_graphs,
-    )
+    places = user_path(resources.features or home.features).absolute(), home.data.absolute()
+    checkpoints = tuple(grid.checkpoints.items())
+    same = {"replicas", "exchange", "channels_last", "cudnn_benchmark", "cuda_graphs"}
+    more = resources.model_dump(include=same)
+    return Machine(resources.cpu, resources.threads, gpu, roots, weights, checkpoints, *places, uses, **more)
 
 
 def gpu_share(resources: Resources, recipe: str) -> float:

@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from goalgrid.grid.store.attempts import Attempt, Failure
@@ -81,44 +82,35 @@ class Nodes:
         return {"ray.io/node-id": f"!in({','.join(sorted(avoided))})"} if avoided else {}
 
 
+@dataclass
 class Deaths:
-    """Passes on the events of all trials, and ends attempts of dead processes.
+    """Passes on the events of all trials, and ends attempts of dead processes."""
 
-    Args:
-        pass_on: receives every event.
-        alive: whether a node, by its id, is part of the cluster and answers.
-        gone: whether the process of a lease is known to be dead.
-        spare: whether the launch can do without a node.
-    """
-
-    def __init__(
-        self,
-        home: Home,
-        pass_on: Listener,
-        *,
-        alive: Callable[[str | None], bool],
-        gone: Callable[[Mapping[str, Any]], bool],
-        nodes: Nodes,
-        spare: Callable[[str], bool],
-    ) -> None:
-        self._home, self._pass_on, self._nodes = home, pass_on, nodes
-        self._alive, self._gone, self._spare = alive, gone, spare
-        self._over = set[str]()
-        """Ids of trials reported as done or failed."""
-        self._ended = set[Attempt]()
-        """Attempts of earlier deaths."""
-        self._vain = 0
-        """Deaths of processes in a row without an event of a trial in between."""
-        self._warned = set[str]()
-        """Nodes of which the user was warned."""
+    home: Home
+    pass_on: Listener
+    nodes: Nodes
+    alive: Callable[[str | None], bool]
+    """Whether a node, by its id, is part of the cluster and answers."""
+    gone: Callable[[Mapping[str, Any]], bool]
+    """Whether the process of a lease is known to be dead."""
+    spare: Callable[[str], bool]
+    """Whether the launch can do without a node."""
+    _over: set[str] = field(default_factory=set)
+    """Ids of trials reported as done or failed."""
+    _ended: set[Attempt] = field(default_factory=set)
+    """Attempts of earlier deaths."""
+    _vain: int = 0
+    """Deaths of processes in a row without an event of a trial in between."""
+    _warned: set[str] = field(default_factory=set)
+    """Nodes of which the user was warned."""
 
     def report(self, event: Event) -> None:
         self._vain = 0
         if event.kind in ("done", "failed"):
             self._over.add(event.trial_id)
-        if event.kind == "done" and (attempt := self._home.trial(event.trial_id).latest()):
-            self._nodes.finished(attempt.content().get("node", ""))
-        self._pass_on(event)
+        if event.kind == "done" and (attempt := self.home.trial(event.trial_id).latest()):
+            self.nodes.finished(attempt.content().get("node", ""))
+        self.pass_on(event)
 
     def process_died(self, job: Job, error: str) -> str:
         """End the attempt of a process that died of this error; returns why the launch is to end, if it is."""
@@ -144,9 +136,9 @@ class Deaths:
         if "OutOfMemoryError" in error:
             return Failure.OUT_OF_MEMORY, f"Ray ended its process on {lease.get('host')}: the node ran out of memory"
         after = f"after step {lease.get('step', 0):,}"
-        if not self._alive(lease.get("node")):
+        if not self.alive(lease.get("node")):
             return Failure.NODE_LOST, f"node {lease.get('host')} is gone, {after}"
-        if not self._gone(lease):
+        if not self.gone(lease):
             return Failure.NODE_LOST, f"Ray lost its process on {lease.get('host')}, {after}"
         message = f"its process {lease.get('pid')} on {lease.get('host')} died"
         return (Failure.SICK_NODE if self._blame_node(attempt, message) else Failure.KILLED), message
@@ -155,14 +147,14 @@ class Deaths:
         """Whether the node is to blame for a death there; it is then set aside, with a single warning."""
         lease = attempt.content()
         node, name = str(lease.get("node")), lease.get("host")
-        blamed = self._nodes.died(node, attempt, spare=self._spare)
+        blamed = self.nodes.died(node, attempt, spare=self.spare)
         for death in blamed:
             if death.end.exists():
                 retries.blame_node(death)
         if blamed and node not in self._warned:
             self._warned.add(node)
             why = f"{ROW} attempts in a row died there and none was finished ({message})"
-            minutes = f"{self._nodes.pauses[node] / 60:g} minutes"
+            minutes = f"{self.nodes.pauses[node] / 60:g} minutes"
             warning = f"node {name} gets no job for {minutes}: {why}. They are no tries of their trials"
-            self._pass_on(Event(attempt.folder.parent.name, "warning", message=warning))
+            self.pass_on(Event(attempt.folder.parent.name, "warning", message=warning))
         return bool(blamed)

@@ -387,7 +387,7 @@ class _Reporter(_Unpickled, tune.Callback):
 
     def __init__(self, jobs: Sequence[Job], report: Listener, stopper: _Stopper) -> None:
         self.stopper, self._report = stopper, report
-        self.deaths = Deaths(jobs[0].home, report, alive=_is_alive, gone=_is_gone, nodes=NODES, spare=self._spare)
+        self.deaths = Deaths(jobs[0].home, report, NODES, alive=_is_alive, gone=_is_gone, spare=self._spare)
         self.jobs = {job.id: job for job in jobs}
         self.refused = set[str]()
         """Jobs that a node refused, until another process begins them."""
