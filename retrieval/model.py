@@ -1,9 +1,8 @@
 """VSE: two encoders into one space of unit vectors, scored by their product or by what a scorer makes of sets."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -14,13 +13,10 @@ from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.image import image_encoder
 from goalgrid.retrieval.encoders.text import text_encoder
-from goalgrid.retrieval.evaluation import Ranks
 from goalgrid.retrieval.scorers import scorer
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
 from goalgrid.retrieval.scorers.sets import Embedded, Sets, gathered
-from goalgrid.retrieval.splits.pairs import Split
 from goalgrid.retrieval.unit_vectors import unit
-from goalgrid.retrieval.words.tokens import Tokens
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 """Where the weights of the pretrained networks stand, by modality."""
@@ -104,25 +100,6 @@ class Vse(nn.Module):
     ) -> dict[str, Float[Tensor, ""]]:
         """Losses of its own, of an embedded batch: means over pairs, added as `beside` says; most have none."""
         return {}
-
-    def ranked_anew(
-        self,
-        first: list[Ranks],
-        embeddings: tuple[Any, Any, Int[np.ndarray, " t"]],
-        folds: Sequence[int | None],
-        split: Split,
-        tokens: Tokens,
-        sizes: tuple[int, int],
-        beat: Callable[[], None],
-    ) -> list[Ranks]:
-        """The ranks of a test after a second stage; most models have none.
-
-        Args:
-            first: ranks by `scores`, in each of the folds.
-            embeddings: of the split's images and captions, and the image of each caption.
-            sizes: images and captions that are embedded at a time.
-        """
-        return first
 
     def scores(self, image: Embedded, text: Embedded) -> Float[Tensor, "i t"]:
         if isinstance(image, Tensor) and isinstance(text, Tensor):

@@ -131,10 +131,12 @@ def ranks_of_test(
     """The test split by `embedded`, and its ranks by each protocol (None: as a whole); some models rank twice."""
     test = embedded(model, settings, inputs, "test")
     folds = [protocol(name).fold if name else None for name in protocols]
-    first = [ranked(model, *test, fold) for fold in folds]
-    sizes = settings.train.batch_size, EMBED_BATCH
-    with torch.inference_mode(), precision(settings, inputs.device):
-        ranks = model.ranked_anew(first, test, folds, inputs.pairs.test, inputs.tokens["test"], sizes, beat)
+    ranks = [ranked(model, *test, fold) for fold in folds]
+    if settings.model.ranked_anew:
+        of_part: Any = model
+        sizes = settings.train.batch_size, EMBED_BATCH
+        with torch.inference_mode(), precision(settings, inputs.device):
+            ranks = of_part.ranked_anew(ranks, test, folds, inputs.pairs.test, inputs.tokens["test"], sizes, beat)
     return test, dict(zip(protocols, ranks, strict=True))
 
 

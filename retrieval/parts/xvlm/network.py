@@ -64,6 +64,13 @@ class Xvlm(Vse):
         sizes: tuple[int, int],
         beat: Callable[[], None],
     ) -> list[Ranks]:
+        """The ranks of a test after the second stage.
+
+        Args:
+            first: ranks by `scores`, in each of the folds.
+            embeddings: of the split's images and captions, and the image of each caption.
+            sizes: images and captions that are embedded at a time.
+        """
         image, text, owners = embeddings
         device = self.fusion.temperature.device
 
