@@ -12,7 +12,7 @@ from goalgrid.objectives.objective import Objective
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.reasoning import Gcn, PaddedGru
 from goalgrid.retrieval.model import EmbeddedBatch, Vse
-from goalgrid.retrieval.parts.vsrn.settings import CaptioningSettings, RegionGraphSettings
+from goalgrid.retrieval.parts.vsrn import CaptioningSettings, RegionGraphSettings
 from goalgrid.retrieval.scorers.sets import sent
 from goalgrid.retrieval.unit_vectors import unit
 

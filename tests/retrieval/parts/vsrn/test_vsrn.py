@@ -12,8 +12,8 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.objectives import build
 from goalgrid.retrieval.model import Vse, class_of
+from goalgrid.retrieval.parts.vsrn import CaptioningSettings, RegionGraphSettings
 from goalgrid.retrieval.parts.vsrn.network import Captioner, RegionGraph
-from goalgrid.retrieval.parts.vsrn.settings import CaptioningSettings, RegionGraphSettings
 from goalgrid.runners.training.batch_sizes import check_alone
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.learner import Learner
