@@ -19,7 +19,6 @@ class OwnRecipes:
     def __init__(self, tables: Mapping[str, Any], folder: Path) -> None:
         self._tables, self._folder = tables, folder
         self.whole: dict[str, dict[str, Any]] = {}
-        """Whole contents by name."""
         self._from: dict[str, str] = {}
 
     def add(self, text: str) -> str:

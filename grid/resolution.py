@@ -41,7 +41,6 @@ class Resolver:
 
     def __init__(self, grid: Grid) -> None:
         self.problems: dict[str, None] = {}
-        """Settings that do not fit together, in the order in which they were found."""
         self._set = grid.set.keys() | {name for entry in grid.where for name in entry.set}
         self._variants = grid.sweep.get("objective.variant", [])
         self._known: dict[tuple[Any, ...], Any] = {}

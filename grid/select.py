@@ -127,7 +127,6 @@ class Tried:
     """A point of a cell's search whose trial is done or stopped, and what validation said of it."""
 
     trial: str
-    """The id of the search trial."""
     point: Point
     """Of the settings that the cell reads."""
     value: float

@@ -61,7 +61,6 @@ class PartRead:
     """Something that an image encoder of a part reads of data in the part's own form; all of it makes one vector."""
 
     part: ClassVar[str]
-    """The part's name."""
 
     @property
     def values(self) -> int:

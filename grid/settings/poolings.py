@@ -9,7 +9,6 @@ from goalgrid.grid.objectives.declared import Declared, keys_of
 from goalgrid.grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit, told_once
 
 POOLINGS = Declared(lambda: dict.fromkeys(keys_of("retrieval/encoders/pooling.py", "POOLING")))
-"""The names of our poolings."""
 own_poolings: dict[str, Any] = {}
 """The functions and classes of the user's own poolings that the present grid uses, by name."""
 

@@ -101,8 +101,7 @@ class Deaths:
     """Attempts of earlier deaths."""
     _vain: int = 0
     """Deaths of processes in a row without an event of a trial in between."""
-    _warned: set[str] = field(default_factory=set)
-    """Nodes of which the user was warned."""
+    _warned_of: set[str] = field(default_factory=set)
 
     def report(self, event: Event) -> None:
         self._vain = 0
@@ -151,8 +150,8 @@ class Deaths:
         for death in blamed:
             if death.end.exists():
                 retries.blame_node(death)
-        if blamed and node not in self._warned:
-            self._warned.add(node)
+        if blamed and node not in self._warned_of:
+            self._warned_of.add(node)
             why = f"{ROW} attempts in a row died there and none was finished ({message})"
             minutes = f"{self.nodes.pauses[node] / 60:g} minutes"
             warning = f"node {name} gets no job for {minutes}: {why}. They are no tries of their trials"

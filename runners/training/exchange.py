@@ -28,7 +28,6 @@ INIT_TIMEOUT = timedelta(minutes=1)
 STEP_TIMEOUT = timedelta(days=1)
 """Time for a collective: practically for ever. The launch's watchdog ends stuck trials."""
 DESTROY_SECONDS = 30.0
-"""Seconds to destroy the process group."""
 BUCKET = 25 << 20
 """Bytes of gradients that replicas sum at a time, as in torch's `DistributedDataParallel`."""
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"

@@ -56,7 +56,6 @@ class Learner:
             companion.join(self.objective)
         self.take_weights()
         self.group: ProcessGroup = ALONE
-        """The process group."""
         self.batch_loss = BatchLoss(settings, inputs, self.model, self.companions)
 
     def take_weights(self) -> None:

@@ -52,7 +52,6 @@ POLICY: dict[Failure, Policy] = {
     Failure.USER: Policy(1, "change the setting that is named"),
     Failure.BUG: Policy(1, "mend the code that is named; its log has the traceback"),
 }
-"""The policy of each class of failures."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,6 @@ class TrialProgress:
     reports: tuple[tuple[float, int], ...] = ()
     """The latest step reports of this attempt: time in seconds, and step."""
     to_train: bool = True
-    """Whether this launch trains it."""
 
     @property
     def step(self) -> int:
@@ -132,13 +131,9 @@ class Board:
         self.phase = ""
         """The launch's activity before the first trial begins."""
         self.gpus = ""
-        """How busy the GPUs of this machine are."""
-        self._first: float | None = None
-        """When the first trial reported."""
-        self._progress: float | None = None
-        """When the first trial made progress."""
-        self._ended = False
-        """Whether a trial was done in this launch."""
+        self._first_report: float | None = None
+        self._first_progress: float | None = None
+        self._any_done = False
         self.trials: dict[str, TrialProgress] = {
             trial.id: TrialProgress(states[trial.id], trial.epochs, to_train=to_train is None or trial.id in to_train)
             for cell in cells
@@ -160,7 +155,7 @@ class Board:
     def update(self, event: Event) -> None:
         """Update the state of a trial by an event."""
         trial = self.trials[event.trial_id]
-        self._first = self._first or time.monotonic()
+        self._first_report = self._first_report or time.monotonic()
         self._count(trial, event.trial_id, -1)
         before = trial.behind
         trial.state = ENDS.get(event.kind, State.RUNNING)
@@ -175,8 +170,8 @@ class Board:
                 trial.best[name] = max(trial.best.get(name, 0.0), event.metrics[name])
         self._count(trial, event.trial_id, 1)
         if trial.behind > before:
-            self._progress = self._progress or time.monotonic()
-        self._ended = self._ended or event.kind == "done"
+            self._first_progress = self._first_progress or time.monotonic()
+        self._any_done = self._any_done or event.kind == "done"
 
     def _count(self, trial: TrialProgress, trial_id: str, sign: int) -> None:
         self._states[trial.state] += sign
@@ -199,7 +194,7 @@ class Board:
         shown = (State.RUNNING, State.FAILED, State.STOPPED)
         parts += [f"{self.count(state)} {state}" for state in shown if self.count(state)]
         now = time.monotonic()
-        phase = f"; {self.phase}" if self.phase and self._first is None else ""
+        phase = f"; {self.phase}" if self.phase and self._first_report is None else ""
         to_go = ", stopping" * bool(self.count(State.RUNNING)) if self.stopping() else self._to_go(now)
         return f"{', '.join(parts)}; {clock(now - self.started)} elapsed{to_go}{phase}"
 
@@ -292,9 +287,13 @@ class Board:
 
     def _to_go(self, now: float) -> str:
         """The remaining time by the pace of epochs since the first report; empty before this pace is known."""
-        if not self._first or not self._progress or not (self._ended or now - self._progress >= SETTLED):
+        if (
+            not self._first_report
+            or not self._first_progress
+            or not (self._any_done or now - self._first_progress >= SETTLED)
+        ):
             return ""
-        done, elapsed = self._behind - self._before, now - self._first
+        done, elapsed = self._behind - self._before, now - self._first_report
         return f", {clock(elapsed / done * self._ahead)} to go" if done > 1e-6 and self._ahead > 1e-6 else ""
 
 
