@@ -1,7 +1,4 @@
-"""The style of lines and marks in every picture: colours for the colour-blind, each with dashes and a mark.
-
-All packages that draw share it, so that a pair weight looks the same in learning curves and in diagrams.
-"""
+"""The style of lines and marks that all pictures share: colours for the colour-blind, each with dashes and a mark."""
 
 from typing import Any
 

@@ -136,10 +136,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A cell's choice: the point with the best validation metric; of points that tie, the first.
-
-    A point whose trial was stopped is chosen only where no trial is done.
-    """
+    """A cell's choice: the best point by validation, the first of a tie; a stopped one only where no trial is done."""
 
     by: str
     draws: int

@@ -70,10 +70,7 @@ def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use
 
 
 def again(use: Use, where: str) -> Use:
-    """A plug-in of a grid that ran, in its present version; of a missing file, in its saved version.
-
-    Raises Untrusted where this user never named the file, nor this text of it.
-    """
+    """A plug-in of a grid that ran, in its present version; of a missing file, in its saved version; or Untrusted."""
     if not use.is_file or (trusted_code.trusted(use.path) and not use.gone()):
         return read(use.path, Path())
     if not trusted_code.trusted(use.source):

@@ -202,10 +202,7 @@ def _lead(tile: Tile, score: Float[Tensor, "..."], dim: int) -> Int[Tensor, " q"
 def rank_in_folds(
     image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None, **options: Any
 ) -> Ranks:
-    """Rank within contiguous folds of `fold` images and their texts; the ranks of all queries in the split's order.
-
-    Without a fold, the split is ranked as a whole. The options are those of `rank`.
-    """
+    """Ranks of all queries in the split's order, within folds of `fold` images in a row (None: one fold), by `rank`."""
     if fold is None:
         return rank(image, text, image_of_text, **options)
     rows, parts = list[np.ndarray](), list[Ranks]()
@@ -218,10 +215,7 @@ def rank_in_folds(
 
 
 def spread(image: Rows, text: Rows, score: Scoring | None = None, *, sample: int = 512) -> float:
-    """Standard deviation of the similarities of up to `sample` images and texts, spread evenly over the split.
-
-    With a scorer of sets, which takes longer, of a quarter as many.
-    """
+    """Standard deviation of the similarities of up to `sample` images and texts, evenly spread; of sets, a quarter."""
     sample = sample if score is None else sample // 4
     few: list[Any] = [
         rows[torch.linspace(0, len(rows) - 1, min(sample, len(rows)), device=rows.device).long()]

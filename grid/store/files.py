@@ -132,10 +132,7 @@ def create_text(path: Path, text: str, *, durable: bool = False) -> bool:
 def create(
     path: Path, make: Callable[[Path], object], check: Callable[[], None] = _unfenced, *, durable: bool = False
 ) -> bool:
-    """Make a file aside, and let it appear at once; False if another process was first.
-
-    OSError: the disk is full or read-only, or has no hard links.
-    """
+    """Make a file aside, let it appear at once; False if another process was first; OSError: as of `create_text`."""
     aside = _beside(path)
     try:
         make(aside)

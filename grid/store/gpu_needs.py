@@ -53,10 +53,7 @@ def jobs_at_once(share: float, gpus: int) -> int:
 
 
 def read(home: Home, kind: str) -> dict[str, Need]:
-    """The needs of trials of this kind, as `speed_of` names it, by the GPU on which they were measured.
-
-    A file that is damaged counts as none: the need is measured again.
-    """
+    """The needs of trials of this kind, as `speed_of` names it, by GPU; a damaged file counts as none."""
     contents = [read_json(path) for path in sorted(home.memory.glob(f"{kind}-*.json"))]
     known = {field.name for field in fields(Need)}  # earlier versions wrote further fields
     whole = [content for content in contents if content.keys() >= known]

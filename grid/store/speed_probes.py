@@ -33,10 +33,7 @@ class Probe:
 
 
 def speed_of(settings: TrialSettings) -> str:
-    """A word that trials share whose steps cost the same: it stands for all settings but objective, seed and epochs.
-
-    Of the objective, it stands for the parts that a training with it needs.
-    """
+    """A word of all settings but seed and epochs, for trials whose steps cost the same; of the objective, its parts."""
     content, objective = canonical(settings), settings.objective.name
     content["train"].pop("epochs", None)
     again = settings.train.model_dump(include={"micro_batch", "checkpoint_activations"}, exclude_defaults=True)

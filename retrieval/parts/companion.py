@@ -105,11 +105,9 @@ class Companion:
         """See the scores of a batch by the network at this place, without a graph."""
 
     def before_step(self, model: nn.Module, lr: float, batch: Any, mean_loss: Callable[..., Float[Tensor, ""]]) -> None:
-        """Learn ahead of the model's step; the model is as before afterwards.
+        """Learn ahead of the model's step, of this batch and `batch.second`; the model is as before afterwards.
 
-        Args:
-            batch: the batch of the step; `batch.second` is the second one.
-            mean_loss: gives the mean loss of a batch, by the objective or by another one.
+        `mean_loss` gives the mean loss of a batch, by the objective or by another one.
         """
 
     def rehearse(self) -> None:

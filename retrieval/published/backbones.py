@@ -40,10 +40,7 @@ def clip(weights: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The settings of `model.image` for the ResNet below `img_enc.cnn`: its widths and depths.
-
-    A block has three convolutions (bottleneck, ResNet-50 and larger) or two (basic).
-    """
+    """The settings of `model.image` for the ResNet below `img_enc.cnn`, of blocks of three convolutions or of two."""
     blocks = {
         tuple(map(int, match.groups())): value for name, value in weights.items() if (match := _BLOCK.match(name))
     }

@@ -154,10 +154,7 @@ def everything(weights: Float[Tensor, "b c q k"], count: Tensor | int) -> Float[
 
 
 def above_mean(weights: Float[Tensor, "b c q k"], count: Tensor | int) -> Float[Tensor, "b c q k"]:
-    """BFAN equal: what is above the mean, which is sum of a / n > 0 members.
-
-    A member that is not present has no attention, and does not count in n.
-    """
+    """BFAN equal: what is above the mean, sum of a / n > 0 members; one that is not present counts in neither."""
     return above(weights, weights.sum(1, keepdim=True) / count)
 
 

@@ -40,9 +40,8 @@ QUOTES = "Put quotation marks around a cell with a comma, a line break or a quot
 class Problem:
     """One fault: where it stands, what is wrong, and what mends it.
 
-    Args:
-        kind: a "fault" is refused. So is a "leak" of test images into training, unless the user allows it. A "note" is
-            a problem with which training is possible: it is said, and stands in the record.
+    A "fault" is refused. So is a "leak" of test images into training, unless the user allows it. A "note" is a problem
+    with which training is possible: it is said, and stands in the record.
     """
 
     place: str
@@ -55,11 +54,7 @@ class Problem:
 
 
 def repeated(keys: Iterable[str]) -> list[str]:
-    """Keys that occur more than once, in the order of their first appearance.
-
-    >>> repeated("abcab")
-    ['a', 'b']
-    """
+    """Keys that occur more than once, in the order of their first appearance."""
     return [key for key, count in Counter(keys).items() if count > 1]
 
 
@@ -76,11 +71,7 @@ def overlaps(keys: Mapping[str, Sequence[str]], place: str, what: str) -> list[P
 
 
 def shortened(values: Sequence[object]) -> str:
-    """The first few values, and how many more there are.
-
-    >>> shortened(range(7))
-    '0, 1, 2, 3, 4 and 2 more'
-    """
+    """The first few values, and how many more there are: `0, 1, 2, 3, 4 and 2 more`."""
     more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
     return ", ".join(map(str, values[:SHOWN])) + more
 

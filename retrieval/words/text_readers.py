@@ -24,13 +24,10 @@ _BLANK = dict.fromkeys(map(ord, "-/"), " ")
 
 
 def xvlm(caption: str) -> str:
-    """Lower case, without punctuation, hyphens and slashes as blanks, `<person>` as a word. X-VLM, `pre_caption`.
+    """Lower case, no punctuation, hyphens and slashes as blanks, `<person>` a word; or UserError. X-VLM, `pre_caption`.
 
     >>> xvlm("A man-made pond; <person>'s dog (black/white) swims.")
     'a man made pond persons dog black white swims'
-
-    Raises:
-        UserError: no word is left.
     """
     plain = caption.lower().translate(_DROPPED | _BLANK).replace("<person>", "person")
     words = plain.split()[:MOST_WORDS]

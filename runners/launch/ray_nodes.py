@@ -1,7 +1,4 @@
-"""Ray itself: starting and joining it, its nodes, and functions that run there.
-
-`ray_tune`, which imports this, sets Ray's environment before Ray is imported.
-"""
+"""Starting and joining Ray, its nodes, and functions that run there. `ray_tune`, which imports this, prepares Ray."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

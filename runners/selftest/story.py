@@ -44,9 +44,7 @@ class Unmet(Exception):
 
 
 def selftest(runs: Path, address: str | None) -> Iterator[str]:
-    """Test the claims, one after the other, in a new folder below `runs`, and give each that holds.
-
-    If all hold, the folder is removed.
+    """Test the claims in a new folder below `runs`, give each that holds, and remove the folder if all do.
 
     Raises:
         UserError: the folder cannot be made, or no cluster answers.

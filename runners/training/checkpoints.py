@@ -98,10 +98,7 @@ class Writer:
 
 
 class Snapshot:
-    """Copies of a training's state in host memory, which stay for the next copy: new memory takes longer than copying.
-
-    They take as much memory as a checkpoint.
-    """
+    """Copies of a training's state in host memory, which stay for the next: new memory takes longer than copying."""
 
     def __init__(self) -> None:
         self._copies = dict[tuple[Any, ...], Tensor]()

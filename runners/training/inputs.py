@@ -239,10 +239,7 @@ def batches(
     group: ProcessGroup = ALONE,
     companions: Sequence[Companion] = (),
 ) -> "Epoch":
-    """The batches of one epoch, determined by seed and epoch; a last batch of a single pair is dropped.
-
-    A replica reads its part of every batch. Companions have begun this epoch before.
-    """
+    """The batches of one epoch, by seed and epoch; a replica reads its part of each. Companions have begun it."""
     train, split = settings.train, inputs.pairs.train
     learnt = trained_captions(settings.dataset, split)
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))

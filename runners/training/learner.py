@@ -25,10 +25,7 @@ from goalgrid.runners.training.optimizers import Clipping, learning_rate, linear
 
 
 class Learner:
-    """Computes gradients; its optimiser updates the weights.
-
-    Replicas that each learn from a part of the batch compute the gradient of the whole batch.
-    """
+    """Computes gradients, of the whole batch also where replicas learn from parts; its optimiser updates weights."""
 
     epoch = 0
     lr = 0.0
@@ -132,18 +129,12 @@ class Learner:
         return self.batch_loss(batch, objective or self._mining)[0] / len(batch.owners)
 
     def state(self) -> dict[str, Any]:
-        """The state of the next update, without random states: "model", "optimizer".
-
-        If there are any: also the parameters of the "objective", and the states of the companions, by name.
-        """
+        """The state of the next update, without random states: "model", "optimizer", any "objective" and companions."""
         state = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict(), **self.learnt()}
         return state | {companion.name: part for companion in self.companions if (part := companion.state())}
 
     def learnt(self) -> dict[str, dict[str, Tensor]]:
-        """Weights outside the model that training changes: of the "objective", and of the companions by name.
-
-        Empty for most objectives, which have no parameters.
-        """
+        """Weights outside the model that training changes: of the "objective", of companions by name; mostly none."""
         return {name: values for name, network in self._learning().items() if (values := network.state_dict())}
 
     def load_learnt(self, learnt: Mapping[str, Mapping[str, Tensor]]) -> None:

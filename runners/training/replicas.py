@@ -151,10 +151,7 @@ class Replicas:
 
     @contextmanager
     def together(self, order: str) -> Iterator[None]:
-        """Let the others make a "step", or "validate" their parts of the split, while this process does in the block.
-
-        Raises `ReplicaDied`, or their error.
-        """
+        """Let the others make a "step", or "validate", while this process does in the block; or ReplicaDied."""
         self._tell_all(order)
         with self._whole():
             yield

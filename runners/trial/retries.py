@@ -72,16 +72,15 @@ class Decision:
 
 
 def decide(attempts: Iterable[tuple[str, Failure | None]], launch: str) -> Decision:
-    """Decide whether a trial is tried again. Repeating the command is another launch, with new tries.
+    """Whether a trial is tried again, by the launch of each of its `attempts` and how that failed (None: it did not).
+
+    Repeating the command is another launch, with new tries.
 
     >>> decide([("monday", Failure.KILLED)], "monday").wait
     1.0
     >>> decide([("monday", Failure.BUG)], "monday").given_up
     <Failure.BUG: 'bug'>
     >>> decide([("monday", Failure.BUG)], "tuesday").given_up
-
-    Args:
-        attempts: of the trial, in order: the launch that made the attempt, and how it failed (None: it did not fail).
     """
     failures = [failure for made_by, failure in attempts if made_by == launch and failure]
     for failure in reversed(failures):

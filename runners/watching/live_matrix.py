@@ -298,10 +298,7 @@ class Board:
 
 
 class Display:
-    """Shows a board while the block runs: live on a terminal, else a line for each finished trial.
-
-    If an error ends the block, a live board is removed, so that the error stands alone.
-    """
+    """Shows a board while the block runs: live on a terminal, until an error, else a line for each finished trial."""
 
     def __init__(self, board: Board, console: Console, *, live: bool) -> None:
         self.board, self.console = board, console

@@ -12,15 +12,11 @@ SECONDS = 60.0
 
 @dataclass
 class Notify:
-    """Runs a command in a shell. A command that fails gives a warning; it never ends a launch.
+    """Runs `command` by `sh -c`; empty: no reports. One that fails gives a warning by `warn`, and never ends a launch.
 
     The command reads from its environment: GOALGRID_GRID; GOALGRID_EVENT, "failed" (the first trial of a launch that
     failed for good) or "ended"; GOALGRID_STATE, "running", "done", "incomplete", "failed" or "error"; GOALGRID_DONE,
     GOALGRID_FAILED, GOALGRID_STOPPED and GOALGRID_TRIALS, counts of trials; GOALGRID_MESSAGE, a sentence.
-
-    Args:
-        command: for `sh -c`; empty: no reports.
-        warn: called with the reason why the command failed.
     """
 
     command: str

@@ -12,11 +12,9 @@ from goalgrid.retrieval.scorers.sets import Embedded, Sets
 
 
 class Twins(Vse):
-    """Two `Vse` with different first weights.
+    """Two `Vse` with different first weights: the seed of the second is one more.
 
     What it embeds holds the vectors of both side by side, so that a product of them is the mean of both products.
-
-    The seed of the second network is one more.
     """
 
     def __init__(self, *options: Any, seed: int, **named: Any) -> None:

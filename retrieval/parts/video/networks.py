@@ -1,7 +1,4 @@
-"""The networks of CE and MMT: a vector of a video and of its caption for each expert, and the score of their mixture.
-
-Liu et al., BMVC 2019; Gabeur et al., ECCV 2020.
-"""
+"""The networks of CE and MMT: vectors of a video and of its caption for each expert, and the score of their mixture."""
 
 import math
 

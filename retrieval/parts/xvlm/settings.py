@@ -16,10 +16,7 @@ SWIN_PATCH = 4
 
 
 class SwinSettings(ImageEncoderSettings):
-    """Swin on raw images under a linear layer, as X-VLM has it. It learns.
-
-    Its weights come with the weights of the fusion encoder.
-    """
+    """X-VLM's Swin on raw images under a linear layer. It learns; the weights of the fusion encoder bring its own."""
 
     network: ClassVar[str] = "goalgrid.retrieval.parts.xvlm.swin.SwinEncoder"
     frozen: ClassVar[bool] = False
@@ -66,10 +63,7 @@ class SwinSettings(ImageEncoderSettings):
 
 
 class BertLayersSettings(TextEncoderSettings):
-    """Layers of BERT under a linear layer on the first token, as X-VLM has them. They learn.
-
-    Their weights come with the weights of the fusion encoder.
-    """
+    """X-VLM's layers of BERT under a linear layer on the first token. They learn; their weights come as Swin's do."""
 
     network: ClassVar[str] = "goalgrid.retrieval.parts.xvlm.bert_layers.BertEncoder"
     boundaries: ClassVar[bool] = True
