@@ -49,12 +49,12 @@ def check_known(what: str, name: str, known: Collection[str], *, where: str = ""
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
-    """The names that are most like a name; a longer name counts as a whole, and as its beginning of the same length.
+    """At most `count` names that are most like a name, the nearest first, of a similarity from 0 to 1 above `cutoff`.
+
+    A longer name counts as a whole, and as its beginning of the same length.
 
     >>> nearest("goal-table2", ["goal-table6", "goal-table2-coco"]), nearest("goal-tabel2", ["goal-table2-coco"])
     (['goal-table2-coco'], ['goal-table2-coco'])
-
-    At most `count`, the nearest first, of a similarity from 0 to 1 above `cutoff`.
     """
     standing_for: dict[str, list[str]] = {}
     for other in sorted(known, key=len):

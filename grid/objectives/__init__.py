@@ -1,7 +1,6 @@
 """The catalogue of objectives: their names, equations, parameters and published defaults, without torch.
 
-The mathematics is in the package `objectives`, where each loss is declared above its function. Grid files, trial
-identity and `goalgrid objectives` read this catalogue.
+The mathematics is in the package `objectives`, where each loss is declared above its function.
 """
 
 from collections import ChainMap

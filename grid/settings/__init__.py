@@ -1,6 +1,5 @@
 """The scientific settings of one trial: everything that its result depends on, and nothing else.
 
-Paths, resources, worker counts and logging are no settings; they stand in the grid file's [data] and [resources].
 Every field has a dotted name (`train.lr`) by which a grid file sets or sweeps it.
 """
 

@@ -1,9 +1,8 @@
-"""Precomputed features as SCAN and VSE-infinity publish them: {train,dev,test[,testall]}_{ims.npy,caps.txt,ids.txt};
-in data of one's own, `val` may stand for `dev`.
+"""Precomputed features as SCAN and VSE-infinity publish them: {train,dev,test[,testall]}_{ims.npy,caps.txt,ids.txt}.
 
-The arrays are memory-mapped, float16 or float32, (n, d) or (n, regions, d). Public packages come with one row per
-image or with the row repeated for each of its captions; both are read, and seen as one row per image. This module loads
-no torch before features are gathered.
+`val` may stand for `dev`. The memory-mapped arrays are float16 or float32, (n, d) or (n, regions, d), with one row per
+image or with the row repeated for each of its captions; both are seen as one row per image. This module loads no torch
+before features are gathered.
 """
 
 import hashlib

@@ -94,7 +94,6 @@ class RayTune(Driver):
         grace: seconds that running trials have for their checkpoint once they are asked to end.
         warn: called with the reason when this process ends itself.
         callbacks: a user's own callbacks and loggers of Ray Tune, which see each job as a trial.
-        halvings: as `Driver` has them.
     """
 
     def __init__(

@@ -67,12 +67,11 @@ class StepTrace:
 def of_batches(
     objective: Objective, batches: list[tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]]
 ) -> tuple[dict[str, float], Int[Tensor, "p n"]]:
-    """Means over all anchors of these batches in both directions, and the counts of triplets by bin.
+    """Means over all anchors of these batches in both directions, and the counts of triplets by bin, s_pos by s_neg.
 
-    Returns:
-        `val_uniform` = log E[exp(s)] of all pairs of a batch (VSE+2AD §3.3), `val_gap`, the distance between the mean
-        image and the mean text; of a cell of GOAL's matrix `val_w_tri`, `val_w_pos`, `val_w_neg`, and `val_m_pos` and
-        `val_m_neg` where it reads them. And the counts, s_pos by s_neg.
+    `val_uniform` = log E[exp(s)] of all pairs of a batch (VSE+2AD §3.3), `val_gap`, the distance between the mean image
+    and the mean text; of a cell of GOAL's matrix `val_w_tri`, `val_w_pos`, `val_w_neg`, and `val_m_pos` and `val_m_neg`
+    where it reads them.
     """
     counts = torch.zeros(BINS, BINS, dtype=torch.long, device=batches[0][0].device)
     sums, anchors, exponentials = dict[str, Tensor](), 0, list[Tensor]()

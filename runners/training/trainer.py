@@ -52,10 +52,9 @@ class Hooks:
 
 
 class Trainer:
-    """Trains a trial in its folder, from its last checkpoint if there is one.
+    """Trains a trial in its folder, from its last checkpoint if there is one; `code` is the fingerprint of the code.
 
     Args:
-        code: fingerprint of the code that trains it.
         start: the folder of the parent whose best model this trial fine-tunes.
         published: gives the model the weights of a published checkpoint, which this trial fine-tunes.
         replicas: the other ranks; this process alone writes, validates and decides. None: it trains alone.

@@ -35,12 +35,9 @@ def theta_rows(model: Vse, embed: Callable[[], object], *, compiled: bool) -> li
     """Means over the images and captions of a split, a row a rank; no row for a model without GPO and ADPOOL.
 
     `embed` embeds the split in a pass of its own, so that measuring changes nothing of the trial's own evaluations.
-    Compiled encoders run uncompiled here, as compiled modules call no hook.
-
-    Returns:
-        "rank" from 1; "theta_image" and "theta_text", the weights of GPO, or of ADPOOL's token level, 0 where a set has
-        fewer members, so that they add up to 1; "balance_image" and "balance_text" of ADPOOL, the share of the token
-        level, the same in every row. Of two networks the mean.
+    Compiled encoders run uncompiled here, as compiled modules call no hook. A row has "rank" from 1; "theta_image" and
+    "theta_text", the weights of GPO, or of ADPOOL's token level, 0 where a set has fewer members, so that they add up
+    to 1; "balance_image" and "balance_text" of ADPOOL, the share of the token level. Of two networks the mean.
     """
     by_part: dict[str, Means] = {}
     with ExitStack() as stack:

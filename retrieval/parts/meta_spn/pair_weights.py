@@ -99,13 +99,10 @@ class LearntWeights(Companion):
         loss: Callable[[], Float[Tensor, ""]],
         meta_loss: Callable[[], Float[Tensor, ""]],
     ) -> None:
-        """Make a step of the weights V; the model is as before afterwards.
+        """Make a step of the weights V by `loss`, the mean of the training batch; the model is as before afterwards.
 
         With theta' = theta - lr d loss(theta, V) / d theta and v = d meta_loss(theta') / d theta', the derivative of
         meta_loss(theta') by V is -lr d/dV [loss(theta + eps v, V) - loss(theta - eps v, V)] / (2 eps).
-
-        Args:
-            loss: of the training batch, as a mean; it asks `weigh`.
         """
         parameters = [weight for weight in model.parameters() if weight.requires_grad]
         buffers = list(model.buffers())

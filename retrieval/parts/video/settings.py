@@ -16,13 +16,11 @@ from goalgrid.grid.settings.text_encoders import TEXT_ENCODER, TextEncoderSettin
 
 @dataclass(frozen=True)
 class ExpertRead(PartRead):
-    """What is read of an expert. The parts of all experts, one after another, make the one vector of a video.
+    """What is read of an expert; the parts of all experts, one after another, make the one vector of a video.
 
     Args:
-        width: values of a vector of the expert.
         whole: a vector of the whole video, which comes first: the mean or the largest values of all its vectors.
-        tokens: how many of its vectors are read after that.
-        sampled: if the expert has more vectors, random vectors are read; otherwise the first.
+        tokens: how many of its vectors are read after that; of more, random ones if `sampled`, otherwise the first.
     """
 
     part: ClassVar[str] = "video"

@@ -51,11 +51,8 @@ class ShortLists:
 class PackedStates:
     """Captions as the fusion encoder reads them, without padding: the states after its first self-attention.
 
-    That attention reads the caption alone, so its result is the same for every image.
-
-    Args:
-        states, lengths: of all tokens, and the tokens of each caption, the shorter captions first.
-        place: index of each caption in this order.
+    That attention reads the caption alone, so its result is the same for every image. The shorter captions come first;
+    `place` is the index of each caption in this order.
     """
 
     states: Float[Tensor, "n d"]
