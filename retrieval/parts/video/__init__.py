@@ -3,19 +3,13 @@
 from typing import TYPE_CHECKING
 
 from goalgrid.grid.settings.parts import Part, register
-from goalgrid.retrieval.parts.video.settings import (
-    CeSettings,
-    ExpertTextSettings,
-    MixtureSettings,
-    MmtSettings,
-    VideoSettings,
-)
+from goalgrid.retrieval.parts.video import settings
 
 if TYPE_CHECKING:
     from goalgrid.grid.settings.model import ModelSettings
 
 
-SETTINGS = (VideoSettings, ExpertTextSettings, MixtureSettings)
+SETTINGS = (settings.VideoSettings, settings.ExpertTextSettings, settings.MixtureSettings)
 """Of its image encoders, its text encoder and its scorer."""
 
 
@@ -33,7 +27,7 @@ register(
         "video",
         needs="features of videos",
         without="choose a recipe that reads images",
-        settings=(CeSettings, MmtSettings, ExpertTextSettings, MixtureSettings),
+        settings=(settings.CeSettings, settings.MmtSettings, settings.ExpertTextSettings, settings.MixtureSettings),
         of=lambda model: (
             "videos" if any(isinstance(chosen, SETTINGS) for chosen in (model.image, model.text, model.scorer)) else ""
         ),
