@@ -104,7 +104,6 @@ class Content(NamedTuple):
 
 
 def parse(path: Path) -> dict[str, Any]:
-    """The TOML of a grid file."""
     return toml_of(path, f"grid {str(path)!r}", "`goalgrid grids` lists the shipped grids.")
 
 

@@ -108,7 +108,6 @@ class Grid(Settings):
 
     @property
     def plain_name(self) -> str:
-        """The name without overrides."""
         return self.name.partition("@")[0]
 
     @property

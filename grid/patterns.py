@@ -63,7 +63,6 @@ class Excluded(CellPatterns):
         self._left = False
 
     def has(self, cell: Place) -> bool:
-        """Whether an entry fits the cell."""
         excluded = bool(self.fitting(cell))
         self._left |= not excluded
         return excluded

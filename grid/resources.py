@@ -89,7 +89,6 @@ class Resources(Settings):
 
     @property
     def cpus(self) -> int:
-        """CPUs that a job asks for."""
         return self.cpu * self.replicas
 
     @property

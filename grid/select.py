@@ -108,7 +108,6 @@ def _whole(values: Mapping[str, Sequence[float]]) -> Sequence[Scalar]:
 
 
 def _count(values: Range) -> float:
-    """How many values there are to draw."""
     return len(values) if isinstance(values, list) else len(_whole(values)) or math.inf
 
 

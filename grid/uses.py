@@ -117,12 +117,10 @@ def register(uses: Iterable[Use]) -> None:
 
 
 def present() -> tuple[Use, ...]:
-    """What the present grid uses."""
     return tuple(_present)
 
 
 def names() -> list[str]:
-    """The names of all offers of the present grid's plug-ins."""
     return [offer.name for offers in _present.values() for offer in offers]
 
 

@@ -72,13 +72,11 @@ _parts: dict[str, Part] = {}
 
 
 def register(part: Part) -> None:
-    """Make a part known."""
     _parts[part.name] = part
 
 
 @cache
 def parts() -> dict[str, Part]:
-    """All parts, by name."""
     # The settings of a model ask for those of the parts, and are imported before them: the other way round is a circle.
     import_module("goalgrid.grid.settings.model")
     register(REPLICAS)
@@ -124,7 +122,6 @@ def missing(name: str) -> str:
 
 
 def of_objective(name: str) -> list[Part]:
-    """The parts that an objective needs."""
     if lacking := [part for part in needs(name) if part not in parts()]:
         raise UserError(f"objective {name!r}: {missing(lacking[0])}")
     return [parts()[part] for part in needs(name)]

@@ -131,7 +131,6 @@ class Attempt:
 
 
 def attempts_in(folder: Path) -> list[Attempt]:
-    """The attempts in this folder, the first one first; none where it cannot be listed."""
     try:
         return [Attempt(folder, number) for number in sorted(_numbers(names_in(folder)))]
     except OSError:

@@ -129,11 +129,9 @@ class Form:
 
 
 def forms() -> list[Form]:
-    """Every form that is known."""
     return [parts.loaded(part.data) for part in parts.parts().values() if part.data]
 
 
 def form_of(reads: Sequence[PartRead]) -> Form:
-    """The form of the data that a model reads."""
     form: Form = parts.loaded(parts.parts()[reads[0].part].data)
     return form

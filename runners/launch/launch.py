@@ -187,7 +187,6 @@ class Watchdog:
         self._thread.join()
 
     def note(self, event: Event) -> None:
-        """Watch a trial from its start to its end."""
         if event.kind == "started":
             self._seen[event.trial_id] = (None, time.monotonic())
         elif event.kind not in ("step", "epoch", "warning"):

@@ -97,7 +97,6 @@ def nodes_with(resources: Collection[str] = ()) -> list[dict[str, Any]]:
 
 
 def capacity_without(nodes: Collection[str]) -> Capacity:
-    """The resources of the nodes but these."""
     return Capacity(tuple(node["Resources"] for node in nodes_with(["CPU"]) if node["NodeID"] not in nodes))
 
 

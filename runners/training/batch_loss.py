@@ -88,7 +88,6 @@ class BatchLoss:
                 companion.scored(place, scores())
 
     def _gathered(self, part: Sets, count: int) -> Sets:
-        """The sets of all replicas."""
         if self.group.replicas == 1:
             return part
         whole = None if part.whole is None else self.group.all_gather(part.whole, count)

@@ -22,7 +22,6 @@ def batch_sizes(captions: int, train: TrainSettings) -> tuple[int, int]:
 
 
 def batches_of_epoch(captions: int, train: TrainSettings) -> int:
-    """The number of batches."""
     whole, last = batch_sizes(captions, train)
     return whole + bool(last)
 

@@ -168,7 +168,6 @@ def loaded(data: bytes, device: torch.device) -> dict[str, Any]:
 
 
 def random_states(device: torch.device) -> dict[str, Any]:
-    """States of all random generators of this process."""
     numbers = np.random.get_state(legacy=False)
     numbers["state"]["key"] = numbers["state"]["key"].tolist()  # an array would be loaded by pickled code
     cuda = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
@@ -183,7 +182,6 @@ def seed_torch(seed: int, device: torch.device) -> None:
 
 
 def restore_random_states(states: dict[str, Any], device: torch.device) -> None:
-    """Restore all random generators."""
     random.setstate(states["python"])
     np.random.set_state(states["numpy"])
     torch.set_rng_state(states["cpu"].cpu())

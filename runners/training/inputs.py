@@ -255,7 +255,6 @@ def batches(
 
 
 def trained_captions(dataset: DatasetSettings, split: Split) -> Int[Tensor, " t"]:
-    """Rows of the captions that are trained on."""
     return torch.from_numpy(split.first(dataset.train_images)[1])
 
 
@@ -266,7 +265,6 @@ def steps_of_epoch(settings: TrialSettings, inputs: Inputs) -> int:
 
 
 def captions_of_epoch(dataset: DatasetSettings, train: TrainSettings, split: Split) -> int:
-    """How many captions train in an epoch."""
     learnt = trained_captions(dataset, split)
     return len(learnt) if train.captions == "all" else len(np.unique(split.image_of_text[learnt.numpy()]))
 

@@ -75,7 +75,6 @@ class Progress:
 
     @property
     def over(self) -> bool:
-        """Whether all epochs are trained."""
         return self.epoch >= self.train.epochs
 
     @property

@@ -25,7 +25,6 @@ BLOCKS = {
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
-    """The blocks of a model's networks."""
     return [part for part in model.modules() if BLOCKS & {kind.__name__ for kind in type(part).__mro__}]
 
 

@@ -75,8 +75,6 @@ ENDS = {"retry": State.INTERRUPTED, **{state.value: state for state in (*ENDED, 
 
 @dataclass(slots=True)
 class TrialProgress:
-    """The progress of a trial, as the driver knows it."""
-
     state: State
     epochs: int
     epoch: int = 0

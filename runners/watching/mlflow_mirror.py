@@ -181,7 +181,6 @@ class _Experiment(Store):
         self.runs[folder.trial_id] = _Run(run.id, run.begun, len(rows), done)
 
     def _metrics(self, rows: list[dict[str, Any]]) -> list[Any]:
-        """The numbers of these epochs."""
         return [
             self.metric(name, float(value), 0, row["epoch"])
             for row in rows
