@@ -127,6 +127,12 @@ def toml_of(path: Path, what: str, hint: str) -> dict[str, Any]:
         raise UserError(f"{what}: {path} is not valid TOML: {error}") from error
 
 
+def in_short(error: BaseException, most: int = 300) -> str:
+    """What an error says, without its last full stop and cut short: the advice of libraries has many lines."""
+    words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return words if len(words) <= most else f"{words[:most]}..."
+
+
 def several(heading: str, problems: Iterable[str]) -> UserError:
     """One error that reports all problems of a file at once."""
     lines = list(problems)

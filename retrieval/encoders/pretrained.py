@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from goalgrid.grid import extras
-from goalgrid.grid.errors import UserError, sha256_of
+from goalgrid.grid.errors import UserError, in_short, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 
@@ -76,8 +76,8 @@ def network(settings: Pretrained, places: Places, *, part: str, projected: bool 
         whole = _random(settings, sizes) if folder is None else _loaded(folder, part)
     except Exception as error:  # readers of damaged files raise many kinds of errors
         if folder is None:
-            raise UserError(f"architecture {settings.architecture} cannot be loaded: {_short(error)}") from error
-        why = next((why for words, why in _NOT_RUN.items() if words in str(error)), f"{_short(error)}. {_AGAIN}")
+            raise UserError(f"architecture {settings.architecture} cannot be loaded: {in_short(error)}") from error
+        why = next((why for words, why in _NOT_RUN.items() if words in str(error)), f"{in_short(error)}. {_AGAIN}")
         raise UserError(f"weights {settings.weights!r} cannot be loaded from {folder}: {why}") from error
     tower: nn.Module = getattr(whole, part, whole)
     if projected and hasattr(whole, _PROJECTIONS[part]):
@@ -115,7 +115,7 @@ def tokenizer(settings: Pretrained, places: Places) -> Any:
         return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # readers of damaged files raise many kinds of errors
         raise UserError(
-            f"the tokenizer of weights {settings.weights!r} cannot be loaded from {folder}: {_short(error)}. {_AGAIN}"
+            f"the tokenizer of weights {settings.weights!r} cannot be loaded from {folder}: {in_short(error)}. {_AGAIN}"
         ) from error
 
 
@@ -129,12 +129,6 @@ def _loaded(folder: Path, part: str) -> nn.Module:
     if lacking:
         raise ValueError(f"config.json describes {len(lacking)} tensors that the weights lack, e.g. {lacking[0]}.")
     return whole
-
-
-def _short(error: Exception) -> str:
-    """The error in a line, cut short: torch adds advice of many lines."""
-    words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    return words if len(words) <= 200 else f"{words[:200]}..."
 
 
 def _random(settings: Pretrained, sizes: Mapping[str, int]) -> nn.Module:
@@ -199,7 +193,7 @@ def _from_hub(name: str) -> Path:
             folder = Path(snapshot_download(name, allow_patterns=[*_FILES, "*.bin"]))
     except Exception as error:  # of the hub, the network, or the cache: the hub's client has no one base class
         raise UserError(
-            f"weights {name!r} cannot be fetched from the model hub: {_short(error)}. If they lie here, name "
+            f"weights {name!r} cannot be fetched from the model hub: {in_short(error)}. If they lie here, name "
             f'their folder: --weights {name}=DIR, or in the grid file: [weights] "{name}" = "DIR".'
         ) from error
     return folder

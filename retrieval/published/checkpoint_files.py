@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goalgrid.grid.errors import UserError, check_regular, sha256_of
+from goalgrid.grid.errors import UserError, check_regular, in_short, sha256_of
 
 _scalar = np.float64(0).__reduce__()[0]
 """What builds a number of NumPy from a pickle."""
@@ -66,7 +66,9 @@ class CheckpointFile:
                     f"the checkpoint {path} is a program of TorchScript, which is not run. If you trust the file, save "
                     f"its weights alone: torch.save(torch.jit.load({str(path)!r}, 'cpu').state_dict(), 'weights.pt')."
                 ) from error
-            why = "" if isinstance(error, EOFError | KeyError) or "zip archive" in str(error) else f" ({_short(error)})"
+            why = (
+                "" if isinstance(error, EOFError | KeyError) or "zip archive" in str(error) else f" ({in_short(error)})"
+            )
             raise UserError(f"the checkpoint {path} {_cut(path)}{why}.") from error
         entries = content if isinstance(content, dict) else {}
         weights = _flat(entries.get("model", entries.get("state_dict", content)))
@@ -117,8 +119,3 @@ def _refused(error: pickle.UnpicklingError) -> str:
 
 def _cut(path: Path) -> str:
     return f"of {path.stat().st_size:,} bytes is damaged or half downloaded; fetch it again"
-
-
-def _short(error: Exception) -> str:
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words if len(words) <= 120 else f"{words[:120]}..."

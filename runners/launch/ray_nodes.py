@@ -8,7 +8,7 @@ import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, in_short
 from goalgrid.grid.resources import cpus_here
 from goalgrid.runners.launch.driver import Capacity
 from goalgrid.runners.launch.ray_head import answers, check_member, host_and_port_of
@@ -47,9 +47,8 @@ def start(grace: float, **quiet: Any) -> None:
         with hangups_ignored():
             ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
     except Exception as error:  # what Ray raises if a process of its own starts too slowly
-        why = " ".join(str(error).split())[:300].rstrip(".")
         raise UserError(
-            f"Ray did not start on this machine: {why}. The same command tries again; --here needs no Ray."
+            f"Ray did not start on this machine: {in_short(error)}. The same command tries again; --here needs no Ray."
         ) from error
 
 
@@ -70,7 +69,7 @@ def join(address: str, **quiet: Any) -> None:
         ) from error
     except (ray.exceptions.RayError, OSError) as error:
         raise UserError(
-            f"no Ray cluster answers at {address!r}: {' '.join(str(error).split())[:300]}. "
+            f"no Ray cluster answers at {address!r}: {in_short(error)}. "
             "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
             "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
         ) from error

@@ -44,7 +44,7 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, in_short
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Attempt
@@ -181,9 +181,7 @@ class RayTune(Driver):
                 self.results = _tuner(jobs, callbacks, scratch, limit, stopper, scheduler).fit()
         except Exception as error:
             if not self.stop.asked():
-                raise UserError(
-                    f"Ray failed: {' '.join(str(error).split())[:500]}. The same command goes on."
-                ) from error
+                raise UserError(f"Ray failed: {in_short(error, 500)}. The same command goes on.") from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         if stopper.hopeless:
