@@ -22,9 +22,7 @@ class View:
     Args:
         size: side in pixels.
         framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions.
-        augmentation: in training; `resized-crop` is VSE++'s; `scale-crop` VSE-infinity's, of the picture's own
-            proportions; `side-crop` draws each side by itself; `rand-augment` is X-VLM's: a resized crop of at least
-            half the area, and two of ten random changes.
+        augmentation: in training, as `model.image.augmentation` says.
         flip: mirror half of the training views.
     """
 

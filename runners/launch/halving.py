@@ -1,9 +1,6 @@
-"""The rule by which search trials of one cell are stopped: asynchronous successive halving, literally.
+"""The rule by which search trials of one cell are stopped: asynchronous successive halving. Li et al., MLSys 2020.
 
-A trial that reaches a rung is compared with the trials of its cell that reached it before: Li et al., MLSys 2020. A
-resumed launch reads the rungs from the histories on the disk. One process trains trials in a fixed order (`--here`), so
-that kills change no decision. Under Ray, trials reach a rung in another order after a kill, as on any other day, and
-decisions may differ.
+A resumed launch reads the rungs from the histories on the disk. docs/reliability.md says what a kill may change.
 """
 
 from collections import defaultdict

@@ -157,9 +157,8 @@ class JobThread:
 
         It waits so many seconds for the job's end, for an epoch to judge, or for a request to end. The other keys are
         for a user's callbacks and loggers of Tune: the latest epoch's `trial`, `epoch`, validation metrics and means of
-        training, and under `epochs` all that ended since the last call. Test metrics are no part of them, so that
-        nothing in Tune can decide by these. A process that refuses the job gives its node and the reason, before it
-        ends.
+        training, and under `epochs` all that ended since the last call; no test metrics, by which nothing may decide. A
+        process that refuses the job gives its node and the reason, before it ends.
         """
         if self._asked:  # the driver asks for more after it has judged
             self._awaits = False

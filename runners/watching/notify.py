@@ -14,9 +14,7 @@ SECONDS = 60.0
 class Notify:
     """Runs `command` by `sh -c`; empty: no reports. One that fails gives a warning by `warn`, and never ends a launch.
 
-    The command reads from its environment: GOALGRID_GRID; GOALGRID_EVENT, "failed" (the first trial of a launch that
-    failed for good) or "ended"; GOALGRID_STATE, "running", "done", "incomplete", "failed" or "error"; GOALGRID_DONE,
-    GOALGRID_FAILED, GOALGRID_STOPPED and GOALGRID_TRIALS, counts of trials; GOALGRID_MESSAGE, a sentence.
+    What it reads from its environment, GOALGRID_EVENT and others, stands in docs/watching.md.
     """
 
     command: str

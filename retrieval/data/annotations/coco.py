@@ -1,9 +1,7 @@
 """COCO's caption files: its own with VSE++'s splits; and for data of one's own, a file a split or a single file.
 
-VSE++'s splits are ids of annotations, coco_{train,restval,dev,test}_ids.npy, of captions_{train,val}2014.json;
-`restval` trains where its ids are there. A file a split is captions_{train,val,test}*.json: `dev` is read as `val`, and
-images may lie in a folder named after the file's ending (`train2017/`). Of a single file, captions.json, `split_files`
-says the splits.
+VSE++'s splits are ids of annotations of captions_{train,val}2014.json; `restval` trains where its ids are there. Of a
+file a split, `dev` is read as `val`, and images may lie in a folder named after its ending (`train2017/`).
 """
 
 from collections.abc import Sequence
