@@ -20,6 +20,7 @@ from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.resources import Reliability, Resources
 from goalgrid.runners.trial.retries import POLICY
+from tests.cases import every
 from tests.pages import PAGES
 
 ROOT = Path(__file__).parent.parent
@@ -33,7 +34,7 @@ DOCUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@every("path", DOCUMENTS)
 def test_links_lead_somewhere(path: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8"))
     dead = [link for link in links if not link.startswith("http") and not (path.parent / link).exists()]
@@ -101,7 +102,7 @@ def shipped_grids(read: dict[str, Any]) -> list[Grid]:
     return [load(name, read.get("set_", []), roots=read.get("root", [])) for name in names]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@every("path", DOCUMENTS)
 def test_every_command_shown_is_a_command_of_this_version(path: Path) -> None:
     """Unknown verbs and options, missing arguments and wrong values fail; shipped grids are made with their changes."""
     wrong = []
@@ -171,7 +172,7 @@ OTHERS = {"--array", "--no-kill", "--signal"}
 """Options of other programs."""
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@every("path", DOCUMENTS)
 def test_every_option_that_is_named_exists(path: Path) -> None:
     every = [get_command(app), *VERBS.values(), *VERBS["data"].commands.values()]
     known = {option for command in every for parameter in command.params for option in parameter.opts}

@@ -11,18 +11,19 @@ from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.names import dotted_names
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings.scorers import BfanSettings
+from tests.cases import every
 
 from ..conftest import checked, swapped
 
 MINIMAL = {"name": "g", "datasets": ["shapes"], "recipes": ["cnn-bow"], "objectives": "goal", "seeds": [0]}
 
 
-@pytest.mark.parametrize("name", catalog.names("presets"))
+@every("name", catalog.names("presets"))
 def test_every_preset_expands(name: str) -> None:
     assert expand(load(name))
 
 
-@pytest.mark.parametrize("name", catalog.names("recipes"))
+@every("name", catalog.names("recipes"))
 def test_every_recipe_is_complete(name: str) -> None:
     assert expand(checked({**MINIMAL, "recipes": [name]}))
 
@@ -70,7 +71,7 @@ def test_a_wrong_type_of_an_objective_parameter_is_an_error() -> None:
         checked({**MINIMAL, "sweep": {"objective.tau": [1, "steep"]}})
 
 
-@pytest.mark.parametrize(
+@every(
     ("override", "part"),
     [
         ("train.lr=-1", "train.lr: it should be above 0"),
@@ -88,7 +89,7 @@ def test_a_value_out_of_range_is_named(override: str, part: str) -> None:
     assert part in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@every(
     ("setting", "part"),
     [
         ("checkpoint_minutes=0", "checkpoint_minutes: it should be above 0"),
@@ -285,14 +286,14 @@ class TestForms:
         assert expand(grid)[0].trials[0].settings.model.scorer == BfanSettings(kind="bfan", focal="prob")
 
 
-@pytest.mark.parametrize("name", ["../../x", "a/b", "my data", "x\x1b[31m", "x\n", "", ".hidden", "données", "x" * 81])
+@every("name", ["../../x", "a/b", "my data", "x\x1b[31m", "x\n", "", ".hidden", "données", "x" * 81])
 def test_a_name_that_a_path_or_a_terminal_would_take_otherwise_is_refused(name: str) -> None:
     for content in ({"datasets": [name], "data": {name: {"root": "/data"}}}, {"name": name}):
         with pytest.raises(UserError, match="a name begins with a letter or digit"):
             checked({**MINIMAL, **content})
 
 
-@pytest.mark.parametrize("changes", ["", "../x", "a b", "x\n", "x@y", "é"])
+@every("changes", ["", "../x", "a b", "x\n", "x@y", "é"])
 def test_behind_the_at_of_a_name_stands_what_a_shell_and_a_file_system_take(changes: str) -> None:
     with pytest.raises(UserError, match="behind the @"):
         checked({**MINIMAL, "name": f"g@{changes}"})

@@ -16,6 +16,7 @@ from goalgrid.grid.identity import canonical, derived_seed, digest, trial_id
 from goalgrid.grid.objectives import OURS, needs
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.base import IdentityDefault, Settings
+from tests.cases import every
 from tests.grid import golden_ids
 
 from ..conftest import checked
@@ -49,7 +50,7 @@ def test_the_ids_of_all_that_is_shipped_never_change() -> None:
     assert (sorted(known - now), sorted(now - known)) == ([], []), f"where an id has to move: {golden_ids.__doc__}"
 
 
-@pytest.mark.parametrize("preset", names("presets"))
+@every("preset", names("presets"))
 def test_an_expanded_trial_has_the_id_of_its_settings(preset: str) -> None:
     ranked = ', "aoq"' if preset.endswith("aoq") else ""  # its train.ranker needs the objective
     wanted = f'objectives=["con_con", "sig-ms_cir", "unified", "selhn"{ranked}]'
@@ -77,7 +78,7 @@ def test_small_learning_rates_get_different_ids() -> None:
     assert trials("train.lr=1e-10")[0].id != trials("train.lr=2e-10")[0].id
 
 
-@pytest.mark.parametrize(
+@every(
     "operational", ["resources.cpu=2", "resources.workers=7", "data.flickr8k.root=/elsewhere", "train.trace_every=3"]
 )
 def test_where_and_with_what_it_runs_is_no_identity(operational: str) -> None:

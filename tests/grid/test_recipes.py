@@ -11,6 +11,7 @@ from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.identity import canonical, digest
 from goalgrid.grid.settings.image_encoders import BackboneSettings, FeatureSettings
+from tests.cases import every
 
 PUBLISHED = [
     "vsepp-r152", "vsepp-r152-ft", "vsepp-vit-b16", "vsepp-vit-b16-ft", "vse-inf-butd", "vse-inf-butd-bigru",
@@ -24,7 +25,7 @@ def trials(*overrides: str, grid: str = "demo") -> list[Trial]:
     return trials_of(expand(load(grid, overrides)))
 
 
-@pytest.mark.parametrize("name", catalog.names("recipes"))
+@every("name", catalog.names("recipes"))
 def test_a_recipe_is_complete_and_says_first_what_it_is(name: str) -> None:
     recipe = catalog.recipe(name)
     assert recipe.description
@@ -38,7 +39,7 @@ def test_all_published_recipes_are_shipped() -> None:
     assert set(PUBLISHED) <= set(catalog.names("recipes"))
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "setting", "value"),
     [  # FACTS table of published settings
         ("vsepp-r152", "train.lr", 2e-4),
@@ -119,7 +120,7 @@ OF_PRETRAINED = 0.1
 """The factor of pre-trained modules by appendix B of VSE+2AD, which decides where its code has another."""
 
 
-@pytest.mark.parametrize(("text", "image"), BRANCHES)
+@every(("text", "image"), BRANCHES)
 def test_every_branch_of_vse_2ad_trains_as_its_code_but_for_the_rates_that_its_paper_prints(
     text: str, image: str
 ) -> None:
@@ -140,12 +141,12 @@ def test_every_branch_of_vse_2ad_trains_as_its_code_but_for_the_rates_that_its_p
         assert (model.image.head, model.image.output, model.image.normalize) == ("linear", "grid", False)
 
 
-@pytest.mark.parametrize("name", [name for name in catalog.names("recipes") if name.startswith("vse-2ad-fc")])
+@every("name", [name for name in catalog.names("recipes") if name.startswith("vse-2ad-fc")])
 def test_the_ablations_of_vse_2ad_are_of_its_branch_of_bigru_on_regions(name: str) -> None:
     assert catalog.recipe(name).train == catalog.recipe(BRANCHES["rnn", "project"][0]).train
 
 
-@pytest.mark.parametrize(
+@every(
     ("recipe", "other"),
     [("clip-zero-shot", "clip-vit-l14-336"), ("clip-zero-shot-tiny", "clip-tiny"), ("xvlm-zero-shot", "xvlm")],
 )
@@ -159,7 +160,7 @@ def test_a_recipe_without_training_has_no_epochs(recipe: str, other: str) -> Non
         trials(f'recipes=["{recipe}"]', *wanted)
 
 
-@pytest.mark.parametrize("recipe", ["vse-inf-butd", "rvse-mlp", "vse-2ad"])
+@every("recipe", ["vse-inf-butd", "rvse-mlp", "vse-2ad"])
 def test_the_mlp_is_half_as_wide_as_the_space_unless_it_is_set(recipe: str) -> None:
     def hidden(*overrides: str) -> list[int]:
         found = (trial.shared.model.image for trial in trials(f'recipes=["{recipe}"]', "seeds=[0]", *overrides))
@@ -169,7 +170,7 @@ def test_the_mlp_is_half_as_wide_as_the_space_unless_it_is_set(recipe: str) -> N
     assert hidden("model.dim=64", "model.image.hidden=48") == [48]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@every("name", PUBLISHED)
 def test_all_published_settings_share_batch_clip_and_space(name: str) -> None:
     recipe = catalog.recipe(name)
     dim = 2048 if name.startswith("vsrn") else 1024
@@ -196,7 +197,7 @@ def test_presets_have_the_papers_counts(data: str, table: int, recipes: int, cou
     assert all(len(cell.trials) == 3 for cell in cells)
 
 
-@pytest.mark.parametrize(
+@every(
     ("preset", "setting", "recipes", "values"),
     [
         ("unified-table1", "model.scorer.lse_sharpness", "scan-i2t*", {"flickr30k": 5.0, "coco": 20.0}),

@@ -13,6 +13,7 @@ from goalgrid.grid.objectives.goal_matrix import GOAL, GOAL_COLUMNS, GOAL_ROWS
 from goalgrid.grid.objectives.parameters import VARIANTS
 from goalgrid.objectives import LOSSES, build, diagrams
 from goalgrid.objectives.triplets import Triplets
+from tests.cases import every
 from tests.objectives import literal
 
 
@@ -25,8 +26,8 @@ def of_means(pair: str, pos: float, neg: float, mean: float, values: dict) -> tu
     return [], []
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", GOAL)
+@every("variant", VARIANTS)
+@every("name", GOAL)
 def test_drawn_weights_equal_the_literal_ones(name: str, variant: str) -> None:
     s_pos, s_neg = (
         s.double() for s in torch.meshgrid(torch.linspace(-1, 1, 5), torch.linspace(-1, 1, 5), indexing="ij")
@@ -43,8 +44,8 @@ def test_drawn_weights_equal_the_literal_ones(name: str, variant: str) -> None:
             assert found == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", LOSSES)
+@every("variant", VARIANTS)
+@every("name", LOSSES)
 def test_pull_and_push_equal_the_gradient_of_each_anchor_alone(name: str, variant: str) -> None:
     generator = torch.Generator().manual_seed(1)
     s_pos = torch.rand(6, generator=generator, dtype=torch.float64)
@@ -69,7 +70,7 @@ def test_the_unified_loss_pushes_by_a_softmax_with_a_1_for_no_negative() -> None
     assert pull.item() == pytest.approx(push.sum().item())
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@every("variant", VARIANTS)
 def test_figure_3_has_p_plus_of_every_row_on_the_left_and_p_minus_on_the_right(variant: str) -> None:
     left, right = diagrams.pair_weights(variant=variant).axes
     assert [axes.get_title() for axes in (left, right)] == ["$P_+$ over $s_{pos}$", "$P_-$ over $s_{neg}$"]
@@ -82,7 +83,7 @@ def test_figure_3_has_p_plus_of_every_row_on_the_left_and_p_minus_on_the_right(v
                 assert height == pytest.approx(expected[side])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@every("variant", VARIANTS)
 def test_figure_2_has_t_of_every_column_over_s_pos_to_the_right_and_s_neg_upwards(variant: str) -> None:
     for triplet, axes in zip(GOAL_COLUMNS, diagrams.triplet_weights(variant=variant, tau=3).axes, strict=False):
         assert axes.get_title().startswith(f"$T$ {triplet}:")
@@ -94,7 +95,7 @@ def test_figure_2_has_t_of_every_column_over_s_pos_to_the_right_and_s_neg_upward
             assert drawn[row, column] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("name", ["sig_nca", "triplet-hn"])
+@every("name", ["sig_nca", "triplet-hn"])
 def test_an_arrow_points_along_a_step_that_pulls_the_positive_and_pushes_the_negative(name: str) -> None:
     axes = diagrams.update_field(name, **({"tau": 3} if name == "sig_nca" else {})).axes[0]
     (arrows,) = (found for found in axes.collections if isinstance(found, Quiver))

@@ -16,6 +16,7 @@ from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.objectives.parameters import VARIANTS
 from goalgrid.objectives import build, mining
 from goalgrid.objectives.triplets import BatchPairs
+from tests.cases import every
 from tests.objectives import literal
 
 
@@ -64,8 +65,8 @@ def test_every_weight_has_a_literal_version() -> None:
     )
 
 
-@pytest.mark.parametrize("case", SIMILARITIES)
-@pytest.mark.parametrize(("name", "variant"), CELLS)
+@every("case", SIMILARITIES)
+@every(("name", "variant"), CELLS)
 def test_gradient_equals_the_literal_loops(name: str, variant: str, case: str) -> None:
     sim = SIMILARITIES[case]
     overrides = {"eps": 0.25} if case == "ties" and "-ms" in name else {}
@@ -75,16 +76,16 @@ def test_gradient_equals_the_literal_loops(name: str, variant: str, case: str) -
     )
 
 
-@pytest.mark.parametrize(("name", "variant"), CELLS)
-@pytest.mark.parametrize("mining", [{"mining": "all"}, {"k": 3}, {"k": 100}])
+@every(("name", "variant"), CELLS)
+@every("mining", [{"mining": "all"}, {"k": 3}, {"k": 100}])
 def test_gradient_equals_the_literal_loops_on_several_negatives(name: str, variant: str, mining: dict) -> None:
     sim = SIMILARITIES["random"]
     expected = literal.goal_gradient(name, sim.tolist(), resolve(name, variant=variant, **mining))
     torch.testing.assert_close(gradient(build(name, variant=variant, **mining), sim), expected, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-@pytest.mark.parametrize("mining", [{}, {"mining": "all"}])
+@every("name", WRITTEN)
+@every("mining", [{}, {"mining": "all"}])
 def test_captions_of_the_same_image_can_be_no_negatives(name: str, mining: dict) -> None:
     ids = [4, 4, 1, 2, 1, 4, 0]
     sim = unit(7, 3) @ unit(7, 3, seed=1).T
@@ -93,15 +94,15 @@ def test_captions_of_the_same_image_can_be_no_negatives(name: str, mining: dict)
     torch.testing.assert_close(gradient(objective, sim, torch.tensor(ids)), expected)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@every("name", WRITTEN)
 def test_a_batch_of_one_image_learns_nothing(name: str) -> None:
     objective = build(name, variant="released", ignore_same_image=True)
     assert gradient(objective, SIMILARITIES["random"], torch.zeros(9, dtype=torch.long)).abs().max() == 0
 
 
-@pytest.mark.parametrize(("name", "variant"), CELLS)
-@pytest.mark.parametrize("edge", [1, 3])
-@pytest.mark.parametrize("masked", [False, True])
+@every(("name", "variant"), CELLS)
+@every("edge", [1, 3])
+@every("masked", [False, True])
 def test_tiles_equal_the_whole_matrix(name: str, variant: str, edge: int, masked: bool, monkeypatch) -> None:
     image, text, owners = unit(8, 5), unit(8, 5, seed=1), torch.tensor([0, 0, 1, 2, 3, 4, 0, 4])
     objective = build(name, variant=variant, ignore_same_image=masked)
@@ -112,7 +113,7 @@ def test_tiles_equal_the_whole_matrix(name: str, variant: str, edge: int, masked
         torch.testing.assert_close(tiled, expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "variant"), CELLS)
+@every(("name", "variant"), CELLS)
 def test_tiles_equal_the_whole_matrix_where_similarities_tie(name: str, variant: str, monkeypatch) -> None:
     """Unit vectors of halves have similarities of halves, which tie in all tiles and are exact on any processor."""
     image, text = torch.randint(0, 2, (2, 9, 4), generator=torch.Generator().manual_seed(1)).double() - 0.5
@@ -124,8 +125,8 @@ def test_tiles_equal_the_whole_matrix_where_similarities_tie(name: str, variant:
         torch.testing.assert_close(tiled, expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "variant"), CELLS)
-@pytest.mark.parametrize("ties", [False, True])
+@every(("name", "variant"), CELLS)
+@every("ties", [False, True])
 def test_the_passes_of_large_batches_equal_those_of_small_ones(
     name: str, variant: str, ties: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +162,7 @@ def test_only_a_cpu_adds_gradients_in_pieces() -> None:
     assert found == {"cpu": 8, "meta": 2}
 
 
-@pytest.mark.parametrize("hidden", [False, True])
+@every("hidden", [False, True])
 def test_the_first_of_tied_maxima_counts_either_way(hidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     sim = torch.tensor([[0.1, 0.7, 0.7], [0.2, 0.2, 0.2], [0.9, 0.7, -0.3]])
     if hidden:
@@ -229,8 +230,8 @@ def embedding_gradients(
     return torch.autograd.grad(objective(image, text, *context), (image, text))
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-@pytest.mark.parametrize("mining", [{}, {"k": 2}])
+@every("name", WRITTEN)
+@every("mining", [{}, {"k": 2}])
 def test_embeddings_receive_the_gradient_of_their_similarities(name: str, mining: dict) -> None:
     image, text = batch(7)
     objective = build(name, **mining)
@@ -256,7 +257,7 @@ def test_con_con_on_all_negatives_is_the_sum_triplet() -> None:
     torch.testing.assert_close(gradient(build("con_con", mining="all"), sim), gradient(build("triplet"), sim))
 
 
-@pytest.mark.parametrize("tau", [1.0, 10.0, 30.0])
+@every("tau", [1.0, 10.0, 30.0])
 def test_con_nca_is_autograd_of_nt_xent_on_the_hardest_up_to_tau(tau: float) -> None:
     sim = SIMILARITIES["random"]
     torch.testing.assert_close(
@@ -276,7 +277,7 @@ def test_lin_cir_is_circle_loss_up_to_its_scale() -> None:
     torch.testing.assert_close(16 * cell, loss)
 
 
-@pytest.mark.parametrize("margin", [0.0, 0.4])
+@every("margin", [0.0, 0.4])
 def test_lin_cir_integrates_to_circle_loss_whose_weights_are_not_held_constant(margin: float) -> None:
     tau, sim = 10.0, SIMILARITIES["random"].clone().requires_grad_()
     hardest = sim.masked_fill(torch.eye(len(sim), dtype=torch.bool), -torch.inf)

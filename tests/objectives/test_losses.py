@@ -12,6 +12,7 @@ from goalgrid.grid.objectives import FAMILIES, LOSSES, resolve
 from goalgrid.grid.objectives.parameters import VARIANTS
 from goalgrid.objectives import build, mining
 from goalgrid.objectives.assisted import pair_losses
+from tests.cases import every
 from tests.objectives import literal
 from tests.objectives.test_goal import SIMILARITIES, gradient, unit
 
@@ -24,9 +25,9 @@ def both(equation, sim: Tensor, values: dict, **context) -> tuple[Tensor, Tensor
     return loss.detach(), torch.autograd.grad(loss, sim)[0]
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", literal.LOSSES)
+@every("case", CASES)
+@every("variant", VARIANTS)
+@every("name", literal.LOSSES)
 def test_value_and_gradient_equal_the_literal_loops(name: str, variant: str, case: str) -> None:
     sim = SIMILARITIES[case]
     value, expected = both(literal.LOSSES[name], sim, resolve(name, variant=variant))
@@ -38,8 +39,8 @@ def test_value_and_gradient_equal_the_literal_loops(name: str, variant: str, cas
 STEEP = {"gamma": 200.0, "tau": 200.0, "alpha": 200.0, "beta": 200.0, "temperature": 0.005}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", [name for name in [*literal.LOSSES, "adopt"] if STEEP.keys() & resolve(name).keys()])
+@every("variant", VARIANTS)
+@every("name", [name for name in [*literal.LOSSES, "adopt"] if STEEP.keys() & resolve(name).keys()])
 def test_steep_losses_neither_overflow_nor_cancel(name: str, variant: str) -> None:
     """float32 beside float64; exponents of 400 overflow the literal versions."""
     objective = build(name, variant=variant, **{key: STEEP[key] for key in STEEP.keys() & resolve(name).keys()})
@@ -51,7 +52,7 @@ def test_steep_losses_neither_overflow_nor_cancel(name: str, variant: str) -> No
         torch.testing.assert_close(gradient(objective, sim).double(), expected, rtol=2e-4, atol=1e-6 * largest)
 
 
-@pytest.mark.parametrize("name", literal.LOSSES)
+@every("name", literal.LOSSES)
 def test_other_numbers_than_the_defaults_equal_the_literal_loops(name: str) -> None:
     """A coefficient of 0 hides its term."""
     changed = {key: 1.1 * value + 0.05 for key, value in resolve(name).items() if isinstance(value, float)}
@@ -61,7 +62,7 @@ def test_other_numbers_than_the_defaults_equal_the_literal_loops(name: str) -> N
     torch.testing.assert_close(gradient(objective, SIMILARITIES["random"]), expected)
 
 
-@pytest.mark.parametrize("name", literal.LOSSES)
+@every("name", literal.LOSSES)
 def test_same_images_equal_the_literal_loops(name: str) -> None:
     ids = [4, 4, 1, 2, 1, 4, 0]
     sim = unit(7, 3) @ unit(7, 3, seed=1).T
@@ -71,9 +72,9 @@ def test_same_images_equal_the_literal_loops(name: str) -> None:
     torch.testing.assert_close(gradient(objective, sim, torch.tensor(ids)), expected)
 
 
-@pytest.mark.parametrize("ids", [[4, 4, 1, 2, 1, 4, 0], [1, 1, 1, 1, 1, 1, 2]])
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", ["triplet-hn", "ssp", "rsp"])
+@every("ids", [[4, 4, 1, 2, 1, 4, 0], [1, 1, 1, 1, 1, 1, 2]])
+@every("variant", VARIANTS)
+@every("name", ["triplet-hn", "ssp", "rsp"])
 def test_each_of_all_negatives_makes_a_triplet_and_those_of_the_same_image_make_none(
     name: str, variant: str, ids: list[int]
 ) -> None:
@@ -87,8 +88,8 @@ def test_each_of_all_negatives_makes_a_triplet_and_those_of_the_same_image_make_
     torch.testing.assert_close(gradient(objective, sim, torch.tensor(ids)), expected)
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 3.0])
-@pytest.mark.parametrize("variant", VARIANTS)
+@every("epsilon", [0.01, 0.3, 3.0])
+@every("variant", VARIANTS)
 def test_selhn_averages_where_the_hardest_is_as_near_as_the_positive(epsilon: float, variant: str) -> None:
     sim = SIMILARITIES["random"]
     values = resolve("selhn", variant=variant, epsilon=epsilon)
@@ -96,8 +97,8 @@ def test_selhn_averages_where_the_hardest_is_as_near_as_the_positive(epsilon: fl
     torch.testing.assert_close(gradient(objective, sim), both(literal.selhn, sim, values)[1])
 
 
-@pytest.mark.parametrize("case", ["random", "trained", "two pairs"])
-@pytest.mark.parametrize("variant", VARIANTS)
+@every("case", ["random", "trained", "two pairs"])
+@every("variant", VARIANTS)
 def test_adopt_equals_the_literal_loops_and_reports_k(variant: str, case: str) -> None:
     sim = SIMILARITIES[case].clone().requires_grad_()
     value, k = literal.adopt(sim, resolve("adopt", variant=variant))
@@ -107,8 +108,8 @@ def test_adopt_equals_the_literal_loops_and_reports_k(variant: str, case: str) -
     assert objective.report["k"] == k
 
 
-@pytest.mark.parametrize("case", ["random", "trained", "two pairs", "empty sets"])
-@pytest.mark.parametrize("name", ["selhn", "shn", "sct"])
+@every("case", ["random", "trained", "two pairs", "empty sets"])
+@every("name", ["selhn", "shn", "sct"])
 def test_the_branch_of_every_anchor_is_reported(name: str, case: str) -> None:
     sim, other = SIMILARITIES[case], 0
     for s in (sim, sim.T):
@@ -124,9 +125,7 @@ def test_the_branch_of_every_anchor_is_reported(name: str, case: str) -> None:
     assert objective.report["branch"].item() == pytest.approx(other / (2 * len(sim)))
 
 
-@pytest.mark.parametrize(
-    ("align", "uniform", "k"), [(0.0, 1.0, 70), (0.99, math.exp(-0.99), 13), (0.3, 0.95, 32), (0.5, 0.9, 7)]
-)
+@every(("align", "uniform", "k"), [(0.0, 1.0, 70), (0.99, math.exp(-0.99), 13), (0.3, 0.95, 32), (0.5, 0.9, 7)])
 def test_adopt_as_released_counts_as_its_code_does(align: float, uniform: float, k: int) -> None:
     """What losses.py gives in a batch of 128, with its scale of 1.25 and all other similarities alike."""
     others = -math.log((128 * uniform - 1) / 127)
@@ -147,8 +146,8 @@ def test_adopt_has_the_published_constants() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("mining", ["hardest", "all"])
-@pytest.mark.parametrize("name", ["triplet-hn", "ssp", "rsp"])
+@every("mining", ["hardest", "all"])
+@every("name", ["triplet-hn", "ssp", "rsp"])
 def test_an_anchor_without_negatives_costs_nothing(name: str, mining: str) -> None:
     objective = build(name, mining=mining, ignore_same_image=True)
     assert objective.from_similarity(SIMILARITIES["random"], torch.zeros(9, dtype=torch.long)) == 0
@@ -165,7 +164,7 @@ def test_adopt_uses_fewer_negatives_as_the_model_matures() -> None:
         assert k[0] > k[1]
 
 
-@pytest.mark.parametrize(("name", "given"), [
+@every(("name", "given"), [
     ("ncr", {}),
     ("ncr", {"variant": "released", "margins": "anchor"}),
     ("unified-adaptive", {}),
@@ -199,7 +198,7 @@ def released_ncr(sim: Tensor, clean: Tensor, negatives: str) -> Tensor:
     return total
 
 
-@pytest.mark.parametrize("negatives", ["hardest", "all"])
+@every("negatives", ["hardest", "all"])
 def test_released_ncr_has_the_margin_of_the_negatives_row_and_mines_by_it(
     negatives: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,7 +251,7 @@ def test_pairs_that_nobody_doubts_yet_have_the_whole_margin_in_released_ncr() ->
     torch.testing.assert_close(released.from_similarity(sim, extra=certain), plain.from_similarity(sim))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@every("variant", VARIANTS)
 def test_offline_negatives_equal_the_literal_sum_of_aoq(variant: str) -> None:
     sim, b = SIMILARITIES["random"], len(SIMILARITIES["random"])
     offline = torch.linspace(-0.9, 1.2, 4 * b, dtype=sim.dtype).view(2, b, 2)
@@ -293,7 +292,7 @@ def test_the_loss_of_a_pair_is_the_mean_hinge_over_its_negatives() -> None:
     assert pair_losses(sim, margin=0.2).tolist() == pytest.approx(found)
 
 
-@pytest.mark.parametrize(("name", "plain"), [("ncr", "triplet-hn"), ("unified-adaptive", "unified")])
+@every(("name", "plain"), [("ncr", "triplet-hn"), ("unified-adaptive", "unified")])
 def test_pairs_that_are_all_clean_have_the_plain_margin(name: str, plain: str) -> None:
     sim = SIMILARITIES["random"]
     torch.testing.assert_close(build(name).from_similarity(sim), build(plain).from_similarity(sim))
@@ -310,7 +309,7 @@ def test_unified_becomes_triplet_hn_as_gamma_grows() -> None:
     torch.testing.assert_close(gradient(build("unified", gamma=1e5), sim), gradient(build("triplet-hn"), sim))
 
 
-@pytest.mark.parametrize("gamma", [1.0, 50.0])
+@every("gamma", [1.0, 50.0])
 def test_unified_without_margin_is_vlc_over_gamma(gamma: float) -> None:
     sim = SIMILARITIES["random"]
     torch.testing.assert_close(
@@ -356,7 +355,7 @@ def test_rsp_of_constant_weight_is_triplet_hn() -> None:
     torch.testing.assert_close(gradient(build("rsp", c1=0), sim), gradient(build("triplet-hn"), sim))
 
 
-@pytest.mark.parametrize("name", ["infonce", "unified", "adopt", "circle", "multi-similarity"])
+@every("name", ["infonce", "unified", "adopt", "circle", "multi-similarity"])
 def test_large_scales_do_not_overflow(name: str) -> None:
     scale = {"adopt": "temperature", "multi-similarity": "beta"}.get(name, "gamma")
     sim = SIMILARITIES["scores over 1"].float()
@@ -373,6 +372,6 @@ def test_every_loss_has_a_literal_version() -> None:
     )
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@every("name", LOSSES)
 def test_a_loss_stands_in_the_file_of_its_family(name: str) -> None:
     assert FAMILIES[objectives.LOSSES[name].__module__.removeprefix("goalgrid.objectives.")] == LOSSES[name].family

@@ -18,12 +18,13 @@ from goalgrid.objectives import build
 from goalgrid.objectives.objective import GradientSurrogate, diagnostics
 from goalgrid.objectives.pair_weights import RELATIVE
 from goalgrid.objectives.triplets import Triplets
+from tests.cases import every
 from tests.objectives.test_goal import batch, embedding_gradients, gradient, ties, unit
 
 EVERY = [(name, variant) for name in CATALOGUE for variant in VARIANTS]
 
 
-@pytest.mark.parametrize(("name", "variant"), EVERY)
+@every(("name", "variant"), EVERY)
 def test_the_order_of_the_pairs_does_not_matter(name: str, variant: str) -> None:
     image, text = batch(8)
     order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
@@ -33,7 +34,7 @@ def test_the_order_of_the_pairs_does_not_matter(name: str, variant: str) -> None
         torch.testing.assert_close(found, expected[order])
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_swapping_the_modalities_swaps_the_gradients(name: str) -> None:
     image, text = batch(8)
     objective = build(name)
@@ -42,7 +43,7 @@ def test_swapping_the_modalities_swaps_the_gradients(name: str) -> None:
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_upstream_scale_reaches_the_gradient(name: str) -> None:
     image, text = (e.requires_grad_() for e in batch(6))
     objective = build(name)
@@ -52,7 +53,7 @@ def test_upstream_scale_reaches_the_gradient(name: str) -> None:
         torch.testing.assert_close(found, -512.0 * expected)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_accumulated_gradients_are_the_sum_of_the_steps(name: str) -> None:
     image, text = (e.requires_grad_() for e in batch(6))
     objective = build(name)
@@ -62,7 +63,7 @@ def test_accumulated_gradients_are_the_sum_of_the_steps(name: str) -> None:
     torch.testing.assert_close(image.grad[:3], first / 2)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_reductions_differ_by_the_number_of_pairs_and_directions(name: str) -> None:
     image, text = batch(5)
     values = [build(name, reduction=reduction)(image, text) for reduction in ("sum", "mean", "average")]
@@ -70,7 +71,7 @@ def test_reductions_differ_by_the_number_of_pairs_and_directions(name: str) -> N
     torch.testing.assert_close(values[1], 2 * values[2])
 
 
-@pytest.mark.parametrize("size", [2, 7])
+@every("size", [2, 7])
 def test_the_hinge_of_ce_and_mmt_is_a_mean_over_all_pairs_but_the_matching_ones(size: int) -> None:
     sim = torch.rand(size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(size)) - 0.5
     rows = [max(0.0, 0.05 - float(sim[i, i] - other)) for i in range(size) for j in range(size) if i != j
@@ -79,7 +80,7 @@ def test_the_hinge_of_ce_and_mmt_is_a_mean_over_all_pairs_but_the_matching_ones(
     assert float(loss) == pytest.approx(sum(rows) / max(len(rows), 1), rel=1e-12)
 
 
-@pytest.mark.parametrize(("name", "variant"), EVERY)
+@every(("name", "variant"), EVERY)
 def test_autocast_computes_weights_in_float32(name: str, variant: str) -> None:
     image, text = (e.float() for e in batch(6))
     expected = build(name, variant=variant)(image, text)
@@ -89,8 +90,8 @@ def test_autocast_computes_weights_in_float32(name: str, variant: str) -> None:
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize(("name", "variant"), EVERY)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@every(("name", "variant"), EVERY)
+@every("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_finite(name: str, variant: str, dtype: torch.dtype) -> None:
     for mix in (0.0, 0.5, 1.0):
         image, text = (e.to(dtype) for e in batch(6, mix=mix))
@@ -99,7 +100,7 @@ def test_half_precision_is_finite(name: str, variant: str, dtype: torch.dtype) -
             assert found.isfinite().all()
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_half_precision_similarities_are_weighed_in_float32(name: str) -> None:
     sim = (unit(6, 4) @ unit(6, 4, seed=1).T).bfloat16()
     objective = build(name)
@@ -109,7 +110,7 @@ def test_half_precision_similarities_are_weighed_in_float32(name: str) -> None:
     torch.testing.assert_close(found, gradient(objective, sim.float()).bfloat16())
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_the_report_has_the_same_keys_whatever_is_known(name: str) -> None:
     image, text = (e.requires_grad_() for e in batch(4))
     objective = build(name)
@@ -127,7 +128,7 @@ def test_the_report_has_the_same_keys_whatever_is_known(name: str) -> None:
     torch.testing.assert_close(objective.report["grad_text"], text.grad.norm())
 
 
-@pytest.mark.parametrize("name", ["con_con", "infonce"])
+@every("name", ["con_con", "infonce"])
 def test_the_report_tells_what_was_mined(name: str) -> None:
     sim = torch.tensor([[0.9, 0.8, 0.1], [0.3, 0.6, 0.2], [0.0, 0.4, 0.5]])
     objective = build(name)
@@ -171,7 +172,7 @@ def test_active_is_the_share_of_triplets_that_still_learn() -> None:
         torch.testing.assert_close(objective.report["active"], torch.tensor(3 / 6))
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_warming_up_is_another_objective(name: str) -> None:
     objective = build(name)
     warm = objective.with_all_negatives()
@@ -183,7 +184,7 @@ def test_warming_up_is_another_objective(name: str) -> None:
         torch.testing.assert_close(gradient(objective, sim), gradient(build(name), sim))
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_an_objective_can_be_sent_to_another_process(name: str) -> None:
     image, text = batch(5)
     objective = build(name)
@@ -191,7 +192,7 @@ def test_an_objective_can_be_sent_to_another_process(name: str) -> None:
         torch.testing.assert_close(copied(image, text), objective(image, text))
 
 
-@pytest.mark.parametrize("name", ["sig-ms_cir", "infonce"])
+@every("name", ["sig-ms_cir", "infonce"])
 def test_second_derivatives_exist(name: str) -> None:
     image, text = (e.requires_grad_() for e in batch(5))
     objective = build(name)
@@ -201,7 +202,7 @@ def test_second_derivatives_exist(name: str) -> None:
     assert second.abs().max() > 0
 
 
-@pytest.mark.parametrize(
+@every(
     ("shapes", "context", "message"),
     [
         (((1, 4), (1, 4)), None, "the smallest has 2 pairs"),
@@ -218,7 +219,7 @@ def test_same_images_must_be_known_to_be_ignored() -> None:
         build("con_con", ignore_same_image=True)(unit(3, 4), unit(3, 4))
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "parameters", "message"),
     [
         ("sigg_con", {}, "unknown pair weight 'sigg'"),
@@ -237,7 +238,7 @@ def test_an_unknown_setting_names_the_known_ones(name: str, parameters: dict, me
         build(name, **parameters)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_the_catalogue_explains_every_objective(name: str) -> None:
     entry = CATALOGUE[name]
     assert entry.family
@@ -270,7 +271,7 @@ def test_what_is_read_without_torch_is_what_the_functions_declare() -> None:
     assert list(RELATIVE) == ["lin-ms", "sig-ms"]
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_cells_of_the_matrix_train_with_the_gradient_directly(name: str) -> None:
     assert isinstance(build(name).loss, GradientSurrogate) == (name in CELLS)
 
@@ -290,7 +291,7 @@ def another(key: str, parameter: Parameter, value: Value) -> Value:
     return not value if isinstance(value, bool) else OTHER_VALUES.get(key, float(value or 0) * 1.5 + 0.1)
 
 
-@pytest.mark.parametrize(("name", "variant"), EVERY)
+@every(("name", "variant"), EVERY)
 def test_every_parameter_is_read_or_is_no_axis(name: str, variant: str) -> None:
     """Changed, it changes loss or gradient; where an equation does not read it, a grid does not apply it either."""
     image, text = batch(9)

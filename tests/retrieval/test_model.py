@@ -23,6 +23,7 @@ from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.retrieval.words import text_readers
 from goalgrid.retrieval.words.text_readers import CaptionReader, Vocabulary
 from goalgrid.retrieval.words.tokens import Tokens
+from tests.cases import every
 from tests.networks import SMALL, save
 
 CAPTIONS = ["a dog", "a dog runs over the green grass", "grass", "the dog runs"]
@@ -106,21 +107,21 @@ def check_sets_alone(model: Vse, images: Tensor, tokens: Tokens, scores: Tensor)
             assert torch.allclose(model.scores(image, text)[0, 0], scores[row, column], atol=1e-5)
 
 
-@pytest.mark.parametrize("recipe", catalog.names("recipes"))
+@every("recipe", catalog.names("recipes"))
 def test_an_embedding_of_every_recipe_is_the_same_in_any_batch(recipe: str, places: Places) -> None:
     with torch.no_grad():
         check_batches(*made(settings_of(recipe), places))
 
 
-@pytest.mark.parametrize("pooling", [name for name in POOLING if name != "none"])
-@pytest.mark.parametrize("recipe", ["cnn-bow", "fc-bigru", "vse-inf-butd", "vse-inf-wsl"])
+@every("pooling", [name for name in POOLING if name != "none"])
+@every("recipe", ["cnn-bow", "fc-bigru", "vse-inf-butd", "vse-inf-wsl"])
 def test_an_embedding_by_every_pooling_is_the_same_in_any_batch(recipe: str, pooling: str, places: Places) -> None:
     with torch.no_grad():
         check_batches(*made(settings_of(recipe, image={"pooling": pooling}, text={"pooling": pooling}), places))
 
 
-@pytest.mark.parametrize("output", ["pooled", "grid"])
-@pytest.mark.parametrize("weights", ["microsoft/resnet-152", "google/vit-base-patch16-224", "clip", "convnext"])
+@every("output", ["pooled", "grid"])
+@every("weights", ["microsoft/resnet-152", "google/vit-base-patch16-224", "clip", "convnext"])
 def test_any_vision_network_gives_one_vector_or_one_a_cell(weights: str, output: str, places: Places) -> None:
     settings = settings_of("vse-inf-wsl", image={"weights": weights, "output": output})
     with torch.no_grad():
@@ -139,7 +140,7 @@ def test_clips_text_network_tells_the_width_of_its_features(output: str, width: 
     assert width_of(network, settings) == width
 
 
-@pytest.mark.parametrize("kind", ["openai/clip-vit-large-patch14-336", "siglip"])
+@every("kind", ["openai/clip-vit-large-patch14-336", "siglip"])
 def test_two_towers_give_the_vectors_that_the_whole_network_compares(kind: str, places: Places) -> None:
     """Of CLIP and of SigLIP, whose text network sees what fills a caption up."""
     import transformers
@@ -163,7 +164,7 @@ def test_two_towers_give_the_vectors_that_the_whole_network_compares(kind: str, 
         torch.testing.assert_close(own, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
+@every(
     ("recipe", "changes", "message"),
     [
         ("vse-inf-butd", {"text": {"output": "projected"}}, r"projected needs .* is of the kind 'bert'"),
@@ -181,7 +182,7 @@ def test_weights_without_a_tokenizer_cannot_read(places: Places) -> None:
         made(settings, places)
 
 
-@pytest.mark.parametrize("kind", ["linear", "linear-mlp", "mlp", "residual-mlp"])
+@every("kind", ["linear", "linear-mlp", "mlp", "residual-mlp"])
 def test_a_head_is_its_formula(kind: str) -> None:
     settings = settings_of("vse-fc", image={"encoder": kind, "pooling": "mean"})
     model, features, _ = made(settings, {})
@@ -250,7 +251,7 @@ class TestBackbones:
         assert not any("backbone" in name for name in model.weights())
         assert all(value.equal(before[name]) for name, value in model.image.backbone.state_dict().items())
 
-    @pytest.mark.parametrize("frozen", [True, False])
+    @every("frozen", [True, False])
     def test_a_text_network_drops_values_in_training_unless_it_is_frozen(self, frozen: bool, places: Places) -> None:
         text = {"frozen": frozen, "word_drop": 0.2, "pooling": "mean"}  # what drops words reads no cached features
         model, _, reader = made(settings_of("vse-inf-butd", text=text), places)
@@ -258,7 +259,7 @@ class TestBackbones:
         first, second = (model.train().embed_texts(ids, lengths) for _ in range(2))
         assert first.equal(second) is frozen
 
-    @pytest.mark.parametrize("still", [True, False])
+    @every("still", [True, False])
     def test_batch_norms_keep_their_statistics_where_the_recipe_says_so(self, still: bool, places: Places) -> None:
         model, images, _ = made(settings_of("vsepp-r152-ft", image={"norm_eval": still}), places)
         before = {name: value.clone() for name, value in model.image.backbone.named_buffers()}
@@ -316,7 +317,7 @@ class TestPretrained:
         with pytest.raises(UserError, match=r"architecture .*'brain'.* cannot be loaded"):
             made(settings_of("vse-inf-butd", text=architecture), {})
 
-    @pytest.mark.parametrize(
+    @every(
         "wrong",
         [{"weights": "/data/bert"}, {"weights": "random"}, {"weights": "bert", "architecture": {"model_type": "bert"}}],
     )
@@ -325,7 +326,7 @@ class TestPretrained:
             settings_of("vse-inf-butd", text=wrong)
 
 
-@pytest.mark.parametrize("encoder", [BowSettings(encoder="bow"), BiGruSettings(encoder="bigru")])
+@every("encoder", [BowSettings(encoder="bow"), BiGruSettings(encoder="bigru")])
 def test_boundaries_and_masks_are_words_of_their_own(encoder: BowSettings | BiGruSettings) -> None:
     plain = text_readers.build(encoder, CAPTIONS, min_count=1, places={})
     marked = text_readers.build(
@@ -362,14 +363,14 @@ def test_a_real_pretrained_network_knows_what_captions_mean() -> None:
     assert torch.allclose(alone[0], vectors[0], atol=1e-5)
 
 
-@pytest.mark.parametrize(("settings", "networks"), [(ImageSettings, IMAGE_ENCODERS), (TextSettings, TEXT_ENCODERS)])
+@every(("settings", "networks"), [(ImageSettings, IMAGE_ENCODERS), (TextSettings, TEXT_ENCODERS)])
 def test_every_settings_class_has_its_network(settings: Any, networks: dict[str, Any]) -> None:
     union = get_args(settings)[0]
     names = [name for kind in get_args(union) for name in get_args(kind.model_fields["encoder"].annotation)]
     assert names == list(networks)
 
 
-@pytest.mark.parametrize("recipe", ["vse-inf-butd", "vse-inf-wsl", "rvsepp", "vse-2ad"])
+@every("recipe", ["vse-inf-butd", "vse-inf-wsl", "rvsepp", "vse-2ad"])
 def test_the_head_on_bert_starts_as_its_published_linear_map_does(recipe: str, places: Places) -> None:
     """PyTorch's own: weights and bias uniform within 1/sqrt(width)."""
     model = made(settings_of(recipe), places)[0]
@@ -383,7 +384,7 @@ def test_the_head_on_bert_starts_as_its_published_linear_map_does(recipe: str, p
     assert before.bias.abs().max() == 0
 
 
-@pytest.mark.parametrize(
+@every(
     ("recipe", "part", "deviation"),
     [
         ("xvlm-tiny", "text.backbone", 0.02),
@@ -413,14 +414,14 @@ def test_layers_start_as_published(recipe: str, part: str, deviation: float | No
     assert not any(layer.bias.any() for layer in layers if getattr(layer, "bias", None) is not None)
 
 
-@pytest.mark.parametrize("recipe", ["vse-inf-butd-tiny", "xvlm-tiny", "ce-tiny", "mmt-tiny"])
+@every("recipe", ["vse-inf-butd-tiny", "xvlm-tiny", "ce-tiny", "mmt-tiny"])
 def test_networks_with_random_weights_read_a_caption_between_its_boundaries(recipe: str, places: Places) -> None:
     reader = made(settings_of(recipe), places)[2]
     ids, _ = reader.encode(["a dog"], max_words=9).gather(torch.arange(1))
     assert reader.spelled(ids[0].tolist()) == ["<start>", "a", "dog", "<end>"]
 
 
-@pytest.mark.parametrize("recipe", ["vse-inf-wsl-tiny", "xvlm-tiny"])
+@every("recipe", ["vse-inf-wsl-tiny", "xvlm-tiny"])
 def test_networks_that_are_not_frozen_learn(recipe: str, places: Places) -> None:
     model, images, reader = made(settings_of(recipe), places)
     vectors = (
@@ -433,7 +434,7 @@ def test_networks_that_are_not_frozen_learn(recipe: str, places: Places) -> None
         assert any(weight.grad is not None and weight.grad.any() for weight in learn), name
 
 
-@pytest.mark.parametrize("recipe", ["cnn-bow", "sgr-tiny", "saf-tiny"])
+@every("recipe", ["cnn-bow", "sgr-tiny", "saf-tiny"])
 def test_twins_score_by_the_mean_of_two_networks_with_different_weights(recipe: str, places: Places) -> None:
     settings = settings_of(recipe)
     model, images, reader = made(settings, places)

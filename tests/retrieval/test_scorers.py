@@ -16,6 +16,7 @@ from goalgrid.retrieval.scorers import SCORERS
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
 from goalgrid.retrieval.scorers.sets import Sets, gathered
 from goalgrid.retrieval.scorers.similarity import VALUES
+from tests.cases import every
 from tests.retrieval import literal_scorers
 
 DIM = 24
@@ -31,15 +32,9 @@ ALL = [*ATTENTION, *SGRAF]
 Drawn = tuple[list[Tensor], list[Tensor]]
 
 
-def name_of(settings: Any) -> str:
-    return "-".join(
-        str(getattr(settings, key)) for key in ("kind", "direction", "pooling", "focal") if hasattr(settings, key)
-    )
-
-
-of_all = pytest.mark.parametrize("settings", ALL, ids=name_of)
-of_attention = pytest.mark.parametrize("settings", ATTENTION, ids=name_of)
-of_weights = pytest.mark.parametrize("settings", SGRAF, ids=name_of)
+of_all = every("settings", ALL)
+of_attention = every("settings", ATTENTION)
+of_weights = every("settings", SGRAF)
 
 
 def scorer_of(settings: Any, regions: int = 7) -> SetScorer:
@@ -86,10 +81,8 @@ def close(ours: Tensor, theirs: Tensor, relative: float) -> None:
 
 
 @of_attention
-@pytest.mark.parametrize(
-    ("regions", "words"), [([7] * 5, [4, 1, 6, 4, 3]), ([7, 1, 5, 3], [2, 5, 1]), ([1, 1], [1, 1])], ids=str
-)
-@pytest.mark.parametrize(("kind", "score", "gradient"), [(torch.float64, 1e-12, 1e-10), (torch.float32, 1e-6, 1e-5)])
+@every(("regions", "words"), [([7] * 5, [4, 1, 6, 4, 3]), ([7, 1, 5, 3], [2, 5, 1]), ([1, 1], [1, 1])])
+@every(("kind", "score", "gradient"), [(torch.float64, 1e-12, 1e-10), (torch.float32, 1e-6, 1e-5)])
 def test_scores_and_gradients_equal_the_published_loop(
     settings: Any, regions: list[int], words: list[int], kind: torch.dtype, score: float, gradient: float
 ) -> None:
@@ -105,8 +98,8 @@ def test_scores_and_gradients_equal_the_published_loop(
 
 
 @of_weights
-@pytest.mark.parametrize("mode", ["training", "evaluation", "blocks of a pair"])
-@pytest.mark.parametrize(("kind", "score", "gradient"), [(torch.float64, 1e-12, 1e-10), (torch.float32, 1e-6, 1e-5)])
+@every("mode", ["training", "evaluation", "blocks of a pair"])
+@every(("kind", "score", "gradient"), [(torch.float64, 1e-12, 1e-10), (torch.float32, 1e-6, 1e-5)])
 def test_similarity_vectors_equal_the_published_loop(
     settings: Any, mode: str, kind: torch.dtype, score: float, gradient: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +160,7 @@ def test_a_score_is_the_same_in_any_batch(settings: Any) -> None:
 
 
 @of_all
-@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32])
+@every("kind", [torch.float16, torch.bfloat16, torch.float32])
 def test_uniform_attention_and_half_precision_are_finite(settings: Any, kind: torch.dtype) -> None:
     """Regions that are all alike, words that are all alike, and words at right angles to all regions."""
     alike = normalize(torch.ones(5, DIM), dim=1)
@@ -184,7 +177,7 @@ def test_uniform_attention_and_half_precision_are_finite(settings: Any, kind: to
     assert all(bool(torch.isfinite(part).all()) for part in found)
 
 
-@pytest.mark.parametrize("settings", BFAN, ids=name_of)
+@every("settings", BFAN)
 def test_where_no_attention_stands_out_all_of_it_stays(settings: BfanSettings) -> None:
     """One region and one word: the published code divides 0 by 0."""
     (image,), (text,) = drawn(torch.float64, [1], [1])
@@ -208,8 +201,8 @@ def test_every_objective_has_finite_gradients_on_the_scores_of_every_scorer(sett
 GOAL = [f"{pair}_{triplet}" for pair in objectives.GOAL_ROWS for triplet in objectives.GOAL_COLUMNS]
 
 
-@pytest.mark.parametrize("variant", ["paper", "released"])
-@pytest.mark.parametrize("name", [*GOAL, "triplet-hn", "unified", "selhn"])
+@every("variant", ["paper", "released"])
+@every("name", [*GOAL, "triplet-hn", "unified", "selhn"])
 def test_objectives_learn_the_same_from_mined_pairs_as_from_the_whole_matrix(name: str, variant: str) -> None:
     """With scores beyond 1: BFAN's reach 2."""
     settings = BfanSettings(kind="bfan", focal="prob")

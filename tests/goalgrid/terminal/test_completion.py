@@ -14,6 +14,7 @@ from goalgrid.app import app
 from goalgrid.grid import catalog
 from goalgrid.grid.store.home import State
 from goalgrid.terminal import completion
+from tests.cases import every
 
 from ...conftest import ROOT
 
@@ -47,7 +48,7 @@ def test_bash_completes_a_grid_with_the_script_that_is_printed(tmp_path: Path) -
     assert (tmp_path / "loaded").read_text() == ""
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "found"),
     [
         ("res", ["resume"]),

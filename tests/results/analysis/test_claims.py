@@ -32,6 +32,7 @@ from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.claims import Claim, claims
 from goalgrid.results.reference.reading import PAPERS
 from goalgrid.results.statistics.significance import Sample, holm, kendall, kendall_p
+from tests.cases import every
 
 from ...conftest import Goalgrid
 
@@ -61,7 +62,7 @@ def borne_out(claim: Claim) -> list[Entry]:
     return [replace(entry, sample=Sample(value(entry), 0.1, 3)) for entry in found]
 
 
-@pytest.mark.parametrize("name", [name for name, claim in CLAIMS.items() if claim.tables and claim.kind != "alike"])
+@every("name", [name for name, claim in CLAIMS.items() if claim.tables and claim.kind != "alike"])
 def test_a_claim_holds_where_it_is_right_and_fails_on_a_counter_example(name: str) -> None:
     claim, entries = CLAIMS[name], borne_out(CLAIMS[name])
     assert judge("", claim, entries).verdict == judge("", claim, entries).in_means == HOLDS

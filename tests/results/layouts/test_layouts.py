@@ -31,6 +31,7 @@ from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.renderers import latex, markdown, parquet, terminal
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 from goalgrid.runners.training.fingerprint import code_fingerprint
+from tests.cases import every
 
 from ...conftest import SMALL
 
@@ -107,8 +108,8 @@ def test_every_format_says_how_many_trials_other_code_trained(cells: list[Cell],
     assert sentence in parquet.tidy(table).schema.metadata[b"caption"].decode()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("metric", COLUMN_NAMES)
+@every("layout", LAYOUTS)
+@every("metric", COLUMN_NAMES)
 def test_every_layout_shows_the_metric_that_is_asked_for(
     layout: str, metric: str, cells: list[Cell], scores: Scores
 ) -> None:
@@ -250,7 +251,7 @@ def test_latex_compiles(layout: str, siunitx: bool, cells: list[Cell], scores: S
     assert (layout == "synthetic") or "Overfull" not in finished.stdout
 
 
-@pytest.mark.parametrize("layout", ["goal", "listing", "methods"])
+@every("layout", ["goal", "listing", "methods"])
 def test_the_terminal_shows_every_number_unbroken_at_any_width(layout: str, cells: list[Cell], scores: Scores) -> None:
     table = arrange(cells, scores, layout=layout)
     for width in (120, 80, 60, 40):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
-import pytest
 
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
@@ -16,6 +15,7 @@ from goalgrid.results.records.rounding import written
 from goalgrid.results.records.scores import Quantity, Words
 from goalgrid.results.reference.reading import table_names
 from goalgrid.results.tables import Table, TableEntry
+from tests.cases import every
 
 from .test_published import drawn, synthetic
 
@@ -51,7 +51,7 @@ def text(entry: TableEntry, row: dict[str, object]) -> str:
     return written(mean, sign=sign) + (f" ± {written(spread)}" if isinstance(spread, float) else "")
 
 
-@pytest.mark.parametrize("name", TABLES)
+@every("name", TABLES)
 def test_every_number_is_that_of_the_printed_cell(name: str) -> None:
     table = TABLES[name]
     content = pq.read_table(io.BytesIO(renderers.encoded(table, "parquet")))

@@ -26,6 +26,7 @@ from goalgrid.results.reference.matching import Difference
 from goalgrid.results.reference.reading import Paper, Printed, results_of, table_names
 from goalgrid.results.renderers import latex, markdown, parquet, terminal
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
+from tests.cases import every
 
 from ...conftest import PAPERS, Goalgrid
 
@@ -82,7 +83,7 @@ def test_the_best_of_a_direction_is_bold_by_its_digits() -> None:
     assert markdown.render(table).count("**43.8 ± 0.5**") == 2
 
 
-@pytest.mark.parametrize("name", table_names())
+@every("name", table_names())
 def test_every_format_shows_every_printed_value(name: str) -> None:
     table = drawn(name)
     texts = {entry.score.text for entry in table.entries()}
@@ -159,12 +160,12 @@ def malformed(text: str) -> list[str]:
     return [what for what, found in wrong.items() if found]
 
 
-@pytest.mark.parametrize("name", table_names())
+@every("name", table_names())
 def test_latex_of_a_papers_table_is_well_formed(name: str) -> None:
     assert malformed(latex.render(drawn(name))) == []
 
 
-@pytest.mark.parametrize("layout", [*LAYOUTS, "against"])
+@every("layout", [*LAYOUTS, "against"])
 def test_latex_of_every_layout_is_well_formed(layout: str, third: list[Cell]) -> None:
     scores = synthetic(third)
     chosen = {"against": "paper"} if layout == "against" else {"layout": layout}
@@ -217,7 +218,7 @@ def test_a_difference_is_ours_minus_theirs_with_welchs_error() -> None:
     assert math.isnan(difference.shown)
 
 
-@pytest.mark.parametrize(
+@every(
     ("ours", "theirs", "text"),
     [
         ((63.0,), Printed("63.1±0.2", n=3), "-0.1"),

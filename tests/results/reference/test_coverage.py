@@ -14,13 +14,14 @@ from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.results.records import record
 from goalgrid.results.reference.coverage import Coverage, check_names, coverage
 from goalgrid.results.reference.reading import paper_table, results_of, table_names
+from tests.cases import every
 
 
 def covered(table: str, *overrides: str, grid: str = "goal-table3-coco") -> Coverage:
     return coverage(table, expand(load(grid, overrides)))
 
 
-@pytest.mark.parametrize("table", table_names())
+@every("table", table_names())
 def test_what_is_filled_equals_the_literal_product(table: str) -> None:
     grid = load("goal-table2-coco", ['datasets=["coco","flickr30k"]', 'objectives=["con_con","triplet-hn","selhn"]'])
     found = coverage(table, expand(grid))
@@ -50,7 +51,7 @@ SHIPPED_MODELS = {name.partition("-")[0] for name in catalog.names("recipes")}
 SHIPPED_LOSSES = {name.replace("-", "") for name in CATALOGUE}
 
 
-@pytest.mark.parametrize("table", table_names())
+@every("table", table_names())
 def test_nothing_that_is_shipped_is_said_to_be_missing(table: str) -> None:
     """Every gap of every table, held against the catalogue; a gap that a table's file explains says more."""
     explained = {line.not_possible for line, _ in paper_table(table).rows(table)}
@@ -66,7 +67,7 @@ def test_nothing_that_is_shipped_is_said_to_be_missing(table: str) -> None:
             assert missing.why in explained or missing.text == f"the grid has no dataset {result.dataset}", missing
 
 
-@pytest.mark.parametrize("name", [name for name in catalog.names("presets") if load(name).tables])
+@every("name", [name for name in catalog.names("presets") if load(name).tables])
 def test_no_shipped_grid_is_said_to_lack_what_it_has(name: str) -> None:
     cells = expand(load(name))
     has = {what: {getattr(cell, what) for cell in cells} for what in ("dataset", "recipe", "objective")}

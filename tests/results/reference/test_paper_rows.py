@@ -11,6 +11,7 @@ from goalgrid.grid.gridfile import Grid, load
 from goalgrid.results.records import record
 from goalgrid.results.reference.coverage import NOT_POSSIBLE, QUOTED, TRAINED, PaperRow, paper_rows
 from goalgrid.results.reference.reading import Line, Result, paper_table, table_names
+from tests.cases import every
 
 TABLES = [name for name in table_names() if name != "goal-table1"]
 """Table 1 of GOAL names losses."""
@@ -36,7 +37,7 @@ def test_there_are_29_tables_with_numbers() -> None:
     assert len(TABLES) == 29
 
 
-@pytest.mark.parametrize("table", TABLES)
+@every("table", TABLES)
 def test_every_row_has_one_origin(table: str, grids: Grids) -> None:
     for row, line, _ in told(table, grids):
         mark = QUOTED if line.quoted else NOT_POSSIBLE if line.not_possible else None
@@ -46,7 +47,7 @@ def test_every_row_has_one_origin(table: str, grids: Grids) -> None:
         assert row.grids or row.quoted or not row.objectives, row
 
 
-@pytest.mark.parametrize("table", TABLES)
+@every("table", TABLES)
 def test_the_grids_of_a_row_have_a_cell_for_each_of_its_numbers_and_no_grid_is_idle(table: str, grids: Grids) -> None:
     cells = {grid.name: {(cell.dataset, cell.recipe, cell.objective) for cell in cells} for grid, cells in grids}
     for row, _, numbers in told(table, grids):
@@ -56,7 +57,7 @@ def test_the_grids_of_a_row_have_a_cell_for_each_of_its_numbers_and_no_grid_is_i
             assert all(wanted & cells[name] for name in row.grids), row
 
 
-@pytest.mark.parametrize("table", TABLES)
+@every("table", TABLES)
 def test_one_grid_trains_a_table_and_no_cell_of_it_for_nothing(table: str, grids: Grids) -> None:
     """All numbers of the rows that can be trained; what others start from fills no number of its own."""
     named = [cells for grid, cells in grids if table in grid.tables]
@@ -71,7 +72,7 @@ def test_one_grid_trains_a_table_and_no_cell_of_it_for_nothing(table: str, grids
         assert filled <= {(cell.dataset, cell.recipe, cell.objective) for cell in cells}
 
 
-@pytest.mark.parametrize("table", TABLES)
+@every("table", TABLES)
 def test_the_grids_that_name_a_table_train_its_own_rows(table: str, grids: Grids) -> None:
     """A grid with settings that are not the recipe's fills a table only if it names the table.
 
@@ -117,7 +118,7 @@ def test_eighteen_quoted_rows_have_another_schedule_than_their_source(grids: Gri
     assert "another schedule than its source: train.epochs 30 for 15, train.lr 0.0005 for 0.0002" in said
 
 
-@pytest.mark.parametrize("table", TABLES)
+@every("table", TABLES)
 def test_a_row_says_what_its_table_and_the_models_that_it_trains_say(table: str, grids: Grids) -> None:
     idle = {remark.text for remark in paper_table(table).differs}
     for row, _, numbers in told(table, grids):
@@ -141,7 +142,7 @@ def test_six_rows_have_a_stand_in_and_ten_a_pooling_by_our_reading(grids: Grids)
     assert all(row.label in row.differs[0] for row in poolings)
 
 
-@pytest.mark.parametrize("name", [name for name in catalog.names("recipes") if not name.endswith("-tiny")])
+@every("name", [name for name in catalog.names("recipes") if not name.endswith("-tiny")])
 def test_a_recipe_whose_comments_speak_of_our_reading_has_one(name: str) -> None:
     """What a reader of the file learns stands in the table, too."""
     comments = "\n".join(re.findall("#.*", catalog.file_of("recipes", name).read_text(encoding="utf-8")))

@@ -12,6 +12,7 @@ from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import KNOWN_AS
 from goalgrid.results.layouts import LAYOUTS
 from goalgrid.results.reference.reading import Printed, Result, all_results, paper_table, results_of, table_names
+from tests.cases import every
 
 from ...conftest import PAPERS
 
@@ -124,12 +125,12 @@ def place(name: str) -> int:
     return -1
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@every("name", NUMBERS)
 def test_every_row_stands_in_the_papers_text_in_the_printed_order(name: str) -> None:
     assert place(name) >= 0
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@every("name", NUMBERS)
 def test_every_row_bears_the_name_of_its_line(name: str) -> None:
     text, start = lines(name.partition("-")[0]), place(name)
     for number, (named, _) in enumerate(printed_rows(name)):
@@ -139,7 +140,7 @@ def test_every_row_bears_the_name_of_its_line(name: str) -> None:
             assert all(letter in letters for letter in re.sub(r"\W|_", "", named)), (named, line)
 
 
-@pytest.mark.parametrize("paper", TEXTS)
+@every("paper", TEXTS)
 def test_no_row_of_a_paper_is_left_out(paper: str) -> None:
     """No line of prose ends with so many numbers."""
     held = {
@@ -236,14 +237,14 @@ def test_recipes_objectives_protocols_and_layouts_are_ours() -> None:
     assert {paper_table(name).layout for name in table_names()} <= set(LAYOUTS)
 
 
-@pytest.mark.parametrize("name", table_names())
+@every("name", table_names())
 def test_every_row_has_as_many_values_as_columns(name: str) -> None:
     table = paper_table(name)
     width = sum(len(part.columns.split()) for part in table.parts)
     assert {len(row.cells) for block in table.blocks for row in block.rows} == {width}
 
 
-@pytest.mark.parametrize(
+@every(
     ("printed", "mean", "std", "text"),
     [("63.1±0.2", 63.1, 0.2, "63.1 ± 0.2"), ("100.0", 100.0, math.nan, "100.0"), ("9.6×", 9.6, math.nan, "9.6×")],
 )

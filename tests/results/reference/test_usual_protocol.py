@@ -1,11 +1,10 @@
 """A grid is shown by the protocol of the table that it is named after."""
 
-import pytest
-
 from goalgrid.grid import catalog
 from goalgrid.grid.gridfile import load
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import paper_table, table_names
+from tests.cases import every
 
 
 def table_of(grid: str) -> str:
@@ -13,7 +12,7 @@ def table_of(grid: str) -> str:
     return max((name for name in table_names() if grid == name or grid.startswith(f"{name}-")), key=len, default="")
 
 
-@pytest.mark.parametrize("name", [name for name in catalog.names("presets") if table_of(name)])
+@every("name", [name for name in catalog.names("presets") if table_of(name)])
 def test_a_grid_named_after_a_table_is_shown_by_its_protocol(name: str) -> None:
     parts = paper_table(table_of(name)).parts
     grid = load(name)
@@ -21,7 +20,7 @@ def test_a_grid_named_after_a_table_is_shown_by_its_protocol(name: str) -> None:
     assert {usual_protocol(grid)} == (wanted or {None})
 
 
-@pytest.mark.parametrize(
+@every(
     ("overrides", "protocol"),
     [
         ([], "coco-5x1k"),

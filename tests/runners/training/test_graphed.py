@@ -17,6 +17,7 @@ from goalgrid.runners.training.graphed import Graphs
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
+from tests.cases import every
 
 PAIRS = 32
 LEARNT = {"itc", "siglip"}
@@ -65,7 +66,7 @@ def test_a_graph_has_the_objectives_numbers_and_its_report(name: str) -> None:
     assert len(graphs._known) == (name not in LEARNT)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@every("name", CATALOGUE)
 def test_whole_batches_have_graphs_and_learnt_temperatures_none(name: str) -> None:
     image, text, _ = next(batches("cpu"))
     learning = image.clone().requires_grad_(), text.clone().requires_grad_()
@@ -78,7 +79,7 @@ def test_whole_batches_have_graphs_and_learnt_temperatures_none(name: str) -> No
     assert not graphs.suit(own, *learning)
 
 
-@pytest.mark.parametrize("objective", ["con_con", "meta-spn"])
+@every("objective", ["con_con", "meta-spn"])
 def test_a_companion_which_takes_gradients_of_its_own_has_no_graphs(objective: str) -> None:
     words = (f"objectives={objective}", 'recipes=["cnn-bow"]', "seeds=[0]", "train.batch_size=32")
     settings = trials_of(expand(load("demo", words)))[0].settings

@@ -1,10 +1,10 @@
 """The class of a failure, from what torch and the libraries of CUDA raise."""
 
-import pytest
 import torch
 
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.runners.trial.run import classify
+from tests.cases import every
 
 RAISED = {
     "CUDA out of memory. Tried to allocate 2.00 GiB.": Failure.OUT_OF_MEMORY,
@@ -28,7 +28,7 @@ RAISED = {
 }
 
 
-@pytest.mark.parametrize(("message", "failure"), RAISED.items())
+@every(("message", "failure"), RAISED.items())
 def test_what_a_gpu_raises_has_its_class(message: str, failure: Failure) -> None:
     assert classify(RuntimeError(message)) is failure
     assert classify(torch.AcceleratorError(message)) is failure

@@ -20,10 +20,11 @@ from goalgrid.runners.training.progress import best_of
 from goalgrid.runners.training.trainer import Trainer
 from goalgrid.runners.trial.loaded_model import LoadedModel
 from goalgrid.runners.trial.sphere_gradients import mean_gradients, on_sphere
+from tests.cases import every
 from tests.conftest import SMALL
 
 
-@pytest.mark.parametrize("name", OURS)
+@every("name", OURS)
 def test_tangents_equal_autograd_through_the_normalisation(name: str) -> None:
     generator = torch.Generator().manual_seed(2)
     free = [torch.randn(5, 4, generator=generator, dtype=torch.float64) for _ in "xy"]
