@@ -2,7 +2,7 @@
 
 import json
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,72 +49,69 @@ class Seen(tune.Callback):
         self.listed |= {json.loads(trial.get_json_state()[0])["config"]["job"] for trial in trials}  # type: ignore[attr-defined]
 
 
+SCARCE = Request(1, 0.0, (("scarce", 1.0),))
+"""Jobs that ask for this run one after the other."""
+
+
 def jobs(home: Home) -> list[Job]:
-    """Four jobs: two ask for a CPU, two for a CPU and half of a resource of which this machine has one."""
+    """Four jobs: two ask for a CPU, two for a CPU and a resource of which this machine has one."""
     grid = load(
         "demo", [*(word for word in SMALL if word != "--set"), 'objectives=["con_con","infonce"]', "seeds=[0,1]"]
     )
     launched = Launched("now", shared_folder.mark(home))
     made = jobs_for(grid, trials_of(expand(grid)), home, gpus=0, launched=launched)
-    half = (("half", 0.5),)
-    return [replace(job, request=Request(1, 0.0, half if number % 2 else ())) for number, job in enumerate(made)]
+    return [replace(job, request=SCARCE if number % 2 else Request(1, 0.0, ())) for number, job in enumerate(made)]
 
 
-Ran = tuple[list[Job], Seen, list[Event], tune.ResultGrid]
-Searched = tuple[list[Job], Seen, tune.ResultGrid]
+@dataclass(frozen=True)
+class Ran:
+    """Jobs of a grid and of a search that ran at once, what a user's callback saw, and what trials reported."""
+
+    made: list[Job]
+    search: list[Job]
+    seen: Seen
+    events: list[Event]
+    results: tune.ResultGrid
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Searched]:
-    """What a user's callback saw while four jobs ran, and what their trials reported; the same of a search.
-
-    One Ray runs both. The jobs of the search run one after the other, so that they end their epochs as without Ray.
-    """
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The jobs of the search run one after the other, so that they end their epochs as without Ray."""
     home, seen, events = Home(tmp_path_factory.mktemp("runs")), Seen(), list[Event]()
-    made, search = jobs(home), searched(tmp_path_factory.mktemp("search"))
+    made = jobs(home)
+    search = [replace(job, request=SCARCE) for job in searched(home.path)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"half": 1}))
+        patch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"scarce": 1}))
         with RayTune(Stop(), address=None, grace=1.0, warn=print, halvings=rules(search)) as driver:
             driver.callbacks = [seen]
-            driver.run(made, events.append, limit=None)
+            driver.run([*made, *search], events.append, limit=None)
             assert driver.results is not None
-            ran = made, seen, events, driver.results
-            driver.callbacks = [seen := Seen()]
-            driver.run(search, lambda event: None, limit=1)
-    return ran, (search, seen, driver.results)
-
-
-@pytest.fixture(scope="module")
-def ran(both: tuple[Ran, Searched]) -> Ran:
-    return both[0]
+    return Ran(made, search, seen, events, driver.results)
 
 
 def test_ray_lists_a_trial_for_each_job_by_our_id(ran: Ran) -> None:
-    made, seen, events, _ = ran
-    assert sorted(seen.names) == sorted(job.id for job in made) == sorted(seen.listed)
-    assert {event.trial_id for event in events if event.kind == "done"} == set(seen.names)
-    assert all(job.home.trial(job.id).done.exists() for job in made)
+    made = {job.id for job in ran.made}
+    assert sorted(ran.seen.names) == sorted([*made, *rules(ran.search)]) == sorted(ran.seen.listed)
+    assert {event.trial_id for event in ran.events if event.kind == "done"} >= made
+    assert all(job.home.trial(job.id).done.exists() for job in ran.made)
 
 
 def test_jobs_that_ask_for_different_resources_run_side_by_side(ran: Ran) -> None:
-    made, seen, *_ = ran
-    kinds = {job.id: job.request for job in made}
-    assert any(len({kinds[name] for name in names}) == 2 for names in seen.together)
+    kinds = {job.id: job.request for job in [*ran.made, *ran.search]}
+    assert any(len({kinds[name] for name in names}) == 2 for names in ran.seen.together)
 
 
 def test_a_process_is_used_again_for_the_next_job_of_the_same_resources(ran: Ran) -> None:
-    made, *_ = ran
     by_request = {}
-    for job in made:
+    for job in [*ran.made, *ran.search]:
         (attempt,) = job.home.trial(job.id).attempts()
         by_request.setdefault(job.request, set()).add(attempt.content()["pid"])
     assert [len(pids) for pids in by_request.values()] == [1, 1]
 
 
 def test_a_callback_and_the_result_grid_of_tune_hold_the_metrics_of_the_history(ran: Ran) -> None:
-    made, seen, _, results = ran
-    last = {result.metrics["trial"]: result.metrics for result in results if result.metrics}
-    for job in made:
+    seen, last = ran.seen, {result.metrics["trial"]: result.metrics for result in ran.results if result.metrics}
+    for job in ran.made:
         rows = [row | {"trial": job.id} for row in job.home.trial(job.id).rows()]
         beside = {"step": 0, "seconds": 0}
         assert [row | beside for row in seen.epochs if row["trial"] == job.id] == [row | beside for row in rows]
@@ -122,18 +119,16 @@ def test_a_callback_and_the_result_grid_of_tune_hold_the_metrics_of_the_history(
         assert not any(name.startswith("test_") for name in last[job.id])
 
 
-def test_tune_s_asha_stops_the_trials_that_the_literal_rule_stops_without_ray(
-    both: tuple[Ran, Searched], tmp_path: Path
-) -> None:
-    search, seen, results = both[1]
-    here = searched(tmp_path)
+def test_tune_s_asha_stops_the_trials_that_the_literal_rule_stops_without_ray(ran: Ran, tmp_path: Path) -> None:
+    search, order = ran.search, list(dict.fromkeys(row["trial"] for row in ran.seen.epochs))  # Tune begins them in any
+    here = sorted(searched(tmp_path), key=lambda job: order.index(job.id))
     run_here(here)
     assert verdicts(search) == verdicts(here)
     assert 0 < sum(verdict != "done" for verdict in verdicts(search).values()) < len(search)
-    last = {result.metrics["trial"]: result.metrics["epoch"] for result in results if result.metrics}
+    last = {result.metrics["trial"]: result.metrics["epoch"] for result in ran.results if result.metrics}
     for job in search:
         epochs = [row["epoch"] for row in job.home.trial(job.id).rows()]
-        assert [row["epoch"] for row in seen.epochs if row["trial"] == job.id] == epochs
+        assert [row["epoch"] for row in ran.seen.epochs if row["trial"] == job.id] == epochs
         assert last[job.id] == epochs[-1]
 
 
@@ -165,10 +160,9 @@ def test_a_node_of_another_cluster_is_no_node_of_this_cluster() -> None:
         check_member("10.77.0.1:6379", ["10.77.0.1"])
 
 
-def test_in_process_and_through_ray_give_the_same_numbers(both: tuple[Ran, Searched], trained: Home) -> None:
-    (made, *_), _ = both
+def test_in_process_and_through_ray_give_the_same_numbers(ran: Ran, trained: Home) -> None:
     alike = load("demo", [*(word for word in SMALL if word != "--set"), 'objectives=["con_con"]', "seeds=[0,1]"])
-    assert differences(expand(alike), trained, made[0].home) == []
+    assert differences(expand(alike), trained, ran.made[0].home) == []
 
 
 def test_a_mode_that_wants_a_token_without_a_token_is_an_error(
