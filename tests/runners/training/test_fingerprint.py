@@ -27,6 +27,7 @@ from goalgrid.runners.training.fingerprint import code_fingerprint, names, roots
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.trainer import Trainer
+from tests.cases import every
 from tests.program import FILES, ROOMS, copied, module_of
 
 from ...conftest import ROOT, SMALL
@@ -157,10 +158,24 @@ def test_a_new_loss_or_weight_makes_nothing_stale(name: str, copy: Path, before:
         assert fingerprint(copy, settings_of(), "mine") == before
 
 
-@pytest.mark.parametrize("name", USED)
+def reaches(settings: TrialSettings, name: str) -> bool:
+    """Whether the code of a trial holds a definition, or the class that has a method, by the end of its dotted name."""
+    found = {definition.name for definition in sources().reached(*roots_and_names(settings))}
+    owner = name.partition(".")[0]
+    return any(place.endswith((f".{name}", f".{owner}") if owner[0].isupper() else f".{name}") for place in found)
+
+
+@pytest.mark.parametrize("name", ["Learner.gradient", "triplet_weights.constant", "PROTOCOLS['shapes-500']"])
 def test_a_trial_is_stale_after_a_change_of(name: str, copy: Path, before: str) -> None:
+    """A method, a function that a table names, and an entry of a table."""
     with changed(copy, name):
         assert fingerprint(copy, settings_of()) != before
+
+
+@every("name", USED)
+def test_a_trial_reaches(name: str) -> None:
+    """That a change of what is reached makes another fingerprint, `test_sources.py` shows for every kind."""
+    assert reaches(settings_of(), name)
 
 
 def test_a_trial_is_stale_after_a_change_of_what_its_loss_declares(copy: Path) -> None:
@@ -174,11 +189,16 @@ def test_a_trial_is_stale_after_a_change_of_what_its_loss_declares(copy: Path) -
     file.write_text(text, encoding="utf-8")
 
 
-@pytest.mark.parametrize("setting", OTHERS)
-def test_what_other_settings_name_counts_for_them(setting: str, copy: Path) -> None:
-    settings = settings_of(setting)
+@every("setting", OTHERS)
+def test_what_other_settings_name_counts_for_them(setting: str) -> None:
+    assert reaches(settings_of(setting), OTHERS[setting])
+    assert not reaches(settings_of(), OTHERS[setting])
+
+
+def test_a_trial_is_stale_after_a_change_of_what_its_setting_names(copy: Path) -> None:
+    settings = settings_of("model.image.pooling=gpo")
     whole = fingerprint(copy, settings)
-    with changed(copy, OTHERS[setting]):
+    with changed(copy, "pooling.Gpo"):
         assert fingerprint(copy, settings) != whole
 
 
