@@ -108,8 +108,8 @@ def assert_same(whole: Trainer, resumed: Trainer) -> None:
 def test_resumed_equals_uninterrupted_to_the_bit(
     tmp_path: Path, few_pictures: Path, overrides: tuple[str, ...]
 ) -> None:
-    few = f'data.few.root="{few_pictures}"', 'datasets=["few"]', "dataset.train_images=40"
-    settings = settings_of("train.epochs=4", "train.batch_size=50", *few, *overrides)
+    few = f'data.few.root="{few_pictures}"', 'datasets=["few"]', "dataset.train_images=16"
+    settings = settings_of("train.epochs=4", "train.batch_size=20", *few, *overrides)
     machine = Machine(roots=(("few", str(few_pictures)),))
     whole = trainer_in(tmp_path / "whole", settings, machine=machine)
     whole.fit()
@@ -347,7 +347,8 @@ def test_the_squares_of_the_parts_gradient_norms_add_up_and_clip_as_torch_does(
 
 @pytest.mark.parametrize("name", [name for name in OURS if "offline-negatives" not in needs(name)])
 def test_every_objective_trains(name: str, tmp_path: Path) -> None:
-    trainer = trainer_in(tmp_path / "t", settings_of(f'objectives=["{name}"]', "train.epochs=1"))
+    brief = "train.epochs=1", "dataset.train_images=80"
+    trainer = trainer_in(tmp_path / "t", settings_of(f'objectives=["{name}"]', *brief))
     before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
     trainer.fit()
     assert any(not value.equal(before[key]) for key, value in trainer.model.state_dict().items())
