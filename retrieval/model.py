@@ -25,9 +25,13 @@ EmbeddedBatch = tuple[Any, Any, tuple[Tensor, ...]]
 
 
 class Vse(nn.Module):
-    """Visual-semantic embedding of images of this shape and of captions of so many words, or with features so wide.
+    """Visual-semantic embedding.
 
-    The seed determines the first weights; the global random state is left as it was.
+    Args:
+        image_shape: of one image as it is read: pixels, or features.
+        words: number of indices that captions are made of, or width of their features.
+        seed: determines the first weights; the global random state is left as it was.
+        places: folder by name of pretrained weights.
     """
 
     scorer: SetScorer | None

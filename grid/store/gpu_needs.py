@@ -21,7 +21,14 @@ STEP = 0.01
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a kind of trials needs on a GPU: for a process beside its tensors, and for its tensors at the peak."""
+    """Bytes of a GPU's memory that trials of one kind need.
+
+    Args:
+        device: name of the GPU.
+        total: bytes of the GPU.
+        context: bytes of a process beside its tensors.
+        alone: bytes of a trial's tensors at the peak.
+    """
 
     device: str
     total: float

@@ -14,9 +14,14 @@ from goalgrid.grid.store.home import GridFolder
 
 @dataclass(frozen=True)
 class Probe:
-    """A trial measured: quartiles of a step's seconds, seconds of a validation, bytes of best checkpoint and rest.
+    """The measurement of a trial.
 
-    `settings` is the word that `speed_of` gives for it.
+    Args:
+        settings: the word that `speed_of` gives for the trial.
+        least, most: lower and upper quartile of the seconds of a step.
+        evaluation: seconds of a validation.
+        best: bytes of the best checkpoint.
+        rest: bytes of a finished trial's other files.
     """
 
     dataset: str

@@ -39,10 +39,13 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class Content:
-    """What a copy of a data set holds; by split, the numbers of images and captions; leaks and notes.
+    """What a copy of a data set holds.
 
-    The fingerprint is of captions, splits and images or features, and of a peer's vocabulary that reads the captions;
-    `images` is that of the images or features alone.
+    Args:
+        fingerprint: of captions, splits and images or features, and of a peer's vocabulary that reads the captions.
+        images: fingerprint of the images or features alone.
+        sizes: split, images and captions.
+        problems: leaks and notes.
     """
 
     fingerprint: str

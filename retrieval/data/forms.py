@@ -86,9 +86,13 @@ class Part:
 
 
 class Summed(NamedTuple):
-    """What a copy of a data set holds by split, as its fingerprint is made of it; `problems` are leaks and notes.
+    """What a copy of a data set holds, as its fingerprint is made of it.
 
-    `marks` are fingerprints of what stands in the place of images, `listed` the captions, and what each describes.
+    Args:
+        marks: by split: a fingerprint of what stands in the place of the images.
+        listed: by split: the captions, and what each describes.
+        sizes: by split: images and captions.
+        problems: leaks and notes.
     """
 
     marks: Mapping[str, str]

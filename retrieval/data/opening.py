@@ -24,10 +24,15 @@ def load(
     keep: bool = True,
     pinned: bool = False,
 ) -> Pairs:
-    """Open a data set as images under this view, as features (no view), or in the form that `reads` has; or UserError.
+    """Open a data set as images under this view, as features of images, or in the form of a part's; or UserError.
 
-    Workers decode pictures; `keep` holds them in memory for all epochs where they are few; from `pinned` batches, a GPU
-    copies while the host goes on.
+    Args:
+        root: the folder of precomputed features or of the annotations; features may stand in `precomp/` below it.
+        view: None: precomputed features.
+        reads: what is read of data in the form of a part's; empty: the data are images.
+        workers: threads that decode raw images.
+        keep: hold decoded images in memory where they are few, for all epochs.
+        pinned: batches of pictures lie in memory from which a GPU copies while the host goes on.
     """
     test_splits = catalog.described(name).test_splits
     check_form(name, root, view, reads)

@@ -25,7 +25,13 @@ BOXES = "left, top, right and bottom of each region, as shares of the picture's 
 
 @dataclass(frozen=True, eq=False)
 class Photograph:
-    """An image as figures show it: by its file's name, else id or row; boxes are shares of the picture's sides."""
+    """An image as figures show it.
+
+    Args:
+        name: the file name of its picture, else its id, else its row.
+        picture: None: the data set has no picture of it here.
+        boxes: left, top, right, bottom of its regions, as shares of the picture's sides; None: not known.
+    """
 
     name: str
     captions: tuple[str, ...]
@@ -34,7 +40,14 @@ class Photograph:
 
 
 class Photographs:
-    """The images of a test split, as a network sees them by a view; without one, by so many vectors of regions each."""
+    """The images of a test split.
+
+    Args:
+        dataset: name of the data set.
+        root: its folder; None: the data set is embedded.
+        view: what a network sees of a picture; None: the images are features.
+        regions: vectors of an image in the model.
+    """
 
     def __init__(self, split: Split, dataset: str, root: Path | None, view: View | None, regions: int) -> None:
         self.split, self.dataset, self.root, self.view, self.regions = split, dataset, root, view, regions

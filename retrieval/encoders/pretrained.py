@@ -61,9 +61,12 @@ def fingerprint(settings: Pretrained, places: Places) -> str:
 def network(settings: Pretrained, places: Places, *, part: str, projected: bool = False, **sizes: int) -> nn.Module:
     """The network with its weights; of a two-tower model the tower called `part`.
 
-    It keeps the layer that brings its vectors to the space of both towers, as `projection`, if it is `projected`. Sizes
-    are of a network with random weights, over those of its architecture. UserError: the weights cannot be found or
-    read, or `transformers` knows no such architecture.
+    Args:
+        projected: keep the layer that brings the tower's vectors to the space of both towers, as `projection`.
+        sizes: of a network with random weights, over those of its architecture, e.g. `vocab_size`.
+
+    Raises:
+        UserError: the weights cannot be found or read, or the architecture is none that `transformers` knows.
     """
     if not settings.built_here:
         extras.require(f"weights {settings.weights!r}", "transformers")

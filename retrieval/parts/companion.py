@@ -22,10 +22,14 @@ from goalgrid.retrieval.splits.pairs import Pairs
 
 @dataclass(frozen=True)
 class Around:
-    """Where a companion finds what it prepares: the data set's root, if it has one, and the cache of computed files.
+    """Where a companion finds what it prepares.
 
-    `ranker` gives a finished trial's checksum and a function that embeds the training split by its model: unit vectors
-    of images and captions, and the image of each caption. `beat` is called after each step of a long computation.
+    Args:
+        root: folder of the data set; None: it has none.
+        cache: folder in which what was computed once is kept.
+        ranker: gives a checksum of a finished trial, and a function that embeds the training split by its model: unit
+            vectors of images and captions, and the image of each caption.
+        beat: called after each step of a long computation.
     """
 
     root: Path | None

@@ -35,7 +35,14 @@ ALLOWED: tuple[Any, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class CheckpointFile:
-    """What a file holds: weights, as `img_enc.fc.weight`, options of its command line, its SHA-256, epoch and rsum."""
+    """What a file holds.
+
+    Args:
+        weights: by the name that its model gives them, behind the part that they are of: `img_enc.fc.weight`.
+        options: those of its command line, by name; empty: it has none.
+        digest: SHA-256 of the file.
+        facts: the epoch and the validation rsum that it holds.
+    """
 
     path: Path
     weights: Mapping[str, Tensor]

@@ -54,7 +54,11 @@ class Problem:
 
 
 def repeated(keys: Iterable[str]) -> list[str]:
-    """Keys that occur more than once, in the order of their first appearance."""
+    """Keys that occur more than once, in the order of their first appearance.
+
+    >>> repeated("abcab")
+    ['a', 'b']
+    """
     return [key for key, count in Counter(keys).items() if count > 1]
 
 
@@ -71,7 +75,11 @@ def overlaps(keys: Mapping[str, Sequence[str]], place: str, what: str) -> list[P
 
 
 def shortened(values: Sequence[object]) -> str:
-    """The first few values, and how many more there are: `0, 1, 2, 3, 4 and 2 more`."""
+    """The first few values, and how many more there are.
+
+    >>> shortened(range(7))
+    '0, 1, 2, 3, 4 and 2 more'
+    """
     more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
     return ", ".join(map(str, values[:SHOWN])) + more
 

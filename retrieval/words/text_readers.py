@@ -95,8 +95,10 @@ SPLITTERS: dict[str, Callable[[str], list[str]]] = {"plain": words, "nltk": nltk
 class Vocabulary:
     """The words that occur in captions at least `min_count` times, most frequent first, ties in alphabetical order.
 
-    With `boundaries`, every caption is read between `<start>` and `<end>`; `masked` adds a word for masked words;
-    `known` words, of a peer's vocabulary in the order of their indices, take the place of the captions'.
+    Args:
+        boundaries: read every caption between `<start>` and `<end>`.
+        masked: know a word for words that are masked.
+        known: words of a peer's vocabulary in the order of their indices, in place of the captions'.
     """
 
     def __init__(

@@ -69,7 +69,11 @@ class Judge:
 
 
 def is_rung(halving: Halving, epoch: int) -> bool:
-    """Whether trials are judged at the end of this epoch: with a grace of 2 and a factor of 3, of 2, 6, 18, 54."""
+    """Whether trials are judged at the end of this epoch.
+
+    >>> [epoch for epoch in range(1, 60) if is_rung(Halving("cell", "val_rsum"), epoch)]
+    [2, 6, 18, 54]
+    """
     rung = halving.grace
     while rung < epoch:
         rung *= halving.factor

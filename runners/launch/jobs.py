@@ -27,9 +27,14 @@ from goalgrid.runners.training.progress import Cadence
 
 @dataclass(frozen=True)
 class Launched:
-    """What all jobs of a launch share: its unique name, the mark of the runs folder, and the driver's code and data.
+    """The properties that all jobs of a launch share.
 
-    A node waits `patience` seconds for the folder. `data` has the `DataKey` and the fingerprint of each data set.
+    Args:
+        name: of the launch; unique.
+        mark: of the runs folder, by which a node recognises it.
+        patience: seconds to wait until a node sees the folder.
+        code: fingerprint of the driver's program.
+        data: of each data set at the start of the launch: its `DataKey`, and its fingerprint.
     """
 
     name: str

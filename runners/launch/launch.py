@@ -33,7 +33,13 @@ from goalgrid.runners.watching.notify import Notify
 
 @dataclass(frozen=True)
 class Launch:
-    """How to run trials: trackers that they are copied into, a `live` matrix or lines, and who hears of a failure."""
+    """How to run trials.
+
+    Args:
+        trackers: programs that the trials are copied into.
+        live: redraw the matrix in place instead of printing lines.
+        notify: receives the first trial that fails.
+    """
 
     home: Home
     console: Console

@@ -56,9 +56,13 @@ def head_watched(
 ) -> Iterator[None]:
     """Check in a thread, while the block runs, whether the head answers; end the launch once it is gone.
 
-    Ray would wait for the head for a minute and then end this process without a message. After `patience` seconds
-    without an answer, trials are asked for a checkpoint through the runs folder, which needs no Ray; while one is
-    `live`, they have `grace` seconds for it.
+    Ray would wait for the head for a minute and then end this process without a message. Trials are asked for a
+    checkpoint through the runs folder, which needs no Ray.
+
+    Args:
+        patience: seconds without an answer after which the head counts as gone.
+        grace: seconds for the checkpoints of running trials.
+        live: whether a trial is running.
     """
     host_and_port, over = host_and_port_of(address), threading.Event()
 

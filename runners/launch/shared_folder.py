@@ -43,7 +43,14 @@ def wait_for(home: Home, expected: str, seconds: float) -> None:
 def problem_here(
     home: str, mark: str, paths: Sequence[str], patience: float, code: str, uses: Sequence[tuple[str, str]]
 ) -> str:
-    """The problem of this node, else nothing: it sees the driver's folders in time, and has its code and plug-ins."""
+    """The problem of this node, or an empty string: it sees the folders of the driver, has its code, and the plug-ins.
+
+    Args:
+        mark: of the runs folder, for which the node waits `patience` seconds.
+        paths: of data and weights.
+        code: fingerprint of the driver's program.
+        uses: path and text of the plug-ins.
+    """
     try:
         wait_for(Home(Path(home)), mark, patience)
     except UserError as error:

@@ -60,7 +60,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check of a user's loss, pooling, encoder or scorer, with the measurement or the fault."""
+    """The result of a check of a user's loss, pooling, encoder or scorer.
+
+    Args:
+        check: its name: `gradient`.
+        holds: whether it passes.
+        text: the measurement, or the fault.
+    """
 
     check: str
     holds: bool

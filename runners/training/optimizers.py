@@ -83,7 +83,11 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 class Clipping:
-    """Clips each network's gradient as `nn.utils.clip_grad_norm_` does; the objective's counts with the last one's."""
+    """Clips each network's gradient as `nn.utils.clip_grad_norm_` does.
+
+    Args:
+        norm: bound on each network's gradient; the objective's parameters count with the last network.
+    """
 
     def __init__(self, model: Vse, objective: Objective, norm: float) -> None:
         learnt = list(objective.parameters())
@@ -132,7 +136,11 @@ def learning_rate(train: TrainSettings, epoch: int) -> float:
 
 
 def linear_rate(train: TrainSettings, epoch: int, step: int, steps: int) -> float:
-    """Learning rate of the heads in a step of an epoch: up in the first `rise_share` of all steps, then down. X-VLM.
+    """Learning rate of the heads in a step: from 0 up in the first `rise_share` of all steps, then down to 0. X-VLM.
+
+    Args:
+        step: within the epoch, counted from 0.
+        steps: of an epoch.
 
     >>> train = TrainSettings(epochs=2, lr=0.4, schedule="linear", rise_share=0.25)
     >>> [round(linear_rate(train, epoch, step, 4), 3) for epoch in range(2) for step in range(4)]
@@ -144,6 +152,10 @@ def linear_rate(train: TrainSettings, epoch: int, step: int, steps: int) -> floa
 
 
 def ramp(train: TrainSettings, epoch: int, share: float) -> float:
-    """Factor of the loss after a share of an epoch: from 0 to 1 after the frozen ones, else 1. VSE-infinity's grids."""
+    """Factor of the loss: rises from 0 to 1 in the epochs after the frozen ones, else 1. VSE-infinity's grid recipes.
+
+    Args:
+        share: of the epoch trained so far, from 0 to 1.
+    """
     since = epoch - train.frozen_epochs
     return (since + share) / train.ramp_epochs if 0 <= since < train.ramp_epochs else 1.0

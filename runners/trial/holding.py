@@ -54,7 +54,13 @@ class Fenced(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where attempts come from: a launch, in which tries count; a node, by Ray's id; `capture`: output is logged."""
+    """Where attempts come from.
+
+    Args:
+        launch: name of the launch; tries are counted within it.
+        node: of the cluster, by Ray's id.
+        capture: whether all output of the process goes to the attempt's log.
+    """
 
     launch: str = "alone"
     node: str = ""

@@ -104,10 +104,15 @@ class LoadedModel:
 
     @classmethod
     def of_trial(cls, folder: TrialFolder, machine: Machine, elsewhere: TrialSettings | None = None) -> "LoadedModel":
-        """The model of a finished trial, with the weights that its record is of; on data `elsewhere`, or its own.
+        """The model of a finished trial, with the weights whose test metrics its record holds.
 
-        DataError: it was trained on other data than are here, and `elsewhere` is None. UserError: a file of it is not
-        as its record says; its weights cannot be read, are not kept, or do not fit the data.
+        Args:
+            elsewhere: the trial's settings with other data; None: its own data.
+
+        Raises:
+            DataError: it was trained on other data, and `elsewhere` is None.
+            UserError: a file of it is not as its record says; its weights cannot be read, are not kept, or do not fit
+                the data.
         """
         trained, trial = settings_of(folder), FinishedTrial.read(folder)
         settings = elsewhere or trained

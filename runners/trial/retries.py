@@ -56,9 +56,12 @@ POLICY: dict[Failure, Policy] = {
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a trial: it is given up after a failure whose tries are used up, or tried again by a policy.
+    """What becomes of a trial.
 
-    `tries` is how often that failure, or else the last one, happened in this launch.
+    Args:
+        given_up: the failure whose tries are used up; None: the trial may be tried again.
+        tries: how often that failure, or else the last one, happened in this launch.
+        policy: of the next try.
     """
 
     given_up: Failure | None = None

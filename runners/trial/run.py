@@ -278,7 +278,10 @@ class TrialRun:
     ) -> State:
         """Write the record, and then that the trial is done; Fenced: another process holds the trial now.
 
-        The record names the kinds of device that trained it, if there were several; `more` are its further fields.
+        Args:
+            by_protocol: ranks of the test split by each of `protocols_of`.
+            devices: kinds of device that trained it, which the record names if there were several.
+            more: further fields of `record.Trained`.
         """
         folder = self.folder
         environment = self.environment | self._noted(inputs) | ({"devices": devices} if len(devices) > 1 else {})

@@ -112,8 +112,12 @@ class TrialProgress:
 class Board:
     """The state of all trials of a grid, in text: `line` for an event, `render` for the whole.
 
-    The sums are updated by each event, so that its cost does not grow with the number of trials. This launch trains the
-    trials `to_train`, by id (None: all); `stopping` says whether they were asked to end.
+    The sums are updated by each event, so that its cost does not grow with the number of trials.
+
+    Args:
+        states: of each trial, by id.
+        to_train: ids of the trials that this launch trains; None: all.
+        stopping: says whether the trials were asked to end.
     """
 
     def __init__(

@@ -31,7 +31,13 @@ ROWS = 20
 
 @dataclass(frozen=True)
 class _Run:
-    """A trial's copy in MLflow: its start in ms since 1970, its epochs, and when the trial was done, if it is whole."""
+    """A run of MLflow, the copy of a trial.
+
+    Args:
+        begun: start of the run, in milliseconds since 1970.
+        epochs: number of its epochs.
+        done: when the trial was done; empty while the run is not complete.
+    """
 
     id: str
     begun: int
@@ -47,9 +53,12 @@ class _Run:
 
 @dataclass(frozen=True)
 class Mlflow(Tracker):
-    """An experiment of MLflow, on a server or in a database.
+    """An experiment of MLflow.
 
-    `note_file` lists the finished trials that it holds; their files are copied to `artifacts`, if that is given.
+    Args:
+        uri: of the tracking server or database.
+        note_file: list of the finished trials that MLflow holds; None: no list.
+        artifacts: folder of the copied files; None: no files are copied.
     """
 
     uri: str

@@ -14,10 +14,12 @@ from goalgrid.retrieval.splits.problems import Problem, check_command, faults_of
 
 
 class Format(NamedTuple):
-    """How the annotations of a format are found, by the data set's name and the root, and read; and how a root looks.
+    """How the annotations of a format are found and read.
 
-    `entries` reads the path that was found, below a root, with these names of the test split; it appends to the
-    problems.
+    Args:
+        find: from the name of the data set and the root: the annotations' file or folder, if it is there.
+        entries: from that path, the root, the names of the test split and a list for problems: the images.
+        tree: how a root of one's own looks.
     """
 
     find: Callable[[str, Path], Path | None]
@@ -60,7 +62,13 @@ def files(path: Path, root: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Annotated:
-    """The annotated images under a root by split, the file of each that has one, and what is wrong with both."""
+    """The annotated images under a root, by split.
+
+    Args:
+        title: the format of the annotations.
+        files: the file of each entry that has one, in the order of the splits and their entries.
+        problems: what is wrong with the annotations, and images that are missing or lead out of the root.
+    """
 
     title: str
     path: Path

@@ -32,7 +32,13 @@ SAMPLE = 20
 
 @dataclass(frozen=True)
 class Annotation:
-    """One image with its captions; of its file's names, the first that exists counts. `place` is for messages."""
+    """One image with its captions, as the annotations name it.
+
+    Args:
+        split: train, val or test.
+        names: of its file, below some image folder; the first that exists counts.
+        place: where the entry stands, for messages.
+    """
 
     split: str
     names: tuple[str, ...]

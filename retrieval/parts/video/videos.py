@@ -73,9 +73,12 @@ def _fill(target: np.ndarray, read: ExpertRead, expert: Expert, span: slice, see
 
 
 class Unpacked(NamedTuple):
-    """What a model reads of one expert: first a vector of the whole video, if it reads one; then tokens, then zeros.
+    """What a model reads of one expert, for a batch of videos.
 
-    Times are in seconds, negative if unknown; -1 tokens: the expert saw nothing.
+    Args:
+        vectors: first the vector of the whole video, if the model reads one; then the tokens, then zeros.
+        times: seconds; negative: unknown.
+        tokens: their number; -1: the expert saw nothing.
     """
 
     vectors: Float[Tensor, "b n d"]

@@ -69,8 +69,11 @@ def matching_loss(
 ) -> Float[Tensor, ""]:
     """Mean cross entropy of pairs, captions with another image, and images with another caption. X-VLM §3.3, ITM.
 
-    Negatives are drawn from a softmax of `sim`, images by texts, with this temperature. A pair of the same image, as
-    `owners` says, is none: pairs of a batch with a single image count by themselves.
+    Args:
+        sim: similarities of images by texts; no gradient flows through them.
+        owners: which image of the data set each pair has: a pair of the same image is no negative. Pairs of a batch
+            with a single image have no negatives, and count by themselves.
+        temperature: of the softmax that negatives are drawn from.
     """
     with torch.no_grad():
         pairs = torch.arange(len(owners), device=owners.device)

@@ -109,10 +109,13 @@ def two_stage_ranks(
     score: Callable[[Int[np.ndarray, " p"]], Float[np.ndarray, " p"]],
     k: int,
 ) -> list[Ranks]:
-    """Ranks by both stages, for each way to rank the split: as a whole, or in folds.
+    """Ranks by both stages.
 
-    `first` has the ranks by the first stage, `lists` the short lists of `k` candidates of each fold; `score` is called
-    once for pairs of the whole split, in order.
+    Args:
+        first: ranks by the first stage, one for each way to rank the split: as a whole, or in folds.
+        lists: the short lists of the folds of each of these ways.
+        score: gives the scores of pairs of the whole split, in order; it is called once.
+        k: length of the short lists.
     """
     every = [part.ravel() for way in lists for short in way for part in short.pairs(len(image_of_text))]
     pairs = np.unique(np.concatenate(every))
