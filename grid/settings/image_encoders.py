@@ -1,6 +1,5 @@
 """Settings of the image encoders: how an image becomes vectors."""
 
-from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
@@ -59,9 +58,9 @@ class ImageEncoderSettings(Settings):
     """Whether it reads several vectors an image, and never a single one."""
 
     @property
-    @abstractmethod
     def view(self) -> View | None:
         """The view of a picture that the encoder reads; None: it reads features that the user computed."""
+        return None
 
     @property
     def reads(self) -> tuple[PartRead, ...]:
@@ -103,10 +102,6 @@ class FeatureSettings(HeadSettings, ImageEncoderSettings):
     @property
     def head(self) -> HeadName:
         return self.encoder
-
-    @property
-    def view(self) -> None:
-        return None
 
 
 class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):

@@ -48,10 +48,6 @@ class VideoSettings(ImageEncoderSettings):
         description="the experts by name, each with the length of its vectors; in a recipe only"
     )
 
-    @property
-    def view(self) -> None:
-        return None
-
     def __hash__(self) -> int:
         return hash(self.model_dump_json())
 

@@ -26,10 +26,6 @@ class RegionGraphSettings(ImageEncoderSettings):
         "batch: a batch norm of the GRU's last state instead",
     )
 
-    @property
-    def view(self) -> None:
-        return None
-
 
 class CaptioningSettings(FusionSettings):
     """VSRN's captioner: it writes the caption of an image from its regions; its loss is added in training."""
