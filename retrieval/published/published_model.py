@@ -126,7 +126,7 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
 def check_whole(path: Path, settings: ModelSettings) -> None:
     """Raise a UserError if a file of weights does not fit the whole model of these settings."""
     file = CheckpointFile.read(path)
-    _, mapping = map_of_family(file, settings.family)
+    _, mapping = map_of_family(file, settings.fusion.kind)
     view = settings.image.view
     assert view is not None, "a model that looks at an image and a caption together reads pixels"
     with torch.device("meta"):  # its shapes are enough

@@ -397,11 +397,16 @@ class _Reporter(_Unpickled, tune.Callback):
         if result.get("refusal"):
             self._refuse(trial, *json.loads(result["refusal"]))
 
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._process_died(trial)
-
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._process_died(trial)
+        """Handle process death; Ray calls this before it starts the job in another process."""
+        job = self.jobs[trial.config["job"]]
+        if job.id in self.refused:
+            self.refused.discard(job.id)
+            return
+        error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
+        self.stopper.hopeless = self.deaths.process_died(job, error) or self.stopper.hopeless
+
+    on_trial_recover = on_trial_error
 
     def _refuse(self, trial: Any, node: str, why: str) -> None:
         """Give a node no further job, with a single warning; end if no other node has the resources."""
@@ -418,15 +423,6 @@ class _Reporter(_Unpickled, tune.Callback):
         """Whether each job fits on a node other than this one."""
         rest = capacity_without({node, *NODES.avoided()})
         return all(rest.fits(job.request) for job in self.jobs.values())
-
-    def _process_died(self, trial: Any) -> None:
-        """Handle process death; Ray calls this before it starts the job in another process."""
-        job = self.jobs[trial.config["job"]]
-        if job.id in self.refused:
-            self.refused.discard(job.id)
-            return
-        error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
-        self.stopper.hopeless = self.deaths.process_died(job, error) or self.stopper.hopeless
 
 
 def _is_alive(node: str | None) -> bool:

@@ -230,11 +230,11 @@ class TrialRun:
         trainer gets the function and imports no map of weights, so that an edited map makes no other trial stale.
         """
         checkpoint = self.settings.train.starts_from
-        file = self.settings.model.file
+        file, family = self.settings.model.fusion.file, self.settings.model.fusion.kind
         if checkpoint is None and file is not None and not self.settings.parents:
             path = pretrained.locate(file, self.machine.places)
             assert path is not None, "a file is no network with random weights"
-            return partial(start_weights, CheckpointFile.read(path), family=self.settings.model.family)
+            return partial(start_weights, CheckpointFile.read(path), family=family)
         if checkpoint is None:
             return None
         return partial(start_weights, CheckpointFile.known(checkpoint, dict(self.machine.checkpoints)))
