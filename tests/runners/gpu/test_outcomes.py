@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from goalgrid.runners.gpu.outcomes import Hollow, Layout, key_of, outcome_of
 from goalgrid.runners.gpu.trace import OUTCOMES, Trace, without_data
+from tests.cases import every
 
 aten = torch.ops.aten
 A, B, M = torch.ones(2, 3, 4), torch.ones(1, 4), torch.ones(4, 4)
@@ -79,7 +80,7 @@ def hollow(*shape: int) -> Hollow:
     return Hollow.of(Layout.of(torch.ones(shape)))
 
 
-@pytest.mark.parametrize("func", OPERATIONS, ids=str)
+@every("func", OPERATIONS)
 def test_an_operation_gives_what_torch_s_own_rules_give(func: Any) -> None:
     mode = FakeTensorMode()
     theirs = tree_map_only(Tensor, mode.from_tensor, OPERATIONS[func])
