@@ -1,7 +1,7 @@
 # make demo   install, then train the 5 x 3 matrix x 3 seeds on the embedded data and print the table
 # make quick  format, lint, types and the tests that need no training: about a minute; T=tests/runners/gpu adds tests
 # make test   install, then format check, lint, types and all tests but the slow ones
-# make shapes the tests of objectives/ and retrieval/, with the shapes and types of tensors checked at each call
+# make shapes the tests of objectives/ and retrieval/ with the shapes and types of tensors checked at each call
 # make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
 # make mutants ROOMS="objectives retrieval" N=20 SEED=7: draws small faults there and lists those that no test notices
 # make lowest, make newest   tests and a training with the lowest and newest versions of all requirements, in an
@@ -17,6 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests share what
 QUICK  := tests/grid tests/objectives tests/test_structure.py tests/test_docs.py tests/test_doctests.py
 PYTHON := python3
 ENVS   := .cache
+READERS := annotations check content pretrained published vocabulary # they call no such function that others do not
 SUITE  := tests/grid tests/objectives tests/results/records tests/retrieval/test_model.py tests/runners/training/test_trainer.py
 
 .PHONY: demo quick test check types tests shapes slow mutants lowest newest tour docs bench clean
@@ -44,7 +45,8 @@ tests: $(READY)
 	$(BIN)/pytest
 
 shapes: $(READY)
-	$(BIN)/pytest --jaxtyping-packages=goalgrid.objectives,goalgrid.retrieval,beartype.beartype tests/objectives tests/retrieval
+	$(BIN)/pytest -n 2 --jaxtyping-packages=goalgrid.objectives,goalgrid.retrieval,beartype.beartype \
+		$(READERS:%=--ignore=tests/retrieval/test_%.py) tests/objectives tests/retrieval
 
 bench: $(READY)
 	$(BIN)/python benchmarks $(if $(ROOT),--root $(ROOT))
