@@ -192,7 +192,8 @@ def test_plan_estimates_from_what_is_done(trained: Home, goalgrid: Goalgrid) -> 
 
 
 def test_a_dry_run_says_what_plan_says_and_writes_nothing(tmp_path: Path, goalgrid: Goalgrid) -> None:
-    told, planned = goalgrid("run", "demo", "--dry-run", runs=tmp_path), goalgrid("plan", "demo", runs=tmp_path)
+    told = goalgrid("run", "demo", "--dry-run", "--here", runs=tmp_path)
+    planned = goalgrid("plan", "demo", runs=tmp_path)
     assert (told.returncode, told.stdout) == (0, planned.stdout)
     assert list(tmp_path.iterdir()) == []
 

@@ -92,7 +92,7 @@ def test_a_child_waits_for_a_parent_that_failed(goalgrid: Goalgrid, tmp_path: Pa
 def test_weights_that_are_not_there_are_one_message(goalgrid: Goalgrid, few_pictures: Path, tmp_path: Path) -> None:
     missing = ["--weights", f"microsoft/resnet-152={tmp_path / 'none'}", "--root", f"few={few_pictures}"]
     overrides = ["--set", 'recipes=["vsepp-r152"]', "--set", 'datasets=["few"]']
-    finished = goalgrid("run", "flickr8k", *overrides, *missing, runs=tmp_path)
+    finished = goalgrid("run", "flickr8k", *overrides, *missing, "--here", runs=tmp_path)
     assert finished.returncode == 2
     assert "no config.json in" in finished.stderr
     assert "Traceback" not in finished.stderr
