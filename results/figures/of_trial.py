@@ -50,28 +50,25 @@ class AttentionMap:
     def draw(self) -> Figure:
         """The picture and a matrix for each direction; below, what each word looks at, the more the brighter."""
         with drawing():
-            return self._drawn()
-
-    def _drawn(self) -> Figure:
-        shown = self.words[:MOST] if self.picture is not None and self.boxes is not None else ()
-        lines = ceil(len(shown) / COLUMNS)
-        matrix = 0.16 * len(self.words) + 0.9
-        figure = Figure(figsize=(WIDTH, matrix + 1.3 * lines + 0.5), layout="constrained")
-        title = figure.suptitle(self.caption, fontsize=10, color=INK, x=0.01, ha="left", weight="bold", wrap=True)
-        title.set_parse_math(False)
-        figure.supxlabel(f"{self.image}   {self.trial}", fontsize=7, color="#666666", parse_math=False)
-        rows = figure.add_gridspec(1 + bool(lines), 1, height_ratios=[matrix, *([1.3 * lines] if lines else [])])
-        pictures = [] if self.picture is None else [self.picture]
-        top = GridSpecFromSubplotSpec(1, len(pictures) + len(self.weights), rows[0])
-        for place, picture in enumerate(pictures):
-            self._photograph(figure.add_subplot(top[place]), picture)
-        for place, direction in enumerate(self.weights, len(pictures)):
-            self._matrix(figure.add_subplot(top[place]), direction)
-        if shown:
-            below = GridSpecFromSubplotSpec(lines, COLUMNS, rows[1])
-            for place, word in enumerate(shown):
-                self._looked_at(figure.add_subplot(below[place // COLUMNS, place % COLUMNS]), place, word)
-        return figure
+            shown = self.words[:MOST] if self.picture is not None and self.boxes is not None else ()
+            lines = ceil(len(shown) / COLUMNS)
+            matrix = 0.16 * len(self.words) + 0.9
+            figure = Figure(figsize=(WIDTH, matrix + 1.3 * lines + 0.5), layout="constrained")
+            title = figure.suptitle(self.caption, fontsize=10, color=INK, x=0.01, ha="left", weight="bold", wrap=True)
+            title.set_parse_math(False)
+            figure.supxlabel(f"{self.image}   {self.trial}", fontsize=7, color="#666666", parse_math=False)
+            rows = figure.add_gridspec(1 + bool(lines), 1, height_ratios=[matrix, *([1.3 * lines] if lines else [])])
+            pictures = [] if self.picture is None else [self.picture]
+            top = GridSpecFromSubplotSpec(1, len(pictures) + len(self.weights), rows[0])
+            for place, picture in enumerate(pictures):
+                self._photograph(figure.add_subplot(top[place]), picture)
+            for place, direction in enumerate(self.weights, len(pictures)):
+                self._matrix(figure.add_subplot(top[place]), direction)
+            if shown:
+                below = GridSpecFromSubplotSpec(lines, COLUMNS, rows[1])
+                for place, word in enumerate(shown):
+                    self._looked_at(figure.add_subplot(below[place // COLUMNS, place % COLUMNS]), place, word)
+            return figure
 
     def _matrix(self, axes: Axes, direction: str) -> None:
         weights = self.weights[direction]
