@@ -3,12 +3,11 @@
 The disk is the state: every look reads the validation metrics anew. No test metric is read here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Shared, expand
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.select import Chosen, Halving, Point, Tried
@@ -102,31 +101,6 @@ def with_trials(every: Iterable[Search], finals: Iterable[Cell]) -> list[Cell]:
     return [
         replace(cell, trials=(cell.trials[0], *(trial for trial in cell.trials[1:] if trial.id in needed)))
         for cell in points
-    ]
-
-
-def lines(every: Sequence[Search]) -> list[str]:
-    """How far the choices are; then the cells without a choice, and the values at the edge of what was tried."""
-    if not every:
-        return []
-    chosen, waiting = [s.chosen for s in every if s.chosen], [search for search in every if search.waiting]
-    ended = sum(len(search.states) - search.waiting for search in every)
-    text = f"choices: {len(chosen)} of {counted(len(every), 'cell')}"
-    if waiting:
-        text += f"; {ended} of {counted(sum(len(s.states) for s in every), 'search trial')} have ended"
-    lost = [search for search in every if not search.chosen and not search.waiting]
-    at_edge = [(search.title, search.chosen, name) for search in every if search.chosen for name in search.chosen.edges]
-    return [
-        text,
-        *(
-            f"no choice for {search.title}: its {counted(len(search.states), 'search trial')} failed; other cells go on"
-            for search in lost
-        ),
-        *(
-            f"{title}: the chosen {name} = {dict(chosen.best.point)[name]} is at the edge of what was tried, "
-            f"{chosen.range(name)}; a better value may lie beyond"
-            for title, chosen, name in at_edge
-        ),
     ]
 
 

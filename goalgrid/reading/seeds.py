@@ -4,12 +4,11 @@ The disk is the state: every look is replayed from the records, so that each com
 given again, goes on where it was.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.groups import grouped
 from goalgrid.grid.resources import Budget
 from goalgrid.grid.store.home import Home, State
 from goalgrid.results.analysis.factors import GridPart, parts_of
@@ -39,27 +38,6 @@ def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> list[Cell]:
         for parent in cell.trials[number - 1].parents:
             numbers[holder[parent]] = max(numbers[holder[parent]], number)
     return [replace(cell, trials=cell.trials[: numbers[cell.trials[-1].id]]) for cell in cells]
-
-
-def lines(blocks: Mapping[str, Resolution], budget: Budget) -> list[str]:
-    """A line for each block: what competes, with how many seeds, and what is out, with how many."""
-    words = {
-        "open": f"open, at most {budget.seeds} seeds",
-        "resolved": f"resolved: what competes differs by less than {budget.difference:g} points, or is a single cell",
-        "spent": f"the budget of {budget.seeds} seeds is spent",
-    }
-    return [
-        f"seeds of {title}: {words[block.state]}; competing: {_counted(block, block.competing)}"
-        + (f"; out: {_counted(block, block.out)}" if block.out else "")
-        + (f"; left out until its failed trial is done: {', '.join(block.failed)}" if block.failed else "")
-        for title, block in blocks.items()
-    ]
-
-
-def _counted(block: Resolution, names: Sequence[str]) -> str:
-    """`con_con, lin_con (3 seeds); sig_cir (5 seeds)`."""
-    groups = sorted(grouped((block.seeds[name], name) for name in names).items())
-    return "; ".join(f"{', '.join(members)} ({number} seeds)" for number, members in groups)
 
 
 def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[GridPart, Resolution]]:

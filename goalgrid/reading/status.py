@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, trials_of
@@ -18,6 +18,9 @@ from goalgrid.reading import named_grids, slurm_jobs
 from goalgrid.reading.overview import ORDER, Overview
 from goalgrid.runners.trial.retries import POLICY
 from goalgrid.terminal.options import runs_option
+
+if TYPE_CHECKING:
+    from goalgrid.results.statistics.resolving import Resolution
 
 LISTED = 4
 """Names that are spelled out on a line; of more steps of trials, the range."""
@@ -155,20 +158,48 @@ def lines(overview: Overview) -> list[str]:
 
 def seed_lines(overview: Overview) -> list[str]:
     """Where seeds are added until resolved: what competes in each block, and what is out, with their seeds."""
-    if overview.grid.budget is None:
+    if (budget := overview.grid.budget) is None:
         return []
-    from goalgrid.reading import seeds
+    words = {
+        "open": f"open, at most {budget.seeds} seeds",
+        "resolved": f"resolved: what competes differs by less than {budget.difference:g} points, or is a single cell",
+        "spent": f"the budget of {budget.seeds} seeds is spent",
+    }
 
-    return seeds.lines(overview.contests, overview.grid.budget)
+    def counts(block: "Resolution", names: Sequence[str]) -> str:
+        """`con_con, lin_con (3 seeds); sig_cir (5 seeds)`."""
+        groups = sorted(grouped((block.seeds[name], name) for name in names).items())
+        return "; ".join(f"{', '.join(members)} ({number} seeds)" for number, members in groups)
+
+    return [
+        f"seeds of {title}: {words[block.state]}; competing: {counts(block, block.competing)}"
+        + (f"; out: {counts(block, block.out)}" if block.out else "")
+        + (f"; left out until its failed trial is done: {', '.join(block.failed)}" if block.failed else "")
+        for title, block in overview.contests.items()
+    ]
 
 
 def choice_lines(overview: Overview) -> list[str]:
-    """Where validation chooses settings: how far it is, and what a reader must know of the choices."""
-    if not overview.searches:
+    """Where validation chooses: how far it is, cells without a choice, and values at the edge of what was tried."""
+    if not (searches := overview.searches):
         return []
-    from goalgrid.reading import choices
-
-    return choices.lines(overview.searches)
+    chosen = [(search.title, search.chosen) for search in searches if search.chosen]
+    every, waiting = sum(len(search.states) for search in searches), sum(search.waiting for search in searches)
+    text = f"choices: {len(chosen)} of {counted(len(searches), 'cell')}"
+    lost = [search for search in searches if not search.chosen and not search.waiting]
+    return [
+        f"{text}; {every - waiting} of {counted(every, 'search trial')} have ended" if waiting else text,
+        *(
+            f"no choice for {search.title}: its {counted(len(search.states), 'search trial')} failed; other cells go on"
+            for search in lost
+        ),
+        *(
+            f"{title}: the chosen {name} = {dict(choice.best.point)[name]} is at the edge of what was tried, "
+            f"{choice.range(name)}; a better value may lie beyond"
+            for title, choice in chosen
+            for name in choice.edges
+        ),
+    ]
 
 
 def ended(overview: Overview) -> list[str]:
