@@ -100,7 +100,12 @@ class Dataset(Settings):
 
 
 def members(package: str, name: str, kind: type[Member]) -> dict[str, Member]:
-    """The values of `name` in the modules of a package, by module, in alphabetical order; the others are helpers."""
+    """The values of `name` in the modules of a package, by module, in alphabetical order; the others are helpers.
+
+    >>> from goalgrid.grid.errors import UserError
+    >>> members("goalgrid.grid", "UserError", type)["errors"] is UserError
+    True
+    """
     by_module: dict[str, Member] = {}
     for module in sorted(info.name for info in iter_modules(import_module(package).__path__)):
         member = getattr(import_module(f"{package}.{module}"), name, None)
@@ -117,7 +122,11 @@ def toml_names(package: str) -> tuple[str, ...]:
 
 
 def toml(package: str, name: str) -> dict[str, Any]:
-    """The content of a TOML file in a package's folder."""
+    """The content of a TOML file in a package's folder.
+
+    >>> toml("goalgrid.grid.presets", "demo")["name"]
+    'demo'
+    """
     return tomllib.loads(files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
@@ -254,7 +263,11 @@ def dataset(name: str) -> Dataset:
 
 
 def described(name: str) -> Dataset:
-    """A shipped data set; or a user's own, of which the name alone is known: its protocol is its whole test split."""
+    """A shipped data set; or a user's own, of which the name alone is known: its protocol is its whole test split.
+
+    >>> described("coco").protocols, described("mine").protocols
+    (['coco-5k', 'coco-5x1k'], ['mine-test'])
+    """
     return dataset(name) if name in names("datasets") else Dataset(description="", protocols=[f"{name}-test"])
 
 
@@ -266,7 +279,11 @@ def has_folder(name: str, given: str) -> None:
 
 
 def noun(name: str, model: ModelSettings | None = None) -> str:
-    """The noun for what captions describe: `image`, unless the data set or the model says otherwise."""
+    """The noun for what captions describe: `image`, unless the data set or the model says otherwise.
+
+    >>> noun("coco"), noun("mine", recipe("fc-bow").model)
+    ('image', 'image')
+    """
     noun_of_data = described(name).noun
     return model.image.noun if model and noun_of_data == "image" else noun_of_data
 

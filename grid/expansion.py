@@ -10,6 +10,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, nearest, several, unknown
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import cell_ids
 from goalgrid.grid.objectives import CATALOGUE, needs
 from goalgrid.grid.patterns import Excluded, Overrides
@@ -239,9 +240,7 @@ def once(cells: Iterable[Cell]) -> list[Cell]:
     The merged cell takes the place of the first, with the swept values that all of them share. Cells without trials,
     of a paper's table, are not merged.
     """
-    groups: dict[tuple[object, ...], list[Cell]] = {}
-    for place, cell in enumerate(cells):
-        groups.setdefault(tuple([trial.id for trial in cell.trials]) or (place,), []).append(cell)
+    groups = grouped((tuple([trial.id for trial in cell.trials]) or (place,), cell) for place, cell in enumerate(cells))
     merged = []
     for first, *others in groups.values():
         common = tuple(pair for pair in first.swept if all(pair in other.swept for other in others))

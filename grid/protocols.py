@@ -36,6 +36,10 @@ def protocol(name: str) -> Protocol:
 
 
 def shown(name: str) -> str:
-    """The name as captions print it; of folds, `coco-5x1k (mean of five folds of 1,000 images)`."""
+    """The name as captions print it; folds are spelled out.
+
+    >>> shown("coco-5k"), shown("coco-5x1k")
+    ('coco-5k', 'coco-5x1k (mean of five folds of 1,000 images)')
+    """
     known = protocol(name)
     return f"{name} ({known.description})" if known.fold else name

@@ -65,7 +65,11 @@ def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 id`, `1,200 ids`."""
+    """A number with its noun.
+
+    >>> counted(1, "id"), counted(1200, "id")
+    ('1 id', '1,200 ids')
+    """
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import counted
+from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data import annotations, precomp
 from goalgrid.retrieval.data.annotations.annotation import owners
 from goalgrid.retrieval.data.content import content
@@ -40,10 +41,7 @@ class DataReport:
         if not self.problems:
             return [f"{place}: no problems", *parts]
         text = [f"{place}: {counted(len(self.problems), 'problem')}", ""]
-        by_fix: dict[str, list[Problem]] = {}
-        for problem in self.problems:
-            by_fix.setdefault(problem.fix, []).append(problem)
-        for fix, alike in by_fix.items():
+        for fix, alike in grouped((problem.fix, problem) for problem in self.problems).items():
             text += [f"- {problem.place}: {problem.what}" for problem in alike[:ALIKE]]
             text += [f"  and {len(alike) - ALIKE:,} more like it"] if len(alike) > ALIKE else []
             text += [f"  fix: {fix}", ""]

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.settings.image_views import View
 from goalgrid.retrieval.data import annotations, opening, precomp
 from goalgrid.retrieval.data.annotations import Annotated
@@ -158,7 +159,5 @@ def _files(split: Split, dataset: str, root: Path | None) -> dict[int, Path]:
 
 def _by_captions(captions: Sequence[str], owners: Int[np.ndarray, " t"]) -> dict[tuple[tuple[str, ...], ...], int]:
     """The row of each image by the words of its captions."""
-    texts: dict[int, list[tuple[str, ...]]] = {}
-    for caption, row in zip(captions, owners.tolist(), strict=True):
-        texts.setdefault(row, []).append(tuple(words(caption)))
+    texts = grouped((row, tuple(words(caption))) for caption, row in zip(captions, owners.tolist(), strict=True))
     return {tuple(sorted(read)): row for row, read in texts.items()}

@@ -1,7 +1,6 @@
 """Jobs, which a driver schedules: a trial or a chain of trials, with its share of a machine."""
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -13,6 +12,7 @@ from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.evaluations import Evaluate, moved
 from goalgrid.grid.expansion import Trial, chains
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.resources import Resources
 from goalgrid.grid.select import Halving
 from goalgrid.grid.settings import TrialSettings
@@ -140,10 +140,8 @@ def evaluating(job: Job, evaluate: Evaluate) -> list[Job]:
 
 def in_turn(jobs: Sequence[Job]) -> list[Job]:
     """The jobs, taking turns between requests; jobs of the same request keep their order."""
-    groups = defaultdict[Request, list[Job]](list)
-    for job in jobs:
-        groups[job.request].append(job)
-    return [job for turn in zip_longest(*groups.values()) for job in turn if job is not None]
+    groups = grouped((job.request, job) for job in jobs).values()
+    return [job for turn in zip_longest(*groups) for job in turn if job is not None]
 
 
 def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:

@@ -14,7 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.groups import nested
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS, is_matrix
+from goalgrid.grid.select import Point
 from goalgrid.grid.store.home import ENDED, State
 from goalgrid.results.records.rounding import written
 from goalgrid.runners.trial.events import Event
@@ -53,7 +55,7 @@ PACE = 20
 WIDTH = 16
 """Columns of a cell: the marks of three seeds, and two recalls."""
 
-MatrixKey = tuple[str, str, tuple[tuple[str, object], ...]]
+MatrixKey = tuple[str, str, Point]
 """Data set, recipe and swept settings: one matrix."""
 
 MARKS = {
@@ -141,10 +143,8 @@ class Board:
             for cell in cells
             for trial in cell.trials
         }
-        self.blocks: dict[MatrixKey, dict[str, Cell]] = {}
+        self.blocks = nested(((cell.dataset, cell.recipe, cell.swept), cell.objective, cell) for cell in cells)
         """The cells of each matrix, by objective."""
-        for cell in cells:
-            self.blocks.setdefault((cell.dataset, cell.recipe, cell.swept), {})[cell.objective] = cell
         self._differs = [len(set(values)) > 1 for values in zip(*self.blocks, strict=True)]
         """Whether data sets, recipes and swept settings do, in the grid."""
         self._cell_of = {trial.id: cell for cell in cells for trial in cell.trials}

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Int
 
 from goalgrid.grid.errors import counted
+from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.splits.problems import Problem
 
 SPLITS = ("train", "val", "test")
@@ -50,14 +51,6 @@ def first(root: Path, folders: Sequence[str], *patterns: str) -> Path | None:
     """The first file below the root: in the first folder, of the first pattern, first by name."""
     paths = (path for folder in folders for pattern in patterns for path in sorted((root / folder).glob(pattern)))
     return next((path for path in paths if path.exists()), None)
-
-
-def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Captions by image, of pairs of an image and a caption; both in the order of first appearance."""
-    captions: dict[str, list[str]] = {}
-    for image, caption in pairs:
-        captions.setdefault(image, []).append(caption)
-    return captions
 
 
 def entries_of(split: str, pairs: Iterable[tuple[str, str]], place: Path, folder: str = "") -> list[Annotation]:

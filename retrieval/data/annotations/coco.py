@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from goalgrid.grid.errors import counted
+from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import split_files
-from goalgrid.retrieval.data.annotations.annotation import Annotation, entries_of, first, grouped
+from goalgrid.retrieval.data.annotations.annotation import Annotation, entries_of, first
 from goalgrid.retrieval.splits.problems import Problem, array_of, object_of, shortened, torn
 
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}

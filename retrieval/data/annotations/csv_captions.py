@@ -7,8 +7,9 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import split_files
-from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, below, entries_of, first, grouped
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, below, entries_of, first
 from goalgrid.retrieval.splits.problems import Problem, rows_of
 
 LONGEST = 10_000

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import split_files
-from goalgrid.retrieval.data.annotations.annotation import Annotation, grouped
+from goalgrid.retrieval.data.annotations.annotation import Annotation
 from goalgrid.retrieval.splits.problems import Problem, lines_of
 
 LAYOUT = "a line a caption: image file, #, number, tab, caption"

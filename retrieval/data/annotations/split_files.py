@@ -8,7 +8,8 @@ from itertools import chain
 from pathlib import Path
 
 from goalgrid.grid.errors import counted
-from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, grouped
+from goalgrid.grid.groups import grouped
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation
 from goalgrid.retrieval.splits.problems import Problem, lines_of, rows_of, shortened
 
 NAMES = {"train": "train", "val": "val", "dev": "val", "test": "test"}
