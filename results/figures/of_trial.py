@@ -142,10 +142,6 @@ class Retrieved:
     answers: Sequence[Shown]
     right: Sequence[bool]
 
-    @property
-    def pictured(self) -> bool:
-        return any(shown.picture is not None for shown in (self.query, *self.answers))
-
 
 @dataclass(frozen=True, eq=False)
 class RetrievalExamples:
@@ -157,7 +153,8 @@ class RetrievalExamples:
     def draw(self) -> Figure:
         """A row for each query: the query, then its answers; right answers green with a tick, wrong ones red."""
         with drawing():
-            heights = [HEIGHT if query.pictured else LOW for query in self.queries]
+            shown = [[query.query, *query.answers] for query in self.queries]
+            heights = [LOW if all(part.picture is None for part in parts) else HEIGHT for parts in shown]
             figure = Figure(figsize=(WIDTH, sum(heights)))
             rows = np.atleast_1d(np.asarray(figure.subfigures(len(heights), 1, hspace=0.0, height_ratios=heights)))
             for row, query in zip(rows, self.queries, strict=True):

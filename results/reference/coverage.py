@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import several, unknown
@@ -17,16 +18,11 @@ Place = tuple[str, str | None, str | None]
 """Data set, recipe and objective."""
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(NamedTuple):
     """Why a grid will not measure a number of a table, and the name of what is missing, if it has one here."""
 
     why: str
     name: str = ""
-
-    @property
-    def text(self) -> str:
-        return f"{self.why} {self.name}".rstrip()
 
 
 @dataclass(frozen=True)
