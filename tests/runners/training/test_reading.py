@@ -23,6 +23,7 @@ from goalgrid.runners.training.inputs import data_fingerprint, prepare
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.trainer import embedded
+from tests.cases import every
 from tests.retrieval.parts.video import made
 
 from ...conftest import swapped
@@ -162,7 +163,7 @@ def content_of(image: str, text: str) -> dict[str, Any]:
     }
 
 
-def settings_to_change() -> list[Any]:
+def settings_to_change() -> list[tuple[str, str, str]]:
     """Settings of all encoders; with the first model those of data and training, later those that depend on a model."""
     found = []
     for place, (image, text) in enumerate(BASES):
@@ -180,7 +181,7 @@ def settings_to_change() -> list[Any]:
                 depends = any(isinstance(mark, ReadWhere) for mark in field.metadata) and name not in OF_TRAINING
                 if name not in (*ELSEWHERE, *LATER, "image", "text") and (depends or section != "train" or not place):
                     full = f"{section}.{name}"
-                    found.append(pytest.param(image, text, full, id=f"{image}, {text}: {full}"))
+                    found.append((image, text, full))
     return found
 
 
@@ -206,7 +207,7 @@ def numbers_in_turn(settings: str, machine: Machine) -> Iterator[float]:
     yield from torch.cat(vectors).flatten().tolist()
 
 
-@pytest.mark.parametrize(("image", "text", "name"), settings_to_change())
+@every(("image", "text", "name"), settings_to_change())
 def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name: str, machine: Machine) -> None:
     plain = TrialSettings.model_validate(content_of(image, text))
     content = json.loads(plain.model_dump_json())
