@@ -125,7 +125,7 @@ LITERAL = {Gcn: literal_gcn, SelfAttention: literal_attention}
 
 
 @pytest.mark.parametrize("name", OF_SETS)
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 7), min_size=1, max_size=4))
 def test_it_equals_the_literal_sum_over_members(name: str, seed: int, sizes: list[int]) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -146,7 +146,7 @@ def contents(table: Table, leave_out: set[str]) -> set[tuple[object, ...]]:
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(arrangements())
 def test_every_arrangement_holds_the_same_values(places: dict[str, str]) -> None:
     table = drawn(**places)
@@ -162,7 +162,7 @@ def test_every_arrangement_holds_the_same_values(places: dict[str, str]) -> None
     assert all(kind.render(table) for kind in renderers.TEXT.values())
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(arrangements(), st.sampled_from(["r1", "medr"]))
 def test_the_best_of_a_metric_on_a_data_set_by_a_protocol_is_bold(places: dict[str, str], metric: str) -> None:
     table = drawn(metric, **places)
