@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from goalgrid.grid.errors import counted
-from goalgrid.retrieval.data.annotations.annotation import Annotation, first, grouped
+from goalgrid.grid.groups import grouped
+from goalgrid.retrieval.data.annotations.annotation import Annotation, first
 from goalgrid.retrieval.splits.problems import Problem, faults_of_ids, lines_of, object_of, shortened
 
 LAYOUT = '{"391895": "val2014/COCO_val2014_000000391895.jpg", ...}'
