@@ -143,10 +143,9 @@ class LoadedGrid:
         trials: bool = False,
         allow_leak: bool = False,
     ) -> TextOutput:
-        """Why each trial would be trained or not, and what that costs. Trains nothing.
+        """Why each trial would be trained or not, and what that costs. Trains nothing. Other options are as of `run`.
 
         Args:
-            only, force, stale, allow_leak: as of `run`.
             jobs: trials at a time; None: as the grid says, else the number that fits here.
             trials: a line for every trial, too.
         """
