@@ -64,7 +64,7 @@ def shapes_of(settings: TrialSettings) -> Shapes:
 def learner_of(settings: TrialSettings, shapes: Shapes, device: str) -> Learner:
     """A learner on the device, in an epoch in which all learns that ever does."""
     settings = settings.model_copy(update={"model": architectures.in_architecture(settings.model, {})})
-    inputs = replace(architectures._inputs(shapes, settings, {}), device=torch.device(device))
+    inputs = replace(architectures.inputs_of(shapes, settings, {}), device=torch.device(device))
     learner = Learner(settings, inputs)
     architectures.as_resnext(learner.model)
     learner.model.to(device)

@@ -44,13 +44,21 @@ class Footprint:
     anew: Work | None
     """Scoring a pair in the second stage; None without one."""
     weights: int = 0
-    """Bytes of what learns."""
+    """Bytes of what learns; and in how many tensors."""
+    tensors: int = 0
 
     def again(self, batch: int, parts: int = 1) -> "Footprint":
-        """The same with every step's embeddings computed twice, in so many parts; the evaluation stays as it is."""
-        twice = (self.image + self.text) * batch
+        """The same with every step's embeddings computed twice, in so many parts; the evaluation stays as it is.
+
+        Each part but the first adds its gradients to those that are there.
+        """
+        twice, added = (self.image + self.text) * batch, parts - 1
         steps = {
-            kind: replace(work + twice, launches=parts * (work.launches + twice.launches))
+            kind: replace(
+                work + twice,
+                bytes=work.bytes + twice.bytes + 3 * added * self.weights,
+                launches=parts * (work.launches + twice.launches) + added * self.tensors,
+            )
             for kind in ("step", "warming", "frozen")
             if (work := getattr(self, kind)).launches
         }
@@ -92,8 +100,8 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
         trained = trace.allocator.most_reserved
         parts_of_test = evaluation(model, settings, shapes, trace)
         anew = second_stage(model, settings, shapes, trace)
-    weights = sum(weight.nbytes for group in model.groups().values() for weight in group) if learner else 0
-    return Footprint(trace.allocator.most_reserved, trained, *steps, *parts_of_test, anew, weights)
+    learnt = [weight.nbytes for group in model.groups().values() for weight in group] if learner else []
+    return Footprint(trace.allocator.most_reserved, trained, *steps, *parts_of_test, anew, sum(learnt), len(learnt))
 
 
 def peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
