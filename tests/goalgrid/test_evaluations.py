@@ -66,6 +66,37 @@ def contents(home: Home) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files}
 
 
+def assert_shown(pair: Home, verb: Verb, tmp_path: Path) -> None:
+    """Effects, figures and the report read the evaluations."""
+    effects = json.loads(verb("effects", "demo", "--on", "few", "--json", runs=pair).stdout)
+    values = [FurtherEvaluation.read(folder.evaluation("few-test")) for folder in pair.trials()]
+    assert effects[0]["means"] == [value.metrics["i2t_r1"] for value in values if value]
+    drawn = verb("figures", "demo", "effects", "--on", "few", "-o", str(tmp_path / "figures"), runs=pair)
+    assert "effects-cnn-bow-on-shapes.png" in drawn.stderr
+    verb("report", "demo", runs=pair)
+    page = pair.grid("demo").report.read_text()
+    assert re.findall(r'<label for="protocol-\d">(.*?)</label>', page) == ["shapes-500", "few-test"]
+    assert f"goalgrid table demo --metric rsum --protocol few-test --runs {pair.path}" in page
+
+
+def assert_told_apart(pair: Home, copy: Home, trained_pair: Home, verb: Verb) -> None:
+    """Evaluations are merged and compared; those of another trial or of other data are refused."""
+    assert "2 taken" in verb("merge", str(pair.path), runs=copy).stdout
+    assert "missing" not in verb("status", "demo", runs=copy).stdout
+    compared = verb("compare", "demo", "--other-runs", str(copy.path), "--on", "few", runs=pair).stdout
+    assert "the same trials" in compared
+    without = ("compare", "demo", "--other-runs", str(trained_pair.path), "--on", "few")
+    assert "no finished trial in B" in verb(*without, runs=pair).stdout
+    one, other = (folder.evaluation("few-test") for folder in copy.trials())
+    shutil.copy(one, other)
+    said = verb("table", "demo", "--on", "few", runs=copy)
+    assert f"the evaluation {other} is that of {one.parent.parent.name} by few-test" in said.stderr
+    assert "1 of 2 cells are missing" in " ".join(said.stdout.split())
+    FurtherEvaluation(other.parent.parent.name, "few-test", {"i2t_r1": 1.0}, "other").write(copy.trials()[1])
+    with pytest.raises(UserError, match=r"saw different data.*Remove the evaluations/few-test.parquet of these"):
+        verb("table", "demo", "--on", "few", runs=copy)
+
+
 def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     pair: Home, trained_pair: Home, strange_words: Path, verb: Verb, tmp_path: Path
 ) -> None:
@@ -104,31 +135,8 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
         assert evaluation.metrics == again["metrics"] | {CAPTIONS: 60, UNKNOWN: 1}
     assert "missing" not in verb("status", "demo", runs=pair).stdout
     assert "not evaluated" not in verb("table", "demo", "--on", "few", runs=pair).stdout
-    effects = json.loads(verb("effects", "demo", "--on", "few", "--json", runs=pair).stdout)
-    values = [FurtherEvaluation.read(folder.evaluation("few-test")) for folder in pair.trials()]
-    assert effects[0]["means"] == [value.metrics["i2t_r1"] for value in values if value]
-    drawn = verb("figures", "demo", "effects", "--on", "few", "-o", str(tmp_path / "figures"), runs=pair)
-    assert "effects-cnn-bow-on-shapes.png" in drawn.stderr
-    verb("report", "demo", runs=pair)
-    page = pair.grid("demo").report.read_text()
-    assert re.findall(r'<label for="protocol-\d">(.*?)</label>', page) == ["shapes-500", "few-test"]
-    assert f"goalgrid table demo --metric rsum --protocol few-test --runs {pair.path}" in page
-
-    copy = Home(tmp_path / "copy")
-    assert "2 taken" in verb("merge", str(pair.path), runs=copy).stdout
-    assert "missing" not in verb("status", "demo", runs=copy).stdout
-    compared = verb("compare", "demo", "--other-runs", str(copy.path), "--on", "few", runs=pair).stdout
-    assert "the same trials" in compared
-    without = ("compare", "demo", "--other-runs", str(trained_pair.path), "--on", "few")
-    assert "no finished trial in B" in verb(*without, runs=pair).stdout
-    one, other = (folder.evaluation("few-test") for folder in copy.trials())
-    shutil.copy(one, other)
-    said = verb("table", "demo", "--on", "few", runs=copy)
-    assert f"the evaluation {other} is that of {one.parent.parent.name} by few-test" in said.stderr
-    assert "1 of 2 cells are missing" in " ".join(said.stdout.split())
-    FurtherEvaluation(other.parent.parent.name, "few-test", {"i2t_r1": 1.0}, "other").write(copy.trials()[1])
-    with pytest.raises(UserError, match=r"saw different data.*Remove the evaluations/few-test.parquet of these"):
-        verb("table", "demo", "--on", "few", runs=copy)
+    assert_shown(pair, verb, tmp_path)
+    assert_told_apart(pair, Home(tmp_path / "copy"), trained_pair, verb)
 
 
 def test_an_evaluation_that_kills_its_process_is_tried_once_a_launch(
