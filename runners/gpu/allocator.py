@@ -14,7 +14,7 @@ LARGE_ROUND = 2 * 2**20
 """Sizes of such segments are multiples of these bytes."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Block:
     """A part of a segment, between its neighbours there."""
 
@@ -26,7 +26,7 @@ class Block:
     after: "Block | None" = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class CachingAllocator:
     """Reserves segments, cuts blocks from them, and joins free neighbours, as `c10/cuda/CUDACachingAllocator.cpp` does.
 

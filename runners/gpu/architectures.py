@@ -1,7 +1,9 @@
 """Models without trained weights: networks by the architecture of the weights that recipes name, and their sizes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,14 @@ from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.settings.image_encoders import BackboneSettings, HeadSettings
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import TransformerSettings
 from goalgrid.retrieval import features
 from goalgrid.retrieval.data.content import Content
+from goalgrid.retrieval.encoders import image as image_encoders
+from goalgrid.retrieval.encoders import text as text_encoders
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.encoders.text import features_of, text_network, width_of
 from goalgrid.retrieval.encoders.vision import Vision
@@ -31,6 +35,10 @@ from goalgrid.runners.training.learner import Learner, model_of
 
 MODELS = dict[str, Vse]()
 """Models of this process that were traced, by their settings and the shapes that they read."""
+NETWORKS = dict[str, nn.Module]()
+"""Pretrained networks in them."""
+SHARED = (image_encoders, "Vision"), (text_encoders, "text_network")
+"""What builds these."""
 _SIZE_LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
@@ -95,13 +103,9 @@ def in_architecture(model: ModelSettings, places: Places) -> ModelSettings:
 
 def rehearsing(settings: TrialSettings, shapes: Shapes, places: Places) -> Learner:
     """A learner on images and captions of these shapes, with the `untrained_model`, to trace its steps."""
-    model, build = untrained_model(settings, shapes, places), learner_module.model_of
-    learner_module.model_of = lambda *_: model
-    try:
-        with unfilled():
-            return Learner(settings, inputs_of(shapes, settings, places))
-    finally:
-        learner_module.model_of = build
+    model = untrained_model(settings, shapes, places)
+    with unfilled(), _replaced(learner_module, "model_of", lambda *_: model):
+        return Learner(settings, inputs_of(shapes, settings, places))
 
 
 def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
@@ -109,13 +113,38 @@ def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> 
     inputs = inputs_of(shapes, settings, places)
     key = repr((settings.model, shapes.image, inputs.words, settings.train.compile, places))
     if key not in MODELS:
-        with unfilled():
+        vision, text = (_replaced(*one, _shared(getattr(*one))) for one in SHARED)
+        with unfilled(), vision, text:
             MODELS[key] = model_of(settings, inputs)
             as_resnext(MODELS[key])
+            remove_data(MODELS[key])
     model = MODELS[key]
     for block in recomputation.blocks(model):
         vars(block).pop("forward", None)  # of a trial that checkpoints its blocks
     return model
+
+
+@contextmanager
+def _replaced(module: ModuleType, name: str, value: Any) -> Iterator[None]:
+    """Inside the block, a module has this value by this name."""
+    before = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+
+
+def _shared(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """The function, which builds a network once: models that have it are traced one after another."""
+
+    def built(settings: Any, *sizes: Any) -> nn.Module:
+        key = repr((build, settings.model_dump(exclude=set(HeadSettings.model_fields)), sizes))
+        if key not in NETWORKS:
+            NETWORKS[key] = build(settings, *sizes)
+        return NETWORKS[key]
+
+    return built
 
 
 @dataclass(frozen=True)
@@ -143,9 +172,9 @@ def inputs_of(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs
 
 def without_weights(learner: Learner, trace: Trace) -> None:
     """Replace all weights by tensors without data, and count their memory."""
-    for module in (learner.model, learner.objective):
-        remove_data(module, trace)
-    learner.take_weights()
+    replaced = [remove_data(module, trace) for module in (learner.model, learner.objective)]
+    if any(replaced):
+        learner.take_weights()
     for companion in learner.companions:
         if companion.network is not None:
             remove_data(companion.network, trace)

@@ -16,6 +16,7 @@ from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.runners.gpu.architectures import in_architecture, rehearsing, untrained_model, without_weights
 from goalgrid.runners.gpu.memory_probe import heavy
+from goalgrid.runners.gpu.outcomes import Hollow
 from goalgrid.runners.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu.trace import Trace, Work, remove_data, without_data
 from goalgrid.runners.training import recomputation
@@ -23,6 +24,9 @@ from goalgrid.runners.training.embedding import EMBED_BATCH, TILE
 from goalgrid.runners.training.inputs import Batch
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import precision
+
+MOMENTS = dict[tuple[type, Tensor], dict[str, Any]]()
+"""Of the optimisers of traced learners, by their type and the weight."""
 
 
 @dataclass(frozen=True)
@@ -157,10 +161,21 @@ def rehearse(learner: Learner, shapes: Shapes, trace: Trace, *, freezes: bool = 
 
 
 def _make_moments(learner: Learner, trace: Trace) -> None:
+    """Give all weights gradients, and the optimiser moments; those of a network that models share are made once."""
+    optimizer = learner.optimizer
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     with trace:
-        for weight in (weight for group in learner.optimizer.param_groups for weight in group["params"]):
+        for weight in weights:
             weight.grad = torch.zeros_like(weight)
-        learner.optimizer.step()
+        for weight in weights:
+            if moments := MOMENTS.get((type(optimizer), weight)):
+                optimizer.state[weight] = moments
+                for moment in moments.values():
+                    if isinstance(moment, Hollow):
+                        trace.hold(moment)
+        if len(optimizer.state) < len(weights):
+            optimizer.step()
+    MOMENTS.update({(type(optimizer), weight): moments for weight, moments in optimizer.state.items()})
 
 
 def _heaviest_step(learner: Learner, shapes: Shapes, trace: Trace) -> None:

@@ -19,6 +19,7 @@ from goalgrid.runners.gpu.torch_private import (
 )
 
 META = torch.device("meta")
+NORMS = torch.ops.aten._foreach_norm.Scalar
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -53,6 +54,13 @@ class Hollow(Tensor):
             cls, layout.shape, strides=layout.stride, storage_offset=layout.offset, dtype=layout.kind, storage_size=size
         )
         hollow.laid_out = layout
+        return hollow
+
+    def again(self) -> "Hollow":
+        """A tensor of the same layout with the same storage."""
+        with DisableTorchDispatch():
+            hollow: Hollow = tensor_subclass(Hollow, self)
+        hollow.laid_out = self.laid_out
         return hollow
 
     @classmethod
@@ -136,6 +144,8 @@ def outcome_of(func: Any, args: Any, kwargs: Any, inputs: Sequence[Tensor]) -> O
         if type(inputs[0]) is Hollow:
             inputs[0].laid_out = None
         return Outcome((Output(0),), None)
+    if not func._schema.returns:  # it changes values: of all weights at once, say
+        return Outcome((Output(),), None)
     shapes = {id(value): _on_meta(value) for value in inputs}
 
     def as_shape(value: Any) -> Any:
@@ -146,6 +156,10 @@ def outcome_of(func: Any, args: Any, kwargs: Any, inputs: Sequence[Tensor]) -> O
     kwargs = {name: as_shape(value) for name, value in kwargs.items()}
     if not inputs:
         kwargs["device"] = META
+    if func is NORMS:  # of many weights, of few layouts
+        alike = {Layout.of(value): shapes[id(value)] for value in inputs}
+        of = dict(zip(alike, func(list(alike.values()), *args[1:], **kwargs), strict=True))
+        return Outcome.of([of[Layout.of(value)] for value in inputs], [])
     return Outcome.of(func(*as_shape(args), **kwargs), [shapes[id(value)] for value in inputs])
 
 
@@ -160,17 +174,18 @@ def key_of(values: Sequence[Any], inputs: list[Tensor]) -> tuple[Any, ...]:
     """An operation's arguments with shapes in place of tensors, which join `inputs`; and which of them have values."""
     key = list[Any]()
     for value in values:
-        if type(value) is Hollow:
+        kind = type(value)
+        if kind is Hollow:
             inputs.append(value)
             layout = value.laid_out
             if layout is None:
                 layout = value.laid_out = Layout.of(value)
             key.append(layout)
+        elif kind is list or kind is tuple:
+            key.append(key_of(value, inputs))
         elif isinstance(value, Tensor):
             inputs.append(value)
             key += (Layout.of(value), True)
-        elif isinstance(value, list | tuple):
-            key.append(key_of(value, inputs))
         else:
-            key += (type(value), value)
+            key += (kind, value)
     return tuple(key)
