@@ -17,6 +17,7 @@ from goalgrid.grid.select import Point as Point
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from goalgrid.grid.settings.base import CHOICES, ReadWhere, Settings
 from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.parts import parts
 
 SectionSettings = TypeVar("SectionSettings", bound=Settings)
 
@@ -54,8 +55,9 @@ class Resolver:
         model = self._section("model", dataset, recipe, given)
         if model is None:
             return None
-        warms = warms_up(objective.name, objective.parameters)
-        reader = Reader(model.settings, warms, needs(objective.name))
+        needed = needs(objective.name)
+        estimates = any(parts()[name].warms_up for name in needed if name in parts())
+        reader = Reader(model.settings, estimates or warms_up(objective.name, objective.parameters), needed)
         data, train = (self._section(name, dataset, recipe, given, reader) for name in ("dataset", "train"))
         return Common(data, model, train) if data and train else None
 

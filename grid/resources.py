@@ -92,6 +92,11 @@ class Resources(Settings):
         return self.cpu * self.replicas
 
     @property
+    def shares_gpus(self) -> bool:
+        """Whether a trial takes the share of a GPU that its memory needs, and no number that is set."""
+        return self.gpu is None and self.replicas == 1
+
+    @property
     def threads(self) -> int:
         """Threads that decode pictures, in each process that trains."""
         return self.workers or self.cpu

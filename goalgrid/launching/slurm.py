@@ -109,7 +109,7 @@ class BatchJob:
         if 0 < gpus < share:
             raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
         jobs = round(gpus / share, 6) if gpus and share else 8
-        if self.sharing and gpus and resources.gpu is None and resources.replicas == 1:
+        if self.sharing and gpus and resources.shares_gpus:
             jobs = self.sharing * gpus
         chains = expansion.chains(expansion.trials_of(expansion.expand(self.grid)))
         limits = [int(jobs), len(chains), *filter(None, [resources.concurrency])]

@@ -283,7 +283,7 @@ def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
 def shares_of(overview: Overview, trials: Sequence[Trial]) -> dict[Key, float]:
     """The largest share for each data set and recipe."""
     resources, keys = overview.grid.resources, dict.fromkeys(map(Key.of, trials))
-    if resources.gpu is not None or resources.replicas > 1:
+    if not resources.shares_gpus:
         return dict.fromkeys(keys, resources.gpus(0.0))
     largest = needs_of(overview, trials)
     return {key: largest[key].share() if key in largest else catalog.recipe(key.recipe).gpu for key in keys}

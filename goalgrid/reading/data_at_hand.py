@@ -85,8 +85,7 @@ class DataAtHand:
         replicas = self.grid.resources.replicas
         for trial in trials:
             shared = trial.shared
-            if replicas > 1:  # expansion checked the rest
-                check_alone(trial.settings, replicas)
+            check_alone(trial.settings, replicas)
             if content := self.content(shared):
                 check_fit(
                     shared.dataset, shared.model, self.grid.root(shared.dataset.name), content, allow_leak=allow_leak

@@ -79,13 +79,9 @@ def conditions(name: str) -> dict[str, tuple[str, Value]]:
 
 
 def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
-    """Whether a trainer may warm up: the objective mines the hardest negatives and may mine all, or it reads clean.
-
-    Clean probabilities are estimated from losses, which say nothing before a model has learnt something.
-    """
+    """Whether a trainer may warm up for the objective's sake: it mines the hardest negatives, and may mine all."""
     mining = CATALOGUE[name].mining
-    mines = not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
-    return mines or "clean-probabilities" in needs(name)
+    return not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
 
 
 def needs(name: str) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ class Part:
         companion: dotted name of the class of its companion in training; empty: it has none.
         network: dotted name of the class of the models that have it; empty: models stay as they are.
         data: dotted name of the form of the data that it reads (`retrieval/data/forms.py`); empty: images or features.
+        warms_up: whether a training may warm up without it, since it estimates what a new model knows nothing of.
         libraries: packages that only trainings with it load, and that compute their numbers.
         about: a sentence on it for who asks about an objective that needs it.
     """
@@ -53,6 +54,7 @@ class Part:
     companion: str = ""
     network: str = ""
     data: str = ""
+    warms_up: bool = False
     libraries: frozenset[str] = frozenset()
     about: str = ""
 

@@ -79,9 +79,9 @@ class NormOfPresent(nn.Module):
 
 
 def sum_of_batch(part: Tensor) -> Tensor:
-    """The sum over the whole batch, from the sum over this process's part; without replicas the two are the same.
+    """The sum over the whole batch, from the sum over this process's part; alone, the two are the same.
 
-    With replicas, a torch function mode replaces this function, as it replaces batch norms.
+    In a process group, a torch function mode replaces this function, as it replaces batch norms.
     """
     if has_torch_function_unary(part):
         total: Tensor = handle_torch_function(sum_of_batch, (part,), part)

@@ -158,7 +158,7 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
 
 
 def gpu_share(resources: Resources, recipe: str) -> float:
-    """GPUs of a job, one for each replica: the grid file's share or the recipe's; UserError: Ray cannot place 1.5."""
+    """GPUs of a job: the grid file's, or the share of its recipe; UserError: Ray cannot place 1.5."""
     share = resources.gpus(catalog.recipe(recipe).gpu)
     if share > 1 and share != int(share):
         raise UserError(f"resources.gpu = {share}: give a share of one GPU, up to 1, or a whole number of GPUs.")
@@ -166,8 +166,8 @@ def gpu_share(resources: Resources, recipe: str) -> float:
 
 
 def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
-    """A trial of each kind whose memory is to be measured; empty if the share is set or replicas have GPUs."""
-    if resources.gpu is not None or resources.replicas > 1:
+    """A trial of each kind whose memory is to be measured; empty where a trial does not take what it needs."""
+    if not resources.shares_gpus:
         return []
     by_kind = dict[str, Sample]()
     for job in jobs:

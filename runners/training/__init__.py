@@ -1,1 +1,1 @@
-"""Everything that decides a trial's numbers: the trainer, what it reads, its schedules, checkpoints and replicas."""
+"""All that decides a trial's numbers: the trainer, what it reads, its schedules, checkpoints and process group."""

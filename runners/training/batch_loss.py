@@ -22,7 +22,7 @@ from goalgrid.runners.training.recomputation import embedded_in_parts
 
 
 class BatchLoss:
-    """The loss of a batch; of replicas, each embeds a part and gathers the embeddings of all."""
+    """The loss of a batch; in a process group, each rank embeds a part and gathers the embeddings of all."""
 
     def __init__(
         self, settings: TrialSettings, inputs: Inputs, model: Vse, companions: Sequence[Companion] = ()
@@ -67,7 +67,7 @@ class BatchLoss:
         if isinstance(image, Tensor) and isinstance(text, Tensor):
             image, text = (self.group.all_gather(part, len(owners)) for part in (image, text))
             self._scored(place, partial(product, image.detach(), text.detach()))
-            if extra or self.group.replicas > 1:
+            if extra or self.group.size > 1:
                 return objective(image, text, owners, extra=extra)
             return self._graphs(objective, place, image, text, owners)
         scorer = network.scorer
@@ -88,7 +88,7 @@ class BatchLoss:
                 companion.scored(place, scores())
 
     def _gathered(self, part: Sets, count: int) -> Sets:
-        if self.group.replicas == 1:
+        if self.group.size == 1:
             return part
         whole = None if part.whole is None else self.group.all_gather(part.whole, count)
         sizes = self.group.all_gather(part.sizes, count).cpu()  # the host knows them, and so need not wait for a GPU

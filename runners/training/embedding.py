@@ -67,7 +67,7 @@ def embedded(
 ) -> tuple[Rows, Rows, Int[np.ndarray, " t"]]:
     """Embeddings of a split's images and captions, and the image that each caption describes.
 
-    The validation split is cut to the images that choose the checkpoint. Of replicas, each embeds its part of the
+    The validation split is cut to the images that choose the checkpoint. Each rank embeds its part of the
     batches, so that the embeddings are those of one process; a model that scores sets is not shared.
     """
     split: Split = getattr(inputs.pairs, split_name)
@@ -98,12 +98,12 @@ def embedded(
 def _shared(
     group: ProcessGroup, batches: Sequence[Tensor], embed: Callable[[Sequence[Tensor]], list[Tensor]]
 ) -> Tensor:
-    """The embeddings of all batches; of replicas, each embeds some and gets the others."""
-    if group.replicas == 1:
+    """The embeddings of all batches; each rank embeds some and gets the others."""
+    if group.size == 1:
         return torch.cat(embed(batches))
     place, sizes = group.part(len(batches)), [len(batch) for batch in batches]
     rows = slice(sum(sizes[: place.start]), sum(sizes[: place.stop]))
-    part = torch.cat(embed(batches[place] or batches[:1]))  # where there are fewer batches than replicas, for its shape
+    part = torch.cat(embed(batches[place] or batches[:1]))  # where there are fewer batches than ranks, for its shape
     whole = part.new_zeros(sum(sizes), *part.shape[1:])
     whole[rows] = part[: rows.stop - rows.start]
     group.sum(whole)

@@ -45,7 +45,7 @@ class ProcessGroup:
     """The process group, as a rank sees it; rank 0 is the trial's own process. A single replica has no group."""
 
     rank: int = 0
-    replicas: int = 1
+    size: int = 1
 
     def part(self, count: int) -> slice:
         """This rank's rows of `count`: contiguous parts whose sizes differ by at most one.
@@ -53,7 +53,7 @@ class ProcessGroup:
         >>> [ProcessGroup(rank, 3).part(8) for rank in range(3)]
         [slice(0, 2, None), slice(2, 5, None), slice(5, 8, None)]
         """
-        return slice(count * self.rank // self.replicas, count * (self.rank + 1) // self.replicas)
+        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def sum(self, values: Tensor) -> None:
         """all_reduce: replace the values, in place, by their sum over all ranks; PeerLost: a replica is gone."""
@@ -64,7 +64,7 @@ class ProcessGroup:
 
         Every rank computes the loss of the whole batch and its gradient for every row, so backward sends nothing.
         """
-        return part if self.replicas == 1 else _AllGather.apply(part, self, count)
+        return part if self.size == 1 else _AllGather.apply(part, self, count)
 
 
 ALONE = ProcessGroup()
@@ -131,7 +131,7 @@ class GradientSums:
             if parameter.grad is not None:
                 gradients.append(parameter.grad)
                 if parameter in self.repeated:
-                    parameter.grad /= self.group.replicas
+                    parameter.grad /= self.group.size
         flat = torch.cat([gradient.flatten() for gradient in gradients or [torch.zeros(0)]])
         sending = _or_lost(partial(distributed.all_reduce, flat, async_op=True)) if gradients else None
         self._sent.append((gradients, flat, sending))
@@ -204,7 +204,7 @@ def synchronised(group: ProcessGroup) -> AbstractContextManager[object]:
 
     `nn.SyncBatchNorm` needs GPUs, and would replace modules that reshape their input first.
     """
-    return nullcontext() if group.replicas == 1 else _Synchronised(group)
+    return nullcontext() if group.size == 1 else _Synchronised(group)
 
 
 class _Synchronised(TorchFunctionMode):
@@ -274,7 +274,7 @@ class _Normal(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.group, ctx.inner = group, [0, *range(2, values.ndim)]
         var, mean = torch.var_mean(values.float(), ctx.inner, correction=0)
-        table = mean.new_zeros(group.replicas, 3, len(mean))
+        table = mean.new_zeros(group.size, 3, len(mean))
         table[group.rank] = torch.stack([torch.full_like(mean, values.numel() // len(mean)), mean, var])
         group.sum(table)
         counts, means, variances = table.unbind(1)

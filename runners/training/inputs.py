@@ -132,7 +132,7 @@ class Batch:
     """What a training step reads, in host memory; behind its pairs, those that a companion has embedded with them."""
 
     owners: Int[Tensor, " b"]
-    """Row of each caption's image, for the whole batch, even where images and tokens are a replica's part."""
+    """Row of each caption's image, for the whole batch, even where images and tokens are a rank's part."""
     images: Tensor
     tokens: tuple[Tensor, Tensor]
     extra: Mapping[str, Float[Tensor, "networks b"]] = field(default_factory=dict)
@@ -239,7 +239,7 @@ def batches(
     group: ProcessGroup = ALONE,
     companions: Sequence[Companion] = (),
 ) -> "Epoch":
-    """The batches of one epoch, by seed and epoch; a replica reads its part of each. Companions have begun it."""
+    """The batches of one epoch, by seed and epoch; a rank reads its part of each. Companions have begun it."""
     train, split = settings.train, inputs.pairs.train
     learnt = trained_captions(settings.dataset, split)
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
@@ -301,7 +301,7 @@ class Epoch:
         for companion in self.companions:
             if further := companion.further(owners, texts.numpy(), place):
                 rows, columns = np.concatenate([owners, further[0]]), torch.cat([texts, torch.from_numpy(further[1])])
-                part = slice(None)  # replicas do not go with such a companion
+                part = slice(None)  # process groups do not go with such a companion
         images = split.images.gather(rows, self.views + place, part)
         ids, lengths = tokens.gather(columns, self.words + place)
         extra = {own.name: values for own in self.companions if (values := own.of_batch(texts)) is not None}

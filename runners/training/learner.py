@@ -1,4 +1,4 @@
-"""A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or as one of replicas."""
+"""A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or in a process group."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,7 +25,7 @@ from goalgrid.runners.training.optimizers import Clipping, learning_rate, linear
 
 
 class Learner:
-    """Computes gradients, of the whole batch also where replicas learn from parts; its optimiser updates weights."""
+    """Computes gradients, of the whole batch also where each rank learns from a part; its optimiser updates weights."""
 
     epoch = 0
     lr = 0.0
@@ -62,7 +62,7 @@ class Learner:
         self._parameters = [*self.model.parameters(), *self.objective.parameters()]
 
     def join(self, group: ProcessGroup) -> None:
-        """Join a process group: compute the gradient together with other replicas from now on."""
+        """Join a process group: compute the gradient together with its other ranks from now on."""
         self.group = self.batch_loss.group = group
 
     def begin(self, epoch: int) -> Epoch:
@@ -83,11 +83,11 @@ class Learner:
         return trained
 
     def _gradient_sums(self) -> AbstractContextManager[object]:
-        """While backward runs in the block, gradients become their sums over the replicas."""
-        if self.group.replicas == 1:
+        """While backward runs in the block, gradients become their sums over the ranks."""
+        if self.group.size == 1:
             return nullcontext()
         scorers = [network.scorer for network in self.model.networks if network.scorer]
-        scoring = [weight for scorer in scorers for weight in scorer.pair_weights()]  # every replica scores all pairs
+        scoring = [weight for scorer in scorers for weight in scorer.pair_weights()]  # every rank scores all pairs
         return GradientSums(self.group, self._parameters, (*scoring, *self.objective.parameters()))
 
     def _set_rates(self, lr: float) -> None:

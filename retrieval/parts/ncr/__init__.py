@@ -8,6 +8,7 @@ register(
         needs="the losses of all pairs",
         without="choose another objective",
         companion=f"{__name__}.clean_probabilities.CleanProbabilities",
+        warms_up=True,
         libraries=frozenset({"scikit-learn"}),
         about="A training estimates clean probabilities epoch by epoch from the losses of the pairs.",
     )
