@@ -40,7 +40,6 @@ logging.getLogger("ray.widgets").setLevel(logging.CRITICAL)  # in a notebook, th
 
 import ray
 from ray import tune
-from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 
@@ -165,27 +164,26 @@ class RayTune(Driver):
     def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
         self.wait()
         scratch = tempfile.mkdtemp(prefix="goalgrid-ray-")
-        stopper = _Stopper(self.stop, jobs, self.grace)
-        reporter = _Reporter(jobs, report, stopper)
+        judge = Judge(self.halvings, jobs[0].home, {trial_id for job in jobs for trial_id in job.ids})
+        observer = _Observer(jobs, report, judge, self.stop, self.grace)
         try:
             watched = head_watched(
                 ray.get_runtime_context().gcs_address,
                 self.stop,
                 patience=HEAD_SECONDS[self.address is None],
                 grace=self.grace,
-                live=stopper.live,
+                live=observer.live,
                 warn=self.warn,
             )
             with watched, _inherited_environment() if self.address is None else nullcontext():
-                scheduler, callbacks = _Halvings(self.halvings, jobs), [reporter, *self.callbacks]
-                self.results = _tuner(jobs, callbacks, scratch, limit, stopper, scheduler).fit()
+                self.results = _tuner(jobs, observer, self.callbacks, scratch, limit).fit()
         except Exception as error:
             if not self.stop.asked():
                 raise UserError(f"Ray failed: {in_short(error, 500)}. The same command goes on.") from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        if stopper.hopeless:
-            raise UserError(f"Ray failed: {stopper.hopeless}. The same command goes on.")
+        if observer.hopeless:
+            raise UserError(f"Ray failed: {observer.hopeless}. The same command goes on.")
 
     def kill(self, attempt: Attempt) -> None:
         lease = attempt.content()
@@ -223,12 +221,7 @@ def _inherited_environment() -> Iterator[None]:
 
 
 def _tuner(
-    jobs: Sequence[Job],
-    callbacks: list[tune.Callback],
-    scratch: str,
-    limit: int | None,
-    stopper: "_Stopper",
-    scheduler: FIFOScheduler,
+    jobs: Sequence[Job], observer: "_Observer", callbacks: Sequence[tune.Callback], scratch: str, limit: int | None
 ) -> tune.Tuner:
     """A tuner with a trial for each job; jobs of different resources take turns, so that they run side by side."""
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
@@ -251,7 +244,6 @@ def _tuner(
         param_space=dict.fromkeys(configs[0], ""),
         tune_config=tune.TuneConfig(
             search_alg=BasicVariantGenerator(points_to_evaluate=configs, max_concurrent=limit or 0),
-            scheduler=scheduler,
             num_samples=len(configs),
             reuse_actors=True,
             trial_name_creator=name,
@@ -262,10 +254,10 @@ def _tuner(
             storage_path=scratch,
             verbose=0,
             progress_reporter=tune.CLIReporter(),  # says nothing; that of notebooks wipes out what we print
-            stop=stopper,
+            stop=observer,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-            failure_config=tune.FailureConfig(max_failures=-1),  # bounded by the tries of trials, and by `_Reporter`
-            callbacks=callbacks,
+            failure_config=tune.FailureConfig(max_failures=-1),  # bounded by the tries of trials, and by `_Observer`
+            callbacks=[observer, *callbacks],
         ),
     )
 
@@ -324,74 +316,49 @@ class _Process(tune.Trainable):
             self.terminate_ray(number, frame)
 
 
-class _Halvings(FIFOScheduler):
-    """Jobs in their order; judges each epoch of a trial that has a rule.
+class _Observer(tune.Callback, tune.Stopper):
+    """Follows the jobs of a `Tuner` in the driver's process, and ends it.
 
-    A job may hold other trials beside the one that is stopped. So Tune does not end the job: its process waits at each
-    rung until Tune asks it for the next result, finds the verdict in the attempt, and ends the trial itself.
+    It passes on the events of all trials, ends attempts of dead processes, and judges each epoch of a trial that has a
+    rule. A job may hold other trials beside the one that a rule stops. So Tune does not end the job: its process waits
+    at each rung until Tune asks it for the next result, finds the verdict in the attempt, and ends the trial itself.
     """
 
-    def __init__(self, halvings: Mapping[str, Halving], jobs: Sequence[Job]) -> None:
-        super().__init__()
-        self.home = jobs[0].home
-        self.judge = Judge(halvings, self.home, {trial_id for job in jobs for trial_id in job.ids})
-
-    def on_trial_result(self, controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        for row in result["epochs"]:
-            verdict = self.judge(row["trial"], row["epoch"], row)
-            if verdict and (attempt := self.home.trial(row["trial"]).latest()):
-                with suppress(UserError):  # a full disk stops no trial
-                    write_json(attempt.verdict, verdict)
-        return self.CONTINUE
-
-    def on_trial_complete(self, controller: Any, trial: Any, result: dict[str, Any]) -> None:
-        """Note the epochs of a job's last result, which Tune does not give to `on_trial_result`."""
-        for row in result.get("epochs", ()):
-            self.judge(row["trial"], row["epoch"], row)
-
-
-class _Unpickled:
-    """Pickled as an empty object: Tune pickles its arguments for a restore, which we never use."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
-
-
-class _Stopper(_Unpickled, tune.Stopper):
-    """Ends a `Tuner` that was asked to end, once no trial is running or the time for checkpoints is over."""
-
-    def __init__(self, stop: Stop, jobs: Sequence[Job], grace: float) -> None:
-        self.stop, self.jobs, self.grace = stop, jobs, grace
+    def __init__(self, jobs: Sequence[Job], report: Listener, judge: Judge, stop: Stop, grace: float) -> None:
+        self.judge, self.stop, self.grace, self._report = judge, stop, grace, report
+        self.deaths = Deaths(jobs[0].home, report, NODES, alive=_is_alive, gone=_is_gone, spare=self._spare)
+        self.jobs = {job.id: job for job in jobs}
+        self.refused = set[str]()
+        """Jobs that a node refused, until another process begins them."""
         self.asked: float | None = None
         self.hopeless = ""
         """Why the `Tuner` ends before all jobs have run."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune pickles its arguments for a restore, which we never use."""
+        return {}
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
+        """Whether it was asked to end, and no trial is running or the time for checkpoints is over; or is hopeless."""
         if not self.stop.asked():
             return bool(self.hopeless)
         self.asked = self.asked or time.monotonic()
         return time.monotonic() - self.asked > self.grace or not self.live()
 
     def live(self) -> bool:
-        return any(map(worker.live, self.jobs))
-
-
-class _Reporter(_Unpickled, tune.Callback):
-    """Passes the events of all trials to the launch, in the driver's process, and ends attempts of dead processes."""
-
-    def __init__(self, jobs: Sequence[Job], report: Listener, stopper: _Stopper) -> None:
-        self.stopper, self._report = stopper, report
-        self.deaths = Deaths(jobs[0].home, report, NODES, alive=_is_alive, gone=_is_gone, spare=self._spare)
-        self.jobs = {job.id: job for job in jobs}
-        self.refused = set[str]()
-        """Jobs that a node refused, until another process begins them."""
+        return any(map(worker.live, self.jobs.values()))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
+        for row in result["epochs"]:
+            verdict = self.judge(row["trial"], row["epoch"], row)
+            if verdict and (attempt := self.deaths.home.trial(row["trial"]).latest()):
+                with suppress(UserError):  # a full disk stops no trial
+                    write_json(attempt.verdict, verdict)
         for content in json.loads(result["events"]):
             self.deaths.report(Event(**content))
         if result.get("refusal"):
@@ -404,7 +371,7 @@ class _Reporter(_Unpickled, tune.Callback):
             self.refused.discard(job.id)
             return
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
-        self.stopper.hopeless = self.deaths.process_died(job, error) or self.stopper.hopeless
+        self.hopeless = self.deaths.process_died(job, error) or self.hopeless
 
     on_trial_recover = on_trial_error
 
@@ -417,7 +384,7 @@ class _Reporter(_Unpickled, tune.Callback):
         self._report(Event(trial.config["job"], "warning", message=f"node {name} takes no job: {why}"))
         rest = capacity_without(NODES.refusing)
         if not any(rest.fits(job.request) for job in self.jobs.values()):
-            self.stopper.hopeless = f"no node is left for the jobs; node {name}: {why}"
+            self.hopeless = f"no node is left for the jobs; node {name}: {why}"
 
     def _spare(self, node: str) -> bool:
         """Whether each job fits on a node other than this one."""

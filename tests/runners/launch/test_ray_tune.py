@@ -16,10 +16,11 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records.record import differences
 from goalgrid.runners.launch import shared_folder
+from goalgrid.runners.launch.halving import Judge
 from goalgrid.runners.launch.jobs import Job, Launched, Request, jobs_for
 from goalgrid.runners.launch.nodes import IN_VAIN
 from goalgrid.runners.launch.ray_head import check_member
-from goalgrid.runners.launch.ray_tune import RayTune, _Process, _Reporter, _Stopper
+from goalgrid.runners.launch.ray_tune import RayTune, _Observer, _Process
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.stopping import Stop
 
@@ -143,14 +144,14 @@ def test_a_process_begins_no_trial_before_tune_takes_it_for_started(tmp_path: Pa
 def test_a_launch_whose_processes_all_die_before_they_begin_a_trial_ends(tmp_path: Path) -> None:
     (made, *_), error = jobs(Home(tmp_path)), tmp_path / "error.txt"
     error.write_text("Traceback\nImportError: no torch\n")
-    stopper = _Stopper(Stop(), [made], grace=1.0)
-    reporter, trial = _Reporter([made], print, stopper), SimpleNamespace(config={"job": made.id}, error_file=str(error))
+    observer = _Observer([made], print, Judge({}, made.home, ()), Stop(), grace=1.0)
+    trial = SimpleNamespace(config={"job": made.id}, error_file=str(error))
     for _ in range(IN_VAIN):
-        reporter.on_trial_recover(0, [], trial)
-        assert not stopper.stop_all()
-    reporter.on_trial_error(0, [], trial)
-    assert stopper.stop_all()
-    assert "before they began a trial: ImportError: no torch" in stopper.hopeless
+        observer.on_trial_recover(0, [], trial)
+        assert not observer.stop_all()
+    observer.on_trial_error(0, [], trial)
+    assert observer.stop_all()
+    assert "before they began a trial: ImportError: no torch" in observer.hopeless
 
 
 def test_a_node_of_another_cluster_is_no_node_of_this_cluster() -> None:
