@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -35,44 +35,18 @@ class Corrupt(Exception):
 
 def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, durable: bool = True) -> None:
     """Replace the checkpoint at `path` in one step, or leave it untouched; the old one becomes `previous`."""
-    with written_aside(path, durable=durable, previous=previous) as aside, aside.open("wb") as file:
-        summed = _Summed(file)
-        torch.save(content, cast("BinaryIO", summed))
-        summed.end()
-
-
-class _Summed:
-    """A file that `torch.save` writes to, hashed on the way; so no second copy of a checkpoint is in memory."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file, self.digest = file, hashlib.sha256()
-        self._last = b""
-        """The last two bytes, in the end the length of the zip's comment, which is then replaced."""
-        self._error: OSError | None = None
-
-    def write(self, data: memoryview) -> int:
-        """Write and hash, until the disk fails; torch would hide the error behind one of its own."""
-        if self._error is None:
-            try:
-                self.file.write(data)
-            except OSError as error:
-                self._error = error
-            self.digest.update(self._last[: max(0, len(self._last) + len(data) - 2)])
-            self.digest.update(data[:-2])
-            self._last = (self._last + bytes(data[-2:]))[-2:]
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing: the caller flushes the file."""
-
-    def end(self) -> None:
-        """Write the comment; raise the error of the disk, if there was any."""
-        if self._error is not None:
-            raise self._error
-        length = _COMMENT.to_bytes(2, "little")
-        self.digest.update(length)
-        self.file.seek(-2, os.SEEK_END)
-        self.file.write(length + _MARK + self.digest.hexdigest().encode())
+    with written_aside(path, durable=durable, previous=previous) as aside, aside.open("w+b") as file:
+        try:
+            torch.save(content, file)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):  # torch hides the disk's error behind one of its own
+                raise error.__context__ from None
+            raise
+        file.seek(-2, os.SEEK_END)
+        file.write(_COMMENT.to_bytes(2, "little"))
+        file.seek(0)
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+        file.write(_MARK + checksum.encode())
 
 
 class Writer:
