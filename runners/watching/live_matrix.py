@@ -58,6 +58,11 @@ WIDTH = 16
 MatrixKey = tuple[str, str, Point]
 """Data set, recipe and swept settings: one matrix."""
 
+
+def matrix_of(cell: Cell) -> MatrixKey:
+    return cell.dataset, cell.recipe, cell.swept
+
+
 MARKS = {
     State.DONE: ("●", "green"),
     State.RUNNING: ("◐", "yellow"),
@@ -114,8 +119,6 @@ class TrialProgress:
 class Board:
     """The state of all trials of a grid, in text: `line` for an event, `render` for the whole.
 
-    The sums are updated by each event, so that its cost does not grow with the number of trials.
-
     Args:
         states: of each trial, by id.
         to_train: ids of the trials that this launch trains; None: all.
@@ -143,22 +146,17 @@ class Board:
             for cell in cells
             for trial in cell.trials
         }
-        self.blocks = nested(((cell.dataset, cell.recipe, cell.swept), cell.objective, cell) for cell in cells)
+        self.blocks = nested((matrix_of(cell), cell.objective, cell) for cell in cells)
         """The cells of each matrix, by objective."""
         self._differs = [len(set(values)) > 1 for values in zip(*self.blocks, strict=True)]
         """Whether data sets, recipes and swept settings do, in the grid."""
         self._cell_of = {trial.id: cell for cell in cells for trial in cell.trials}
-        self._at_work = Counter[MatrixKey]()
-        self._states = Counter(trial.state for trial in self.trials.values())
-        self._behind = sum(trial.behind for trial in self.trials.values())
-        self._ahead = sum(trial.ahead for trial in self.trials.values())
-        self._before = self._behind
+        self._before = self._behind()
 
     def update(self, event: Event) -> None:
         """Update the state of a trial by an event."""
         trial = self.trials[event.trial_id]
         self._first_report = self._first_report or time.monotonic()
-        self._count(trial, event.trial_id, -1)
         before = trial.behind
         trial.state = ENDS.get(event.kind, State.RUNNING)
         trial.epoch = max(trial.epoch, event.epoch)
@@ -170,21 +168,15 @@ class Board:
         for name in ("val_i2t_r1", "val_t2i_r1"):
             if name in event.metrics:
                 trial.best[name] = max(trial.best.get(name, 0.0), event.metrics[name])
-        self._count(trial, event.trial_id, 1)
         if trial.behind > before:
             self._first_progress = self._first_progress or time.monotonic()
         self._any_done = self._any_done or event.kind == "done"
 
-    def _count(self, trial: TrialProgress, trial_id: str, sign: int) -> None:
-        self._states[trial.state] += sign
-        self._behind += sign * trial.behind
-        self._ahead += sign * trial.ahead
-        if trial.state is State.RUNNING:
-            cell = self._cell_of[trial_id]
-            self._at_work[cell.dataset, cell.recipe, cell.swept] += sign
+    def _behind(self) -> float:
+        return sum(trial.behind for trial in self.trials.values())
 
     def count(self, state: State) -> int:
-        return self._states[state]
+        return sum(trial.state is state for trial in self.trials.values())
 
     def sums(self) -> dict[str, int]:
         """How many trials there are, and how many are done, failed, and stopped by a rule."""
@@ -213,8 +205,8 @@ class Board:
         """The matrices that fit into so many lines, the number of the others, the running trials, and the summary."""
         running = [(name, trial) for name, trial in self.trials.items() if trial.state is State.RUNNING]
         room = height - 4 - min(len(running), TRIALS + 1)
-        blocks = list[RenderableType]()
-        for block in sorted(self.blocks, key=lambda block: not self._at_work[block])[:BLOCKS]:
+        blocks, at_work = list[RenderableType](), {matrix_of(self._cell_of[name]) for name, _ in running}
+        for block in sorted(self.blocks, key=lambda block: block not in at_work)[:BLOCKS]:
             table = self._block(block)
             room -= len(table.rows) + 5
             if blocks and room < 0:
@@ -295,8 +287,9 @@ class Board:
             or not (self._any_done or now - self._first_progress >= SETTLED)
         ):
             return ""
-        done, elapsed = self._behind - self._before, now - self._first_report
-        return f", {clock(elapsed / done * self._ahead)} to go" if done > 1e-6 and self._ahead > 1e-6 else ""
+        done, elapsed = self._behind() - self._before, now - self._first_report
+        rest = sum(trial.ahead for trial in self.trials.values())
+        return f", {clock(elapsed / done * rest)} to go" if done > 1e-6 and rest > 1e-6 else ""
 
 
 class Display:
