@@ -8,8 +8,7 @@ import logging
 import os
 import shutil
 import time
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,14 +36,17 @@ class OpenRun(Protocol):
 
 @dataclass(frozen=True)
 class RunFiles(Tracker):
-    """A tracker of files: a folder for each trial below the path; the experiment is the grid's name."""
+    """A tracker of files: a folder for each trial below the path.
 
+    Args:
+        begin: opens a new run in an empty folder, given the experiment, the trial's id, and its settings as tables.
+        experiment: the grid's name.
+    """
+
+    name: str
+    begin: Callable[[Path, str, str, Mapping[str, Any]], OpenRun]
     path: Path
     experiment: str
-
-    @abstractmethod
-    def begin(self, path: Path, trial_id: str, settings: Mapping[str, Any]) -> OpenRun:
-        """Open a new run in an empty folder; the settings are nested tables."""
 
     @property
     def place(self) -> str:
@@ -96,7 +98,7 @@ class _Runs(Store):
             if path.exists():
                 shutil.rmtree(path)
             path.mkdir(parents=True)
-            run = self.tracker.begin(path, folder.trial_id, read_json(folder.settings))
+            run = self.tracker.begin(path, self.tracker.experiment, folder.trial_id, read_json(folder.settings))
             copy = self.copies[folder] = _Copy(run, start_time(folder))
         for row in rows[len(copy.rows) :]:
             copy.when += row["seconds"]
@@ -114,19 +116,10 @@ class _Runs(Store):
             copy.run.close(done=False)
 
 
-class TensorBoard(RunFiles):
-    """Event files: `tensorboard --logdir` on the folder of a grid shows each trial as a run."""
+class EventFile:
+    """TensorBoard's, flushed after every epoch: `tensorboard --logdir` on a grid's folder shows each trial as a run."""
 
-    name = "TensorBoard"
-
-    def begin(self, path: Path, trial_id: str, settings: Mapping[str, Any]) -> OpenRun:
-        return _Events(path, settings)
-
-
-class _Events:
-    """The event file of a trial, flushed after every epoch."""
-
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, experiment: str, trial_id: str, settings: Mapping[str, Any]) -> None:
         from tensorboardX import SummaryWriter
 
         self.writer = SummaryWriter(str(path))
@@ -150,12 +143,10 @@ FLUSH_SECONDS = 60.0
 """How long W&B may take to write the end of a run."""
 
 
-class Wandb(RunFiles):
-    """A project with the grid's name and an offline run for each trial, whose id is that of the trial."""
+class OfflineRun:
+    """A run that W&B writes to the disk alone, in the project of its grid, with the trial's id."""
 
-    name = "W&B"
-
-    def begin(self, path: Path, trial_id: str, settings: Mapping[str, Any]) -> OpenRun:
+    def __init__(self, path: Path, experiment: str, trial_id: str, settings: Mapping[str, Any]) -> None:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else it reports its errors to its makers
         import wandb
 
@@ -164,18 +155,10 @@ class Wandb(RunFiles):
             silent=True, console="off", disable_git=True, disable_code=True, disable_job_creation=True,
             x_disable_stats=True,
         )  # fmt: skip
-        run = wandb.init(
-            mode="offline", dir=str(path), project=self.experiment, id=trial_id, name=trial_id,
+        self.run = wandb.init(
+            mode="offline", dir=str(path), project=experiment, id=trial_id, name=trial_id,
             config=dict(settings), reinit="create_new", settings=quiet,
         )  # fmt: skip
-        return _OfflineRun(run)
-
-
-class _OfflineRun:
-    """A run that W&B writes to the disk alone."""
-
-    def __init__(self, run: Any) -> None:
-        self.run = run
 
     def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None:
         self.run.log({**metrics, "_timestamp": when}, step=epoch)
@@ -215,8 +198,8 @@ def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[T
     if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
         trackers.append(Mlflow.of(home, grid.name, mlflow_uri))
     if "tensorboard" in grid.trackers:
-        trackers.append(TensorBoard(home.tensorboard / grid.name, grid.name))
+        trackers.append(RunFiles("TensorBoard", EventFile, home.tensorboard / grid.name, grid.name))
     if "wandb" in grid.trackers:
         extras.require(f"grid {grid.name!r}, by its trackers,", "wandb")
-        trackers.append(Wandb(home.wandb / grid.name, grid.name))
+        trackers.append(RunFiles("W&B", OfflineRun, home.wandb / grid.name, grid.name))
     return trackers

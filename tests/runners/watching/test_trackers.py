@@ -6,10 +6,8 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +16,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.runners.watching import trackers
 from goalgrid.runners.watching.mirror import Mirror, final_metrics
-from goalgrid.runners.watching.trackers import OpenRun, RunFiles, TensorBoard, Wandb, trackers_of
+from goalgrid.runners.watching.trackers import EventFile, OfflineRun, RunFiles, trackers_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the trackers and their dependencies warn of themselves
 
@@ -52,12 +50,12 @@ def of_wandb(path: Path) -> Points:
     return points
 
 
-@pytest.fixture(params=[(TensorBoard, of_tensorboard), (Wandb, of_wandb)], ids=["tensorboard", "wandb"])
+@pytest.fixture(params=[(EventFile, of_tensorboard), (OfflineRun, of_wandb)], ids=["tensorboard", "wandb"])
 def tracker(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[RunFiles, Callable[[Path], Points]]:
     kind, read = request.param
-    if kind is Wandb:
+    if kind is OfflineRun:
         pytest.importorskip("wandb", reason="pip install 'goalgrid[wandb]'")
-    return kind(tmp_path / "copies", "demo"), read
+    return RunFiles("copies", kind, tmp_path / "copies", "demo"), read
 
 
 def killed(tracker: RunFiles, folder: TrialFolder) -> None:
@@ -106,19 +104,11 @@ def test_a_trial_has_one_run_with_its_epochs_and_the_records_metrics_after_a_kil
     assert files.lacking([whole_again]) == [whole_again]
 
 
-@dataclass(frozen=True)
-class Ends(RunFiles):
-    """A tracker that writes only how a run ends."""
+class End:
+    """A run that writes only how it ends."""
 
-    name = "ends"
-
-    def begin(self, path: Path, trial_id: str, settings: Mapping[str, Any]) -> OpenRun:
-        return _End(path / "end")
-
-
-class _End:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *_: object) -> None:
+        self.path = path / "end"
 
     def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None: ...
 
@@ -127,7 +117,7 @@ class _End:
 
 
 def test_each_run_ends_with_its_launch_and_says_whether_its_trial_is_done(trained: Home, tmp_path: Path) -> None:
-    whole, tracker = trained.trials()[0], Ends(tmp_path / "copies", "demo")
+    whole, tracker = trained.trials()[0], RunFiles("ends", End, tmp_path / "copies", "demo")
     cut = Home(tmp_path / "cut").trial(trained.trials()[1].trial_id)
     shutil.copytree(trained.trials()[1].path, cut.path)
     cut.done.unlink()
