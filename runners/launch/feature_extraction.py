@@ -16,8 +16,6 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.store.home import Home
-from goalgrid.retrieval.data import opening
-from goalgrid.retrieval.data.content import content
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.features import CachedArrays, Unit
 from goalgrid.retrieval.fit import check_fit
@@ -27,7 +25,14 @@ from goalgrid.runners.launch.driver import Spread
 from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
 from goalgrid.runners.training.companions import kinds
-from goalgrid.runners.training.inputs import caption_source, captions_of_epoch, image_source, shrunk_pictures
+from goalgrid.runners.training.inputs import (
+    caption_source,
+    captions_of_epoch,
+    content_of,
+    image_source,
+    opened,
+    shrunk_pictures,
+)
 from goalgrid.runners.trial import evaluations
 
 
@@ -61,17 +66,14 @@ def check_inputs(
         for settings in job.trials
     )
     for machine, dataset, model, train, companions in dict.fromkeys(configurations):
-        root, view, keep = machine.root(dataset.name), model.image.view, model.image.feature_network is None
-        words = dataset.vocabulary
-        data = content(dataset.name, root, features=view is None, vocabulary=words, kept=machine.data)
+        root, data = machine.root(dataset.name), content_of(dataset, model.image, machine)
         keys[*DataKey.of(dataset, model), data.fingerprint] = None
         check_fit(dataset, model, root, data, allow_leak=allow_leak)
         for problem in data.problems:
             if problem not in reported:
                 reported.add(problem)
                 warn(str(problem))
-        more = {"reads": model.image.reads, "keep": keep, **machine.decoding}
-        pairs = opening.opened(dataset.name, root, view, data.fingerprint, **more)
+        pairs = opened(dataset, model.image, machine, data)
         for part in model.pretrained:
             place = pretrained.locate(part, machine.places)
             if part.of_file and place is not None and (place, model) not in whole:

@@ -55,7 +55,7 @@ def check(job: Job) -> None:
     for settings in job.trials:
         name, key = settings.dataset.name, DataKey.of(settings.dataset, settings.model)
         with suppress(DataError):  # the trial's failure, with its class
-            fingerprint_here = content_of(settings, job.machine).fingerprint
+            fingerprint_here = content_of(settings.dataset, settings.model.image, job.machine).fingerprint
             if fingerprint_here != expected.get(key, fingerprint_here):
                 where = f"{name!r} under {job.machine.root(name)}"
                 raise Refused(f"the data of {where} are not those with which this launch began")

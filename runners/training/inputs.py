@@ -155,7 +155,7 @@ class Batch:
 
 def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = ()) -> Inputs:
     """Open the trial's data and encode captions, by a trained model's words if `known`; cached. UserError: why not."""
-    held = content_of(settings, machine)
+    held = content_of(settings.dataset, settings.model.image, machine)
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held, known)
     check_sizes(settings.dataset, held, machine.root(settings.dataset.name))
     settings.model.check_image(inputs.pairs.train.images.shape)
@@ -164,12 +164,8 @@ def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = 
     return inputs
 
 
-def content_of(settings: TrialSettings, machine: Machine) -> Content:
-    """What the trial's data set holds on this machine; a UserError says why the data cannot be used."""
-    return _content(settings.dataset, settings.model.image, machine)
-
-
-def _content(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Content:
+def content_of(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Content:
+    """What the data set holds on this machine; a UserError says why an image encoder cannot use it."""
     root, features = machine.root(dataset.name), image.view is None
     return content(dataset.name, root, features=features, vocabulary=dataset.vocabulary, kept=machine.data)
 
@@ -181,18 +177,17 @@ def protocols_of(settings: TrialSettings) -> list[str]:
 
 def image_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> ImageSource:
     """The images of a data set, with the frozen backbone whose features of them are cached."""
-    root = machine.root(dataset.name)
-    data = content(dataset.name, root, features=False, kept=machine.data)
-    pairs = opening.opened(dataset.name, root, image.view, data.fingerprint, keep=False, **machine.decoding)
+    data = content_of(dataset, image, machine)
+    pairs = opened(dataset, image, machine, data)
     source: ImageSource = SOURCES[image.encoder](dataset.name, image, machine.places, pairs, data.images)
     return source
 
 
 def shrunk_pictures(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> ShrunkPictures:
     """The photographs of a data set, with the cache that holds them shrunk."""
-    data = _content(dataset, image, machine)
-    opened, kind = _opened(dataset, image, machine, data), dataset.cache or ""
-    pictures: ShrunkPictures = SOURCES[kind](dataset.name, opened, data.images, machine.features)
+    data = content_of(dataset, image, machine)
+    pairs, kind = opened(dataset, image, machine, data), dataset.cache or ""
+    pictures: ShrunkPictures = SOURCES[kind](dataset.name, pairs, data.images, machine.features)
     return pictures
 
 
@@ -200,7 +195,7 @@ def caption_source(
     dataset: DatasetSettings, model: ModelSettings, network: TransformerSettings, machine: Machine
 ) -> CaptionSource:
     """The captions of a data set, with the frozen network whose features of them are cached."""
-    pairs = _opened(dataset, model.image, machine, _content(dataset, model.image, machine))
+    pairs = opened(dataset, model.image, machine, content_of(dataset, model.image, machine))
     reader, tokens = read_captions(pairs, dataset, network, machine)
     return CaptionSource(dataset.name, network, machine.places, tokens, len(reader))
 
@@ -219,13 +214,13 @@ def _inputs(
     elif dataset.cache and image.view:
         pairs = shrunk_pictures(dataset, image, machine).load()
     else:
-        pairs = _opened(dataset, image, machine, held)
+        pairs = opened(dataset, image, machine, held)
     if dataset.noise:
         pairs = replace(pairs, train=pairs.train.shuffled(dataset.noise, dataset.noise_seed))
     return Inputs.prepare(pairs, dataset, text, held, machine, known)
 
 
-def _opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
+def opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
     """The data as they lie; images that a network reads once are not kept in memory."""
     root, keep, reads = machine.root(dataset.name), image.feature_network is None, image.reads
     more = {"reads": reads, "keep": keep, **machine.decoding}

@@ -24,9 +24,7 @@ from typing import Any
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.runners.training import checkpoints, exchange
-from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
 from goalgrid.runners.training.exchange import PeerLost
-from goalgrid.runners.training.inputs import captions_of_epoch
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 
@@ -124,22 +122,18 @@ class Replicas:
         """Wait until all have read the data, initialise the process group, and send the others this replica's state.
 
         `states` are the others' random states by rank; a replica without one starts a new sequence at this step.
-        UserError: the batches are too small, or a replica cannot read the data. ReplicaDied: a replica died.
+        UserError: a replica cannot read the data. ReplicaDied: a replica died.
         """
         if not self._others:
             return
-        settings, inputs, backend = self.settings, learner.inputs, self.machine.exchange
-        check_alone(settings, self.count)
-        captions = captions_of_epoch(settings.dataset, settings.train, inputs.pairs.train)
-        check_replicas(settings.train, captions, self.count)
         for other in self._others:
-            self._tell(other, "prepare", other.rank, settings, self.machine)
+            self._tell(other, "prepare", other.rank, self.settings, self.machine)
         for other in self._others:
             self._answer(other)
         meeting, state = self._folder / "meeting", bytes(checkpoints.dumped(learner.state()))
         self._tell_all("init", str(meeting))
         with self._whole():
-            learner.join(exchange.init(0, self.count, meeting, inputs.device, backend))
+            learner.join(exchange.init(0, self.count, meeting, learner.inputs.device, self.machine.exchange))
         for place, other in enumerate(self._others):
             random = bytes(checkpoints.dumped(states[place])) if place < len(states) else None
             self._tell(other, "start", state, random, step)

@@ -16,7 +16,7 @@ from goalgrid.runners.trial.loaded_model import LoadedModel, settings_of
 
 def check(settings: TrialSettings, protocols: Sequence[str], machine: Machine) -> None:
     """Raise a UserError if the data, or the package with the judgements, are not on this machine."""
-    content_of(settings, machine)
+    content_of(settings.dataset, settings.model.image, machine)
     if ECCV in protocols:
         eccv.judge()
 
