@@ -76,16 +76,11 @@ def empty_sets(name: str) -> str:
     for way, objective in _ways(name):
         cases = {"two pairs": _scores()[:2, :2], "all in order": 2 * torch.eye(PAIRS, dtype=torch.float64) - 1}
         for what, scores in cases.items():
-            scores = scores.clone().requires_grad_()
-            loss = objective.from_similarity(scores)
-            loss.backward()
-            _finite(f"{way}, {what}", loss, scores.grad)
+            _gradient(f"{way}, {what}", objective, scores)
     if "ignore_same_image" in CATALOGUE[name].parameters:
         for way, objective in _ways(name, ignore_same_image=True):
-            scores = _scores().requires_grad_()
-            loss = objective.from_similarity(scores, torch.zeros(PAIRS, dtype=torch.long))
-            loss.backward()
-            _finite(f"{way}, no text is a negative (s_neg is -inf: see `Triplets.finite`)", loss, scores.grad)
+            where = f"{way}, no text is a negative (s_neg is -inf: see `Triplets.finite`)"
+            _gradient(where, objective, _scores(), torch.zeros(PAIRS, dtype=torch.long))
     return "finite without negatives, with two pairs, and when all is in order"
 
 
@@ -179,11 +174,12 @@ def _embeddings() -> dict[str, tuple[Tensor, Tensor]]:
     }
 
 
-def _gradient(way: str, objective: Objective, scores: Tensor) -> Tensor:
+def _gradient(where: str, objective: Objective, scores: Tensor, image_of_text: Tensor | None = None) -> Tensor:
+    """The gradient with respect to the scores; it and the loss are finite."""
     scores = scores.clone().requires_grad_()
-    loss = objective.from_similarity(scores)
+    loss = objective.from_similarity(scores, image_of_text)
     (grad,) = torch.autograd.grad(loss, scores, materialize_grads=True)
-    _finite(way, loss, grad)
+    _finite(where, loss, grad)
     return grad
 
 
