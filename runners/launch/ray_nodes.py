@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import ray
@@ -10,7 +11,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from goalgrid.grid.errors import UserError, in_short
 from goalgrid.grid.resources import cpus_here
-from goalgrid.runners.launch.driver import Capacity
+from goalgrid.runners.launch.driver import Capacity, Spread
 from goalgrid.runners.launch.ray_head import answers, check_member, host_and_port_of
 from goalgrid.runners.launch.ray_private import PARTS, replace
 from goalgrid.runners.trial.stopping import hangups_ignored
@@ -100,18 +101,22 @@ def capacity_without(nodes: Collection[str]) -> Capacity:
 
 
 def on_node(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
-    """Call a function in a process on this node, with these options of Ray."""
+    """Call a function, or make an actor, in a process on this node, with these options of Ray."""
     there: Any = NodeAffinitySchedulingStrategy(node, soft=False)
     return ray.remote(num_cpus=0, scheduling_strategy=there, **options)(function).remote(*arguments)
 
 
-def spread(custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> "Spread | None":
+def spread(custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> Spread | None:
     """A process on each GPU of the nodes with these resources, as `Driver.spread` has it; None: there is no GPU."""
     places = [(node["NodeID"], node["Resources"]) for node in nodes_with(["GPU", *custom])]
     gpus = [
         (node, max(1, int(has.get("CPU", 0) // has["GPU"]))) for node, has in places for _ in range(int(has["GPU"]))
     ]
-    return Spread(gpus, begin, arguments) if gpus else None
+
+    def caller(node: str, cpus: int) -> Any:
+        return on_node(node, _Caller, begin, *arguments, cpus, num_gpus=1, max_concurrency=AT_ONCE)
+
+    return partial(_spread, gpus, caller) if gpus else None
 
 
 class _Caller:
@@ -124,45 +129,37 @@ class _Caller:
         return self.function(item)
 
 
-class Spread:
-    """Calls a function of items in a process on each GPU, by node and CPUs; a dead process's item goes to another."""
+def _spread(
+    gpus: Sequence[tuple[str, int]], caller: Callable[[str, int], Any], items: Iterable[Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Each item with its result, as they are done, by a process on each GPU; a dead process's item goes to another.
 
-    def __init__(self, gpus: Sequence[tuple[str, int]], begin: Callable[..., Any], arguments: Sequence[Any]) -> None:
-        self.gpus, self.begin, self.arguments = gpus, begin, arguments
-
-    def __call__(self, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Each item with its result, as they are done; UserError: the function's own, or processes died too often."""
-        waiting, running = list(items)[::-1], dict[Any, tuple[Any, int]]()
-        callers, deaths = dict(enumerate(map(self._caller, self.gpus))), 0
-        try:
-            while waiting or running:
-                for place in [place for place in callers for _ in range(AT_ONCE)] if waiting else ():
-                    if waiting and sum(at == place for _, at in running.values()) < AT_ONCE:
-                        item = waiting.pop()
-                        running[callers[place].call.remote(item)] = item, place
-                (reply,), _ = ray.wait([*running], num_returns=1)
-                item, place = running.pop(reply)
-                try:
-                    yield item, ray.get(reply)
-                except ray.exceptions.RayTaskError as error:
-                    raise error.cause from None
-                except ray.exceptions.RayError as error:
-                    lost = [reply for reply, (_, at) in running.items() if at == place]
-                    waiting += [item, *(running.pop(reply)[0] for reply in lost)]
-                    deaths += 1
-                    del callers[place]
-                    if self.gpus[place][0] in {node["NodeID"] for node in nodes_with()}:
-                        callers[place] = self._caller(self.gpus[place])
-                    if deaths > DEATHS * len(self.gpus) or not callers:
-                        last = str(error).strip().splitlines()[-1]
-                        raise UserError(f"processes on GPUs died: {last}. The same command goes on.") from error
-        finally:
-            for caller in callers.values():
-                ray.kill(caller)
-
-    def _caller(self, gpu: tuple[str, int]) -> Any:
-        node, cpus = gpu
-        there: Any = NodeAffinitySchedulingStrategy(node, soft=False)
-        options = {"num_cpus": 0, "num_gpus": 1, "max_concurrency": AT_ONCE, "scheduling_strategy": there}
-        remote: Any = ray.remote(**options)(_Caller)
-        return remote.remote(self.begin, *self.arguments, cpus)
+    UserError: the function's own, or processes died too often.
+    """
+    waiting, running = list(items)[::-1], dict[Any, tuple[Any, int]]()
+    callers, deaths = {place: caller(*gpu) for place, gpu in enumerate(gpus)}, 0
+    try:
+        while waiting or running:
+            for place in [place for place in callers for _ in range(AT_ONCE)] if waiting else ():
+                if waiting and sum(at == place for _, at in running.values()) < AT_ONCE:
+                    item = waiting.pop()
+                    running[callers[place].call.remote(item)] = item, place
+            (reply,), _ = ray.wait([*running], num_returns=1)
+            item, place = running.pop(reply)
+            try:
+                yield item, ray.get(reply)
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from None
+            except ray.exceptions.RayError as error:
+                lost = [reply for reply, (_, at) in running.items() if at == place]
+                waiting += [item, *(running.pop(reply)[0] for reply in lost)]
+                deaths += 1
+                del callers[place]
+                if gpus[place][0] in {node["NodeID"] for node in nodes_with()}:
+                    callers[place] = caller(*gpus[place])
+                if deaths > DEATHS * len(gpus) or not callers:
+                    last = str(error).strip().splitlines()[-1]
+                    raise UserError(f"processes on GPUs died: {last}. The same command goes on.") from error
+    finally:
+        for process in callers.values():
+            ray.kill(process)
