@@ -4,7 +4,6 @@ import faulthandler
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -13,7 +12,6 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.resources import cpus_here
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.attempts import Attempt
-from goalgrid.grid.store.home import Home
 from goalgrid.runners.gpu.memory_probe import apart
 from goalgrid.runners.launch.halving import Judge
 from goalgrid.runners.launch.jobs import Job, Request
@@ -62,10 +60,8 @@ class Driver:
     def capacity(self) -> Capacity:
         return Capacity(({"CPU": cpus_here(), "GPU": torch.cuda.device_count()},))
 
-    def check(
-        self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
-    ) -> None:
-        """Check that every node sees runs folder and paths, runs the same code, imports the files; or UserError."""
+    def check(self, jobs: Sequence[Job]) -> None:
+        """Check that every node sees runs folder, data and weights, has the same code and plug-ins; or UserError."""
 
     def __enter__(self) -> Self:
         return self

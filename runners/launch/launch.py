@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 from rich.console import Console
 
@@ -104,7 +103,7 @@ class Launch:
         check_room(jobs, capacity, custom=not self.options.here)
         if capacity.gpus and grid.resources.idle:
             self._warn(grid.resources.idle)
-        self._check_nodes(driver, launched, jobs)
+        driver.check(jobs)
         data = check_inputs(jobs, allow_leak=self.options.allow_leak, warn=self._warn)
         launched, rules = replace(launched, data=data), driver.halvings
         return [replace(j, launched=launched, halvings={i: rules[i] for i in j.ids if i in rules}) for j in jobs]
@@ -152,14 +151,6 @@ class Launch:
             self._warn(loss)
         warn = self._warn_last
         return RayTune(stop, address=self.options.address, grace=grace, warn=warn, halvings=halvings)
-
-    def _check_nodes(self, driver: Driver, launched: Launched, jobs: Sequence[Job]) -> None:
-        """On a cluster, check that all nodes see the runs folder, data and weights."""
-        if self.options.address is not None:
-            machines = {job.machine for job in jobs}
-            paths = {Path(folder) for machine in machines for _, folder in (*machine.roots, *machine.weights)}
-            uses = jobs[0].machine.uses if jobs else ()
-            driver.check(self.home, launched.mark, sorted(paths), launched.patience, uses)
 
     def _warn_last(self, message: str) -> None:
         """Warn just before the process ends, while the live display runs."""

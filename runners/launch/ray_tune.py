@@ -48,8 +48,6 @@ from goalgrid.grid.select import Halving
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.files import write_json
-from goalgrid.grid.store.home import Home
-from goalgrid.results.records import provenance
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Capacity, Driver, Spread
 from goalgrid.runners.launch.halving import Judge
@@ -117,11 +115,13 @@ class RayTune(Driver):
         self._connect()
         return Capacity(tuple(node["Resources"] for node in nodes_with()))
 
-    def check(
-        self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
-    ) -> None:
-        names = [str(path) for path in paths]
-        arguments = str(home.path), mark, names, patience, provenance.program_fingerprint(), uses
+    def check(self, jobs: Sequence[Job]) -> None:
+        if self.address is None or not jobs:
+            return
+        launched, machines = jobs[0].launched, {job.machine for job in jobs}
+        paths = sorted({folder for machine in machines for _, folder in (*machine.roots, *machine.weights)})
+        home, uses = str(jobs[0].home.path), jobs[0].machine.uses
+        arguments = home, launched.mark, paths, launched.patience, launched.code, uses
         nodes = nodes_with(["CPU"])
         replies = [on_node(node["NodeID"], shared_folder.problem_here, *arguments) for node in nodes]
         for node, reply in zip(nodes, replies, strict=True):
