@@ -7,7 +7,7 @@ Only the folder itself is searched, and no link is followed: no name that is rea
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,9 @@ class Rubbish:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "items": [asdict(item) | {"path": str(item.path)} for item in self.items],
+            "items": self.items,
             "bytes": self.bytes,
-            "left": {str(path): why for path, why in self.skipped.items()},
+            "left": self.skipped,
             "finished": self.finished,
         }
 

@@ -34,13 +34,6 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
     return rows
 
 
-def for_programs(rows: Sequence[dict[str, Any]]) -> Any:
-    """The rows for JSON; null for a mean over no anchor."""
-    from goalgrid.results.analysis.documents import finite
-
-    return finite(list(rows))
-
-
 def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     """A table for the terminal, and what its columns are."""
     head = f"{'objective':16} {'seed':>4} {'epoch':>5} " + " ".join(f"{title:>13}" for title in COLUMNS.values())

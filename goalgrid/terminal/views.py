@@ -14,6 +14,7 @@ from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
+from pydantic_core import to_jsonable_python
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
@@ -202,8 +203,8 @@ def show_lines(lines: Iterable[str]) -> None:
 
 
 def show_json(content: Any) -> None:
-    """Print one JSON document."""
-    show(json.dumps(content, indent=2))
+    """Print one JSON document: of a dataclass its fields; null for NaN and infinity, which JSON lacks."""
+    show(json.dumps(to_jsonable_python(content, inf_nan_mode="null"), indent=2))
 
 
 def show_table(table: "Table") -> None:

@@ -70,4 +70,4 @@ def gradients(
     if not trial:
         raise UserError("of which trial? --trial ID names a finished trial; goalgrid plan GRID --trials lists the ids.")
     rows = measured.of_trials(trial, home)
-    show_for(as_json, lambda: measured.for_programs(rows), lambda: measured.lines(rows))
+    show_for(as_json, lambda: rows, lambda: measured.lines(rows))

@@ -89,7 +89,7 @@ def effects(
             baseline=baseline, across=across, anew=start(grid, home, set_, verb="effects"),
         )  # fmt: skip
     text = effects_text.write_out(analyses, cells, format_).rstrip("\n")
-    show_for(as_json, lambda: effects_text.for_programs(analyses), text.splitlines)
+    show_for(as_json, lambda: analyses, text.splitlines)
 
 
 @verbs.command()
@@ -147,7 +147,7 @@ def compare(
         a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol or on
     )
     if as_json:
-        show_json(grid_comparison.for_programs(comparison))
+        show_json(comparison)
     elif output is None:
         show(grid_comparison.write_out(comparison, format_).rstrip("\n"))
     else:

@@ -139,7 +139,7 @@ def settings(
     Each with its type, default, unit and meaning, and with what a training needs to read it.
     """
     chosen = settings_list.named(name) if name else settings_list.settings()
-    show_for(as_json, lambda: list(map(asdict, chosen)), lambda: settings_list.lines(chosen))
+    show_for(as_json, lambda: chosen, lambda: settings_list.lines(chosen))
 
 
 @verbs.command()
@@ -200,10 +200,6 @@ def check(
     from goalgrid.runners.selftest.own_check import verdicts
 
     verdicts_of = {name: list(verdicts(name)) for name in uses.names()}
-    show_for(
-        as_json,
-        lambda: {name: list(map(asdict, results)) for name, results in verdicts_of.items()},
-        lambda: check_lines(verdicts_of),
-    )
+    show_for(as_json, lambda: verdicts_of, lambda: check_lines(verdicts_of))
     if any(not verdict.holds for results in verdicts_of.values() for verdict in results):
         raise typer.Exit(EXIT[State.FAILED])

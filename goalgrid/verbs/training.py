@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -219,7 +218,7 @@ def merge(
         merged = merging.merge(grid_there, there, home, stale=stale, take=not dry_run)
         outcomes += merged
         lines += merging.lines(grid_there, merged, there, home, took=not dry_run)
-    show_for(as_json, lambda: [asdict(entry) for entry in outcomes], lambda: lines)
+    show_for(as_json, lambda: outcomes, lambda: lines)
     for reason in reasons:
         say_left_out(reason)
     if reasons or any(entry.outcome in ("refused", "kept") for entry in outcomes):

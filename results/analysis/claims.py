@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import combinations, product
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.groups import nested
-from goalgrid.results.analysis.documents import GLUE, Document, DocumentSection, Sheet, finite
+from goalgrid.results.analysis.documents import GLUE, Document, DocumentSection, Sheet
 from goalgrid.results.layouts.captions import block_title
 from goalgrid.results.records.rounding import p_text, written
 from goalgrid.results.records.scores import Scores
@@ -292,9 +292,7 @@ def line(source: str, judged: JudgedClaim) -> str:
 def for_programs(sources: Sequence[tuple[str, Sequence[JudgedClaim]]]) -> list[dict[str, Any]]:
     """The verdicts for JSON, unrounded."""
     return [
-        finite(asdict(claim))
-        | {"claim": claim.claim.model_dump(), "source": source}
-        | {"verdict": claim.verdict, "in_means": claim.in_means}
+        vars(claim) | {"source": source, "verdict": claim.verdict, "in_means": claim.in_means}
         for source, claims in sources
         for claim in claims
     ]

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from goalgrid.results.records.rounding import NONE, written
 from goalgrid.results.renderers import latex, markdown
 from goalgrid.results.statistics.significance import Interval
@@ -87,12 +89,8 @@ def interval_text(interval: Interval, sign: str = "") -> str:
 
 
 def finite(value: Any) -> Any:
-    """The value with None for NaN and infinity, which JSON lacks."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """The value as JSON has it: the fields of a dataclass, and None for NaN and infinity."""
+    return to_jsonable_python(value, inf_nan_mode="null")
 
 
 def _wrapped(line: str, bullet: str = "") -> str:

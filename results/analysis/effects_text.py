@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from goalgrid.grid.errors import counted
@@ -37,11 +36,6 @@ PRINTED = (
     "From printed means and standard deviations, which are rounded: main effects, interactions, and the spread of runs "
     "within cells as the error. Differences: Welch's test. A printed ±0.0 counts as ±0.05."
 )
-
-
-def for_programs(analyses: Sequence[Analysis]) -> list[dict[str, Any]]:
-    """The analyses for JSON, unrounded; null for a number that does not exist."""
-    return [finite(asdict(analysis)) for analysis in analyses]
 
 
 def as_csv(analyses: Sequence[Analysis]) -> str:
@@ -229,7 +223,7 @@ def _percent(share: float) -> str:
 
 
 def _rows(analysis: Analysis) -> Iterator[tuple[str, str, str, object]]:
-    content = finite(asdict(analysis))
+    content = finite(analysis)
     for name, mean in zip(analysis.names, analysis.means, strict=True):
         yield "cell", name, "mean", mean
         yield "cell", name, "like_best", int(name in analysis.like_best) if analysis.like_best else None

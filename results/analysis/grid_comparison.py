@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -291,14 +291,9 @@ def document(comparison: GridComparison) -> Document:
     return Document(tuple(sections), tuple(_footer(comparison)))
 
 
-def for_programs(comparison: GridComparison) -> Any:
-    """The comparison for JSON, unrounded; null for a number that does not exist."""
-    return finite(asdict(comparison))
-
-
 def write_out(comparison: GridComparison, kind: str) -> str:
     if kind == "csv":
-        rows = for_programs(comparison)["differences"]
+        rows = finite(comparison.differences)
         for row in rows:
             interval = row.pop("interval")
             row |= {"interval_low": interval["low"], "interval_high": interval["high"]}

@@ -13,12 +13,12 @@ import torch
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
-from goalgrid.looking import gradients
 from goalgrid.results.records import record
 from goalgrid.retrieval.words.text_readers import nltk_words
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.watching.mirror import final_metrics
 from goalgrid.showing.tables import NothingDone
+from goalgrid.terminal.views import show_json
 
 from ... import networks
 from ...retrieval.literal_peers import Peer
@@ -337,5 +337,6 @@ def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_pictures: Path
     assert len(found["ranks"]["t2i"]) == len(row["test_t2i_ranks"])
 
 
-def test_a_mean_of_no_anchor_is_null_for_programs() -> None:
-    assert gradients.for_programs([{"trial": "t", "cosine": math.nan}]) == [{"trial": "t", "cosine": None}]
+def test_a_mean_of_no_anchor_is_null_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    show_json([{"trial": "t", "cosine": math.nan}])
+    assert json.loads(capsys.readouterr().out) == [{"trial": "t", "cosine": None}]

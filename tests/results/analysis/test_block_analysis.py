@@ -192,7 +192,7 @@ def test_findings_are_written_in_every_format(metric: str, matrix: list[Cell]) -
         assert "sig-ms" in effects_text.write_out([one], matrix, kind)
     text = effects_text.write_out([one], matrix, "terminal")
     assert max(map(len, text.splitlines())) <= documents.WIDTH
-    assert json.loads(json.dumps(effects_text.for_programs([one]), allow_nan=False))[0]["best"] == one.best
+    assert documents.finite(one)["best"] == one.best
 
 
 def test_csv_holds_the_numbers_unrounded(matrix: list[Cell]) -> None:
@@ -477,7 +477,7 @@ def test_seeds_without_a_spread_are_no_evidence() -> None:
     text = effects_text.write_out([one], cells, "markdown")
     assert "0.001" not in text
     assert r"| sig-ms\_cir | 51.2 | +0.7 | -- | -- | -- | -- |" in text
-    json.dumps(effects_text.for_programs([one]), allow_nan=False)
+    json.dumps(documents.finite(one), allow_nan=False)
     scores, _ = records(cells, lambda cell, seed: 50.0 + 0.7 * (cell.objective == "sig-ms_cir"))
     table = marked(arrange(cells, scores))
     assert "show no spread over seeds, so nothing is marked" in table.caption
