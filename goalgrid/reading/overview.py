@@ -44,6 +44,8 @@ class Overview:
     searches: "Sequence[Search]" = ()
     halvings: Mapping[str, Halving] = field(default_factory=dict)
     """By trial id, the rule that may stop it."""
+    contests: "Mapping[str, Resolution]" = field(default_factory=dict)
+    """Where the contest for the best stands, by block; empty for a grid with fixed seeds."""
     only: str = ""
     """The filter that chose the trials; empty: they are all trials of the grid."""
 
@@ -205,16 +207,6 @@ class Overview:
         return [row for row in self.records if row["trial_id"] not in imported]
 
     @cached_property
-    def contests(self) -> "dict[str, Resolution]":
-        """Where the contest for the best stands, by block; empty for a grid with fixed seeds."""
-        if self.grid.budget is None:
-            return {}
-        from goalgrid.reading import seeds
-
-        cells = [search.cell for search in self.searches if search.chosen] if self.searches else expand(self.grid)
-        return seeds.contests(self.grid.budget, cells, self.home) if cells else {}
-
-    @cached_property
     def data(self) -> DataAtHand:
         return DataAtHand(self.grid, self.home)
 
@@ -266,6 +258,7 @@ class Expanded(NamedTuple):
     points: list[Cell]
     searches: "Sequence[Search]" = ()
     halvings: Mapping[str, Halving] = {}
+    contests: "Mapping[str, Resolution]" = {}
 
 
 def so_far(grid: Grid, home: Home) -> Expanded:
@@ -275,21 +268,22 @@ def so_far(grid: Grid, home: Home) -> Expanded:
     and the trials with chosen values.
     """
     if grid.select is None:
-        cells = [*_in_budget(grid, expand(grid), home), *imported_cells(grid, home)]
-        return Expanded(cells, cells)
+        cells, contests = _in_budget(grid, expand(grid), home)
+        cells += imported_cells(grid, home)
+        return Expanded(cells, cells, contests=contests)
     from goalgrid.reading import choices
 
     searches = choices.searches(grid, home)
-    finals = _in_budget(grid, [search.cell for search in searches if search.chosen], home)
+    finals, contests = _in_budget(grid, [search.cell for search in searches if search.chosen], home)
     imported = imported_cells(grid, home)
     points = [*choices.with_trials(searches, finals), *imported]
-    return Expanded([*finals, *imported], points, searches, choices.halvings(grid, searches))
+    return Expanded([*finals, *imported], points, searches, choices.halvings(grid, searches), contests)
 
 
-def _in_budget(grid: Grid, cells: list[Cell], home: Home) -> list[Cell]:
-    """The cells with the seeds that they are to have by now."""
+def _in_budget(grid: Grid, cells: list[Cell], home: Home) -> "tuple[list[Cell], dict[str, Resolution]]":
+    """The cells with the seeds that they are to have by now, and the contests that decide it."""
     if grid.budget is None or not cells:
-        return cells
+        return cells, {}
     from goalgrid.reading import seeds
 
     return seeds.so_far(grid.budget, cells, home)

@@ -17,18 +17,13 @@ from goalgrid.results.records import record_cache, scores
 from goalgrid.results.statistics.resolving import FIRST, Resolution, resolve
 
 
-def contests(budget: Budget, cells: Sequence[Cell], home: Home) -> dict[str, Resolution]:
-    """Where the contest for the best stands, by the title of a block: a data set, a recipe and swept values.
+def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> tuple[list[Cell], dict[str, Resolution]]:
+    """The cells with the trials that they are to have by now, and where the contests for the best stand, by block.
 
-    `cells`: with all trials that the budget allows.
+    Trials that others come from are among them. `cells`: with all trials that the budget allows.
     """
-    return {part.title: resolution for part, resolution in _contests(budget, cells, home)}
-
-
-def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> list[Cell]:
-    """The cells with the trials that they are to have by now, and with those that other trials come from."""
-    numbers = {cell.trials[-1].id: FIRST for cell in cells}
-    for part, resolution in _contests(budget, cells, home):
+    numbers, contests = {cell.trials[-1].id: FIRST for cell in cells}, _contests(budget, cells, home)
+    for part, resolution in contests:
         for name, number in resolution.seeds.items():
             cell_id = part.cells[name].trials[-1].id
             numbers[cell_id] = max(numbers[cell_id], number)
@@ -37,7 +32,8 @@ def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> list[Cell]:
         number = numbers[cell.trials[-1].id]
         for parent in cell.trials[number - 1].parents:
             numbers[holder[parent]] = max(numbers[holder[parent]], number)
-    return [replace(cell, trials=cell.trials[: numbers[cell.trials[-1].id]]) for cell in cells]
+    by_now = [replace(cell, trials=cell.trials[: numbers[cell.trials[-1].id]]) for cell in cells]
+    return by_now, {part.title: resolution for part, resolution in contests}
 
 
 def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[GridPart, Resolution]]:

@@ -94,7 +94,7 @@ def test_a_trial_that_others_start_from_gets_the_seeds_that_they_get(trained_pai
             value = {"test_i2t_r1": known, "test_t2i_r1": known, "trial_id": trial.id, "seed": trial.seed}
             record.write(home.trial(trial.id).record, row | value | {"recipe": trial.shared.recipe})
     assert grid.budget is not None
-    found = {(cell.recipe, cell.objective): len(cell.trials) for cell in so_far(grid.budget, expand(grid), home)}
+    found = {(cell.recipe, cell.objective): len(cell.trials) for cell in so_far(grid.budget, expand(grid), home)[0]}
     assert found["vsepp-r152-tiny-ft", "con_con"] == found["vsepp-r152-tiny", "con_con"] == 4
 
 
