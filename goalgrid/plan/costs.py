@@ -30,8 +30,7 @@ CLOCK = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.
 BYTES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """From the least to the most."""
 
     least: float
@@ -42,10 +41,10 @@ class Span:
         known = list(values)
         return cls(min(known, default=0.0), max(known, default=0.0))
 
-    def __add__(self, other: "Span") -> "Span":
+    def __add__(self, other: "Span") -> "Span":  # type: ignore[override]
         return Span(self.least + other.least, self.most + other.most)
 
-    def __mul__(self, factor: float) -> "Span":
+    def __mul__(self, factor: float) -> "Span":  # type: ignore[override]
         return Span(self.least * factor, self.most * factor)
 
     def at_least(self, value: float) -> "Span":
@@ -53,16 +52,13 @@ class Span:
 
     def text(self, unit: str, factor: float = 1.0) -> str:
         """`1.2 to 1.4 GB`, two digits, thousands in full; a single figure where both ends read the same."""
-        ends = (self.least / factor, self.most / factor)
+        ends = (value / factor for value in self)
         least, most = (f"{value:,.0f}" if value >= 10 else f"{value:.2g}" for value in ends)
         return f"{least} {unit}" if least == most else f"{least} to {most} {unit}"
 
     def scaled(self, units: Sequence[tuple[str, float]]) -> str:
         """The text in the largest unit that does not exceed the span; units stand from large to small."""
         return self.text(*next((unit for unit in units if self.most >= unit[1]), units[-1]))
-
-    def to_list(self) -> list[float]:
-        return [self.least, self.most]
 
 
 class Key(NamedTuple):
@@ -101,42 +97,32 @@ class GridCost:
 
     hours: dict[str, Span]
     """By device, "CPU" or "GPU"."""
-    wall: Span
-    """Seconds on the clock."""
-    disk: Span
-    """Bytes that stay."""
-    meanwhile: Span
-    """Further bytes while trials run."""
+    wall_seconds: Span
+    disk_bytes: Span
+    """That stay."""
+    disk_bytes_while_running: Span
+    """Further ones."""
     jobs: int
-    jobs_source: str
-    sources: dict[Key, str]
-    unknown: tuple[Key, ...]
+    jobs_from: str
+    rests_on: dict[str, str]
+    """Recipes on data sets, each with its source."""
+    unknown: tuple[str, ...]
 
     def lines(self) -> list[str]:
         hours = " and ".join(
             span.scaled([(f"{device} {unit}", seconds / 3600) for unit, seconds in CLOCK[1:]])
             for device, span in self.hours.items()
         )
-        start = ", and 10 to 20 seconds to start" if self.wall.least < SHORT else ""
+        start = ", and 10 to 20 seconds to start" if self.wall_seconds.least < SHORT else ""
+        wall, further = self.wall_seconds.scaled(CLOCK), self.disk_bytes_while_running.scaled(BYTES)
         figures = [
-            f"{hours}; {self.wall.scaled(CLOCK)} on the clock with {self.jobs} at a time ({self.jobs_source}){start}",
-            f"{self.disk.scaled(BYTES)} of disk, and {self.meanwhile.scaled(BYTES)} more while it runs",
+            f"{hours}; {wall} on the clock with {self.jobs} at a time ({self.jobs_from}){start}",
+            f"{self.disk_bytes.scaled(BYTES)} of disk, and {further} more while it runs",
         ]
-        known = [f"{key}: from {source}" for key, source in self.sources.items()]
+        known = [f"{key}: from {source}" for key, source in self.rests_on.items()]
         unknown = [f"{key}: not known, so not counted" for key in self.unknown]
         ask = ["the same command with --probe measures what is not known"] if self.unknown else []
-        return [*(figures if self.sources else ()), *known, *unknown, *ask]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "hours": {what: span.to_list() for what, span in self.hours.items()},
-            "wall_seconds": self.wall.to_list(),
-            "disk_bytes": self.disk.to_list(),
-            "disk_bytes_while_running": self.meanwhile.to_list(),
-            "jobs": self.jobs,
-            "rests_on": {str(key): source for key, source in self.sources.items()},
-            "unknown": [str(key) for key in self.unknown],
-        }
+        return [*(figures if self.rests_on else ()), *known, *unknown, *ask]
 
 
 def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str] = (), *, jobs: int | None) -> GridCost:
@@ -159,11 +145,11 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
         _hours(in_order, seconds, shares, overview.grid.resources.cpus),
         wall([total(seconds[trial.id] for trial in chain) for chain in in_order], together),
         total(bases[Key.of(trial)].rest + bases[Key.of(trial)].best * (trial.id not in without) for trial in known),
-        Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
+        Span.of(end for basis in bases.values() for end in basis.best) * (RUNNING * together),
         together,
         why if together == asked else "as many as there are",
-        {key: basis.source for key, basis in bases.items()},
-        tuple(key for key in keys if key not in bases),
+        {str(key): basis.source for key, basis in bases.items()},
+        tuple(str(key) for key in keys if key not in bases),
     )
 
 
@@ -229,8 +215,7 @@ def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:
 
 def wall(chains: Sequence[Span], together: int) -> Span:
     """Seconds of all chains, so many at a time: at least the longest chain's, whose trials wait for one another."""
-    spans = [total(chains) * (1 / together), *chains]
-    return Span(max(span.least for span in spans), max(span.most for span in spans))
+    return Span(*map(max, zip(total(chains) * (1 / together), *chains, strict=True)))
 
 
 def _hours(

@@ -129,9 +129,9 @@ class DeviceCost:
             "device": self.card.name,
             "memory_bytes": self.card.bytes,
             "recipes": {str(key): taken.to_dict() for key, taken in self.taken.items()},
-            "seconds": seconds.to_list() if seconds else None,
-            "clock_seconds": self.clock.to_list() if self.clock else None,
-            "cost": (seconds * (self.hourly / 3600)).to_list() if seconds and self.hourly else None,
+            "seconds": seconds,
+            "clock_seconds": self.clock,
+            "cost": seconds * (self.hourly / 3600) if seconds and self.hourly else None,
         }
 
 

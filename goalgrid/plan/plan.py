@@ -1,7 +1,7 @@
 """What `goalgrid plan` says: axes, why each trial would be trained or not, tables that it fills, work left, cost."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from goalgrid.grid import extras
@@ -74,7 +74,7 @@ class Plan:
             "reasons": [decision.to_dict() for decision in self.decisions],
             **({"pending": len(self.pending)} if overview.searches else {}),
             "work": [part.to_dict() for part in work_of(self.overview, trials)],
-            "cost": self.cost.to_dict(),
+            "cost": asdict(self.cost),
             **({"most_trials": self.overview.most} if self.overview.grid.budget else {}),
             **({"device": self.device.to_dict()} if self.device else {}),
             "tables": [

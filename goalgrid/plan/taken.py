@@ -68,7 +68,7 @@ class Taken:
     @property
     def packed(self) -> Span:
         """The seconds where so many jobs share the GPU: while one waits for a start, another computes."""
-        least, most = (self.seconds or Span(0, 0)).to_list()
+        least, most = self.seconds or Span(0, 0)
         return Span(least, max(least, most / self.jobs))
 
     @property
@@ -104,11 +104,11 @@ class Taken:
             "together": self.together,
             "helps": self.helps,
             "trials": self.trials,
-            "seconds": self.seconds.to_list() if self.seconds else None,
+            "seconds": self.seconds,
             "hours_from": self.hours if self.seconds else None,
             "decoding": self.decoding or None,
-            "seconds_in": {setting: span.to_list() for setting, span in self.formats.items()},
-            **{what: self.once[what].to_list() if what in self.once else None for what in ONCE},
+            "seconds_in": self.formats,
+            **{what: self.once.get(what) for what in ONCE},
             "assumed": "; ".join(assumed_of([self.assumed])),
         }
 

@@ -45,7 +45,7 @@ def test_hours_are_those_of_decoding_where_the_gpu_waits_for_pictures(tmp_path: 
     slow = cost_of(tmp_path, Rented(1, 1), *PIXELS)
     (taken,) = slow.taken.values()
     assert taken.seconds is not None
-    assert taken.seconds.to_list() == [pytest.approx(decoded(1))] * 2
+    assert list(taken.seconds) == [pytest.approx(decoded(1))] * 2
     assert "decoding: 1 thread gives 323 pictures a second (pictures of 640 x 480" in taken.decoding
     assert "cores a GPU" in taken.decoding
     jobs, threads = taken.feeding
@@ -72,7 +72,7 @@ def test_time_on_the_clock_and_price_are_of_the_grid_as_it_is_packed(tmp_path: P
     (taken,) = cost.taken.values()
     assert taken.jobs == 2
     assert cost.clock is not None
-    assert cost.clock.to_list() == [pytest.approx(decoded(2) / 2)] * 2
+    assert list(cost.clock) == [pytest.approx(decoded(2) / 2)] * 2
     (line,) = (line for line in cost.lines() if "on the clock" in line)
     assert line.startswith("on 2 GPUs and 4 cores: ")
     assert line.endswith(f", {cost.clock.least * 2 / 3600 * 2:.2g} at 2 an hour")
@@ -97,7 +97,7 @@ def test_views_for_features_are_decoded_before_any_trial(tmp_path: Path) -> None
     cost = cost_of(tmp_path, None, 'recipes=["vsepp-r152-tiny"]', "resources.workers=3")
     (taken,) = cost.taken.values()
     crops = 4 * PICTURES[0] + sum(PICTURES[1:])  # the recipe's own number, for training images
-    assert taken.once["feature_seconds"].to_list() == [pytest.approx(crops * OTHER / 3)] * 2
+    assert list(taken.once["feature_seconds"]) == [pytest.approx(crops * OTHER / 3)] * 2
     assert not taken.decoding
 
 

@@ -217,13 +217,13 @@ class TestCosts:
         pace = [row["train_seconds"] / row["steps"] for row in found.records]
         left = found.unfinished()
         cost = cost_of(found, left, jobs=2)
-        assert cost.hours["CPU"].to_list() == pytest.approx([4 * 20 * min(pace) / 3600, 4 * 20 * max(pace) / 3600])
-        assert cost.wall.to_list() == pytest.approx([2 * 20 * min(pace), 2 * 20 * max(pace)])
-        assert cost.sources == {("shapes", "cnn-bow"): "2 finished trials"}
+        assert cost.hours["CPU"] == pytest.approx([4 * 20 * min(pace) / 3600, 4 * 20 * max(pace) / 3600])
+        assert cost.wall_seconds == pytest.approx([2 * 20 * min(pace), 2 * 20 * max(pace)])
+        assert cost.rests_on == {"cnn-bow on shapes": "2 finished trials"}
         best = [folder.best_checkpoint.stat().st_size for folder in pair.trials() if folder.done.exists()]
-        assert cost.meanwhile == Span(2 * RUNNING * min(best), 2 * RUNNING * max(best))
+        assert cost.disk_bytes_while_running == Span(2 * RUNNING * min(best), 2 * RUNNING * max(best))
         sizes = [sum(p.stat().st_size for p in f.path.rglob("*") if p.is_file()) for f in pair.trials()]
-        assert cost.disk == Span(4 * min(sizes), 4 * max(sizes))
+        assert cost.disk_bytes == Span(4 * min(sizes), 4 * max(sizes))
 
     def test_of_an_interrupted_trial_only_the_rest_is_paid(self, pair: Home) -> None:
         whole = cost_of(Overview.of(grid("seeds=[1]"), pair), [], jobs=1)
@@ -232,8 +232,8 @@ class TestCosts:
         found = Overview.of(grid(), pair)
         (trial,) = found.unfinished()
         pace = next(row["train_seconds"] / row["steps"] for row in found.records)
-        assert cost_of(found, [trial], jobs=1).wall.most == pytest.approx(5 * pace)
-        assert cost_of(found, [trial], [trial.id], jobs=1).wall.most == pytest.approx(20 * pace)
+        assert cost_of(found, [trial], jobs=1).wall_seconds.most == pytest.approx(5 * pace)
+        assert cost_of(found, [trial], [trial.id], jobs=1).wall_seconds.most == pytest.approx(20 * pace)
 
     def test_a_chain_bounds_the_time_on_the_clock(self, tmp_path: Path) -> None:
         found = Overview.of(load("demo", [*CHAIN, "train.epochs=2"]), Home(tmp_path))
@@ -246,10 +246,10 @@ class TestCosts:
         speed_probes.remember(Home(tmp_path).grid("demo"), measured)
         cost = cost_of(found, found.trials, jobs=8)
         assert cost.jobs == 1
-        assert cost.wall == Span(160 * 1.1, 160 * 2.1)
+        assert cost.wall_seconds == Span(160 * 1.1, 160 * 2.1)
         assert cost.hours["GPU"].least == pytest.approx(160 * 1.1 * 0.25 / 3600)
-        assert cost.disk == Span(220, 220)
-        assert cost.meanwhile == Span(700, 700)
+        assert cost.disk_bytes == Span(220, 220)
+        assert cost.disk_bytes_while_running == Span(700, 700)
 
     def test_without_a_finished_trial_a_probe_is_asked_for_and_remembered(self, tmp_path: Path, verb: Verb) -> None:
         home = Home(tmp_path)
@@ -283,8 +283,8 @@ class TestCosts:
         probed, real = Overview.of(grid(), home), Overview.of(grid(), pair)
         guess = cost_of(probed, probed.trials, jobs=1)
         taken = cost_of(real, real.trials, [trial.id for trial in real.trials], jobs=1)
-        assert 0 < guess.wall.least <= guess.wall.most
-        assert guess.disk.most == pytest.approx(taken.disk.most, rel=0.2)
+        assert 0 < guess.wall_seconds.least <= guess.wall_seconds.most
+        assert guess.disk_bytes.most == pytest.approx(taken.disk_bytes.most, rel=0.2)
         assert found.unfinished() == []
 
     def test_a_measured_share_of_a_gpu_is_shown_and_counts(self, tmp_path: Path, verb: Verb) -> None:
@@ -305,7 +305,7 @@ class TestCosts:
         assert "3 at a time (resources.concurrency)" in cost_of(found, found.unfinished(), jobs=None).lines()[0]
         few = cost_of(found, found.unfinished(), jobs=2)
         assert few.lines()[0].endswith(" with 2 at a time (--jobs), and 10 to 20 seconds to start")
-        assert dataclasses.replace(few, wall=Span(600, 900)).lines()[0].endswith(" with 2 at a time (--jobs)")
+        assert dataclasses.replace(few, wall_seconds=Span(600, 900)).lines()[0].endswith(" with 2 at a time (--jobs)")
         assert "4 at a time (as many as there are)" in cost_of(found, found.unfinished(), jobs=9).lines()[0]
 
 
