@@ -74,6 +74,6 @@ def _settings() -> dict[str, str]:
 
 def _api() -> str:
     """A page of all public names."""
-    names = [f"{module}.{defined}" if defined else module for module, defined in goalgrid.PUBLIC.values()]
+    names = [place.replace(":", ".") for place in goalgrid.PUBLIC.values()]
     text = "# API\n\nWhat `import goalgrid` gives. [Python and notebooks](python.md) shows it at work.\n"
     return text + "".join(f"\n::: {name}\n" for name in (*names, *MODULES))

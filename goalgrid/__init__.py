@@ -6,8 +6,8 @@ In Python, `goalgrid.load(GRID)` gives a grid that can be planned, run and shown
 nor Ray nor pandas: a public name is imported when it is first used.
 """
 
-from importlib import import_module
 from importlib.metadata import version
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from goalgrid.objectives.triplets import Triplets as Triplets
 
 PUBLIC = {
-    "load": ("goalgrid.loaded_grid", "load"),
-    "paper_table": ("goalgrid.loaded_grid", "paper_table"),
-    "LoadedGrid": ("goalgrid.loaded_grid", "LoadedGrid"),
-    "objective": ("goalgrid.grid.offers", "objective"),
-    "pooling": ("goalgrid.grid.offers", "pooling"),
-    "image_encoder": ("goalgrid.grid.offers", "image_encoder"),
-    "text_encoder": ("goalgrid.grid.offers", "text_encoder"),
-    "scorer": ("goalgrid.grid.offers", "scorer"),
-    "log": ("goalgrid.grid.logged", "log"),
-    "Parameter": ("goalgrid.grid.objectives.parameters", "parameter"),
-    "Triplets": ("goalgrid.objectives.triplets", "Triplets"),
-    "objectives": ("goalgrid.objectives", ""),
-    "UserError": ("goalgrid.grid.errors", "UserError"),
+    "load": "goalgrid.loaded_grid:load",
+    "paper_table": "goalgrid.loaded_grid:paper_table",
+    "LoadedGrid": "goalgrid.loaded_grid:LoadedGrid",
+    "objective": "goalgrid.grid.offers:objective",
+    "pooling": "goalgrid.grid.offers:pooling",
+    "image_encoder": "goalgrid.grid.offers:image_encoder",
+    "text_encoder": "goalgrid.grid.offers:text_encoder",
+    "scorer": "goalgrid.grid.offers:scorer",
+    "log": "goalgrid.grid.logged:log",
+    "Parameter": "goalgrid.grid.objectives.parameters:parameter",
+    "Triplets": "goalgrid.objectives.triplets:Triplets",
+    "objectives": "goalgrid.objectives",
+    "UserError": "goalgrid.grid.errors:UserError",
 }
-"""Public names, each with the module that defines it, and its name there; without a name, the module itself."""
+"""Public names, each with the module that defines it and its name there, or the module itself."""
 
 __all__ = [*PUBLIC, "__version__"]
 __version__ = version("goalgrid")
@@ -48,9 +48,7 @@ __version__ = version("goalgrid")
 def __getattr__(name: str) -> Any:
     if name not in PUBLIC:
         raise AttributeError(f"module 'goalgrid' has no attribute {name!r}; it has {', '.join(PUBLIC)}")
-    place, defined = PUBLIC[name]
-    module = import_module(place)
-    return getattr(module, defined) if defined else module
+    return resolve_name(PUBLIC[name])
 
 
 def __dir__() -> list[str]:

@@ -32,7 +32,7 @@ from goalgrid.grid.store.imported import add, imported_cells
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping.prune import MERGED
-from goalgrid.reading.data_at_hand import DataAtHand, now
+from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.overview import so_far
 from goalgrid.results.records import provenance
 
@@ -101,7 +101,7 @@ def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: boo
     imported = imported_cells(grid, other)
     cells += imported
     trials = [trial for trial in trials_of(cells) if other.trial(trial.id).state() is State.DONE]
-    ids, today = {trial.id for trial in trials}, now(DataAtHand(grid, home))
+    ids, today = {trial.id for trial in trials}, DataAtHand(grid, home).now
     code, data = (provenance.of_trials(cells, ids, fingerprint) for fingerprint in (today.code, today.data))
     data = {**_data_here(cells, home), **{key: mark for key, mark in data.items() if mark}}
     outcomes, here_now = dict[str, Merged](), set[str]()

@@ -28,6 +28,13 @@ class DataAtHand:
         """Why data cannot be read, by data set."""
         self._found: dict[DataKey, Content | None] = {}
 
+    @property
+    def now(self) -> Now:
+        """The code and the data that would train the grid's trials now, for comparison with what records hold."""
+        from goalgrid.runners.training.fingerprint import code_fingerprint
+
+        return Now(code_fingerprint, self.fingerprint)
+
     def content(self, shared: Shared) -> "Content | None":
         """What the data set of these settings holds; None where it cannot be compared."""
         key = DataKey.of(shared.dataset, shared.model)
@@ -124,10 +131,3 @@ def learnt_captions(shared: Shared, train: tuple[int, int]) -> tuple[int, bool]:
     if shared.train.captions != "all":
         return few, True
     return captions * few // images, few == images
-
-
-def now(data: DataAtHand) -> Now:
-    """The code and the data that would train a grid's trials now, for comparison with what records hold."""
-    from goalgrid.runners.training.fingerprint import code_fingerprint
-
-    return Now(code_fingerprint, data.fingerprint)

@@ -15,9 +15,9 @@ from goalgrid.grid.select import Halving
 from goalgrid.grid.store.files import stands
 from goalgrid.grid.store.home import ENDED, Home, State, TrialFolder
 from goalgrid.grid.store.imported import imported_cells
-from goalgrid.reading.data_at_hand import DataAtHand, now
+from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.results.records import provenance
-from goalgrid.results.records.provenance import Now, Stale
+from goalgrid.results.records.provenance import Stale
 
 if TYPE_CHECKING:
     from goalgrid.reading.choices import Search
@@ -190,7 +190,8 @@ class Overview:
         register(self.grid)
         rows = self._trained_here
         done = {row["trial_id"] for row in rows}
-        code, data = (provenance.of_trials(self.points, done, now) for now in (self.now.code, self.now.data))
+        now = self.data.now
+        code, data = (provenance.of_trials(self.points, done, fingerprint) for fingerprint in (now.code, now.data))
         libraries = provenance.of_trials(self.points, done, attrgetter("libraries"))
         stale = provenance.stale(rows, code, data, libraries)
         return stale | {key: [Stale(provenance.Cause.RECORD, why)] for key, why in self.unreadable.items()}
@@ -211,15 +212,11 @@ class Overview:
         return DataAtHand(self.grid, self.home)
 
     @cached_property
-    def now(self) -> Now:
-        return now(self.data)
-
-    @cached_property
     def of_other_data(self) -> set[str]:
         """Ids of the trials that are done, but on other data than are here now: no table shows them."""
         if not self.records:
             return set()
-        data = provenance.of_trials(self.points, {row["trial_id"] for row in self.records}, self.now.data)
+        data = provenance.of_trials(self.points, {row["trial_id"] for row in self.records}, self.data.fingerprint)
         return {row["trial_id"] for row in self.records if provenance.of_other_data(row, data[row["trial_id"]])}
 
     @cached_property

@@ -9,7 +9,7 @@ from goalgrid.grid.errors import UserError, check_known, unknown
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import BeforeReplacement, Home, State
-from goalgrid.reading.data_at_hand import DataAtHand, now
+from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import so_far
 from goalgrid.results.analysis import claims, documents, grid_comparison, queries
@@ -139,7 +139,7 @@ def _side(name: str, home: Home, read: Callable[..., Side]) -> Side:
             raise UserError(f"no trial of grid {grid.name!r} was done and then trained anew under {home.path}.")
         anew = f"Start it: goalgrid run {name}{runs_option(home)}"
         raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. {anew}")
-    return read(grid.name, cells, home, now=now(DataAtHand(grid, home)))
+    return read(grid.name, cells, home, now=DataAtHand(grid, home).now)
 
 
 def _named_apart(a: Side, b: Side, of_a: Home, of_b: Home) -> tuple[Side, Side]:

@@ -88,7 +88,7 @@ def standing_of(overview: Overview) -> Standing:
 
 def read(overview: Overview) -> Measured:
     """The results of the finished trials, with examples of attention where a model has it."""
-    results = Measured.read(overview.grid, overview.cells, overview.home, overview.now)
+    results = Measured.read(overview.grid, overview.cells, overview.home, overview.data.now)
     for message in results.left_out:
         say_left_out(message)
     try:

@@ -10,7 +10,7 @@ from goalgrid.grid.errors import UserError, check_known, counted, unknown
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
-from goalgrid.reading.data_at_hand import DataAtHand, now
+from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview, so_far
 from goalgrid.reading.papers import filled
@@ -90,7 +90,7 @@ def scores_of(grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | Non
     """What finished trials measured, by the usual protocol or this one; UserError: no data set of the grid has it."""
     scores = Scores.read(
         cells, home, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
-        now=now(DataAtHand(grid, home)), leave=say_left_out, evaluate=grid.evaluate,
+        now=DataAtHand(grid, home).now, leave=say_left_out, evaluate=grid.evaluate,
         make=f"goalgrid resume {grid.name}",
     )  # fmt: skip
     for message in scores.unreadable:

@@ -278,5 +278,6 @@ def export(
         raise UserError(f"grid {overview.grid.name!r}: no cell has chosen its settings yet. Go on: {go_on}")
     with begun(target):
         html, filled = page.render(overview, paper=paper), table_of_paper(paper, home)
-        write(overview.grid, overview.cells, home, target, report=html, now=overview.now, paper=filled, only=only)
+        now = overview.data.now
+        write(overview.grid, overview.cells, home, target, report=html, now=now, paper=filled, only=only)
     say(f"written: {target}")

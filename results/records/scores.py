@@ -45,7 +45,7 @@ class TableValue(ABC):
 
     @abstractmethod
     def tidy(self) -> dict[str, object]:
-        """Everything that is known of the value, unrounded, by column of a tidy export."""
+        """Everything that is known of the value, unrounded, by column of a tidy export; NaN for no number."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Quantity(TableValue):
         return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:#.3g}"
 
     def tidy(self) -> dict[str, object]:
-        return {"mean": _known(self.value), "text": self.text, "trials": list(self.trials)}
+        return {"mean": self.value, "text": self.text, "trials": list(self.trials)}
 
 
 @dataclass(frozen=True)
@@ -129,16 +129,12 @@ class Score(TableValue):
         return {
             "n": self.n,
             "expected": self.expected,
-            "mean": _known(self.mean),
-            "std": _known(self.std),
+            "mean": self.mean,
+            "std": self.std,
             "text": self.text,
             "trials": list(self.trials),
             "missing": "; ".join(f"{trial_id} {reason}" for trial_id, reason in self.missing) or None,
         }
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,7 @@ class Difference(TableValue):
         return "within" if abs(self.mean) <= half else "above" if self.mean > 0 else "below"
 
     def tidy(self) -> dict[str, object]:
-        mean, error = (None if math.isnan(value) else value for value in (self.mean, self.error))
-        return {"difference": mean, "standard_error": error, "text": self.text}
+        return {"difference": self.mean, "standard_error": self.error, "text": self.text}
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,7 @@ class Printed(TableValue):
 
     def tidy(self) -> dict[str, object]:
         """Runs, mean and standard deviation, as far as the paper says them."""
-        mean, std = (None if math.isnan(value) else value for value in (self.mean, self.std))
-        return {"n": self.n, "mean": mean, "std": std, "text": self.text}
+        return {"n": self.n, "mean": self.mean, "std": self.std, "text": self.text}
 
 
 @dataclass(frozen=True)

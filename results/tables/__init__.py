@@ -56,7 +56,8 @@ class TableEntry:
     def tidy(self) -> dict[str, object]:
         """Its keys, everything that is known of its value, its mark and its text, by column of a tidy export."""
         mark = {} if self.like_best is None else {"like_best": self.like_best}
-        return {**dict(self.keys), **self.score.tidy(), **mark, "text": self.text}
+        known = {name: None if value != value else value for name, value in self.score.tidy().items()}  # NaN
+        return {**dict(self.keys), **known, **mark, "text": self.text}
 
 
 def shared_keys(entries: Iterable[TableEntry | None]) -> dict[str, str]:
