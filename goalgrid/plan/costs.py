@@ -5,7 +5,7 @@ A figure rests on the grid's finished trials of the same data set and recipe, or
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -173,17 +173,15 @@ def _from_records(overview: Overview, key: Key) -> Basis | None:
     return Basis(
         Span.of(row["train_seconds"] / row["steps"] for row in rows),
         max(row["steps"] // row["epochs"] for row in rows),
-        Span.of(map(_best_bytes, rows, folders)),
+        Span.of(  # as it was before its weights went, in float32
+            max(_size(folder.best_checkpoint), 4 * (row["parameters"] or 0))
+            for row, folder in zip(rows, folders, strict=True)
+        ),
         Span.of(files.bytes_below(folder.path) - _size(folder.best_checkpoint) for folder in folders),
         any(environment.get("device_type") == "cuda" for environment in environments),
         counted(len(rows), "finished trial"),
         environments[-1].get("device", ""),
     )
-
-
-def _best_bytes(row: Mapping[str, Any], folder: TrialFolder) -> int:
-    """Of the best checkpoint, as it was before its weights went, in float32."""
-    return max(_size(folder.best_checkpoint), 4 * (row["parameters"] or 0))
 
 
 def _size(path: Path) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Shared, Trial, chains
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import digest
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.protocols import protocol
@@ -144,9 +145,7 @@ def device_cost(
     rented: Rented | None = None,
 ) -> DeviceCost:
     """What these trials take of a GPU, some begun anew; UserError: the architecture of weights is not known here."""
-    groups = dict[Key, list[Trial]]()
-    for trial in trials:
-        groups.setdefault(Key.of(trial), []).append(trial)
+    groups = grouped((Key.of(trial), trial) for trial in trials)
     costs = _OnCard(overview, card, frozenset(replaced), needs_of(overview, trials), rented)
     taken = {key: costs.taken(key, members) for key, members in groups.items()}
     return DeviceCost(card, hourly, taken, [list(map(Key.of, chain)) for chain in chains(trials)], rented)
@@ -191,9 +190,7 @@ class _OnCard:
                 return Taken(need, memory, hours, len(trials), known)
         shapes, assumed = self._shapes(trials[0].shared)
         kinds = {place: _kind_of(one) for place, one in {id(trial.shared): trial.shared for trial in trials}.items()}
-        groups = dict[Any, list[Trial]]()
-        for trial in trials:
-            groups.setdefault(kinds[id(trial.shared)], []).append(trial)
+        groups = grouped((kinds[id(trial.shared)], trial) for trial in trials)
         footprints = [(self._footprint(members[0], shapes), members) for members in groups.values()]
         most, (heaviest, *_) = max(footprints, key=lambda pair: pair[0].reserved)
         if not measured:

@@ -14,7 +14,7 @@ from goalgrid.looking.trial_figures import attention_examples, retrieved
 from goalgrid.reading import named_grids, status
 from goalgrid.reading.overview import ORDER, Overview, ranges
 from goalgrid.results.analysis.documents import Document
-from goalgrid.results.export.report_page import Measured, Standing, attention_pictures, examples_picture, rendered
+from goalgrid.results.export.report_page import Measured, Standing, picture, rendered
 from goalgrid.results.pages import page
 from goalgrid.showing.analyses import section
 from goalgrid.showing.tables import table_of_paper
@@ -49,6 +49,7 @@ def render(
         index: the page of all grids, relative to this one; empty: there is none.
     """
     name, runs = overview.grid.name, runs_option(overview.home)
+    examples = [retrieved(overview, examples_of)] if examples_of else []
     return rendered(
         measured or read(overview),
         standing_of(overview),
@@ -65,7 +66,7 @@ def render(
         refresh=refresh if _unfinished(overview) else 0,
         live=live,
         beside=beside,
-        examples=[examples_picture(retrieved(overview, examples_of))] if examples_of else [],
+        examples=[picture(f"queries of {shown.trial} with their first answers", shown.draw()) for shown in examples],
         paper=table_of_paper(paper, overview.home, "paper"),
         runs=runs,
         notes=overview.grid.notes,
@@ -92,7 +93,9 @@ def read(overview: Overview) -> Measured:
     for message in results.left_out:
         say_left_out(message)
     try:
-        return replace(results, attention=attention_pictures(attention_examples(overview)))
+        maps = attention_examples(overview)
+        pictures = (picture(f"{shown.trial}, {shown.image}: {shown.caption}", shown.draw()) for shown in maps)
+        return replace(results, attention=tuple(pictures))
     except UserError as error:
         return replace(results, no_attention=str(error))
 

@@ -10,7 +10,7 @@ from itertools import chain
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.protocols import JUDGED
@@ -23,7 +23,6 @@ from goalgrid.results.analysis.factors import parts_of
 from goalgrid.results.analysis.observations import marked
 from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.figures import Study
-from goalgrid.results.figures.of_trial import AttentionMap, RetrievalExamples
 from goalgrid.results.layouts import arrange, natural
 from goalgrid.results.layouts.captions import METRIC_NAMES, noun_of
 from goalgrid.results.pages import page
@@ -111,8 +110,8 @@ class Measured:
         )  # fmt: skip
         if not scores.rows:
             return cls()
-        done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
-        rows = record_cache.read(home, done, list(_PROVENANCE)).to_pylist()
+        rows = record_cache.rows(home, scores.rows, _PROVENANCE)
+        noted = grouped(chain.from_iterable(map(_noted, rows)))
         sums = analyse(cells, scores, None, ["rsum"])
         best = foremost(cells, sums)
         recalls = metrics_of("r1", "both")
@@ -125,7 +124,7 @@ class Measured:
             document(analyses, cells) if analyses else None,
             tuple(_pictures(studies, Study.read(cells, scores, home, histories=False), best)),
             rows,
-            _provenance(rows),
+            {heading: dict(Counter(texts).most_common()) for heading, texts in noted.items()},
             noun=noun_of(cells),
             cells=tuple(_opened(cells, sums)),
             curves=studies[0].histories if studies else {},
@@ -153,7 +152,7 @@ def _pictures(studies: Sequence[Study], every: Sequence[Study], best: Sequence[C
     for kind, known in figures.FIGURES.items():
         form = "png" if known.gather and len(every) > BLOCKS else "svg"  # a vector for each of thousands of marks
         for _, study, figure in figures.draw_all(every if known.gather else shown, [kind]):
-            yield _picture(f"{known.title}: {study.title}", figure, kind, form)
+            yield picture(f"{known.title}: {study.title}", figure, kind, form)
 
 
 @dataclass(frozen=True)
@@ -226,22 +225,9 @@ def _tables(grid: str, cells: Sequence[Cell], scores: Scores) -> tuple[str, dict
     }
 
 
-def attention_pictures(maps: Iterable[AttentionMap]) -> tuple[Picture, ...]:
-    return tuple(_picture(f"{shown.trial}, {shown.image}: {shown.caption}", shown.draw()) for shown in maps)
-
-
-def examples_picture(examples: RetrievalExamples) -> Picture:
-    return _picture(f"queries of {examples.trial} with their first answers", examples.draw())
-
-
-def _picture(alt: str, figure: "Figure", kind: str = "", form: str = "svg") -> Picture:
+def picture(alt: str, figure: "Figure", kind: str = "", form: str = "svg") -> Picture:
     content = b64encode(figures.encoded(figure, form)).decode()
     return Picture(alt, f"data:image/{form}{'+xml' * (form == 'svg')};base64,{content}", kind)
-
-
-def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    values = grouped(chain.from_iterable(map(_noted, rows)))
-    return {what: dict(Counter(texts).most_common()) for what, texts in values.items()}
 
 
 def _noted(row: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.groups import nested
-from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record, sealed
 from goalgrid.results.records.steps import Leave, columns_of, refuse
 
@@ -36,7 +36,7 @@ class _Measured:
         columns = columns_of(path, leave, what, again)
         return cls(**{name: value for name, (value,) in columns.items()}) if columns else None
 
-    def _write(self, path: Path) -> None:
+    def write(self, path: Path) -> None:
         sealed.write(path, pa.Table.from_pylist([asdict(self)]))
 
 
@@ -55,9 +55,6 @@ class FurtherEvaluation(_Measured):
     protocol: str
     metrics: Mapping[str, float | None]
     data_fingerprint: str
-
-    def write(self, folder: TrialFolder) -> None:
-        self._write(folder.evaluation(self.protocol))
 
     @classmethod
     def read(cls, path: Path, leave: Leave = refuse) -> Self | None:
@@ -96,9 +93,6 @@ class Speed(_Measured):
     @property
     def where(self) -> str:
         return f"{self.device}, {counted(self.threads, 'thread')}"
-
-    def write(self, path: Path) -> None:
-        self._write(path)
 
     @classmethod
     def read(cls, path: Path, leave: Leave = refuse) -> Self | None:

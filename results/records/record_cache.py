@@ -45,9 +45,11 @@ def read(
     return summaries.select(columns).take(places)
 
 
-def rows(home: Home, done: Iterable[str], columns: list[str], unreadable: record.Unreadable) -> list[dict[str, Any]]:
-    """These columns of the records of finished trials, by their ids; without records that cannot be read."""
-    table = read(home, [home.trial(trial_id).record for trial_id in done], columns, unreadable)
+def rows(
+    home: Home, done: Iterable[str], columns: Sequence[str], unreadable: record.Unreadable | None = None
+) -> list[dict[str, Any]]:
+    """These columns of the records of finished trials, by their ids; `unreadable` as of `record.collect`."""
+    table = read(home, [home.trial(trial_id).record for trial_id in done], list(columns), unreadable)
     return list(table.to_pylist())
 
 

@@ -186,13 +186,13 @@ class Scores:
         cells = list(cells)
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
         started = states(ids, home)
-        done = [home.trial(trial_id).record for trial_id, state in started.items() if state is State.DONE]
+        done = [trial_id for trial_id, state in started.items() if state is State.DONE]
         begun = {trial_id: state for trial_id, state in started.items() if state is not State.DONE}
         absent = {trial_id: _reason(home.trial(trial_id), state) for trial_id, state in begun.items()}
         columns = ["trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
         columns += [f"test_{name}" for name in record.METRICS]
         unreadable: record.Unreadable = {}
-        rows = record_cache.read(home, done, columns, unreadable).to_pylist()
+        rows = record_cache.rows(home, done, columns, unreadable)
         absent |= {path.parent.name: UNREADABLE for path in unreadable}
         if now:
             data = provenance.of_trials(cells, {row["trial_id"] for row in rows}, now.data)

@@ -33,8 +33,8 @@ def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[s
         now = folder.record.stat()
         if (now.st_ino, now.st_mtime_ns) != (record.st_ino, record.st_mtime_ns):
             raise UserError(f"{folder.trial_id} was trained anew meanwhile. The same command evaluates it again.")
-        data = data_fingerprint(loaded.inputs, settings.model)
-        FurtherEvaluation(folder.trial_id, name, metrics | _captions(loaded.inputs), data).write(folder)
+        metrics, data = metrics | _captions(loaded.inputs), data_fingerprint(loaded.inputs, settings.model)
+        FurtherEvaluation(folder.trial_id, name, metrics, data).write(folder.evaluation(name))
 
 
 def _captions(inputs: Inputs) -> dict[str, float]:

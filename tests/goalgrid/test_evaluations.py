@@ -34,8 +34,8 @@ KILLED = """
 import os, signal, sys
 from goalgrid.results.records.models import FurtherEvaluation
 whole = FurtherEvaluation.write
-def write(self, folder):
-    whole(self, folder)
+def write(self, path):
+    whole(self, path)
     os.kill(os.getpid(), signal.SIGKILL)
 FurtherEvaluation.write = write
 from goalgrid.app import main
@@ -92,7 +92,7 @@ def assert_told_apart(pair: Home, copy: Home, trained_pair: Home, verb: Verb) ->
     said = verb("table", "demo", "--on", "few", runs=copy)
     assert f"the evaluation {other} is that of {one.parent.parent.name} by few-test" in said.stderr
     assert "1 of 2 cells are missing" in " ".join(said.stdout.split())
-    FurtherEvaluation(other.parent.parent.name, "few-test", {"i2t_r1": 1.0}, "other").write(copy.trials()[1])
+    FurtherEvaluation(other.parent.parent.name, "few-test", {"i2t_r1": 1.0}, "other").write(other)
     with pytest.raises(UserError, match=r"saw different data.*Remove the evaluations/few-test.parquet of these"):
         verb("table", "demo", "--on", "few", runs=copy)
 
