@@ -11,9 +11,6 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.retrieval.encoders import pretrained
-from goalgrid.retrieval.encoders.image import image_encoder
-from goalgrid.retrieval.encoders.text import text_encoder
-from goalgrid.retrieval.scorers import scorer
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
 from goalgrid.retrieval.scorers.sets import Embedded, Sets, gathered
 from goalgrid.retrieval.unit_vectors import unit
@@ -53,16 +50,16 @@ class Vse(nn.Module):
         image, text = settings.image, settings.text
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # of the processor alone: it is there that a model is built
-            self.image = image_encoder(image, image_shape, settings.dim, places)
-            self.text = text_encoder(text, words, settings.dim, places)
+            self.image = parts.loaded(image.network)(image, image_shape, settings.dim, places)
+            self.text = parts.loaded(text.network)(text, words, settings.dim, places)
             self.scorer = None
             if settings.of_sets:
                 regions = 0 if image.reads else _regions(self.image, image_shape)
-                self.scorer = scorer(settings.scorer, regions, settings.dim)
+                self.scorer = parts.loaded(settings.scorer.network)(settings.scorer, regions, settings.dim)
             self.build_further(settings)
         self.drops = getattr(image, "drop", 0.0) > 0
-        parts = {"image": image, "text": text}
-        self.frozen = tuple(BACKBONES[name] for name, part in parts.items() if getattr(part, "frozen", False))
+        encoders = {"image": image, "text": text}
+        self.frozen = tuple(BACKBONES[name] for name, part in encoders.items() if getattr(part, "frozen", False))
 
     @property
     def networks(self) -> "list[Vse]":

@@ -102,7 +102,7 @@ from goalgrid.grid.settings.text_encoders import WordSettings
 class ThumbnailSettings(PoolingSettings, ImageEncoderSettings):
     """A linear map of the pixels of a small picture."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.small.networks.Thumbnail"
+    network: ClassVar[str] = "goalgrid.retrieval.parts.small.networks:Thumbnail"
     encoder: Literal["thumbnail"]
 
     @property
@@ -113,7 +113,7 @@ class ThumbnailSettings(PoolingSettings, ImageEncoderSettings):
 class MaxBowSettings(WordSettings):
     """The largest of each dimension of the words' embeddings."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.small.networks.MaxBow"
+    network: ClassVar[str] = "goalgrid.retrieval.parts.small.networks:MaxBow"
     encoder: Literal["max-bow"]
 ''',
     "networks": '''"""Linear maps."""

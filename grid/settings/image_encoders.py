@@ -50,8 +50,11 @@ class HeadSettings(PoolingSettings):
 class ImageEncoderSettings(Settings):
     """The properties that the settings of every image encoder have."""
 
-    network: ClassVar[str] = ""
-    """Dotted name of a part's encoder, made as those in `retrieval/encoders/image.py`; empty: it is there."""
+    network: ClassVar[str]
+    """What makes the encoder of the settings, an image's shape, `model.dim` and folders of weights: `module:name`.
+
+    A dotted name would be a name in the code, so fingerprints of code would follow it for each trial.
+    """
     noun: ClassVar[str] = "image"
     """What it reads, for a user."""
     of_regions: ClassVar[bool] = False
@@ -76,6 +79,7 @@ class ImageEncoderSettings(Settings):
 class CnnSettings(PoolingSettings, ImageEncoderSettings):
     """A small convolutional network on raw images."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.image:Cnn"
     encoder: Literal["cnn"] = Field(description=IMAGE_ENCODER)
     size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(
         description="side of the square that images are resized to"
@@ -95,6 +99,7 @@ class CnnSettings(PoolingSettings, ImageEncoderSettings):
 class FeatureSettings(HeadSettings, ImageEncoderSettings):
     """A head on precomputed features, pooled over regions if there are several. The encoder's name is the head's."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.image:FeatureHead"
     drop_rule: ClassVar[DropRule] = "each"
     encoder: HeadName = Field(description=IMAGE_ENCODER)
     dropout: Dropout = Field(0.0, description="share of the values set to zero in training")
@@ -107,6 +112,7 @@ class FeatureSettings(HeadSettings, ImageEncoderSettings):
 class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     """A `transformers` vision network on raw images, under a head. Frozen, it runs once: its features are cached."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.image:backbone"
     dropout: ClassVar[float] = 0.0
     encoder: Literal["backbone"] = Field(description=IMAGE_ENCODER)
     output: Literal["pooled", "grid", "projected"] = Field(
@@ -153,6 +159,7 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
 class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
     """An image encoder of the user's own."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.own_encoders:image_encoder"
     of: ClassVar[OwnKind] = "image encoder"
     encoder: Literal["own"] = Field(description=IMAGE_ENCODER)
     size: Annotated[int, Field(ge=8), Unit("pixels"), _PICTURES] = Field(

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import permutations
 from operator import or_
-from pkgutil import iter_modules
+from pkgutil import iter_modules, resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
 
 from goalgrid.grid.errors import UserError
@@ -148,7 +148,6 @@ def _clashes(present: Iterable[tuple[str, Part]]) -> Iterator[str]:
             yield f"{label} needs {part.needs}, which {other} cannot give: {excluded.without}, or exclude this cell"
 
 
-def loaded(dotted: str) -> Any:
-    """What a dotted name stands for; its module is imported."""
-    module, _, name = dotted.rpartition(".")
-    return getattr(import_module(module), name)
+def loaded(name: str) -> Any:
+    """What a dotted name or `module:name` stands for; its module is imported."""
+    return resolve_name(name)

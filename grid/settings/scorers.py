@@ -18,7 +18,7 @@ class ScorerSettings(Settings):
     """What the settings of every scorer have, beside `kind`."""
 
     network: ClassVar[str] = ""
-    """Dotted name of a part's scorer; empty: `retrieval/scorers/` has it."""
+    """The class of the scorer of sets, `module:name`; empty: it reads single vectors."""
 
 
 class ProductSettings(ScorerSettings):
@@ -36,6 +36,7 @@ class AttentionSettings(ScorerSettings):
 class ScanSettings(AttentionSettings):
     """SCAN: one side attends to the other, and the cosines with what was attended to are pooled."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.scorers.cross_attention:Scan"
     kind: Literal["scan"] = Field(description=KIND)
     direction: Direction = Field(description="t2i: words attend to regions; i2t: regions attend to words")
     pooling: ScorePooling = Field("mean", description="of the cosines; lse: log-sum-exp, which may exceed 1")
@@ -47,6 +48,7 @@ class ScanSettings(AttentionSettings):
 class BfanSettings(AttentionSettings):
     """BFAN: SCAN in both directions, added up, without attention that is no stronger than the rest."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.scorers.cross_attention:Bfan"
     kind: Literal["bfan"] = Field(description=KIND)
     focal: Literal["equal", "prob"] = Field(description="what attention is compared with: its mean, or a weighted mean")
     sharpness: PositiveFloat = Field(20.0, description="lambda: what attention is multiplied by before its softmax")
@@ -63,6 +65,7 @@ class SgrafSettings(AttentionSettings):
 class SgrSettings(SgrafSettings):
     """SGR: the vectors of similarity reason over their full graph; the node of the whole sets is scored."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.scorers.similarity:Sgr"
     kind: Literal["sgr"] = Field(description=KIND)
     steps: PositiveInt = Field(3, description="of reasoning over the graph")
 
@@ -70,12 +73,14 @@ class SgrSettings(SgrafSettings):
 class SafSettings(SgrafSettings):
     """SAF: a learnt filter weighs the vectors of similarity; their sum is scored."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.scorers.similarity:Saf"
     kind: Literal["saf"] = Field(description=KIND)
 
 
 class OwnScorerSettings(OwnPartSettings, ScorerSettings):
     """A scorer of the user's own. It reads sets of vectors: regions of an image, words of a caption."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.scorers.own_scorer:OwnScorer"
     of: ClassVar[OwnKind] = "scorer"
     kind: Literal["own"] = Field(description=KIND)
 

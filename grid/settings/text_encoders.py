@@ -15,8 +15,8 @@ TEXT_ENCODER = "the text network; another choice drops the settings of the one b
 class TextEncoderSettings(Settings):
     """The settings that every text encoder has, beside `boundaries`."""
 
-    network: ClassVar[str] = ""
-    """Dotted name of a part's encoder, made as those in `retrieval/encoders/text.py`; empty: it is there."""
+    network: ClassVar[str]
+    """What makes the encoder of the settings, a number of words, `model.dim` and folders of weights: `module:name`."""
     word_drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
         0.0, description="share of words masked, replaced or left out in training"
     )
@@ -55,24 +55,28 @@ class WordSettings(TextEncoderSettings):
 class BowSettings(WordSettings, PoolingSettings):
     """Word embeddings, pooled: no order, and fast."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.text:Bow"
     encoder: Literal["bow"] = Field(description=TEXT_ENCODER)
 
 
 class GruSettings(WordSettings):
     """VSE++'s text encoder: the last state of a one-layer GRU."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.text:Gru"
     encoder: Literal["gru"] = Field(description=TEXT_ENCODER)
 
 
 class BiGruSettings(WordSettings, PoolingSettings):
     """A GRU read in both directions, its states averaged over directions and pooled over words."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.text:BiGru"
     encoder: Literal["bigru"] = Field(description=TEXT_ENCODER)
 
 
 class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.text:transformer"
     boundaries: ClassVar[bool] = True
     encoder: Literal["transformer"] = Field(default="transformer", description=TEXT_ENCODER)
     frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
@@ -100,6 +104,7 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
 class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
     """A text encoder of the user's own, which reads words of the training captions."""
 
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.own_encoders:text_encoder"
     of: ClassVar[OwnKind] = "text encoder"
     encoder: Literal["own"] = Field(description=TEXT_ENCODER)
     boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")

@@ -1,18 +1,14 @@
-"""Image encoders: from pixels or features to one vector each, before normalisation.
+"""Image encoders: from pixels (3, h, w), or features (k) or (n, k), to one vector each, before normalisation.
 
 A frozen backbone runs before training (features.py); its encoder is then the head alone, by the same names of weights.
 """
-
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from goalgrid.grid.settings import parts
-from goalgrid.grid.settings.image_encoders import BackboneSettings, CnnSettings, FeatureSettings, ImageEncoderSettings
-from goalgrid.retrieval.encoders import own_encoders, pretrained
+from goalgrid.grid.settings.image_encoders import BackboneSettings, CnnSettings, FeatureSettings
+from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.pooling import Encoded, mean, pooling
 from goalgrid.retrieval.encoders.vision import Vision
 
@@ -23,7 +19,7 @@ UNDROPPED = 0.2
 class Cnn(nn.Module):
     """Convolutions that halve the side and double the channels, pooled over the grid that is left, then linear."""
 
-    def __init__(self, settings: CnnSettings, shape: tuple[int, ...], dim: int) -> None:
+    def __init__(self, settings: CnnSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> None:
         super().__init__()
         blocks: list[nn.Module] = []
         channels = shape[0]
@@ -50,8 +46,15 @@ class Cnn(nn.Module):
 class FeatureHead(nn.Module):
     """A head on feature vectors, pooled over regions or cells where there are any."""
 
-    def __init__(self, settings: FeatureSettings | BackboneSettings, width: int, dim: int) -> None:
+    def __init__(
+        self,
+        settings: FeatureSettings | BackboneSettings,
+        shape: tuple[int, ...],
+        dim: int,
+        places: pretrained.Places,
+    ) -> None:
         super().__init__()
+        width = shape[-1]
         self.kind = settings.head
         self.normalize = settings.normalize
         self.dropout = nn.Dropout(settings.dropout)
@@ -103,33 +106,15 @@ class FeatureHead(nn.Module):
 class Backbone(FeatureHead):
     """A network of `transformers` on pixels, under a head."""
 
-    def __init__(self, settings: BackboneSettings, places: pretrained.Places, dim: int) -> None:
+    def __init__(self, settings: BackboneSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> None:
         vision = Vision(settings, places)
-        super().__init__(settings, vision.width, dim)
+        super().__init__(settings, (vision.width,), dim, places)
         self.backbone = vision
 
     def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Encoded:
         return super().forward(self.backbone(images))
 
 
-IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places], nn.Module]] = {
-    "cnn": lambda settings, shape, dim, places: Cnn(settings, shape, dim),
-    "linear": lambda settings, shape, dim, places: FeatureHead(settings, shape[-1], dim),
-    "linear-mlp": lambda settings, shape, dim, places: FeatureHead(settings, shape[-1], dim),
-    "mlp": lambda settings, shape, dim, places: FeatureHead(settings, shape[-1], dim),
-    "residual-mlp": lambda settings, shape, dim, places: FeatureHead(settings, shape[-1], dim),
-    "backbone": lambda settings, shape, dim, places: (
-        FeatureHead(settings, shape[-1], dim) if settings.feature_network else Backbone(settings, places, dim)
-    ),
-    "own": lambda settings, shape, dim, places: own_encoders.image_encoder(settings, shape, dim),
-}
-"""Each encoder by the name of its settings, for images of shape (3, h, w) of pixels, (k) or (n, k) of features."""
-
-
-def image_encoder(
-    settings: ImageEncoderSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places
-) -> nn.Module:
-    if settings.network:
-        return parts.loaded(settings.network)(settings, shape, dim, places)
-    given: Any = settings
-    return IMAGE_ENCODERS[given.encoder](settings, shape, dim, places)
+def backbone(settings: BackboneSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> nn.Module:
+    """A network under its head; the head alone, where the features of the network are computed before."""
+    return (FeatureHead if settings.feature_network else Backbone)(settings, shape, dim, places)

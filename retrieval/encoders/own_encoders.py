@@ -9,12 +9,13 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
 from goalgrid.grid.settings.own_parts import check_gradient, check_shape, own_parts
 from goalgrid.grid.settings.text_encoders import OwnTextSettings
+from goalgrid.retrieval.encoders.pretrained import Places
 
 DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
 """Of the shape of an image, by what an image encoder reads."""
 
 
-def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int) -> nn.Module:
+def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int, places: Places) -> nn.Module:
     """The user's encoder of images (b, *shape) into (b, dim); UserError: the data hold other features than it reads."""
     chosen = own_parts[settings.of][settings.name]
     if len(shape) != DIMENSIONS[chosen.on]:
@@ -26,7 +27,7 @@ def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int) 
     return _checked(chosen.network(shape, dim, **settings.parameters), settings.name, dim)
 
 
-def text_encoder(settings: OwnTextSettings, words: int, dim: int) -> nn.Module:
+def text_encoder(settings: OwnTextSettings, words: int, dim: int, places: Places) -> nn.Module:
     """The user's encoder of captions, ids (b, n) below `words` and lengths (b), into (b, dim)."""
     return _checked(
         own_parts[settings.of][settings.name].network(words, dim, **settings.parameters), settings.name, dim

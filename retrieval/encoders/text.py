@@ -1,6 +1,5 @@
-"""Text encoders: from word indices to one vector each, before normalisation."""
+"""Text encoders: from indices below `words`, or features of this width, to one vector each, before normalisation."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,16 +7,9 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
-from goalgrid.grid.settings.text_encoders import (
-    BiGruSettings,
-    BowSettings,
-    GruSettings,
-    TextEncoderSettings,
-    TransformerSettings,
-)
-from goalgrid.retrieval.encoders import own_encoders, pretrained
+from goalgrid.grid.settings.text_encoders import BiGruSettings, BowSettings, GruSettings, TransformerSettings
+from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.pooling import Encoded, pooling
 from goalgrid.retrieval.encoders.reasoning import PaddedGru
 from goalgrid.retrieval.scorers.sets import sent
@@ -26,7 +18,7 @@ from goalgrid.retrieval.scorers.sets import sent
 class Bow(nn.Module):
     """Word embeddings, pooled, then linear: a caption is the set of its words."""
 
-    def __init__(self, settings: BowSettings, words: int, dim: int) -> None:
+    def __init__(self, settings: BowSettings, words: int, dim: int, places: pretrained.Places) -> None:
         super().__init__()
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
@@ -40,7 +32,7 @@ class Bow(nn.Module):
 class Gru(nn.Module):
     """Last state of a one-layer GRU. VSE++ §3.2."""
 
-    def __init__(self, settings: GruSettings, words: int, dim: int) -> None:
+    def __init__(self, settings: GruSettings, words: int, dim: int, places: pretrained.Places) -> None:
         super().__init__()
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
@@ -53,7 +45,7 @@ class Gru(nn.Module):
 class BiGru(nn.Module):
     """States of a one-layer GRU in both directions, averaged over directions and pooled over words."""
 
-    def __init__(self, settings: BiGruSettings, words: int, dim: int) -> None:
+    def __init__(self, settings: BiGruSettings, words: int, dim: int, places: pretrained.Places) -> None:
         super().__init__()
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
@@ -68,7 +60,7 @@ class BiGru(nn.Module):
 class TextHead(nn.Module):
     """A linear map of the features of a text network: of a state a token, which are then pooled, or of one vector."""
 
-    def __init__(self, settings: TransformerSettings, width: int, dim: int) -> None:
+    def __init__(self, settings: TransformerSettings, width: int, dim: int, places: pretrained.Places) -> None:
         super().__init__()
         self.project = pretrained.head(settings.head, width, dim)
         if settings.init == "xavier" and isinstance(self.project, nn.Linear):
@@ -86,7 +78,7 @@ class Transformer(TextHead):
 
     def __init__(self, settings: TransformerSettings, words: int, dim: int, places: pretrained.Places) -> None:
         backbone = text_network(settings, words, places)
-        super().__init__(settings, width_of(backbone, settings), dim)
+        super().__init__(settings, width_of(backbone, settings), dim, places)
         self.backbone, self.output = backbone, settings.output
         self.backbone.requires_grad_(not settings.frozen)
         self.frozen = settings.frozen
@@ -102,6 +94,11 @@ class Transformer(TextHead):
         if self.frozen:
             self.backbone.eval()
         return self
+
+
+def transformer(settings: TransformerSettings, words: int, dim: int, places: pretrained.Places) -> nn.Module:
+    """A network under its head; the head alone, where the features of the network are computed before."""
+    return (TextHead if settings.feature_network else Transformer)(settings, words, dim, places)
 
 
 def text_network(settings: Pretrained, words: int, places: pretrained.Places) -> nn.Module:
@@ -159,22 +156,3 @@ def _embedding(words: int, dim: int) -> nn.Embedding:
 def present_of(ids: Shaped[Tensor, "b n *k"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n"]:
     """Which tokens of captions of these lengths are there; the others fill a row up."""
     return torch.arange(ids.shape[1], device=ids.device) < sent(lengths, ids.device)[:, None]
-
-
-TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]] = {
-    "bow": lambda settings, words, dim, places: Bow(settings, words, dim),
-    "gru": lambda settings, words, dim, places: Gru(settings, words, dim),
-    "bigru": lambda settings, words, dim, places: BiGru(settings, words, dim),
-    "transformer": lambda settings, words, dim, places: (
-        TextHead(settings, words, dim) if settings.feature_network else Transformer(settings, words, dim, places)
-    ),
-    "own": lambda settings, words, dim, places: own_encoders.text_encoder(settings, words, dim),
-}
-"""Each encoder by the name of its settings, for indices below `words`, or features of this width."""
-
-
-def text_encoder(settings: TextEncoderSettings, words: int, dim: int, places: pretrained.Places) -> nn.Module:
-    if settings.network:
-        return parts.loaded(settings.network)(settings, words, dim, places)
-    given: Any = settings
-    return TEXT_ENCODERS[given.encoder](settings, words, dim, places)

@@ -16,7 +16,7 @@ from torch.nn.functional import leaky_relu
 from torch.utils.checkpoint import checkpoint
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.settings.scorers import BfanSettings, ScanSettings
+from goalgrid.grid.settings.scorers import AttentionSettings, BfanSettings, ScanSettings
 from goalgrid.retrieval.scorers.sets import Sets, by_size
 
 EPS = 1e-8
@@ -34,7 +34,7 @@ Focus = Callable[[Float[Tensor, "b c q k"], Int[Tensor, "b 1 1 1"] | int], Float
 
 
 class SetScorer(nn.Module):
-    """Scores images by captions, both sets of vectors."""
+    """Scores images by captions, both sets of vectors; made of its settings, for so many regions of `dim` values."""
 
     by_pair = True
     """Whether the score of a pair depends on that pair alone; then a few pairs can be scored again."""
@@ -236,6 +236,10 @@ class PairProducts(torch.autograd.Function):
 class CrossAttention(SetScorer):
     """A scorer made of cosines between queries and what they attend to; it has no weights."""
 
+    def __init__(self, settings: AttentionSettings, regions: int, dim: int) -> None:
+        super().__init__()
+        self.settings = settings
+
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         images, texts = images.full(), texts.full()
         regions, present = images.vectors, images.present
@@ -303,9 +307,7 @@ class CrossAttention(SetScorer):
 class Scan(CrossAttention):
     """Stacked cross attention. SCAN §3."""
 
-    def __init__(self, settings: ScanSettings) -> None:
-        super().__init__()
-        self.settings = settings
+    settings: ScanSettings
 
     def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
         if self.settings.direction == "t2i":
@@ -325,9 +327,7 @@ class Scan(CrossAttention):
 class Bfan(CrossAttention):
     """Bidirectional focal attention: mean over words plus mean over regions, from -2 to 2. BFAN §3."""
 
-    def __init__(self, settings: BfanSettings) -> None:
-        super().__init__()
-        self.settings = settings
+    settings: BfanSettings
 
     def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
         focus = self.settings.sharpness, FOCUS[self.settings.focal]

@@ -19,7 +19,7 @@ from goalgrid.grid.settings.scorers import OwnScorerSettings
 from goalgrid.grid.settings.text_encoders import OwnTextSettings
 from goalgrid.retrieval.encoders.own_encoders import image_encoder, text_encoder
 from goalgrid.retrieval.encoders.pooling import pooling
-from goalgrid.retrieval.scorers import OwnScorer
+from goalgrid.retrieval.scorers.own_scorer import OwnScorer
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES, SEED, Broken
 
@@ -199,19 +199,19 @@ def _part(name: str) -> Part | None:
     if name in own_parts["scorer"]:
         scorer = OwnScorerSettings.model_validate({"kind": "own", "name": name})
         both = *_sets(REGIONS), *_sets(WORDS)
-        return Part(lambda: OwnScorer(scorer, OF_SETS), both, _scored_again, call=_scores)
+        return Part(lambda: OwnScorer(scorer, max(REGIONS), OF_SETS), both, _scored_again, call=_scores)
     if name in own_parts["text encoder"]:
         lengths = torch.tensor(LENGTHS)
         ids = torch.randint(1, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=_random())
         ids *= torch.arange(max(LENGTHS)) < lengths[:, None]
         texts = OwnTextSettings.model_validate(content)
-        return Part(lambda: text_encoder(texts, VOCABULARY, DIM), (ids, lengths), _embedded_again, of_sets=False)
+        return Part(lambda: text_encoder(texts, VOCABULARY, DIM, {}), (ids, lengths), _embedded_again, of_sets=False)
     if name in own_parts["image encoder"]:
         on = own_parts["image encoder"][name].on
         images, shape = OwnImageSettings.model_validate(content), (len(LENGTHS), *IMAGES[on])
         pixels = torch.randint(0, 256, shape, generator=_random(), dtype=torch.uint8)
         pictures = pixels if on == "pictures" else torch.randn(shape, generator=_random())
-        return Part(lambda: image_encoder(images, IMAGES[on], DIM), (pictures,), _embedded_again, of_sets=False)
+        return Part(lambda: image_encoder(images, IMAGES[on], DIM, {}), (pictures,), _embedded_again, of_sets=False)
     return None
 
 

@@ -47,7 +47,7 @@ def roots_and_names(
     needed = [*parts.of_objective(settings.objective.name), *(p for m in models for p in parts.of_model(m).values())]
     roots |= {name for part in needed for name in (part.companion, part.network, part.data) if name}
     chosen = [part for model in models for part in (model.image, model.text, model.scorer)]
-    roots |= {part.network for part in chosen if part.network}
+    roots |= {part.network.replace(":", ".") for part in chosen if part.network}
     frozen = {network.encoder for part in chosen if (network := getattr(part, "feature_network", None))}
     return classes | roots | plugins, strings.union(catalog.protocols(settings.dataset.name), frozen)
 

@@ -287,7 +287,7 @@ def test_sets_are_ranked_by_their_scorer_in_tiles_and_in_folds() -> None:
         Sets(normalize(torch.randn(count, size, 6, generator=generator), dim=2), torch.full((count,), size))
         for count, size in ((8, 4), (24, 3))
     )
-    scorer = Scan(ScanSettings(kind="scan", direction="t2i", sharpness=9))
+    scorer = Scan(ScanSettings(kind="scan", direction="t2i", sharpness=9), 36, 8)
     matrix = scorer(image, text).double().numpy()
     for chunk in (3, 100):
         ours, slow = rank(image, text, owner, scorer, chunk=chunk), literal(matrix, owner)

@@ -11,8 +11,8 @@ from torch.nn.functional import normalize
 
 from goalgrid import objectives
 from goalgrid.grid.objectives import OURS
+from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, SgrSettings
-from goalgrid.retrieval.scorers import SCORERS
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
 from goalgrid.retrieval.scorers.sets import Sets, gathered
 from goalgrid.retrieval.scorers.similarity import VALUES
@@ -39,7 +39,7 @@ of_weights = every("settings", SGRAF)
 
 def scorer_of(settings: Any, regions: int = 7) -> SetScorer:
     torch.manual_seed(0)
-    scorer = SCORERS[settings.kind](settings, regions, DIM).eval()
+    scorer = parts.loaded(settings.network)(settings, regions, DIM).eval()
     for bias in (weight for name, weight in scorer.named_parameters() if name.endswith("bias")):
         nn.init.uniform_(bias, -0.2, 0.2)
     return scorer

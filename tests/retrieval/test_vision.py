@@ -58,7 +58,7 @@ def test_a_cell_sees_its_own_patch_alone(kind: str) -> None:
 @pytest.mark.parametrize("kind", REGISTERED)
 def test_registers_count_neither_for_a_mean_nor_for_an_estimate(kind: str) -> None:
     settings = backbone(kind, head="none", normalize=False, pooling="mean")
-    encoder = Backbone(settings, {}, dim=16).eval()
+    encoder = Backbone(settings, (3, settings.size, settings.size), 16, {}).eval()
     pictures = torch.randint(0, 255, (3, 3, 32, 32), dtype=torch.uint8)
     network = encoder.backbone
     states = network.network((pictures.float() - network.mean) / network.deviation).last_hidden_state

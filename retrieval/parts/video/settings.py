@@ -55,7 +55,7 @@ class VideoSettings(ImageEncoderSettings):
 class CeSettings(VideoSettings):
     """CE: a vector for each expert, gated by the vectors of the other experts. Liu et al., BMVC 2019."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.video.networks.CollaborativeExperts"
+    network: ClassVar[str] = "goalgrid.retrieval.parts.video.networks:CollaborativeExperts"
     encoder: Literal["ce"] = Field(description=IMAGE_ENCODER)
     tokens: dict[str, PositiveInt] = Field(
         {}, description="experts whose vectors NetVLAD pools, with the number that it reads; of others the mean is read"
@@ -84,7 +84,7 @@ class CeSettings(VideoSettings):
 class MmtSettings(VideoSettings):
     """MMT: a transformer over the vectors of all experts, in time. Gabeur et al., ECCV 2020."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.video.networks.MultiModalTransformer"
+    network: ClassVar[str] = "goalgrid.retrieval.parts.video.networks:MultiModalTransformer"
     encoder: Literal["mmt"] = Field(description=IMAGE_ENCODER)
     tokens: Annotated[PositiveInt, Unit("vectors")] = Field(
         30, description="how many vectors of an expert are read; if it has more, they are drawn"
@@ -104,7 +104,7 @@ class MmtSettings(VideoSettings):
 class ExpertTextSettings(Pretrained, TextEncoderSettings):
     """The text side of CE and MMT: a gated vector of a caption for each expert, and how much each expert counts."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.video.networks.ExpertTexts"
+    network: ClassVar[str] = "goalgrid.retrieval.parts.video.networks:ExpertTexts"
     boundaries: ClassVar[bool] = True
     encoder: Literal["gated"] = Field(description=TEXT_ENCODER)
     frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
@@ -132,5 +132,5 @@ class ExpertTextSettings(Pretrained, TextEncoderSettings):
 class MixtureSettings(ScorerSettings):
     """CE's and MMT's: the cosines of a video's vectors with the caption's, expert by expert, weighed by the caption."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.video.networks.Mixture"
+    network: ClassVar[str] = "goalgrid.retrieval.parts.video.networks:Mixture"
     kind: Literal["mixture"] = Field(description=KIND)

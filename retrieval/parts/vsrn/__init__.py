@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class RegionGraphSettings(ImageEncoderSettings):
     """VSRN's: projected regions reason over their graph, and a GRU reads them in the order of the data."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.vsrn.network.RegionGraph"
+    network: ClassVar[str] = "goalgrid.retrieval.parts.vsrn.network:RegionGraph"
     of_regions: ClassVar[bool] = True
     encoder: Literal["region-graph"] = Field(description=IMAGE_ENCODER)
     norm: Literal["regions", "batch"] = Field(

@@ -18,7 +18,7 @@ SWIN_PATCH = 4
 class SwinSettings(ImageEncoderSettings):
     """X-VLM's Swin on raw images under a linear layer. It learns; the weights of the fusion encoder bring its own."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.xvlm.swin.SwinEncoder"
+    network: ClassVar[str] = "goalgrid.retrieval.parts.xvlm.swin:SwinEncoder"
     frozen: ClassVar[bool] = False
     encoder: Literal["swin"] = Field(description=IMAGE_ENCODER)
     width: Annotated[PositiveInt, Unit("values")] = Field(
@@ -65,7 +65,7 @@ class SwinSettings(ImageEncoderSettings):
 class BertLayersSettings(TextEncoderSettings):
     """X-VLM's layers of BERT under a linear layer on the first token. They learn; their weights come as Swin's do."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.xvlm.bert_layers.BertEncoder"
+    network: ClassVar[str] = "goalgrid.retrieval.parts.xvlm.bert_layers:BertEncoder"
     boundaries: ClassVar[bool] = True
     frozen: ClassVar[bool] = False
     encoder: Literal["bert-layers"] = Field(description=TEXT_ENCODER)

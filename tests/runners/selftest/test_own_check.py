@@ -263,7 +263,7 @@ def test_an_encoder_of_pictures_is_refused_on_features(shape: tuple[int, ...], s
     with pytest.raises(
         UserError, match=re.escape(f"on = 'pictures', but an image of these data has the shape {shape}: {said}.")
     ):
-        image_encoder(OwnImageSettings.model_validate({"encoder": "own", "name": "mine"}), shape, 12)
+        image_encoder(OwnImageSettings.model_validate({"encoder": "own", "name": "mine"}), shape, 12, {})
 
 
 SCORER = """@goalgrid.scorer("mine")

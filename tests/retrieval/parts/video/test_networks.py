@@ -7,16 +7,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from goalgrid.retrieval.parts.video.networks import CollaborativeExperts, ExpertTexts, MultiModalTransformer, NetVlad
+from goalgrid.retrieval.parts.video.networks import (
+    CollaborativeExperts,
+    ExpertTexts,
+    Mixture,
+    MultiModalTransformer,
+    NetVlad,
+)
 from goalgrid.retrieval.parts.video.settings import CeSettings, ExpertTextSettings, MixtureSettings, MmtSettings
-from goalgrid.retrieval.scorers import scorer
 from goalgrid.retrieval.scorers.sets import Sets
 from tests.retrieval.parts.video import literal
 
 DIM, VIDEOS = 6, 5
 CE = CeSettings(encoder="ce", experts={"b": 4, "a": 3, "c": 5}, tokens={"a": 4}, clusters={"a": 2})
 MMT = MmtSettings(encoder="mmt", experts={"b": 4, "a": 3, "c": 5}, tokens=4, layers=2, heads=2, feed_forward=9)
-MIXTURE = scorer(MixtureSettings(kind="mixture"), 0, DIM)
+MIXTURE = Mixture(MixtureSettings(kind="mixture"), 0, DIM)
 Drawn = dict[str, list[tuple[Tensor, Tensor]]]
 
 
