@@ -5,8 +5,9 @@ squared norm of the latter is a' G a, G the products of the context with itself.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch.nn.functional import leaky_relu
 from torch.utils.checkpoint import checkpoint
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.settings.scorers import AttentionSettings, BfanSettings, ScanSettings
+from goalgrid.grid.settings.scorers import BfanSettings, Direction, ScanSettings, ScorePooling
 from goalgrid.retrieval.scorers.sets import Sets, by_size
 
 EPS = 1e-8
@@ -31,6 +32,8 @@ PAIRS = 16
 
 Focus = Callable[[Float[Tensor, "b c q k"], Int[Tensor, "b 1 1 1"] | int], Float[Tensor, "b c q k"]]
 """What is kept of the attention to a context of so many members."""
+Pool = Callable[[Float[Tensor, "b q k"], Bool[Tensor, "#b #q k"] | None], Float[Tensor, "b q"]]
+"""From the cosines of queries to a score; None: all queries are present."""
 
 
 class SetScorer(nn.Module):
@@ -87,15 +90,17 @@ class ScoreBlock:
     present: Bool[Tensor, "i n"] | None
     paired: bool = False
 
-    def words_attend(self, sharpness: float, focus: Focus) -> Float[Tensor, "i g l"]:
-        """Cosine of each word with what it attends to in each image; of pairs (p, 1, l)."""
-        assert self.dots is not None
-        return cosines(self.dots, self.of_regions, self.beside(norms(self.of_words)), sharpness, focus, self.present)
-
-    def regions_attend(self, sharpness: float, focus: Focus) -> Float[Tensor, "g i n"]:
-        """Cosine of each region with what it attends to in each caption; of pairs (p, 1, n)."""
+    def scores(self, direction: Direction, sharpness: float, focus: Focus, pool: Pool) -> Float[Tensor, "i g"]:
+        """What `pool` makes of the cosines of one side with what it attends to on the other side; of pairs (p, 1)."""
+        if direction == "t2i":
+            assert self.dots is not None
+            of_words = self.beside(norms(self.of_words))
+            return pool(cosines(self.dots, self.of_regions, of_words, sharpness, focus, self.present), None)
         assert self.across is not None
-        return cosines(self.across, self.of_words, self.beside(norms(self.of_regions)), sharpness, focus, None)
+        of_regions = self.beside(norms(self.of_regions))
+        present = None if self.present is None else self.beside(self.present)
+        scores = pool(cosines(self.across, self.of_words, of_regions, sharpness, focus, None), present)
+        return scores if self.paired else scores.T
 
     def beside(self, of_queries: Shaped[Tensor, "q k"]) -> Shaped[Tensor, "#b #q k"]:
         """Values of the queries, in the shape in which they stand beside their contexts."""
@@ -141,10 +146,10 @@ def attention(
 
 
 def look(
-    queries: Float[Tensor, "k d"], context: Float[Tensor, "c d"], sharpness: float, focus: Focus | None = None
+    queries: Float[Tensor, "k d"], context: Float[Tensor, "c d"], sharpness: float, focus: Focus
 ) -> Float[Tensor, "k c"]:
     """How strongly each query attends to each member of its context; a row sums to 1."""
-    weights = (focus or everything)(attention((context @ queries.T)[None, :, None], sharpness, None), len(context))
+    weights = focus(attention((context @ queries.T)[None, :, None], sharpness, None), len(context))
     return (weights / weights.sum(1, keepdim=True))[0, :, 0].T
 
 
@@ -182,21 +187,23 @@ FOCUS: dict[str, Focus] = {"equal": above_mean, "prob": above_weighted_mean}
 """What BFAN keeps of the context, by `model.scorer.focal`."""
 
 
-def mean(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
+def mean(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None) -> Float[Tensor, "b q"]:
     """Mean over the queries. SCAN-AVG."""
     return scores.mean(-1) if present is None else (scores * present).sum(-1) / present.sum(-1)
 
 
-def log_sum_exp(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
+def log_sum_exp(
+    scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, *, sharpness: float
+) -> Float[Tensor, "b q"]:
     """log(sum of exp(lambda r)) / lambda, at most 1 + log(k) / lambda. SCAN-LSE."""
     return (sharpness * _hidden(scores, present)).logsumexp(-1) / sharpness
 
 
-def maximum(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
+def maximum(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None) -> Float[Tensor, "b q"]:
     return _hidden(scores, present).amax(-1)
 
 
-def total(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
+def total(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None) -> Float[Tensor, "b q"]:
     return scores.sum(-1) if present is None else (scores * present).sum(-1)
 
 
@@ -204,13 +211,8 @@ def _hidden(scores: Tensor, present: Tensor | None) -> Tensor:
     return scores if present is None else scores.masked_fill(~present, -torch.inf)
 
 
-POOLS: dict[str, Callable[[Tensor, Tensor | None, float], Float[Tensor, "b q"]]] = {
-    "mean": mean,
-    "lse": log_sum_exp,
-    "max": maximum,
-    "sum": total,
-}
-"""From the cosines of queries to a score, by `model.scorer.pooling`."""
+POOLS: dict[ScorePooling, Pool] = {"mean": mean, "max": maximum, "sum": total}
+"""From the cosines of queries to a score, by `model.scorer.pooling`; "lse" has a parameter."""
 
 
 class PairProducts(torch.autograd.Function):
@@ -234,11 +236,16 @@ class PairProducts(torch.autograd.Function):
 
 
 class CrossAttention(SetScorer):
-    """A scorer made of cosines between queries and what they attend to; it has no weights."""
+    """A scorer made of cosines between queries and what they attend to, added up over directions; without weights."""
 
-    def __init__(self, settings: AttentionSettings, regions: int, dim: int) -> None:
+    def __init__(self, directions: Sequence[Direction], sharpness: float, focus: Focus, pool: Pool) -> None:
         super().__init__()
-        self.settings = settings
+        self.directions, self.sharpness, self.focus, self.pool = directions, sharpness, focus, pool
+
+    def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
+        looks = {"t2i": look(words, regions, self.sharpness, self.focus)}
+        looks["i2t"] = look(regions, words, self.sharpness, self.focus).T
+        return {direction: looks[direction] for direction in self.directions}
 
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         images, texts = images.full(), texts.full()
@@ -248,7 +255,7 @@ class CrossAttention(SetScorer):
         groups, places = by_size(texts.sizes, most, texts.device)
         words = [texts.vectors[rows, :size] for rows, size in groups]
         listed, widths = torch.cat([part.flatten(0, 1) for part in words]), [len(rows) * size for rows, size in groups]
-        dots, across = self.products(regions.flatten(0, 1), listed)
+        dots, across = self._products(regions.flatten(0, 1), listed)
         of_regions = regions @ regions.transpose(1, 2)
         again = torch.is_grad_enabled() and (regions.requires_grad or listed.requires_grad)
         parts = [None] * len(words) if dots is None else dots.split(widths, 1)
@@ -266,11 +273,14 @@ class CrossAttention(SetScorer):
             scores.append(recomputed(self.scores, block) if again else self.scores(block))
         return torch.cat(scores, 1).index_select(1, places)
 
-    @abstractmethod
-    def products(
+    def _products(
         self, regions: Float[Tensor, "r d"], words: Float[Tensor, "w d"]
     ) -> tuple[Float[Tensor, "r w"] | None, Float[Tensor, "w r"] | None]:
         """Products with regions first, where words attend, and with words first, where regions attend."""
+        dots = regions @ words.T if "t2i" in self.directions else None
+        if "i2t" not in self.directions:
+            return dots, None
+        return dots, words @ regions.T if dots is None else dots.T.contiguous()
 
     def pairs(
         self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
@@ -290,57 +300,26 @@ class CrossAttention(SetScorer):
             scores.append(self.scores(block)[:, 0])
         return torch.cat(scores).index_select(0, places)
 
-    @abstractmethod
     def scores(self, block: ScoreBlock) -> Float[Tensor, "i g"]:
         """The scores of a block; of pairs (p, 1)."""
-
-    def pooled(
-        self, cosines: Float[Tensor, "b q k"], block: ScoreBlock, direction: str, pool: str, sharpness: float
-    ) -> Tensor:
-        if direction == "t2i":
-            return POOLS[pool](cosines, None, sharpness)
-        present = None if block.present is None else block.beside(block.present)
-        scores = POOLS[pool](cosines, present, sharpness)
-        return scores if block.paired else scores.T
+        parts = (block.scores(way, self.sharpness, self.focus, self.pool) for way in self.directions)
+        return reduce(torch.add, parts)
 
 
 class Scan(CrossAttention):
     """Stacked cross attention. SCAN §3."""
 
-    settings: ScanSettings
-
-    def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
-        if self.settings.direction == "t2i":
-            return {"t2i": look(words, regions, self.settings.sharpness)}
-        return {"i2t": look(regions, words, self.settings.sharpness).T}
-
-    def products(self, regions: Tensor, words: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        return (regions @ words.T, None) if self.settings.direction == "t2i" else (None, words @ regions.T)
-
-    def scores(self, block: ScoreBlock) -> Float[Tensor, "i g"]:
-        settings = self.settings
-        attend = block.words_attend if settings.direction == "t2i" else block.regions_attend
-        cosines = attend(settings.sharpness, everything)
-        return self.pooled(cosines, block, settings.direction, settings.pooling, settings.lse_sharpness)
+    def __init__(self, settings: ScanSettings, regions: int, dim: int) -> None:
+        lse = partial(log_sum_exp, sharpness=settings.lse_sharpness)
+        pool = lse if settings.pooling == "lse" else POOLS[settings.pooling]
+        super().__init__([settings.direction], settings.sharpness, everything, pool)
 
 
 class Bfan(CrossAttention):
     """Bidirectional focal attention: mean over words plus mean over regions, from -2 to 2. BFAN §3."""
 
-    settings: BfanSettings
-
-    def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
-        focus = self.settings.sharpness, FOCUS[self.settings.focal]
-        return {"t2i": look(words, regions, *focus), "i2t": look(regions, words, *focus).T}
-
-    def products(self, regions: Tensor, words: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        products = regions @ words.T
-        return products, products.T.contiguous()
-
-    def scores(self, block: ScoreBlock) -> Float[Tensor, "i g"]:
-        sharpness, focus = self.settings.sharpness, FOCUS[self.settings.focal]
-        words = self.pooled(block.words_attend(sharpness, focus), block, "t2i", "mean", 1.0)
-        return words + self.pooled(block.regions_attend(sharpness, focus), block, "i2t", "mean", 1.0)
+    def __init__(self, settings: BfanSettings, regions: int, dim: int) -> None:
+        super().__init__(["t2i", "i2t"], settings.sharpness, FOCUS[settings.focal], mean)
 
 
 def recomputed(work: Callable[..., Tensor], *given: Any) -> Tensor:

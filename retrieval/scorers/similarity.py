@@ -17,6 +17,7 @@ from goalgrid.retrieval.scorers.cross_attention import (
     PairProducts,
     SetScorer,
     attention,
+    everything,
     look,
     recomputed,
 )
@@ -124,7 +125,7 @@ class Sgraf(SetScorer):
         self.score = _linear(settings.width, 1)
 
     def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
-        return {"t2i": look(words, regions, self.sharpness)}
+        return {"t2i": look(words, regions, self.sharpness, everything)}
 
     def image_whole(self, images: Sets) -> Sets:
         return Sets(images.vectors, images.sizes, self.of_image(images.full()))
