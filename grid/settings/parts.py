@@ -4,7 +4,7 @@ A part is a folder in `retrieval/parts/`, whose first page registers it: without
 it computes stands there under a dotted name. A folder that is deleted takes its part away, and nothing else.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, reduce
 from importlib import import_module
@@ -139,13 +139,10 @@ def clash(model: "ModelSettings", objective: str = "", replicas: int = 1) -> str
     present = of_model(model)
     present |= {f"objective {objective!r}": part for part in of_objective(objective)} if objective else {}
     present |= {f"resources.replicas = {replicas}": REPLICAS} if replicas > 1 else {}
-    return next(_clashes(present.items()), "")
-
-
-def _clashes(present: Iterable[tuple[str, Part]]) -> Iterator[str]:
-    for (label, part), (other, excluded) in permutations(present, 2):
+    for (label, part), (other, excluded) in permutations(present.items(), 2):
         if excluded.name in part.excludes:
-            yield f"{label} needs {part.needs}, which {other} cannot give: {excluded.without}, or exclude this cell"
+            return f"{label} needs {part.needs}, which {other} cannot give: {excluded.without}, or exclude this cell"
+    return ""
 
 
 def loaded(name: str) -> Any:
