@@ -24,7 +24,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.reading.choices import Search
 from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import Overview
-from goalgrid.runners.launch.halving import Rungs, is_rung
+from goalgrid.runners.launch.halving import Judge
 
 Rows = list[dict[str, Any]]
 
@@ -53,7 +53,8 @@ def epochs_reached(histories: Mapping[str, Rows], workers: int) -> Generator[tup
 
 def replay(histories: Mapping[str, Rows], halving: Halving, workers: int) -> Replay:
     """Judge every epoch of a cell's search trials by the literal rule."""
-    rungs, ended = Rungs(halving), Replay(dict.fromkeys(histories, 0), set(histories))
+    judge = Judge(dict.fromkeys(histories, halving), Home(Path("nowhere")), ())
+    ended = Replay(dict.fromkeys(histories, 0), set(histories))
     epochs, stop = epochs_reached(histories, workers), None
     while True:
         try:
@@ -61,7 +62,7 @@ def replay(histories: Mapping[str, Rows], halving: Halving, workers: int) -> Rep
         except StopIteration:
             return ended
         ended.epochs[name] = row["epoch"]
-        stop = is_rung(halving, row["epoch"]) and rungs(name, row["epoch"], row[halving.by]) is not None
+        stop = judge(name, row["epoch"], row) is not None
         if stop and row["epoch"] < len(histories[name]):
             ended.done.discard(name)
 

@@ -3,8 +3,9 @@
 A resumed launch reads the rungs from the histories on the disk. docs/reliability.md says what a kill may change.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,37 +17,25 @@ Verdict = dict[str, Any]
 """Why a trial is stopped: `epoch`, `by`, its `metric`, and the `bound` that this missed."""
 
 
-class Rungs:
-    """The rule of a cell, equal in its decisions to Tune's `ASHAScheduler`: the first to reach a rung goes on.
+def least(before: Sequence[float], factor: int) -> float:
+    """What the metric of a trial must reach at a rung that trials with these metrics reached before it.
 
-    It notes the metric of a trial at a rung, and returns the bound that it misses, None if the trial goes on.
-
-    >>> rungs = Rungs(Halving("cell", "val_rsum", factor=2))
-    >>> [rungs(name, 2, metric) for name, metric in {"a": 10.0, "b": 30.0, "c": 15.0}.items()]
-    [None, None, 20.0]
+    >>> [least(before, factor=2) for before in ([], [10.0], [10.0, 30.0])]
+    [-inf, 10.0, 20.0]
     """
-
-    def __init__(self, halving: Halving) -> None:
-        self.percent = (1 - 1 / halving.factor) * 100
-        self._metrics = defaultdict[int, dict[str, float]](dict)
-        """Of each rung: the metrics of the trials that reached it."""
-
-    def __call__(self, trial_id: str, epoch: int, metric: float) -> float | None:
-        before = list(self._metrics[epoch].values())
-        self._metrics[epoch][trial_id] = metric
-        bound = float(np.nanpercentile(before, self.percent)) if before else metric
-        return bound if metric < bound else None
+    return float(np.nanpercentile(before, (1 - 1 / factor) * 100)) if before else -math.inf
 
 
 class Judge:
-    """Judges the epochs of a launch's trials, each cell by a rule of its own.
+    """Judges the epochs of a launch's trials as Tune's `ASHAScheduler`, each cell by a rule of its own.
 
     Trials in `training` are judged again at the last epoch of their history, which may have ended without a judgement.
     """
 
     def __init__(self, halvings: Mapping[str, Halving], home: Home, training: Collection[str]) -> None:
         self.halvings = halvings
-        self.rules = {halving.cell: Rungs(halving) for halving in halvings.values()}
+        self._reached = defaultdict[tuple[str, int], list[float]](list)
+        """By cell and epoch: the metrics of the trials that reached this rung."""
         self._verdicts = dict[tuple[str, int], Verdict | None]()
         """By trial id and epoch. A process that dies before it reads a verdict asks again."""
         for trial_id in sorted(home.standing() & halvings.keys()):
@@ -62,9 +51,10 @@ class Judge:
         if halving is None or halving.by not in metrics or not is_rung(halving, epoch):
             return None
         if (key := (trial_id, epoch)) not in self._verdicts:
-            bound = self.rules[halving.cell](trial_id, epoch, metric := metrics[halving.by])
-            verdict = {"epoch": epoch, "by": halving.by, "metric": metric, "bound": bound}
-            self._verdicts[key] = None if bound is None else verdict
+            reached, metric = self._reached[halving.cell, epoch], metrics[halving.by]
+            verdict = {"epoch": epoch, "by": halving.by, "metric": metric, "bound": least(reached, halving.factor)}
+            self._verdicts[key] = verdict if metric < verdict["bound"] else None
+            reached.append(metric)
         return self._verdicts[key]
 
 
