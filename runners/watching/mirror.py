@@ -39,11 +39,8 @@ class Tracker(ABC):
     """A program that shows trainings."""
 
     name: str
-
-    @property
-    @abstractmethod
-    def place(self) -> str:
-        """The folder or address of the copies."""
+    place: Path | str
+    """The folder or address of the copies."""
 
     @abstractmethod
     def open(self) -> Store: ...

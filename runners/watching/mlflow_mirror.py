@@ -56,12 +56,12 @@ class Mlflow(Tracker):
     """An experiment of MLflow.
 
     Args:
-        uri: of the tracking server or database.
+        place: URI of the tracking server or database.
         note_file: list of the finished trials that MLflow holds; None: no list.
         artifacts: folder of the copied files; None: no files are copied.
     """
 
-    uri: str
+    place: str
     experiment: str
     note_file: Path | None = None
     artifacts: Path | None = None
@@ -74,29 +74,25 @@ class Mlflow(Tracker):
         files = home.mlflow_files.absolute() / experiment if _database(uri) else None
         return cls(uri, experiment, home.grid(experiment).mirrored, files)
 
-    @property
-    def place(self) -> str:
-        return self.uri
-
     def open(self) -> "_Experiment":
-        return _Experiment(self.uri, self.experiment, self.artifacts)
+        return _Experiment(self.place, self.experiment, self.artifacts)
 
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
         """The finished trials that are not in the list of copies; all finished trials if MLflow's database is gone."""
         gone = self.copies and not self.copies.exists()
-        known = _done_times(self.note_file, self.uri) if self.note_file and not gone else {}
+        known = _done_times(self.note_file, self.place) if self.note_file and not gone else {}
         return [folder for folder in folders if folder.is_done() and known.get(folder.trial_id) != when_done(folder)]
 
     def note(self, copied: Iterable[TrialFolder]) -> None:
         if self.note_file:
             now = {folder.trial_id: when_done(folder) for folder in copied if folder.is_done()}
             with suppress(UserError):  # a full disk: the next run asks MLflow again
-                done = {**_done_times(self.note_file, self.uri), **now}
-                write_json(self.note_file, {"uri": self.uri, "done": done}, durable=False)
+                done = {**_done_times(self.note_file, self.place), **now}
+                write_json(self.note_file, {"uri": self.place, "done": done}, durable=False)
 
     @property
     def copies(self) -> Path | None:
-        return _database(self.uri)
+        return _database(self.place)
 
 
 def _done_times(file: Path, uri: str) -> dict[str, str]:

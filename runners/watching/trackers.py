@@ -36,7 +36,7 @@ class OpenRun(Protocol):
 
 @dataclass(frozen=True)
 class RunFiles(Tracker):
-    """A tracker of files: a folder for each trial below the path.
+    """A tracker of files: a folder for each trial below the place.
 
     Args:
         begin: opens a new run in an empty folder, given the experiment, the trial's id, and its settings as tables.
@@ -45,12 +45,8 @@ class RunFiles(Tracker):
 
     name: str
     begin: Callable[[Path, str, str, Mapping[str, Any]], OpenRun]
-    path: Path
+    place: Path
     experiment: str
-
-    @property
-    def place(self) -> str:
-        return str(self.path)
 
     def open(self) -> "_Runs":
         return _Runs(self)
@@ -60,12 +56,12 @@ class RunFiles(Tracker):
 
     def holds(self, folder: TrialFolder) -> bool:
         """Whether the run of this finished trial is whole, and of its latest training."""
-        note = self.path / folder.trial_id / COPIED
+        note = self.place / folder.trial_id / COPIED
         return note.exists() and readable_text(note).strip() == when_done(folder)
 
     @property
     def copies(self) -> Path:
-        return self.path
+        return self.place
 
 
 @dataclass
@@ -88,7 +84,7 @@ class _Runs(Store):
         done = when_done(folder)
         if not folder.settings.exists() or (done and self.tracker.holds(folder)):
             return
-        rows, path = list(folder.rows()), self.tracker.path / folder.trial_id
+        rows, path = list(folder.rows()), self.tracker.place / folder.trial_id
         copy = self.copies.get(folder)
         if copy and [row["seconds"] for row in rows[: len(copy.rows)]] != [row["seconds"] for row in copy.rows]:
             # the trial started anew

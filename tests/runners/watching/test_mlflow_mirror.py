@@ -254,7 +254,7 @@ def test_a_run_begins_and_ends_as_its_own_trial_did(trained: Home, tmp_path: Pat
         mirror.sync(folder)
     mirror.close()
     assert warned == []
-    uri = tracker.uri
+    uri = tracker.place
     files = {path.name for path in (tmp_path / "mlflow" / "copy").rglob("*") if path.is_file()}
     assert files == {"settings.json", "environment.json", "history.jsonl", "record.parquet"}
     for run in runs_of(uri, "copy"):

@@ -92,12 +92,12 @@ def test_a_trial_has_one_run_with_its_epochs_and_the_records_metrics_after_a_kil
     for _ in range(2):
         copied(files, whole)
         assert files.lacking([whole]) == []
-    points = read(files.path / name)
+    points = read(files.place / name)
     for row in map(json.loads, rows):
         assert all(points[key][row["epoch"]] == pytest.approx(row[key], rel=1e-6) for key in ("loss", "val_rsum"))
     measured = {key: list(points[key].values()) for key in final_metrics(whole)}
     assert measured == {key: [pytest.approx(value, rel=1e-6)] for key, value in final_metrics(whole).items()}
-    assert sorted(path.name for path in files.path.iterdir()) == [name]
+    assert sorted(path.name for path in files.place.iterdir()) == [name]
     whole_again = Home(tmp_path / "anew").trial(name)
     shutil.copytree(whole.path, whole_again.path)
     whole_again.done.write_text("2040-01-01T00:00:00+00:00\n")  # trained anew, and done at another time
@@ -122,7 +122,7 @@ def test_each_run_ends_with_its_launch_and_says_whether_its_trial_is_done(traine
     shutil.copytree(trained.trials()[1].path, cut.path)
     cut.done.unlink()
     copied(tracker, whole, cut)
-    ends = [(tracker.path / folder.trial_id / "end").read_text() for folder in (whole, cut)]
+    ends = [(tracker.place / folder.trial_id / "end").read_text() for folder in (whole, cut)]
     assert ends == ["done", "not done"]
 
 
