@@ -75,9 +75,8 @@ class Launch:
         states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials}
         board = Board(cells, states | planned, {trial.id for trial in trials}, stopping=stop.asked)
         with Interrupts(stop, self._warn) as interrupts, Display(board, self.console, live=self.live) as display:
-            display.phase(
-                "reading the data" if self.options.address is None else f"connecting to Ray at {self.options.address}"
-            )
+            address = self.options.address
+            board.phase = "reading the data" if address is None else f"connecting to Ray at {address}"
             jobs = self._checked_jobs(driver, grid, trials, evaluated, name)
             going = dropping(grid, cells)
             trained = going.difference(trial.id for trial in evaluated)  # the others go after their evaluation
@@ -110,10 +109,10 @@ class Launch:
 
     def _sized_jobs(self, driver: Driver, grid: Grid, jobs: Sequence[Job], display: Display) -> list[Job]:
         """The jobs with the shares of a GPU that they need, measured with the features of frozen backbones."""
-        display.phase("running frozen backbones")
+        display.board.phase = "running frozen backbones"
         custom = list(grid.resources.custom)
         compute_features(jobs, self.console, partial(driver.spread, custom))
-        display.phase("measuring the memory that trials need on a GPU")
+        display.board.phase = "measuring the memory that trials need on a GPU"
         on_gpus = partial(driver.on_gpus, custom)
         return with_shares(jobs, memory_probe.needs_of(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
 
@@ -126,11 +125,11 @@ class Launch:
             for mirror in mirrors:  # trials that an earlier launch did not copy
                 for trial_id in display.board.trials:
                     mirror.sync(self.home.trial(trial_id))
-            display.phase("" if self.options.here else "starting Ray")
+            display.board.phase = "" if self.options.here else "starting Ray"
             driver.wait()
             with Copying(self.home) as copying:
                 interrupts.soften()
-                display.phase("starting the first worker")
+                display.board.phase = "starting the first worker"
                 with Watchdog(self.home, 60 * grid.reliability.stall_minutes, driver.kill) as watchdog:
                     report = _Audience(self.home, display, watchdog, copying, mirrors, self.notify)
                     further = [job for job in jobs if job.protocols]

@@ -325,10 +325,6 @@ class Display:
                 self.board.gpus = ""
             self._over.wait(LOOK_SECONDS)
 
-    def phase(self, text: str) -> None:
-        """Show the launch's activity before the first trial begins."""
-        self.board.phase = text
-
     def __call__(self, event: Event) -> None:
         self.board.update(event)
         line = self.board.line(event)
