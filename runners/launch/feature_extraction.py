@@ -38,12 +38,12 @@ from goalgrid.runners.trial import evaluations
 
 def check_inputs(
     jobs: Sequence[Job], *, allow_leak: bool = True, warn: Callable[[str], None] = lambda message: None
-) -> tuple[tuple[str, bool, str | None, str], ...]:
+) -> tuple[tuple[DataKey, str], ...]:
     """Open all data sets and find all networks' weights, so that a wrong path is one UserError, not 45 failed trials.
 
     Also check that companions' files belong to these data, and that replicas can share the batches. `allow_leak`: test
     images may stand in the training split. `warn` is called with each problem that does not prevent training. Returns
-    key and fingerprint of all data, as in `Launched.data`.
+    the fingerprints of all data.
     """
     for job in jobs:
         for settings, protocols in zip(job.trials, job.protocols, strict=False):
@@ -59,7 +59,7 @@ def check_inputs(
         for settings in recomputing.values():
             check_recomputation(settings)
     whole = set[tuple[Path, ModelSettings]]()
-    reported, keys = set[Problem](), dict[tuple[str, bool, str | None, str], None]()
+    reported, fingerprints = set[Problem](), dict[DataKey, str]()
     configurations = (
         (job.machine, settings.dataset, settings.model, settings.train, tuple(kinds(settings)))
         for job in jobs
@@ -67,7 +67,7 @@ def check_inputs(
     )
     for machine, dataset, model, train, companions in dict.fromkeys(configurations):
         root, data = machine.root(dataset.name), content_of(dataset, model.image, machine)
-        keys[*DataKey.of(dataset, model), data.fingerprint] = None
+        fingerprints[DataKey.of(dataset, model)] = data.fingerprint
         check_fit(dataset, model, root, data, allow_leak=allow_leak)
         for problem in data.problems:
             if problem not in reported:
@@ -82,7 +82,7 @@ def check_inputs(
         for companion in companions:
             companion.check(dataset, root, pairs)
         check_replicas(train, captions_of_epoch(dataset, train, pairs.train), machine.replicas)
-    return tuple(keys)
+    return tuple(fingerprints.items())
 
 
 def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:

@@ -15,7 +15,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.resources import Resources
 from goalgrid.grid.select import Halving
-from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings import DataKey, TrialSettings
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.speed_probes import speed_of
@@ -34,7 +34,7 @@ class Launched:
         mark: of the runs folder, by which a node recognises it.
         patience: seconds to wait until a node sees the folder.
         code: fingerprint of the driver's program.
-        data: of each data set at the start of the launch: its `DataKey`, and its fingerprint.
+        data: the fingerprint of each data set at the start of the launch.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Launched:
     patience: float = 60.0
     cadence: Cadence = field(default_factory=Cadence)
     code: str = ""
-    data: tuple[tuple[str, bool, str | None, str], ...] = ()
+    data: tuple[tuple[DataKey, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def check(job: Job) -> None:
     """Compare code and data with those of the launch; Refused: they differ."""
     if job.launched.code not in ("", PROGRAM):
         raise Refused("it has other code than this launch. Install the same version on every node")
-    expected = {tuple(key): fingerprint for *key, fingerprint in job.launched.data}
+    expected = dict(job.launched.data)
     for settings in job.trials:
         name, key = settings.dataset.name, DataKey.of(settings.dataset, settings.model)
         with suppress(DataError):  # the trial's failure, with its class

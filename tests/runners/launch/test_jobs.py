@@ -8,6 +8,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import chains, expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.resources import Resources
+from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.home import Home
 from goalgrid.runners.launch.driver import Capacity, check_room
 from goalgrid.runners.launch.jobs import Job, Launched, gpu_share, jobs_for
@@ -21,7 +22,8 @@ def jobs(*overrides: str, gpus: int = 0) -> list[Job]:
 
 def test_a_job_survives_its_json() -> None:
     grid = load("flickr8k", ['resources.custom={"accelerator_type:A100" = 0.001}'], roots=["/data"])
-    launched = Launched("a launch", "a mark", 3.0, Cadence(5, None))
+    data = ((DataKey("few", False, "words.txt"), "2:ab"),)
+    launched = Launched("a launch", "a mark", 3.0, Cadence(5, None), data=data)
     job = jobs_for(grid, trials_of(expand(grid)), Home(Path("/tmp/runs")), gpus=1, launched=launched)[3]
     assert Job.from_json(job.to_json()) == job
     assert job.machine.root("flickr8k") == Path("/data")

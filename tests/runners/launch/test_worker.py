@@ -9,6 +9,7 @@ import pytest
 from goalgrid.grid import uses
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home, State
 from goalgrid.retrieval.data.content import content
@@ -153,11 +154,11 @@ def test_a_worker_of_other_code_makes_no_attempt(tmp_path: Path) -> None:
 def test_a_worker_whose_data_are_not_the_launch_s_makes_no_attempt(tmp_path: Path, few_pictures: Path) -> None:
     few = (f'data.few.root="{few_pictures}"', 'datasets=["few"]', "dataset.train_images=40", "train.epochs=1")
     one = job(tmp_path, *few)
-    other = replace(one, launched=replace(one.launched, data=(("few", False, None, "2:other"),)))
+    other = replace(one, launched=replace(one.launched, data=((DataKey("few", False, None), "2:other"),)))
     with pytest.raises(worker.Refused, match=r"the data of 'few' under .* are not those with which this launch began"):
         tried(other)
     found = content("few", few_pictures, features=False).fingerprint
-    assert tried(replace(one, launched=replace(one.launched, data=(("few", False, None, found),)))) == [one.id]
+    assert tried(replace(one, launched=replace(one.launched, data=((DataKey("few", False, None), found),)))) == [one.id]
 
 
 def test_a_gpu_that_failed_for_good_ends_the_process_and_costs_one_of_two_tries(tmp_path: Path) -> None:
