@@ -70,7 +70,7 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judge
         Refused: its code or data are not those of the launch; no attempt was made.
         DeviceFailed: this process can use its GPU no more. The attempt has ended; another process goes on.
     """
-    home, origin = job.home, Origin(job.launched.name, node, capture=bool(node))
+    home, origin = job.home, Origin(job.launched.name, node)
     try:
         shared_folder.wait_for(home, job.launched.mark, job.launched.patience)
     except UserError as error:

@@ -58,13 +58,11 @@ class Origin:
 
     Args:
         launch: name of the launch; tries are counted within it.
-        node: of the cluster, by Ray's id.
-        capture: whether all output of the process goes to the attempt's log.
+        node: of the cluster, by Ray's id; all output of a process there goes to the attempt's log.
     """
 
     launch: str = "alone"
     node: str = ""
-    capture: bool = False
 
 
 @dataclass
@@ -171,7 +169,7 @@ def new_attempt(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hol
     hold = Hold(attempt, lease, stop, out)
     beats = threading.Thread(target=hold._live, name="heartbeat", daemon=True)
     fences = fenced(folder.path, hold.commit), fenced(folder.attempts_folder, hold.commit)
-    with _closed(out), fences[0], fences[1], _captured(out) if origin.capture else nullcontext():
+    with _closed(out), fences[0], fences[1], _captured(out) if origin.node else nullcontext():
         beats.start()
         try:
             yield hold
