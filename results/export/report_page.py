@@ -117,12 +117,13 @@ class Measured:
         recalls = metrics_of("r1", "both")
         analyses = analyse(best, scores, QueryRanks.read(best, home), recalls)
         studies = Study.read(cells if len(rows) <= CURVES else best, scores, home)
+        every = [Study(part, scores, {trial_id: {} for trial_id in scores.rows}, home) for part in parts_of(cells)]
         return cls(
             tuple(map(finding, sorted(sums, key=_top, reverse=True) if len(sums) > BLOCKS else sums)),
             dict(_tables(grid.name, cells, shown) for shown in (scores, *scores.further(cells, home))),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document(analyses, cells) if analyses else None,
-            tuple(_pictures(studies, Study.read(cells, scores, home, histories=False), best)),
+            tuple(_pictures(studies, every, best)),
             rows,
             {heading: dict(Counter(texts).most_common()) for heading, texts in noted.items()},
             noun=noun_of(cells),

@@ -28,12 +28,8 @@ class Study:
     home: Home
 
     @classmethod
-    def read(cls, cells: Sequence[Cell], scores: Scores, home: Home, *, histories: bool = True) -> "list[Study]":
-        """The blocks that have finished trials; without `histories` in less time, for what shows test metrics alone."""
-        if not histories:
-            known = dict[str, dict[str, dict[int, float]]]()
-            known |= {trial.id: {} for trial in trials_of(cells) if trial.id in scores.rows}
-            return [cls(part, scores, known, home) for part in parts_of(cells)]
+    def read(cls, cells: Sequence[Cell], scores: Scores, home: Home) -> "list[Study]":
+        """The blocks that have finished trials."""
         paths = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record.collect(paths, ["trial_id", "history"]).to_pylist()
         logged = {
