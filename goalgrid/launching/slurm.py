@@ -14,6 +14,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.option import option
 from goalgrid.grid.store.home import Home
 from goalgrid.plan.device_costs import device_cost
+from goalgrid.plan.taken import Rented
 from goalgrid.reading import slurm_jobs
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
@@ -49,71 +50,59 @@ class SlurmOptions:
     setup: Path | None = option(None, "Lines that a job runs first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
 
 
-@dataclass(frozen=True)
-class BatchJob:
-    """What a batch job does, and what it asks of Slurm.
+def script(
+    grid: Grid, words: Sequence[str], options: SlurmOptions, more: Sequence[str] = (), sharing: int | None = None
+) -> str:
+    """The batch script of a job that trains a grid; UserError: the time or an option has no form of Slurm.
 
     Args:
         words: of the command line that trains the grid, without the options for a cluster.
         more: options of sbatch, as NAME=VALUE or NAME; they count more than what the grid asks for.
         sharing: trials that share a GPU; None: as the recipes' shares say.
     """
+    from goalgrid.results.pages import page
 
-    grid: Grid
-    words: Sequence[str]
-    folder: Path
-    options: SlurmOptions
-    more: Sequence[str] = ()
-    sharing: int | None = None
+    if not TIME.fullmatch(options.time):
+        raise UserError(f"--time {options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S.")
+    array = f"1-{options.array}" if options.array else ""
+    named = {"array": array, "mem": options.mem, "account": options.account, "output": options.log}
+    given = {name: value for name, value in named.items() if value} | dict(map(_sbatch, more))
+    cpus, gpus = _of_a_node(grid, options.gpus, given.get("partition", ""), sharing)
+    asked = {
+        "job-name": grid.plain_name,
+        "nodes": str(options.nodes),
+        "ntasks-per-node": "1",
+        "cpus-per-task": str(cpus),
+        **({"gpus-per-node": str(gpus)} if gpus else {}),
+        "time": options.time,
+        "signal": f"B:TERM@{grid.reliability.grace_seconds + LEFT_SECONDS:.0f}",
+        "requeue": "",
+        **({"no-kill": ""} if options.nodes > 1 else {}),
+        "open-mode": "append",
+    }
+    setup = options.setup  # `module` and `conda` are of login shells
+    return page(
+        "slurm.sh", grid=grid, asked=asked | given, nodes=options.nodes,
+        setup=setup.read_text(encoding="utf-8").rstrip() if setup else "",
+        path=shlex.quote(str(Path(sys.executable).parent)), folder=shlex.quote(str(Path.cwd())),
+        command=shlex.join(["goalgrid", "run", *words]),
+    )  # fmt: skip
 
-    def script(self) -> str:
-        """The batch script; UserError: the time or an option has no form of Slurm."""
-        from goalgrid.results.pages import page
 
-        setup = self.options.setup  # `module` and `conda` are of login shells
-        return page(
-            "slurm.sh", grid=self.grid, asked=self._asked(), nodes=self.options.nodes,
-            setup=setup.read_text(encoding="utf-8").rstrip() if setup else "",
-            path=shlex.quote(str(Path(sys.executable).parent)), folder=shlex.quote(str(self.folder)),
-            command=shlex.join(["goalgrid", "run", *self.words]),
-        )  # fmt: skip
-
-    def _asked(self) -> dict[str, str]:
-        if not TIME.fullmatch(self.options.time):
-            raise UserError(f"--time {self.options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S.")
-        array = f"1-{self.options.array}" if self.options.array else ""
-        named = {"array": array, "mem": self.options.mem, "account": self.options.account, "output": self.options.log}
-        given = {name: value for name, value in named.items() if value} | dict(map(_sbatch, self.more))
-        cpus, gpus = self._of_a_node(given.get("partition", ""))
-        asked = {
-            "job-name": self.grid.plain_name,
-            "nodes": str(self.options.nodes),
-            "ntasks-per-node": "1",
-            "cpus-per-task": str(cpus),
-            **({"gpus-per-node": str(gpus)} if gpus else {}),
-            "time": self.options.time,
-            "signal": f"B:TERM@{self.grid.reliability.grace_seconds + LEFT_SECONDS:.0f}",
-            "requeue": "",
-            **({"no-kill": ""} if self.options.nodes > 1 else {}),
-            "open-mode": "append",
-        }
-        return asked | given
-
-    def _of_a_node(self, partition: str) -> tuple[int, int]:
-        """CPUs and GPUs of a node: as many jobs as share its GPUs; without a GPU, up to eight jobs."""
-        resources = self.grid.resources
-        share = max(resources.gpus(catalog.recipe(recipe).gpu) for recipe in self.grid.recipes)
-        gpus = self.options.gpus
-        if gpus is None:
-            gpus = 0 if slurm_jobs.without_gpus(partition) else math.ceil(share)
-        if 0 < gpus < share:
-            raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
-        jobs = round(gpus / share, 6) if gpus and share else 8
-        if self.sharing and gpus and resources.shares_gpus:
-            jobs = self.sharing * gpus
-        chains = expansion.chains(expansion.trials_of(expansion.expand(self.grid)))
-        limits = [int(jobs), len(chains), *filter(None, [resources.concurrency])]
-        return resources.cpus * min(limits), gpus
+def _of_a_node(grid: Grid, gpus: int | None, partition: str, sharing: int | None) -> tuple[int, int]:
+    """CPUs and GPUs of a node: as many jobs as share its GPUs; without a GPU, up to eight jobs."""
+    resources = grid.resources
+    share = max(resources.gpus(catalog.recipe(recipe).gpu) for recipe in grid.recipes)
+    if gpus is None:
+        gpus = 0 if slurm_jobs.without_gpus(partition) else math.ceil(share)
+    if 0 < gpus < share:
+        raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
+    jobs = round(gpus / share, 6) if gpus and share else 8
+    if sharing and gpus and resources.shares_gpus:
+        jobs = sharing * gpus
+    chains = expansion.chains(expansion.trials_of(expansion.expand(grid)))
+    limits = [int(jobs), len(chains), *filter(None, [resources.concurrency])]
+    return resources.cpus * min(limits), gpus
 
 
 def feeding(grid: Grid, home: Home, device: str) -> tuple[int, int]:
@@ -125,7 +114,7 @@ def feeding(grid: Grid, home: Home, device: str) -> tuple[int, int]:
     if not known.bandwidth:
         raise UserError(f"--device {device!r} says what fits, not what feeds it. Name the GPU, e.g. --device h100.")
     overview = Overview.of(grid, home)
-    sharing, cpus = device_cost(overview, overview.trials, (), known, None).feeding
+    sharing, cpus = device_cost(overview, overview.trials, (), Rented(known)).feeding
     sharing = min(sharing, MOST // grid.resources.cpu or 1)
     return sharing, max(min(cpus, MOST // sharing), grid.resources.cpu)
 

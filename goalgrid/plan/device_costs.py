@@ -45,14 +45,10 @@ SMALLER = (2, 4, 8)
 class DeviceCost:
     """What a grid takes of a GPU."""
 
-    card: Card
-    hourly: float | None
-    """The price of an hour on it."""
+    rented: Rented
     taken: dict[Key, Taken]
-    chains: Sequence[Sequence[Key]] = ()
+    chains: Sequence[Sequence[Key]]
     """The trials that wait for one another, by what they take."""
-    rented: Rented | None = None
-    """The machine that the user asks about."""
 
     @property
     def once(self) -> Span:
@@ -68,7 +64,7 @@ class DeviceCost:
     @property
     def clock(self) -> Span | None:
         """Seconds until all is done on the rented GPUs; None as `seconds`, or if none are rented."""
-        if not self.seconds or not self.rented:
+        if not self.seconds or not self.rented.gpus:
             return None
         of_trial = {key: taken.packed * (1 / taken.trials) for key, taken in self.taken.items()}
         in_order = [total(of_trial[key] for key in chain) for chain in self.chains]
@@ -93,7 +89,7 @@ class DeviceCost:
 
     def _on_the_clock(self) -> list[str]:
         rented, clock = self.rented, self.clock
-        if not clock or not rented:
+        if not clock:
             return []
         price = self._price(clock * rented.gpus)
         where = counted(rented.gpus, "GPU") + (f" and {counted(rented.cores, 'core')}" if rented.cores else "")
@@ -101,10 +97,10 @@ class DeviceCost:
 
     def _price(self, seconds: Span) -> str:
         """`, 3.4 to 5.6 at 2 an hour`; empty without a price. What costs less than a cent is not told apart."""
-        if not self.hourly:
+        if not (hourly := self.rented.hourly):
             return ""
-        price = seconds * (self.hourly / 3600)
-        per = f"at {self.hourly:g} an hour"
+        price = seconds * (hourly / 3600)
+        per = f"at {hourly:g} an hour"
         if price.most < 0.01:
             return f", less than 0.01 {per}"
         return f", at most {Span(price.most, price.most).text(per)}" if price.least < 0.01 else f", {price.text(per)}"
@@ -112,58 +108,44 @@ class DeviceCost:
     def lines(self) -> list[str]:
         if not self.taken:
             return ["nothing is left to train or to evaluate"]
-        lines = [line for key, taken in self.taken.items() for line in taken.lines(key)]
+        card, lines = self.rented.card, [line for key, taken in self.taken.items() for line in taken.lines(key)]
         if self.seconds:
             price = self._price(self.seconds)
-            lines.append(f"in all {self.seconds.scaled(HOURS)} of one {self.card.name}{price}")
+            lines.append(f"in all {self.seconds.scaled(HOURS)} of one {card.name}{price}")
             lines += [*self._on_the_clock(), *self._in_formats()]
-        if not self.card.bandwidth:
-            lines.append(f"hours and cost need a GPU by its name: of {self.card.name} only the memory is known")
+        if not card.bandwidth:
+            lines.append(f"hours and cost need a GPU by its name: of {card.name} only the memory is known")
         if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):
             ends = "from a GPU that never waits to one that waits for the start of every operation"
             lines += [f"estimated hours: {ends},", "and to the time that decoding and copying checkpoints take"]
         return [*lines, *assumed_of([taken.assumed for taken in self.taken.values()])]
 
     def to_dict(self) -> dict[str, Any]:
-        seconds = self.seconds
+        seconds, hourly = self.seconds, self.rented.hourly
         return {
-            "device": self.card.name,
-            "memory_bytes": self.card.bytes,
+            "device": self.rented.card.name,
+            "memory_bytes": self.rented.card.bytes,
             "recipes": {str(key): taken.to_dict() for key, taken in self.taken.items()},
             "seconds": seconds,
             "clock_seconds": self.clock,
-            "cost": seconds * (self.hourly / 3600) if seconds and self.hourly else None,
+            "cost": seconds * (hourly / 3600) if seconds and hourly else None,
         }
 
 
-def device_cost(
-    overview: Overview,
-    trials: Sequence[Trial],
-    replaced: Iterable[str],
-    card: Card,
-    hourly: float | None,
-    rented: Rented | None = None,
-) -> DeviceCost:
+def device_cost(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str], rented: Rented) -> DeviceCost:
     """What these trials take of a GPU, some begun anew; UserError: the architecture of weights is not known here."""
     groups = grouped((Key.of(trial), trial) for trial in trials)
-    costs = _OnCard(overview, card, frozenset(replaced), needs_of(overview, trials), rented)
+    costs = _OnCard(overview, rented, frozenset(replaced), needs_of(overview, trials))
     taken = {key: costs.taken(key, members) for key, members in groups.items()}
-    return DeviceCost(card, hourly, taken, [list(map(Key.of, chain)) for chain in chains(trials)], rented)
+    return DeviceCost(rented, taken, [list(map(Key.of, chain)) for chain in chains(trials)])
 
 
 class _OnCard:
     """Looks up what was measured of a grid's trials, and estimates the rest."""
 
-    def __init__(
-        self,
-        overview: Overview,
-        card: Card,
-        anew: frozenset[str],
-        measured: dict[Key, Need],
-        rented: Rented | None = None,
-    ) -> None:
-        self.rented = rented or Rented()
-        self.overview, self.card, self.anew, self.measured = overview, card, anew, measured
+    def __init__(self, overview: Overview, rented: Rented, anew: frozenset[str], measured: dict[Key, Need]) -> None:
+        self.rented, self.card = rented, rented.card
+        self.overview, self.anew, self.measured = overview, anew, measured
         self.places = overview.grid.places()
         self._networks: dict[tuple[Any, int], tuple[Work, Any]] = {}
         self._extracted = set[tuple[str, Any]]()

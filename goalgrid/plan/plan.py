@@ -14,7 +14,6 @@ from goalgrid.plan.device_costs import DeviceCost, device_cost
 from goalgrid.plan.taken import Rented
 from goalgrid.reading.overview import Overview, ranges
 from goalgrid.reading.status import choice_lines, listed, of_other_code, seed_lines
-from goalgrid.runners.gpu.cards import Card
 
 if TYPE_CHECKING:
     from goalgrid.results.reference.coverage import Coverage
@@ -43,8 +42,6 @@ class Plan:
         choice: Choice = Choice(),  # noqa: B008
         *,
         jobs: int | None = None,
-        card: Card | None = None,
-        hourly: float | None = None,
         rented: Rented | None = None,
         allow_leak: bool = False,
     ) -> "Plan":
@@ -52,7 +49,7 @@ class Plan:
 
         Args:
             jobs: trials at a time; None: as the grid says, else the number that fits here.
-            card: a GPU that the user asks about, with the price of an hour on it, and the machine that has it.
+            rented: a GPU that the user asks about, with the price of an hour on it, and the machine that has it.
             allow_leak: whether test images may stand in the training split.
 
         UserError: the filter names no trial, or these trials cannot be trained on their data.
@@ -63,7 +60,7 @@ class Plan:
         trials, anew = starting(decisions), to_replace(decisions)
         pending = [] if choice.failed else overview.pending(choice.only)
         trials += pending
-        device = device_cost(overview, trials, anew, card, hourly, rented) if card else None
+        device = device_cost(overview, trials, anew, rented) if rented else None
         return cls(overview, decisions, cost_of(overview, trials, anew, jobs=jobs), pending, device)
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,7 +103,7 @@ class Plan:
             "costs": self.cost.lines() if work else [_nothing(overview)],
             "GPU": [f"{key}: {need.text()}" for key, need in needs.items()],
         }
-        groups |= {self.device.card.name: self.device.lines()} if self.device else {}
+        groups |= {self.device.rented.card.name: self.device.lines()} if self.device else {}
         labelled = (("" if place else label, part) for label, of in groups.items() for place, part in enumerate(of))
         return [
             f"{overview.grid.name}: {overview.headline()}",

@@ -9,6 +9,7 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import nested
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.plan.costs import CLOCK, Key, Span
+from goalgrid.runners.gpu.cards import Card
 
 HOURS = CLOCK[1:]
 ONCE = {"feature_seconds": "its frozen backbone", "caption_feature_seconds": "its frozen text network"}
@@ -17,9 +18,13 @@ ONCE = {"feature_seconds": "its frozen backbone", "caption_feature_seconds": "it
 
 @dataclass(frozen=True)
 class Rented:
-    """A machine that is rented: its GPUs, and its cores if they are known."""
+    """A type of GPU that a user asks about, and the machine that has it."""
 
-    gpus: int = 1
+    card: Card
+    hourly: float | None = None
+    """The price of an hour on a GPU."""
+    gpus: int = 0
+    """Of the machine; 0: the user asks about no machine."""
     cores: int | None = None
 
     def jobs(self, together: int, cpus: int) -> int:

@@ -17,7 +17,7 @@ from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import merge as merging
 from goalgrid.housekeeping import prune as pruning
-from goalgrid.launching.slurm import BatchJob, SlurmOptions, command_words, feeding
+from goalgrid.launching.slurm import SlurmOptions, command_words, feeding, script
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.plan.taken import Rented
@@ -64,7 +64,7 @@ def plan(
     """
     if not device and (hourly is not None or cores or gpus):
         raise UserError("--hourly, --cores and --gpus are of a machine with a GPU: say which, e.g. --device h100.")
-    asked, rented = card(device) if device else None, Rented(gpus or 1, cores) if cores or gpus else None
+    rented = Rented(card(device), hourly, gpus or (1 if cores else 0), cores) if device else None
     chosen = named_grids.grids_to_train(sources(grids, paper), home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     if probe:
@@ -72,7 +72,7 @@ def plan(
 
         for grid in chosen:
             measure(Overview.of(grid, home), choice)
-    of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, rented=rented, allow_leak=allow_leak)
+    of = partial(Plan.of, choice=choice, jobs=jobs, rented=rented, allow_leak=allow_leak)
     chosen = named_grids.of_filter(chosen, home, only)
     _show_each(chosen, home, lambda seen: of(seen).to_dict(), lambda seen: of(seen).lines(per_trial=trials), as_json)
     if paper and not as_json:
@@ -161,14 +161,14 @@ def slurm(
         set_ = [*set_, f"resources.cpu={cpus}"]
         loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     words = command_words(grid, loaded, home, only, {"--set": set_, "--root": root, "--weights": weights})
-    script = BatchJob(loaded, words, Path.cwd(), asked, sbatch, sharing).script()
+    text = script(loaded, words, asked, sbatch, sharing)
     folder = home.grid(loaded.name)
     if submit:
         output = output or folder.path / "job.sh"
     if output is None:
-        show(script.rstrip("\n"))
+        show(text.rstrip("\n"))
         return
-    write_text(output, script)
+    write_text(output, text)
     if submit:
         say(f"submitted as job {slurm_jobs.submit(output, folder)}: {output}")
     else:

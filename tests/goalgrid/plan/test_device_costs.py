@@ -25,10 +25,10 @@ PICTURES = 6000, 1000, 1000
 EPOCHS = 2
 
 
-def cost_of(home: Path, rented: Rented | None, *words: str) -> DeviceCost:
+def cost_of(home: Path, gpus: int, cores: int | None, *words: str) -> DeviceCost:
     small = ["objectives=con_con", "seeds=[0,1]", f"train.epochs={EPOCHS}", *words]
     overview = Overview.of(load("flickr8k", small), Home(home))
-    return device_cost(overview, overview.trials, (), card("h100"), 2.0, rented)
+    return device_cost(overview, overview.trials, (), Rented(card("h100"), 2.0, gpus, cores))
 
 
 PIXELS = 'recipes=["cnn-bow"]', "train.batch_size=100", "model.image.size=256"
@@ -42,7 +42,7 @@ def decoded(threads: int) -> float:
 
 
 def test_hours_are_those_of_decoding_where_the_gpu_waits_for_pictures(tmp_path: Path) -> None:
-    slow = cost_of(tmp_path, Rented(1, 1), *PIXELS)
+    slow = cost_of(tmp_path, 1, 1, *PIXELS)
     (taken,) = slow.taken.values()
     assert taken.seconds is not None
     assert list(taken.seconds) == [pytest.approx(decoded(1))] * 2
@@ -51,7 +51,7 @@ def test_hours_are_those_of_decoding_where_the_gpu_waits_for_pictures(tmp_path: 
     jobs, threads = taken.feeding
     assert f"it needs {threads} cores a GPU" in taken.decoding
     assert slow.feeding == (jobs, math.ceil(threads / jobs))
-    fed = cost_of(tmp_path, None, *PIXELS, "resources.cpu=500")
+    fed = cost_of(tmp_path, 0, None, *PIXELS, "resources.cpu=500")
     (other,) = fed.taken.values()
     assert other.seconds is not None
     assert decoded(500 * other.jobs) < other.seconds.least < other.seconds.most
@@ -60,7 +60,7 @@ def test_hours_are_those_of_decoding_where_the_gpu_waits_for_pictures(tmp_path: 
 
 
 def test_small_pictures_are_decoded_once_and_no_line_speaks_of_it(tmp_path: Path) -> None:
-    (taken,) = cost_of(tmp_path, Rented(1, 1), 'recipes=["cnn-bow"]', "train.batch_size=100").taken.values()
+    (taken,) = cost_of(tmp_path, 1, 1, 'recipes=["cnn-bow"]', "train.batch_size=100").taken.values()
     assert taken.seconds is not None
     assert taken.seconds.least == pytest.approx(2 * sum(PICTURES) * OTHER)
     assert not taken.decoding
@@ -68,7 +68,7 @@ def test_small_pictures_are_decoded_once_and_no_line_speaks_of_it(tmp_path: Path
 
 
 def test_time_on_the_clock_and_price_are_of_the_grid_as_it_is_packed(tmp_path: Path, verb: Verb) -> None:
-    cost = cost_of(tmp_path, Rented(2, 4), *PIXELS)
+    cost = cost_of(tmp_path, 2, 4, *PIXELS)
     (taken,) = cost.taken.values()
     assert taken.jobs == 2
     assert cost.clock is not None
@@ -76,17 +76,17 @@ def test_time_on_the_clock_and_price_are_of_the_grid_as_it_is_packed(tmp_path: P
     (line,) = (line for line in cost.lines() if "on the clock" in line)
     assert line.startswith("on 2 GPUs and 4 cores: ")
     assert line.endswith(f", {cost.clock.least * 2 / 3600 * 2:.2g} at 2 an hour")
-    assert cost_of(tmp_path, None, *PIXELS).clock is None
-    cheap = replace(cost, hourly=0.001).lines()
+    assert cost_of(tmp_path, 0, None, *PIXELS).clock is None
+    cheap = replace(cost, rented=replace(cost.rented, hourly=0.001)).lines()
     assert sum(line.endswith(", less than 0.01 at 0.001 an hour") for line in cheap) == 2
-    assert replace(cost, hourly=3.6)._price(Span(1, 2000)) == ", at most 2 at 3.6 an hour"
+    assert replace(cost, rented=replace(cost.rented, hourly=3.6))._price(Span(1, 2000)) == ", at most 2 at 3.6 an hour"
     with pytest.raises(UserError, match="--cores and --gpus are of a machine with a GPU"):
         verb("plan", "flickr8k", "--cores", "2", runs=Home(tmp_path))
 
 
 def test_trials_that_wait_for_one_another_bound_the_time_on_the_clock(tmp_path: Path) -> None:
     chain = 'recipes=["vsepp-r152-tiny-ft"]', "model.image.size=64", "seeds=[0]"
-    cost = cost_of(tmp_path, Rented(64), *chain)
+    cost = cost_of(tmp_path, 64, None, *chain)
     spans = [taken.packed for taken in cost.taken.values()]
     assert cost.clock is not None
     assert len(spans) == 2
@@ -94,7 +94,7 @@ def test_trials_that_wait_for_one_another_bound_the_time_on_the_clock(tmp_path: 
 
 
 def test_views_for_features_are_decoded_before_any_trial(tmp_path: Path) -> None:
-    cost = cost_of(tmp_path, None, 'recipes=["vsepp-r152-tiny"]', "resources.workers=3")
+    cost = cost_of(tmp_path, 0, None, 'recipes=["vsepp-r152-tiny"]', "resources.workers=3")
     (taken,) = cost.taken.values()
     crops = 4 * PICTURES[0] + sum(PICTURES[1:])  # the recipe's own number, for training images
     assert list(taken.once["feature_seconds"]) == [pytest.approx(crops * OTHER / 3)] * 2
@@ -102,7 +102,7 @@ def test_views_for_features_are_decoded_before_any_trial(tmp_path: Path) -> None
 
 
 def test_other_number_formats_are_other_trials_and_take_less(tmp_path: Path) -> None:
-    cost = cost_of(tmp_path, None, 'recipes=["fc-gru"]', "train.batch_size=1000")
+    cost = cost_of(tmp_path, 0, None, 'recipes=["fc-gru"]', "train.batch_size=1000")
     (taken,) = cost.taken.values()
     assert taken.seconds is not None
     tf32, bf16 = taken.formats["train.tf32=true"], taken.formats["train.precision=bf16"]
@@ -116,7 +116,7 @@ def test_checkpoints_of_every_epoch_are_counted(tmp_path: Path) -> None:
     overview = Overview.of(load("flickr8k", ['recipes=["fc-bow"]', "seeds=[0]", "train.epochs=7"]), Home(tmp_path))
     nothing = Work()
     kept = Footprint(0, 0, nothing, nothing, nothing, nothing, nothing, nothing, None, round(COPIED))
-    found = _OnCard(overview, card("h100"), frozenset(), {})._seconds(overview.trials[:1], kept)
+    found = _OnCard(overview, Rented(card("h100")), frozenset(), {})._seconds(overview.trials[:1], kept)
     assert found == Span(7 * 3, 7 * 4) * (round(COPIED) / COPIED)
 
 
@@ -128,7 +128,7 @@ def test_trials_whose_steps_have_the_same_operations_are_traced_once(tmp_path: P
         'recipe.wider = { extends = "fc-bow", model.dim = 100 }\n'
     )
     overview = Overview.of(load(str(file)), Home(tmp_path))
-    costs = _OnCard(overview, card("h100"), frozenset(), {})
+    costs = _OnCard(overview, Rented(card("h100")), frozenset(), {})
     taken = {Key.of(trial): costs.taken(Key.of(trial), [trial]) for trial in overview.trials}
     assert len(taken) == 6
     assert len(costs._counts) == 2

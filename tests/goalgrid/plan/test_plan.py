@@ -19,6 +19,7 @@ from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.plan.costs import RUNNING, Span, cost_of, shares_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.plan.device_costs import _OnCard, device_cost
+from goalgrid.plan.taken import Rented
 from goalgrid.reading.overview import Overview
 from goalgrid.results.records import record
 from goalgrid.runners.gpu.cards import card
@@ -376,7 +377,7 @@ class TestDevice:
             'seeds = [0, 1]\nrecipe.both.ensemble = ["fc-bow", "fc-gru"]\n'
         )
         overview = Overview.of(load(str(file)), Home(tmp_path))
-        cost = device_cost(overview, overview.trials, (), card("h100"), None)
+        cost = device_cost(overview, overview.trials, (), Rented(card("h100")))
         (untrained, *members, ensemble), sizes = cost.taken.values(), overview.data.sizes(overview.trials[0].shared)
         assert (len(members), ensemble.trials) == (2, 2)
         untaught = {part.recipe: part.steps for part in work_of(overview, overview.trials) if not part.epochs}
@@ -405,7 +406,7 @@ class TestDevice:
         nothing, unit = Work(), Work({"float32": [(1e12, 0.0)]})
         footprint = Footprint(0, 0, unit, unit * 10, unit * 100, nothing, nothing, nothing, None)
         gpu, steps = card("h100"), overview.data.epoch_steps(overview.trials[0].shared)
-        found = _OnCard(overview, gpu, frozenset(), {})._seconds(overview.trials, footprint)
+        found = _OnCard(overview, Rented(gpu), frozenset(), {})._seconds(overview.trials, footprint)
         assert steps is not None
         assert found.least / gpu.seconds(unit)[0] == pytest.approx(steps * (2 + 5 + 2 * (10 + 2 * 100)))
 
@@ -413,7 +414,7 @@ class TestDevice:
         home, found = Home(tmp_path), load("flickr8k", [word for word in self.SMALL if word != "--set"])
         trials = Overview.of(found, home).trials
         gpu_needs.remember(home, speed_probes.speed_of(trials[0].settings), Need("NVIDIA L4", 23e9, 1e9, 99e9))
-        cost = device_cost(Overview.of(found, home), trials, (), card("80GB"), None)
+        cost = device_cost(Overview.of(found, home), trials, (), Rented(card("80GB")))
         told = cost.lines()
         assert told[0] == "fc-bow on flickr8k: 100 of 80.5 GB (measured on NVIDIA L4), does not fit"
         assert told[1].startswith("  what helps: train.micro_batch=64: ")
@@ -425,7 +426,7 @@ class TestDevice:
         home, found = Home(tmp_path), load("flickr8k", [word for word in self.SMALL if word != "--set"])
         trials = Overview.of(found, home).trials
         gpu_needs.remember(home, speed_probes.speed_of(trials[0].settings), Need("NVIDIA L4", 23e9, 1e9, size))
-        assert device_cost(Overview.of(found, home), trials, (), card("24GB"), None).lines()[0].endswith(said)
+        assert device_cost(Overview.of(found, home), trials, (), Rented(card("24GB"))).lines()[0].endswith(said)
 
     def test_features_that_recipes_share_are_paid_once(self, tmp_path: Path) -> None:
         file = tmp_path / "grid.toml"
@@ -434,7 +435,7 @@ class TestDevice:
             'seeds = 0\nrecipe.again.extends = "clip-zero-shot-tiny"\n'
         )
         overview = Overview.of(load(str(file)), Home(tmp_path))
-        first, second = device_cost(overview, overview.trials, (), card("h100"), None).taken.values()
+        first, second = device_cost(overview, overview.trials, (), Rented(card("h100"))).taken.values()
         assert set(first.once) == {"feature_seconds", "caption_feature_seconds"}
         assert second.once == {}
 
