@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -188,12 +187,7 @@ class Overview:
         if not self.counts[State.DONE]:
             return {}
         register(self.grid)
-        rows = self._trained_here
-        done = {row["trial_id"] for row in rows}
-        now = self.data.now
-        code, data = (provenance.of_trials(self.points, done, fingerprint) for fingerprint in (now.code, now.data))
-        libraries = provenance.of_trials(self.points, done, attrgetter("libraries"))
-        stale = provenance.stale(rows, code, data, libraries)
+        stale = provenance.stale(self._trained_here, self.points, self.data.now)
         return stale | {key: [Stale(provenance.Cause.RECORD, why)] for key, why in self.unreadable.items()}
 
     @property

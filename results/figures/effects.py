@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.palette import BLUE, FAINT, INK
 from goalgrid.results.analysis.block_analysis import crossed
 from goalgrid.results.analysis.factors import factors_of
@@ -24,11 +23,9 @@ def draw_matrix(study: Study) -> Figure | None:
     factors, _ = factors_of(study.part.places)
     if len(factors) != 2:
         return None
-    pairs = [pair for pair in PAIR_WEIGHTS if any(name.startswith(f"{pair}_") for name in study.part.cells)]
-    triplets = [triplet for triplet in TRIPLET_WEIGHTS if any(n.endswith(f"_{triplet}") for n in study.part.cells)]
+    pairs, triplets = factors.values()
     cells = [[study.part.cells[f"{pair}_{triplet}"] for triplet in triplets] for pair in pairs]
-    rows = [symbol("pair weight", name) for name in pairs]
-    columns = [symbol("triplet weight", name) for name in triplets]
+    rows, columns = ([symbol(factor, level) for level in levels] for factor, levels in factors.items())
     figure = blank(0.46 * len(pairs) + 1.15, study, "mean ± sample standard deviation over seeds; best in bold")
     for axes, (direction, title) in zip(side_by_side(figure, 2), study.directions.items(), strict=True):
         metric = f"{direction}_{study.scores.headline}"

@@ -78,8 +78,8 @@ def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEnt
     """A value in its place; `more` are names beside the cell's axes."""
     keys = {**source.axes(cell), **more, "metric": metric}
     if metric in OF_MODEL and isinstance(source, Scores):
-        return TableEntry(source.of_model(cell, metric), tuple(keys.items()))
-    return TableEntry(source.of(cell, metric), tuple(keys.items()))
+        return TableEntry(source.of_model(cell, metric), keys)
+    return TableEntry(source.of(cell, metric), keys)
 
 
 def beside(what: str, asked: Sequence[str], scores: TableSource) -> str:

@@ -54,7 +54,7 @@ def known(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> T
     """GOAL Table 1: which cells of the matrix had a name before; cells that the grid lacks are left out."""
     printed = isinstance(scores, Paper) and "known" in scores.metrics
     names = {c.objective: scores.of(c, "known") if printed else Words(KNOWN_AS.get(c.objective, "new")) for c in cells}
-    entries = {name: TableEntry(value, (("objective", name), ("metric", "known"))) for name, value in names.items()}
+    entries = {name: TableEntry(value, {"objective": name, "metric": "known"}) for name, value in names.items()}
     pairs, triplets = matrix_of(cells)
     rows = tuple(
         Row(symbol("P", pair), tuple(entries.get(f"{pair}_{triplet}") for triplet in triplets)) for pair in pairs

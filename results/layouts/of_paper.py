@@ -31,7 +31,7 @@ def noted(table: Table, source: Filled) -> Table:
     of_text = {"; ".join(notes): notes for notes in source.differs.values()}
 
     def marked(row: Row) -> Row:
-        texts = [dict(entry.keys).get("differs", "") for entry in row.entries if entry]
+        texts = [entry.keys.get("differs", "") for entry in row.entries if entry]
         letters = sorted({marks[note] for text in texts for note in of_text.get(text, ()) if note in marks})
         return replace(row, mark=f"[{', '.join(letters)}]" if letters else "")
 
@@ -63,7 +63,7 @@ def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
     def entries(row: Row, his: Row) -> tuple[TableEntry | None, ...]:
         places = chain.from_iterable(map(_judged, row.entries, his.entries))
         sided = zip(places, cycle(SIDES), strict=False)
-        return tuple(entry and replace(entry, keys=(*entry.keys, ("column", side))) for entry, side in sided)
+        return tuple(entry and replace(entry, keys={**entry.keys, "column": side}) for entry, side in sided)
 
     groups = tuple(Group(group.title, tuple(chain.from_iterable(map(both, group.columns)))) for group in ours.groups)
     blocks = tuple(
@@ -111,7 +111,7 @@ def _row(cell: Cell, scores: Scores, match: Match, metrics: list[str], marks: Ma
             about = {**keys, "column": column.text, **({"note": remark} if remark else {})}
             mark = marks[remark] if remark and column is COLUMNS[1] else ""
             verdict = value.verdict if isinstance(value, Difference) else ""
-            entries.append(TableEntry(value, tuple(about.items()), mark=mark, verdict=verdict) if value else None)
+            entries.append(TableEntry(value, about, mark=mark, verdict=verdict) if value else None)
     return Row(Label(cell.objective), tuple(entries))
 
 

@@ -10,13 +10,14 @@ import os
 import platform
 import socket
 import subprocess
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -189,20 +190,14 @@ def source() -> dict[str, Any] | None:
     return {"commit": described.removesuffix("-dirty"), "dirty": described.endswith("-dirty")}
 
 
-def stale(
-    rows: Iterable[Mapping[str, Any]],
-    code: Mapping[str, str],
-    data: Mapping[str, str],
-    libraries: Mapping[str, Collection[str]],
-) -> dict[str, list[Stale]]:
-    """Finished trials by id that another run now might not repeat, each with every reason.
+def stale(rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell], now: Now) -> dict[str, list[Stale]]:
+    """Finished trials of these cells by id that another run now might not repeat, each with every reason.
 
-    Args:
-        rows: of records, with the columns of `COLUMNS`.
-        code, data: fingerprints of what would train each trial now, by its id; empty for data that are not here.
-        libraries: those that each trial loads, by its id, as `Shared.libraries`.
+    `rows`: of their records, with the columns of `COLUMNS`.
     """
-    rows = list(rows)
+    done = {row["trial_id"] for row in rows}
+    code, data = of_trials(cells, done, now.code), of_trials(cells, done, now.data)
+    libraries = of_trials(cells, done, attrgetter("libraries"))
     of_now = [row for row in rows if not of_other_data(row, data[row["trial_id"]])]
     ordered = sorted(of_now, key=lambda row: str(row["finished_at"]))
     latest = {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in ordered}

@@ -48,7 +48,7 @@ def printed(table: Table) -> pa.Table:
     rows = [(block.title, row) for block in table.blocks for row in block.rows]
     columns = [[row.entries[place] for _, row in rows] for place in range(len(table.heads))]
     shared = [shared_keys(column) for column in columns]
-    notes = [dict.fromkeys(dict(entry.keys).get("differs") for entry in row.entries if entry) for _, row in rows]
+    notes = [dict.fromkeys(entry.keys.get("differs") for entry in row.entries if entry) for _, row in rows]
     differs = ["; ".join(filter(None, texts)) or None for texts in notes]
     pairs = [shared_keys(row.entries).get("pair_weight") for _, row in rows]
     fields = [pa.field("block", pa.string()), pa.field("row", pa.string())]

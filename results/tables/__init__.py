@@ -1,6 +1,6 @@
 """The table that a layout makes of scores and that every renderer reads, and what a format that is text is."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from goalgrid.grid.groups import nested
@@ -28,8 +28,8 @@ class TableEntry:
     """A value in its place in the table, with the axes and the metric that it belongs to."""
 
     score: TableValue
-    keys: tuple[tuple[str, str], ...]
-    """Names and values of the axes and the metric, for tidy exports."""
+    keys: Mapping[str, str]
+    """The values of the axes and the metric by name, for tidy exports."""
     like_best: bool | None = None
     """Whether the value cannot be told from the best of its contest; None: not tested."""
     mark: str = ""
@@ -40,13 +40,12 @@ class TableEntry:
     @property
     def contest(self) -> tuple[str, ...]:
         """Entries with the same contest compete."""
-        keys = dict(self.keys)
-        return tuple(keys.get(name, "") for name in CONTEST)
+        return tuple(self.keys.get(name, "") for name in CONTEST)
 
     @property
     def lowest(self) -> bool:
         """Whether small is good, as of a median rank."""
-        return dict(self.keys).get("metric", "").endswith("medr")
+        return self.keys.get("metric", "").endswith("medr")
 
     @property
     def text(self) -> str:
@@ -57,12 +56,12 @@ class TableEntry:
         """Its keys, everything that is known of its value, its mark and its text, by column of a tidy export."""
         mark = {} if self.like_best is None else {"like_best": self.like_best}
         known = {name: None if value != value else value for name, value in self.score.tidy().items()}  # NaN
-        return {**dict(self.keys), **known, **mark, "text": self.text}
+        return {**self.keys, **known, **mark, "text": self.text}
 
 
 def shared_keys(entries: Iterable[TableEntry | None]) -> dict[str, str]:
     """Keys with the values on which all entries agree."""
-    first, *others = [dict(entry.keys) for entry in entries if entry] or [{}]
+    first, *others = [entry.keys for entry in entries if entry] or [dict[str, str]()]
     return {name: value for name, value in first.items() if all(keys.get(name) == value for keys in others)}
 
 

@@ -83,7 +83,7 @@ def check_digits(name: str, home: Home, verb: Verb) -> None:
             assert label == printed_row.label.text
             pairs = [(a, b.score) for a, b in zip(row.entries, printed_row.entries, strict=True) if a and b]
             assert [a.text for a, _ in pairs] == [expected(b, a) for a, b in pairs if isinstance(b, Printed)]
-            measured = [a for a, _ in pairs if dict(a.keys)["metric"] in record.METRICS]
+            measured = [a for a, _ in pairs if a.keys["metric"] in record.METRICS]
             assert {isinstance(a.score, Score) for a in measured} == {label not in quoted}
             assert label in {*written, *quoted} or label.startswith("P^")
     assert "missing" not in ours.caption

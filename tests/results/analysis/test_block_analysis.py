@@ -214,7 +214,7 @@ def test_marks_say_what_cannot_be_told_from_the_best(matrix: list[Cell]) -> None
     plain = arrange(matrix, scores)
     table = marked(plain)
     one = analyse(matrix, scores, ranks, ["i2t_r1"])[0]
-    daggers = {dict(e.keys)["objective"] for e in table.entries() if e.like_best and dict(e.keys)["metric"] == "i2t_r1"}
+    daggers = {e.keys["objective"] for e in table.entries() if e.like_best and e.keys["metric"] == "i2t_r1"}
     assert daggers | {one.best} == set(one.like_best)
     assert one.best not in daggers
     assert "†: not distinguishable from the best at 5 %" in table.caption

@@ -50,7 +50,7 @@ def scores(trained: Home, cells: list[Cell]) -> Scores:
 def synthetic() -> Table:
     """Names and values that break careless renderers: special characters, ties, one seed, missing seeds and cells."""
     values = [(63.14, 63.2), (63.1, 63.22), (9.0,), ()]
-    entries = tuple(TableEntry(Score(v, expected=2), (("objective", f"o_{i}"),)) for i, v in enumerate(values))
+    entries = tuple(TableEntry(Score(v, expected=2), {"objective": f"o_{i}"}) for i, v in enumerate(values))
     row, gap = Row(Label("a_b & 50% #1 | *x*"), entries), Row(Label("{~^\\}"), (None, *entries[:3]))
     groups = (Group(Label("A_1"), (Label("x^2"), Label("y"))), Group(Label("<B>"), (Label("$"), Label("z"))))
     return Table("odd", Label("corner_"), groups, (Block("block_1 ± 100%", (row, gap)),), "caption_ with 5% & more")
@@ -120,7 +120,7 @@ def test_every_layout_shows_the_metric_that_is_asked_for(
             arrange(cells, scores, layout=layout, metric=metric)
         return
     table = arrange(cells, scores, layout=layout, metric=metric)
-    shown = {dict(entry.keys)["metric"] for entry in table.entries()}
+    shown = {entry.keys["metric"] for entry in table.entries()}
     assert layout == "known" or by_direction(metric).keys() <= shown
     for kind in renderers.TEXT:
         assert renderers.TEXT[kind].render(table)
@@ -135,7 +135,7 @@ def test_weights_and_speed_stand_beside_the_recalls(cells: list[Cell], trained: 
     unmeasured = arrange(done, Scores.read(done, home), layout="losses", metric="parameters,kpps")
     assert "kpps is measured by goalgrid evaluate --trial ID --speed; one trial of each model" in unmeasured.caption
     (row,) = record.collect([home.trial(done[0].trials[0].id).record]).to_pylist()
-    weights = [entry.score for entry in unmeasured.entries() if dict(entry.keys)["metric"] == "parameters"]
+    weights = [entry.score for entry in unmeasured.entries() if entry.keys["metric"] == "parameters"]
     assert [score.tidy()["mean"] for score in weights] == [row["parameters"] / 1e6] * 2
     trial = done[0].trials[1].id
     Speed(393_750_000.0, 5_374.0, row["parameters"], row["parameters"], "a device", 1).write(home.trial(trial).speed)
@@ -144,7 +144,7 @@ def test_weights_and_speed_stand_beside_the_recalls(cells: list[Cell], trained: 
     assert [row.entries[-1] and row.entries[-1].text for row in table.blocks[0].rows] == ["393,750"] * 2
     assert "here on a device, 1 thread." in table.caption
     assert all(not bold for _, line in table.lines(table.blocks[0]) for _, bold in line[-2:])
-    assert [entry.score.trials for entry in table.entries() if dict(entry.keys)["metric"] == "kpps"] == [(trial,)] * 2
+    assert [entry.score.trials for entry in table.entries() if entry.keys["metric"] == "kpps"] == [(trial,)] * 2
     home.trial(trial).speed.write_bytes(b"PAR1 cut off")
     with pytest.raises(UserError, match=rf"the speed .* cannot be read: .*goalgrid evaluate --trial {trial} --speed"):
         arrange(done, Scores.read(done, home), metric="kpps")

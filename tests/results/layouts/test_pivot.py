@@ -141,7 +141,7 @@ def arrangements(draw: st.DrawFn) -> dict[str, str]:
 
 def contents(table: Table, leave_out: set[str]) -> set[tuple[object, ...]]:
     return {
-        (tuple(sorted((key, value) for key, value in entry.keys if key not in leave_out)), entry.score)
+        (tuple(sorted((key, value) for key, value in entry.keys.items() if key not in leave_out)), entry.score)
         for entry in table.entries()
     }
 
@@ -176,11 +176,11 @@ def test_the_best_of_a_metric_on_a_data_set_by_a_protocol_is_bold(places: dict[s
         }
         expected = set()
         for place, entry in entries.items():
-            keys = dict(entry.keys)
+            keys = entry.keys
             rivals = [
                 other.score.shown
                 for other in entries.values()
-                if all(dict(other.keys)[name] == keys[name] for name in ("dataset", "protocol", "metric"))
+                if all(other.keys[name] == keys[name] for name in ("dataset", "protocol", "metric"))
             ]
             expected |= {place} if entry.score.shown == pick(rivals) else set()
         assert table.best_of(block) == expected

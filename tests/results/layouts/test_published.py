@@ -202,7 +202,7 @@ def test_latex_is_in_the_papers_notation(third: list[Cell]) -> None:
 def test_differences_have_a_minus_and_no_negative_zero() -> None:
     below = Difference(Score((62.0, 62.2), expected=2), Printed("63.1±0.2", n=3))
     assert Difference(Score((63.08,), expected=1), Printed("63.1")).text == "+0.0"
-    entries = (TableEntry(below, (("objective", "con_con"),)),)
+    entries = (TableEntry(below, {"objective": "con_con"}),)
     group = Group(Label(""), (Label("difference"),))
     table = Table("t", Label(""), (group,), (Block("block", (Row(Label("row"), entries),)),), "caption")
     assert below.text == "-1.0 ± 0.2"

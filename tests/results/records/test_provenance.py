@@ -6,25 +6,29 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.results.records import provenance
 from goalgrid.results.records.provenance import Cause, Stale
 from tests.program import copied
 
 ROOT = Path(__file__).parents[3]
 CODE = provenance.versioned("0123456789abcdef" * 4)
-NOW = dict.fromkeys(("one", "two", "three"), CODE)
-AWAY = dict.fromkeys(NOW, "")
+AWAY = dict.fromkeys(("one", "two", "three"), "")
 """No data are on this machine."""
 
 
 def stale(rows: list[dict[str, Any]], data: dict[str, str] = AWAY, libraries: str = "") -> dict[str, list[Stale]]:
     """The stale ones of these records; each trial loads these libraries."""
-    return provenance.stale(rows, NOW, data, dict.fromkeys(NOW, libraries.split()))
+    shared: dict[str, Any] = {name: SimpleNamespace(data=data[name], libraries=libraries.split()) for name in AWAY}
+    cells = [Cell("", "", "", (), (Trial(name, settings, 0),)) for name, settings in shared.items()]
+    return provenance.stale(rows, cells, provenance.Now(lambda _: CODE, attrgetter("data")))
 
 
 def of_versions(python: str = platform.python_version(), **versions: str) -> dict[str, Any]:
@@ -94,7 +98,7 @@ def test_the_latest_trial_decides_which_data_are_meant() -> None:
 
 
 def test_the_data_at_hand_decide_where_there_are_any() -> None:
-    here = dict.fromkeys(NOW, "2:here")
+    here = dict.fromkeys(AWAY, "2:here")
     rows = [
         row(data_fingerprint="2:here+weights"),
         row(trial_id="two", data_fingerprint="2:there", finished_at="2026-01-02T00:00:00+00:00"),
