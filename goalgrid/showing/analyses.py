@@ -16,6 +16,7 @@ from goalgrid.results.analysis import claims, documents, grid_comparison, querie
 from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, Analysis, analyse, metrics_of
 from goalgrid.results.analysis.grid_comparison import GridComparison, Side
 from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
+from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import PAPERS
 from goalgrid.showing.tables import cells_and_scores, known_protocol
@@ -115,10 +116,10 @@ def compared(
     first, second = BeforeReplacement(home.path) if replaced else home, other or home
     grid = recall(a, first)
     read = partial(  # both sides by one protocol
-        Side.read, metrics=metrics, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
+        Scores.read, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
         evaluate=grid.evaluate, leave=say_left_out,
     )  # fmt: skip
-    one, another = (_side(name, side, read) for name, side in ((a, first), (b or a, second)))
+    one, another = (_side(name, side, read, metrics) for name, side in ((a, first), (b or a, second)))
     return grid_comparison.compare(*_named_apart(one, another, first, second), metrics)
 
 
@@ -129,7 +130,7 @@ def section(beside: str | None, grid: str, home: Home, other: Home | None) -> do
     return grid_comparison.document(compared(beside or grid, grid, other or home, other=home))
 
 
-def _side(name: str, home: Home, read: Callable[..., Side]) -> Side:
+def _side(name: str, home: Home, read: Callable[..., Scores], metrics: Sequence[str]) -> Side:
     """The side as it stands on the disk; UserError: no grid has this name, or none of its trials is done."""
     grid = recall(name, home)
     named_tables_exist(grid)
@@ -139,7 +140,10 @@ def _side(name: str, home: Home, read: Callable[..., Side]) -> Side:
             raise UserError(f"no trial of grid {grid.name!r} was done and then trained anew under {home.path}.")
         anew = f"Start it: goalgrid run {name}{runs_option(home)}"
         raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. {anew}")
-    return read(grid.name, cells, home, now=DataAtHand(grid, home).now)
+    scores = read(cells, home)
+    for message in scores.unreadable:
+        say_left_out(message)
+    return Side.of(grid.name, cells, scores, home, metrics, DataAtHand(grid, home).now)
 
 
 def _named_apart(a: Side, b: Side, of_a: Home, of_b: Home) -> tuple[Side, Side]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,14 +80,13 @@ def _of_grid(request: FigureRequest, grid: Grid, home: Home, folder: Path, anew:
 
     kinds = [kind for kind in request.kinds if kind not in request.of_trial]
     studies = figures.Study.read(*cells_and_scores(grid, home, request.protocol, anew, only=request.only), home)
-    draw = partial(
-        figures.write, studies, folder,
-        formats=[request.format], quantities=request.quantity, reference=request.reference,
-    )  # fmt: skip
-    written = {kind: draw(kinds=[kind]) for kind in kinds or figures.FIGURES}
-    yield from (f"written: {path}" for paths in written.values() for path in paths)
-    for kind in (kind for kind, paths in written.items() if not paths and (kinds or not any(written.values()))):
-        yield f"nothing to draw for {kind}: it needs {figures.FIGURES[kind].needs}"
+    drawn = set[str]()
+    for drawing in figures.draw_all(studies, kinds, request.quantity, request.reference):
+        drawn.add(drawing[0])
+        yield from (f"written: {path}" for path in figures.write([drawing], folder, [request.format]))
+    for kind in kinds or ([] if drawn else figures.FIGURES):
+        if kind not in drawn:
+            yield f"nothing to draw for {kind}: it needs {figures.FIGURES[kind].needs}"
 
 
 def _of_trial(overview: Overview, request: FigureRequest) -> "Iterator[tuple[str, Figure]]":

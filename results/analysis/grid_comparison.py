@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from goalgrid.grid.errors import UserError, counted
-from goalgrid.grid.evaluations import Evaluate
-from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.expansion import Cell
 from goalgrid.grid.forms import differing, flat
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.documents import TEXT, Document, DocumentSection, Sheet, finite, interval_text
 from goalgrid.results.analysis.effects_text import metric_title
 from goalgrid.results.layouts.captions import noun_of
-from goalgrid.results.records import provenance, record_cache, steps
+from goalgrid.results.records import provenance, record_cache
 from goalgrid.results.records.rounding import NONE, number_text, p_text
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.renderers import csv
@@ -63,28 +62,10 @@ class Side:
     noun: str = "image"
 
     @classmethod
-    def read(
-        cls,
-        name: str,
-        cells: Sequence[Cell],
-        home: Home,
-        metrics: Sequence[str],
-        *,
-        protocol: str | None = None,
-        usual: str | None = None,
-        now: provenance.Now | None = None,
-        leave: steps.Leave = steps.refuse,
-        evaluate: Evaluate = Evaluate(),  # noqa: B008
+    def of(
+        cls, name: str, cells: Sequence[Cell], scores: Scores, home: Home, metrics: Sequence[str], now: provenance.Now
     ) -> "Side":
-        """Read the finished trials, those of other code and data than are here now included.
-
-        Args:
-            usual: the protocol, unless `protocol` names another.
-            leave: of records that cannot be read.
-        """
-        scores = Scores.read(cells, home, protocol=protocol, usual=usual, evaluate=evaluate, leave=leave)
-        for message in scores.unreadable:
-            leave(message)
+        """The finished trials, those of other code and data than are here now included."""
         compared = tuple(
             SideCell(
                 {axis: _text(value) for axis, value in cell.axes.items()},
@@ -93,9 +74,8 @@ class Side:
             )
             for cell in cells
         )
-        code = provenance.of_trials(cells, scores.rows, now.code) if now else {}
-        done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
-        rows = record_cache.read(home, done, list(provenance.COLUMNS)).to_pylist()
+        code = provenance.of_trials(cells, scores.rows, now.code)
+        rows = record_cache.rows(home, scores.rows, provenance.COLUMNS)
         return cls(name, compared, _sources(rows, code), noun_of(cells))
 
 
@@ -252,7 +232,7 @@ def _alone(side: Side, matched: Sequence[SideCell]) -> str:
 
 def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict[str, str]:
     """Where the numbers come from, as texts: what all finished trials have, or the values that they have."""
-    other = [row["trial_id"] for row in rows if code and row["code_fingerprint"] != code[row["trial_id"]]]
+    other = [row["trial_id"] for row in rows if row["code_fingerprint"] != code[row["trial_id"]]]
 
     def noted(row: Mapping[str, Any]) -> dict[str, str]:
         environment = json.loads(row["environment"])
@@ -265,8 +245,8 @@ def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict
         }
 
     values = nested((name, value, None) for row in rows for name, value in noted(row).items())
-    of_code = {"code": f"other than now in {len(other)} of {len(rows)} trials" if other else "of now"} if code else {}
-    return of_code | {name: ", ".join(sorted(map(str, texts))) for name, texts in values.items()}
+    of_code = f"other than now in {len(other)} of {len(rows)} trials" if other else "of now"
+    return {"code": of_code} | {name: ", ".join(sorted(map(str, texts))) for name, texts in values.items()}
 
 
 def _settings_of(cell: Cell) -> dict[str, str]:

@@ -4,7 +4,7 @@ Only it and `objectives/diagrams.py` load Matplotlib.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,21 +55,10 @@ def draw_all(
                 yield kind, study, figure
 
 
-def write(
-    studies: Sequence[Study],
-    folder: Path,
-    *,
-    kinds: Sequence[str] = (),
-    formats: Sequence[str],
-    quantities: Sequence[str] = (),
-    reference: str = "",
-) -> list[Path]:
-    """Draw into files, `matrix-cnn-bow-on-shapes.pdf`, as `draw_all` does; the paths written."""
-    return [
-        save(figure, folder, f"{kind}-{study.title}", ending)
-        for kind, study, figure in draw_all(studies, kinds, quantities, reference)
-        for ending in formats
-    ]
+def write(drawings: Iterable[tuple[str, Study, Figure]], folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Write what `draw_all` drew into files, `matrix-cnn-bow-on-shapes.pdf`; the paths written."""
+    named = ((f"{kind}-{study.title}", figure) for kind, study, figure in drawings)
+    return [save(figure, folder, name, ending) for name, figure in named for ending in formats]
 
 
 def save(figure: Figure, folder: Path, name: str, ending: str) -> Path:

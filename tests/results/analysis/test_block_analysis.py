@@ -317,7 +317,7 @@ FROM_FILES = ("steps", "sensitivity", "triplets", "geometry", "pooling", "speed"
 def test_a_figure_is_drawn_equal_to_the_byte(studies: Mapping[str, list[Study]], tmp_path: Path) -> None:
     """In the formats that hold names and dates beside what is drawn."""
     first, second = (
-        figures.write(studies["whole"], tmp_path / name, kinds=["matrix"], formats=["pdf", "svg"]) for name in "12"
+        figures.write(figures.draw_all(studies["whole"], ["matrix"]), tmp_path / name, ["pdf", "svg"]) for name in "12"
     )
     assert [path.suffix for path in first] == [".pdf", ".svg"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
@@ -326,7 +326,7 @@ def test_a_figure_is_drawn_equal_to_the_byte(studies: Mapping[str, list[Study]],
 @pytest.mark.parametrize("kind", [kind for kind in figures.FIGURES if kind not in FROM_FILES])
 def test_nothing_of_a_figure_is_cut_off(kind: str, studies: Mapping[str, list[Study]], tmp_path: Path) -> None:
     drawn = studies["published" if kind == "paper" else "whole"]
-    nothing_is_cut_off(figures.write(drawn, tmp_path, kinds=[kind], formats=["png"])[0])
+    nothing_is_cut_off(figures.write(figures.draw_all(drawn, [kind]), tmp_path, ["png"])[0])
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_nothing_of_a_figure_is_cut_off(kind: str, studies: Mapping[str, list[St
 def test_nothing_of_a_half_finished_grids_figure_is_cut_off(
     kind: str, studies: Mapping[str, list[Study]], tmp_path: Path
 ) -> None:
-    (drawn,) = figures.write(studies["partial"], tmp_path, kinds=[kind], formats=["png"])
+    (drawn,) = figures.write(figures.draw_all(studies["partial"], [kind]), tmp_path, ["png"])
     nothing_is_cut_off(drawn)
 
 
@@ -459,7 +459,7 @@ def test_other_objectives_have_curves_and_no_matrix(tmp_path: Path, studies: Map
     by_name = {cell.objective: cell for cell in cells}
     part = replace(studies["whole"][0].part, cells=by_name, places={name: (name,) for name in by_name})
     study = Study(part, scores, histories, studies["whole"][0].home)
-    names = {path.name.split("-")[0] for path in figures.write([study], tmp_path, formats=["svg"])}
+    names = {path.name.split("-")[0] for path in figures.write(figures.draw_all([study]), tmp_path, ["svg"])}
     assert "matrix" not in names
     assert names >= {"effects", "training", "diagnostics"}
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from goalgrid.grid.select import Chosen, Tried
-from goalgrid.results.figures import FIGURES, Study, write
+from goalgrid.results.figures import FIGURES, Study, draw_all, write
 
 
 def test_every_point_of_a_search_is_drawn_and_the_chosen_one_has_a_ring(study: Study, tmp_path: Path) -> None:
@@ -26,5 +26,5 @@ def test_every_point_of_a_search_is_drawn_and_the_chosen_one_has_a_ring(study: S
     assert drawn.axes[1].get_xscale() == "linear"
     if len(names) > 1:
         assert [text.get_text() for text in drawn.axes[3].texts] == ["not read"]
-    (path,) = write([chosen], tmp_path, kinds=["search"], formats=["png"])
+    (path,) = write(draw_all([chosen], ["search"]), tmp_path, ["png"])
     assert path.exists()

@@ -8,7 +8,7 @@ import pytest
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
-from goalgrid.results.figures import FIGURES, Study, write
+from goalgrid.results.figures import FIGURES, Study, draw_all, write
 from goalgrid.results.figures.sensitivity import lines_over
 from goalgrid.results.layouts.pivot import Axes, layout
 from goalgrid.results.records.scores import Score, Scores
@@ -74,7 +74,7 @@ def test_at_its_limit_a_loss_gives_the_numbers_of_triplet_hn(study: Study) -> No
 
 
 def test_one_picture_shows_all_values(study: Study, tmp_path: Path) -> None:
-    (drawn,) = write([study], tmp_path, kinds=["sensitivity"], formats=["png"])
+    (drawn,) = write(draw_all([study], ["sensitivity"]), tmp_path, ["png"])
     assert drawn.name == "sensitivity-cnn-bow-on-shapes.png"
 
 
