@@ -1,7 +1,7 @@
 """A checkpoint evaluated again: which data it reads, what it reaches there, and what its record says."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,11 +113,10 @@ class Evaluated:
     def to_dict(self) -> dict[str, Any]:
         ranks = {"i2t": self.evaluation.ranks.i2t.tolist(), "t2i": self.evaluation.ranks.t2i.tolist()}
         named = {"subject": self.subject, **self.facts, "dataset": self.settings.dataset.name, "split": self.split}
-        record = {"recorded": dict(self.recorded)} if self.recorded else {}
-        metrics, further = {**self.metrics, **self.judged}, self.evaluation.ranks.further()
-        speed = {"speed": asdict(self.speed)} if self.speed else {}
-        content = {"protocol": self.protocol, "metrics": metrics, "further": further}
-        return {**named, **content, **record, **speed, "ranks": ranks}
+        record = {"recorded": self.recorded} if self.recorded else {}
+        speed = {"speed": self.speed} if self.speed else {}
+        metrics = {"metrics": {**self.metrics, **self.judged}, "further": self.evaluation.ranks.further()}
+        return {**named, "protocol": self.protocol, **metrics, **record, **speed, "ranks": ranks}
 
     def lines(self) -> list[str]:
         """The metrics in percent, and whether the record has the same."""

@@ -88,10 +88,7 @@ def filled(name: str, home: Home) -> "Filled":
         """By the first grid that says where the data set lies."""
         return next(filter(None, (at_hand.fingerprint(shared) for at_hand in every)), "")
 
-    source = fill(name, shipped(), saved, home, Now(code_fingerprint, data), leave=say_left_out)
-    for message in source.scores.unreadable:
-        say_left_out(message)
-    return source
+    return fill(name, shipped(), saved, home, Now(code_fingerprint, data), leave=say_left_out)
 
 
 def _saved(home: Home) -> Iterator[tuple[Grid, Sequence[Cell]]]:

@@ -140,10 +140,7 @@ def _side(name: str, home: Home, read: Callable[..., Scores], metrics: Sequence[
             raise UserError(f"no trial of grid {grid.name!r} was done and then trained anew under {home.path}.")
         anew = f"Start it: goalgrid run {name}{runs_option(home)}"
         raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. {anew}")
-    scores = read(cells, home)
-    for message in scores.unreadable:
-        say_left_out(message)
-    return Side.of(grid.name, cells, scores, home, metrics, DataAtHand(grid, home).now)
+    return Side.of(grid.name, cells, read(cells, home), home, metrics, DataAtHand(grid, home).now)
 
 
 def _named_apart(a: Side, b: Side, of_a: Home, of_b: Home) -> tuple[Side, Side]:

@@ -88,14 +88,11 @@ def known_protocol(grid: Grid, name: str | None) -> str | None:
 
 def scores_of(grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None) -> Scores:
     """What finished trials measured, by the usual protocol or this one; UserError: no data set of the grid has it."""
-    scores = Scores.read(
+    return Scores.read(
         cells, home, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
         now=DataAtHand(grid, home).now, leave=say_left_out, evaluate=grid.evaluate,
         make=f"goalgrid resume {grid.name}",
     )  # fmt: skip
-    for message in scores.unreadable:
-        say_left_out(message)
-    return scores
 
 
 def keep_table(overview: Overview) -> Table | None:

@@ -96,7 +96,7 @@ class Measured:
     curves: Mapping[str, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
     """Logged values: by trial id, then by name, then by epoch."""
     left_out: Sequence[str] = ()
-    """A message for each file beside a record that cannot be read, so that a figure lacks its trial."""
+    """A message for each record, or file beside it, that cannot be read, so that a figure lacks its trial."""
     narrowed: bool = False
     """Whether effects and figures are those of the foremost blocks alone."""
 

@@ -154,8 +154,6 @@ class Scores:
     """Why a trial has no record, by its id; a trial without record and reason never ran."""
     now: provenance.Now | None = None
     """The code and data that the records are compared with; None: they are not."""
-    unreadable: tuple[str, ...] = ()
-    """A message for each record that cannot be read: it is left out."""
     models: Models | None = None
     leave: Leave = refuse
 
@@ -180,7 +178,7 @@ class Scores:
 
         Args:
             usual: shown unless the records are older than that protocol.
-            leave: of files that tables and figures read later, beside the records.
+            leave: of records that cannot be read, and of files that tables and figures read later, beside them.
             mixed: whether to take trials of different data, of which the caller chooses.
         """
         cells = list(cells)
@@ -193,7 +191,9 @@ class Scores:
         columns += [f"test_{name}" for name in record.METRICS]
         unreadable: record.Unreadable = {}
         rows = record_cache.rows(home, done, columns, unreadable)
-        absent |= {path.parent.name: UNREADABLE for path in unreadable}
+        for path, message in unreadable.items():
+            absent[path.parent.name] = UNREADABLE
+            leave(message)
         if now:
             data = provenance.of_trials(cells, {row["trial_id"] for row in rows}, now.data)
             other = {row["trial_id"] for row in rows if provenance.of_other_data(row, data[row["trial_id"]])}
@@ -208,9 +208,9 @@ class Scores:
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
-        by_trial, messages = {row["trial_id"]: row for row in rows}, tuple(unreadable.values())
-        usual, models = usual if _evaluated(usual, rows) else None, Models(cells, home, by_trial, leave)
-        return cls(by_trial, protocol, usual, evaluate, make, absent, now, messages, models, leave)
+        by_trial, usual = {row["trial_id"]: row for row in rows}, usual if _evaluated(usual, rows) else None
+        models = Models(cells, home, by_trial, leave)
+        return cls(by_trial, protocol, usual, evaluate, make, absent, now, models, leave)
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -25,9 +25,8 @@ def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
     if not (steps := list(rows)):
         return
     names = dict.fromkeys(name for row in steps for name in row)
-    kinds = {name: pa.int64() if name in ("epoch", "step", "rank") else pa.float64() for name in names}
-    columns = {name: pa.array([row.get(name) for row in steps], kinds[name]) for name in names}
-    sealed.write(path, pa.table(columns), durable=False, compression="zstd")
+    kinds = [(name, pa.int64() if name in ("epoch", "step", "rank") else pa.float64()) for name in names]
+    sealed.write(path, pa.Table.from_pylist(steps, pa.schema(kinds)), durable=False, compression="zstd")
 
 
 def write_densities(

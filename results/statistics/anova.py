@@ -102,13 +102,11 @@ def _subsets(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _squares(y: Array, which: tuple[int, ...]) -> float:
-    """Sum of squares of the effect of these axes, by inclusion and exclusion of the means over their subsets."""
-    effect = np.zeros_like(y)
-    for chosen in [(), *_subsets(len(which))]:
-        axes = {which[place] for place in chosen}
-        others = tuple(axis for axis in range(y.ndim) if axis not in axes)
-        effect = effect + (-1) ** (len(which) - len(chosen)) * y.mean(axis=others, keepdims=True)
-    return _beyond_rounding(float((effect**2).sum()), y)
+    """Sum of squares of the effect of these axes: their marginal means, without what fewer of the axes explain."""
+    effect = y.mean(axis=tuple(axis for axis in range(y.ndim) if axis not in which), keepdims=True)
+    for axis in which:
+        effect = effect - effect.mean(axis=axis, keepdims=True)
+    return _beyond_rounding(float((effect**2).sum()) * y.size / effect.size, y)
 
 
 def _beyond_rounding(squares: float, y: Array) -> float:
