@@ -57,11 +57,7 @@ IN_TRAINING: tuple[Outcome, str] = "kept", "it is being trained here"
 
 
 def grids_of(
-    other: Home,
-    home: Home,
-    name: str | None,
-    roots: Sequence[str] = (),
-    leave: Callable[[str], None] = lambda reason: None,
+    other: Home, home: Home, name: str | None, roots: Sequence[str], leave: Callable[[str], None]
 ) -> list[Grid]:
     """The grids of the other runs folder, or of this name, with the data where the grid here has them; or UserError.
 

@@ -88,7 +88,7 @@ def filled(name: str, home: Home) -> "Filled":
         """By the first grid that says where the data set lies."""
         return next(filter(None, (at_hand.fingerprint(shared) for at_hand in every)), "")
 
-    return fill(name, shipped(), saved, home, Now(code_fingerprint, data), leave=say_left_out)
+    return fill(name, shipped(), saved, home, Now(code_fingerprint, data), say_left_out)
 
 
 def _saved(home: Home) -> Iterator[tuple[Grid, Sequence[Cell]]]:

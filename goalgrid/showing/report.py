@@ -101,11 +101,7 @@ def read(overview: Overview) -> Measured:
 
 
 def watch(
-    overview: Overview,
-    path: Path,
-    seconds: int,
-    beside: Callable[[], Document | None] = lambda: None,
-    paper: str | None = None,
+    overview: Overview, path: Path, seconds: int, beside: Callable[[], Document | None], paper: str | None
 ) -> Iterator[Overview]:
     """Write the page every so many seconds until every trial is done or failed; yield the state that it shows."""
     done, measured = None, Measured()

@@ -154,7 +154,7 @@ def tables(
     from goalgrid.shipped import paper_rows
 
     rows = paper_rows.rows(name)
-    show_for(as_json, lambda: [asdict(row) | {"origin": row.origin} for row in rows], lambda: paper_rows.lines(rows))
+    show_for(as_json, lambda: rows, lambda: paper_rows.lines(rows))
 
 
 @verbs.command()

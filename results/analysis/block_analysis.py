@@ -15,7 +15,7 @@ from goalgrid.results.analysis.factors import GridPart, Levels, factors_of, part
 from goalgrid.results.analysis.observations import Observations
 from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.layouts.captions import DIRECTIONS, by_direction, noun_of
-from goalgrid.results.records.scores import Score, Scores
+from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.statistics.anova import Anova, Array, anova, anova_of_printed
 from goalgrid.results.statistics.significance import Interval, holm, paired_t, seeds_needed, t_interval, welch
@@ -130,7 +130,16 @@ def _analyse(
     rows = dict(zip(observations.names, observations.values, strict=True))
     several = len(observations.seeds) > 1
     ranked = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
-    queries = _queries(observations, by_name, ranks, metric, best, against[best], second) if ranked and ranks else None
+    base = against[best]
+    other = base if base and base in rows and base != best else second  # of the baseline itself, the second best
+    used = {
+        name: [
+            t for t, seed in zip(by_name[name].trials, by_name[name].seeds, strict=True) if seed in observations.seeds
+        ]
+        for name in (best, other)
+        if name
+    }
+    queries = _queries(used, ranks, metric, best, other) if ranked and ranks else None
     noun = noun_of(part.cells.values())
     untold = (RANKED,) if not ranked else () if queries or metric.endswith("medr") else (UNGROUPED,)
     return Analysis(
@@ -172,24 +181,11 @@ def _differences(rows: Mapping[str, Array], against: Mapping[str, str | None]) -
     return tuple(replace(test, holm_t=p) for test, p in zip(tests, adjusted, strict=True))
 
 
-def _queries(
-    observations: Observations,
-    scores: dict[str, Score],
-    ranks: QueryRanks,
-    metric: str,
-    best: str,
-    base: str | None,
-    second: str,
-) -> Queries | None:
-    """Uncertainty of the best cell, and of its difference from its baseline; for the baseline, from the second best."""
-    used = {
-        name: [t for t, seed in zip(scores[name].trials, scores[name].seeds, strict=True) if seed in observations.seeds]
-        for name in observations.names
-    }
+def _queries(used: Mapping[str, list[str]], ranks: QueryRanks, metric: str, best: str, other: str) -> Queries | None:
+    """Uncertainty of the best cell, and of its difference from another, if there is one; `used` are their trials."""
     interval = ranks.interval(used[best], metric)
     if interval is None:
         return None
-    other = base if base and base in used and base != best else second
     difference = ranks.interval(used[best], metric, minus=used[other]) if other else None
     return Queries(len(ranks.by_trial[used[best][0]]["i2t"]), best, interval, other, difference)
 

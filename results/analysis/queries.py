@@ -99,43 +99,39 @@ def example_queries(
 
     `ranks`: of all finished seeds of the cell, by direction; `others`: of cells that differ in their objective alone.
     """
-    directions = [direction for direction in DIRECTIONS if direction in ranks]
-    return [query for direction in directions for query in _of(direction, objective, ranks, others)]
+    return [
+        ExampleQuery(direction, row, why)
+        for direction in DIRECTIONS
+        if direction in ranks
+        for row, why in _of(objective, ranks[direction], {name: of[direction] for name, of in others.items()})
+    ]
 
 
-def _of(
-    direction: str, objective: str, ranks: Mapping[str, Ranks], others: Mapping[str, Mapping[str, Ranks]]
-) -> Iterator[ExampleQuery]:
-    mine = ranks[direction]
+def _of(objective: str, mine: Ranks, others: Mapping[str, Ranks]) -> Iterator[tuple[int, str]]:
+    """The rows of a direction, each with the reason why it is shown."""
     seeds = f"all {len(mine)} seeds" if len(mine) > 1 else "its seed"
     hits, misses = np.asarray((mine == 0).all(0)), np.asarray((mine >= SHOWN).all(0))
     for row in np.flatnonzero(hits)[:1].tolist():
-        yield ExampleQuery(direction, row, f"found first by {seeds}")
+        yield row, f"found first by {seeds}"
     best = mine.min(0)
     for row in _largest(best, misses)[:MISSED]:
-        yield ExampleQuery(direction, row, f"missed by {seeds}: the best rank is {best[row] + 1:g}")
+        yield row, f"missed by {seeds}: the best rank is {best[row] + 1:g}"
     for rows, other_has in ((hits, False), (misses, True)):
-        yield from _against(direction, objective, rows, others, found_by_other=other_has)
+        yield from _against(objective, rows, others, found_by_other=other_has)
 
 
 def _against(
-    direction: str,
-    objective: str,
-    among: NDArray[np.bool_],
-    others: Mapping[str, Mapping[str, Ranks]],
-    *,
-    found_by_other: bool,
-) -> Iterator[ExampleQuery]:
+    objective: str, among: NDArray[np.bool_], others: Mapping[str, Ranks], *, found_by_other: bool
+) -> Iterator[tuple[int, str]]:
     """The query on which another objective differs most, among those that this one finds, or misses, in all seeds."""
     candidates = []
-    for other, ranks in others.items():
-        theirs = ranks[direction]
+    for other, theirs in others.items():
         differ = among & ((theirs == 0).all(0) if found_by_other else (theirs >= SHOWN).all(0))
         candidates += [(float(theirs[:, row].min()), -row, other) for row in _largest(theirs.min(0), differ)[:1]]
     if candidates:
         _, row, other = max(candidates)
         first, second = (other, objective) if found_by_other else (objective, other)
-        yield ExampleQuery(direction, -row, f"every seed of {first} finds it first, every seed of {second} misses it")
+        yield -row, f"every seed of {first} finds it first, every seed of {second} misses it"
 
 
 def _largest(values: Ranks, among: NDArray[np.bool_]) -> Sequence[int]:

@@ -53,11 +53,8 @@ class PaperRow:
     """Why no grid fills the row."""
     differs: tuple[str, ...]
     """How the training here differs from the source of the numbers, as far as we know."""
-
-    @property
-    def origin(self) -> str:
-        """A row that a grid trains counts as trained, even if the paper quotes it."""
-        return TRAINED if self.grids else QUOTED if self.quoted else NOT_POSSIBLE
+    origin: str
+    """One of `ORIGINS`: a row that a grid trains counts as trained, even if the paper quotes it."""
 
 
 def check_names(grid: Grid) -> None:
@@ -143,6 +140,7 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
             quoted=line.quoted,
             why="" if filling else line.not_possible,
             differs=tuple(text for cells in filling.values() for text in differences(line, results, cells)),
+            origin=TRAINED if filling else QUOTED if line.quoted else NOT_POSSIBLE,
         )
 
 

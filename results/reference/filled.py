@@ -1,6 +1,6 @@
 """A paper's table, filled with the scores of finished trials, of whichever grids these are."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from goalgrid.grid.errors import UserError, counted
@@ -10,6 +10,7 @@ from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance, record
 from goalgrid.results.records.scores import Score, Scores, TableValue, refuse_mixed_data
+from goalgrid.results.records.steps import Leave
 from goalgrid.results.reference.coverage import PaperRow, Place, differences, paper_rows, place_of
 from goalgrid.results.reference.matching import changes, differing, worded
 from goalgrid.results.reference.reading import Line, Paper, Printed, Result, cell_of, paper_table
@@ -88,13 +89,7 @@ class Filled(Paper):
 
 
 def fill(
-    name: str,
-    shipped: Sequence[GridCells],
-    saved: Sequence[GridCells],
-    home: Home,
-    now: provenance.Now,
-    *,
-    leave: Callable[[str], None],
+    name: str, shipped: Sequence[GridCells], saved: Sequence[GridCells], home: Home, now: provenance.Now, leave: Leave
 ) -> Filled:
     """The table with our scores: of the cells that have a row's data set, recipe and objective.
 

@@ -135,7 +135,7 @@ def test_what_is_done_or_trained_here_stays_and_what_was_cut_off_makes_room(pair
 
 
 def test_a_killed_merge_leaves_whole_trials_and_goes_on(pair: Home, here: Home, verb: Verb) -> None:
-    (grid,) = merge.grids_of(pair, here, "demo")
+    (grid,) = merge.grids_of(pair, here, "demo", [], pytest.fail)
 
     def placed(event: str, arguments: tuple[object, ...]) -> bool:
         return event == "os.rename" and Path(str(arguments[1])).parent == here.trials_folder
