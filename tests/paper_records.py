@@ -45,7 +45,7 @@ def write_table(home: Home, name: str, *, but: str = "") -> dict[str, Cell]:
     """
     cells = {grid.name: grid_cells for grid, grid_cells in shipped()}
     numbers, written = dict[str, tuple[Cell, Numbers]](), dict[str, Cell]()
-    for row, (_, results) in zip(paper_rows(name, shipped()), paper_table(name).rows(name), strict=True):
+    for row, results in zip(paper_rows(name, shipped()), paper_table(name).rows(name), strict=True):
         for result in results if row.grids and row.label != but else ():
             cell = next(cell for grid in row.grids for cell in cells[grid] if _fits(cell, result))
             of_cell = numbers.setdefault(cell.trials[0].id, (cell, {}))[1]

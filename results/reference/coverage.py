@@ -11,7 +11,7 @@ from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.results.records import record
 from goalgrid.results.reference.matching import changes, differing, worded
-from goalgrid.results.reference.reading import Line, Result, paper_table, results_of, table_names
+from goalgrid.results.reference.reading import Result, paper_table, results_of, table_names
 
 ORIGINS = TRAINED, QUOTED, NOT_POSSIBLE = "trained here", "quoted", "not possible"
 Place = tuple[str, str | None, str | None]
@@ -105,8 +105,8 @@ def place_of(where: Cell | Result) -> Place:
 
 def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
     """Why no cell will have this number; None if a cell will have it."""
-    if result.not_possible:
-        return Gap(result.not_possible)
+    if result.line.not_possible:
+        return Gap(result.line.not_possible)
     if result.recipe is None:
         return Gap("no recipe here is this model")
     if result.objective is None:
@@ -126,8 +126,8 @@ def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
 def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Iterator[PaperRow]:
     """The rows of a table in its order, held against the grid of these that names the table: the paper's settings."""
     naming = [(grid.name, cells) for grid, cells in grids if name in grid.tables]
-    for line, results in paper_table(name).rows(name):
-        first, recipes = results[0], dict.fromkeys(result.recipe for result in results if result.recipe)
+    for results in paper_table(name).rows(name):
+        first, line = results[0], results[0].line
         measured = [r for r in results if not math.isnan(r.value.mean) and r.metric in record.METRICS]
         filling = {grid: cells for grid, cells in naming if measured and not any(gap(r, cells) for r in measured)}
         yield PaperRow(
@@ -135,16 +135,16 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
             block=first.block,
             label=f"{first.model}, {line.pair}" if line.pair else first.label,
             grids=tuple(filling),
-            recipes=tuple(recipes),
+            recipes=tuple(dict.fromkeys(result.recipe for result in results if result.recipe)),
             objectives=tuple(dict.fromkeys(result.objective for result in results if result.objective)),
             quoted=line.quoted,
             why="" if filling else line.not_possible,
-            differs=tuple(text for cells in filling.values() for text in differences(line, results, cells)),
+            differs=tuple(text for cells in filling.values() for text in differences(results, cells)),
             origin=TRAINED if filling else QUOTED if line.quoted else NOT_POSSIBLE,
         )
 
 
-def differences(line: Line, results: Sequence[Result], cells: Sequence[Cell]) -> Iterator[str]:
+def differences(results: Sequence[Result], cells: Sequence[Cell]) -> Iterator[str]:
     """How cells that fill a row differ from its source: what the table's file says, the schedule, and our readings.
 
     The source of a quoted row has the recipe's schedule, the model's own, unless the table's file says more. The source
@@ -154,7 +154,7 @@ def differences(line: Line, results: Sequence[Result], cells: Sequence[Cell]) ->
     models = list(dict.fromkeys(model for recipe in recipes for model in catalog.lineage(recipe)))
     remarks = dict.fromkeys(result.differs for result in results if result.differs)
     yield from remarks
-    if line.quoted and not remarks:
+    if results[0].line.quoted and not remarks:
         objectives = {result.objective for result in results}
         row = [cell for cell in cells if cell.recipe in models and cell.objective in objectives]
         others = [differing(cell) for cell in row if not cell.trials[0].shared.members]

@@ -13,7 +13,7 @@ from goalgrid.results.records.scores import Score, Scores, TableValue, refuse_mi
 from goalgrid.results.records.steps import Leave
 from goalgrid.results.reference.coverage import PaperRow, Place, differences, paper_rows, place_of
 from goalgrid.results.reference.matching import changes, differing, worded
-from goalgrid.results.reference.reading import Line, Paper, Printed, Result, cell_of, paper_table
+from goalgrid.results.reference.reading import Paper, Printed, Result, cell_of, paper_table
 
 QUOTED = "‡"
 LISTED = 6
@@ -98,17 +98,18 @@ def fill(
     Trials with different settings or data in one row are a UserError. `leave` takes messages about what is left out.
     """
     paper = Paper.read(name)
-    rows = [(row, *line) for row, line in zip(paper_rows(name, shipped), paper_table(name).rows(name), strict=True)]
-    used = {grid for row, _, _ in rows for grid in row.grids}
-    places = {place_of(result) for _, _, results in rows for result in results if not result.not_possible}
+    every_row = zip(paper_rows(name, shipped), paper_table(name).rows(name), strict=True)
+    rows = [(row, results) for row, results in every_row if not results[0].line.not_possible]
+    used = {grid for row, _ in rows for grid in row.grids}
+    places = {place_of(result) for _, results in rows for result in results}
     of_shipped = [c for grid, cells in shipped if grid.name in used for c in _candidates(grid, cells, places)]
     others = [c for grid, cells in saved for c in _candidates(grid, cells, places)]
     every = [*of_shipped, *others]
     scores = Scores.read([c.cell for c in every], home, now=now, leave=leave, mixed=True)
     scores = _of_one_code(scores, every)
     ours, trained, differs = dict[Cell, Cell](), set[Cell](), dict[Cell, tuple[str, ...]]()
-    for row, line, results in rows:
-        for cell, result in {cell_of(result): result for result in results if not result.not_possible}.items():
+    for row, results in rows:
+        for cell, result in {cell_of(result): result for result in results}.items():
             theirs = [c for c in of_shipped if c.grid in row.grids and place_of(c.cell) == place_of(result)]
             chosen = _chosen(theirs, [c for c in others if place_of(c.cell) == place_of(result)], scores)
             if theirs:
@@ -116,7 +117,7 @@ def fill(
             if chosen:
                 ours[cell] = chosen.cell
             if chosen and chosen.done(scores):
-                differs[cell] = tuple(_notes(row, line, results, chosen, theirs))
+                differs[cell] = tuple(_notes(row, results, chosen, theirs))
     filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs)
     refuse_mixed_data(scores.rows[t.id] for cell in filled.used for t in cell.trials if t.id in scores.rows)
     for reason, ids in _left_out(filled, every).items():
@@ -179,10 +180,8 @@ def _changed(candidate: Candidate, other: Candidate | None) -> str:
     return text or ("settings of the trials that it starts from" if other else "")
 
 
-def _notes(
-    row: PaperRow, line: Line, results: Sequence[Result], chosen: Candidate, shipped: Sequence[Candidate]
-) -> Iterator[str]:
-    yield from row.differs if shipped else differences(line, results, chosen.cells)
+def _notes(row: PaperRow, results: Sequence[Result], chosen: Candidate, shipped: Sequence[Candidate]) -> Iterator[str]:
+    yield from row.differs if shipped else differences(results, chosen.cells)
     first = shipped[0] if shipped else None
     if (not first or first.settings != chosen.settings) and (text := _changed(chosen, first)):
         yield f"trained otherwise: {text}"

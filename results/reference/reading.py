@@ -72,7 +72,6 @@ class Result:
     model: str
     loss: str
     """The loss as the paper prints it; empty if the model's name includes it."""
-    note: str
     dataset: str
     protocol: str
     metric: str
@@ -84,14 +83,14 @@ class Result:
     """Why the number is not what it stands for; empty: nothing is known against it."""
     differs: str
     """How training here differs from the source of the number, by the table's file."""
-    not_possible: str
-    """Why no grid here trains the row."""
+    line: "Line"
+    """The row that it stands in."""
 
     @property
     def label(self) -> str:
         """The row's name: `VSE (FC), L_Triplet`, `BFAN* + L_Unified`."""
         joint = "" if not self.loss else " " if self.loss.startswith("+") else ", "
-        return f"{self.model}{joint}{self.loss}{f' ({self.note})' if self.note else ''}"
+        return f"{self.model}{joint}{self.loss}{f' ({self.line.note})' if self.line.note else ''}"
 
 
 class PrintedColumns(Settings):
@@ -171,13 +170,13 @@ class PaperTable(Settings):
         """`GOAL Table 3: ...`."""
         return f"{self.paper} Table {self.table}: {self.title}"
 
-    def rows(self, name: str) -> Iterator[tuple[Line, tuple[Result, ...]]]:
-        """Every row with its numbers."""
+    def rows(self, name: str) -> Iterator[tuple[Result, ...]]:
+        """The numbers of every row."""
         columns = [(part, column) for part in self.parts for column in part.columns.split()]
         for block in self.blocks:
             for row in block.rows:
                 cells = zip(columns, row.cells, strict=True)
-                yield row, tuple(self._result(name, block, row, *column, printed) for column, printed in cells)
+                yield tuple(self._result(name, block, row, *column, printed) for column, printed in cells)
 
     def _result(self, name: str, block: Lines, row: Line, part: PrintedColumns, column: str, printed: str) -> Result:
         metric, _, triplet = column.partition(":")
@@ -190,7 +189,6 @@ class PaperTable(Settings):
             block=block.title,
             model=row.model or block.model,
             loss=cell or row.loss,
-            note=row.note,
             dataset=dataset,
             protocol=block.protocol or part.protocol,
             metric=metric,
@@ -199,7 +197,7 @@ class PaperTable(Settings):
             value=Printed(printed, row.runs or (self.runs if "±" in printed else None)),
             doubt=_remarks(self.doubts, named, part.dataset, metric),
             differs=_remarks(self.differs, named, part.dataset, metric),
-            not_possible=row.not_possible,
+            line=row,
         )
 
 
@@ -223,7 +221,7 @@ def results_of(name: str) -> tuple[Result, ...]:
     >>> result.value.mean, result.value.std, result.value.n
     (43.8, 0.5, 3)
     """
-    return tuple(result for _, row in paper_table(name).rows(name) for result in row)
+    return tuple(result for row in paper_table(name).rows(name) for result in row)
 
 
 @cache
@@ -298,7 +296,7 @@ class Paper:
 
 def cell_of(result: Result) -> Cell:
     """The cell without trials that stands for the row of a number on its data set."""
-    marks = tuple(mark for mark in (("block", result.block), ("note", result.note)) if mark[1])
+    marks = tuple(mark for mark in (("block", result.block), ("note", result.line.note)) if mark[1])
     return Cell(result.dataset, result.model, result.loss, marks, trials=())
 
 

@@ -28,8 +28,8 @@ def told(table: str, grids: Grids) -> list[tuple[PaperRow, Line, list[Result]]]:
     """The rows of a table with its file's lines and the numbers that are measured here."""
     lines = list(paper_table(table).rows(table))
     return [
-        (row, line, [r for r in numbers if not math.isnan(r.value.mean) and r.metric in record.METRICS])
-        for row, (line, numbers) in zip(paper_rows(table, grids), lines, strict=True)
+        (row, numbers[0].line, [r for r in numbers if not math.isnan(r.value.mean) and r.metric in record.METRICS])
+        for row, numbers in zip(paper_rows(table, grids), lines, strict=True)
     ]
 
 
@@ -174,6 +174,6 @@ def test_a_row_of_two_data_sets_may_have_a_recipe_of_each(grids: Grids) -> None:
         ("goal-table6", "X-VLM ours", {"coco": "xvlm", "flickr30k": "xvlm-f30k"}),
     ):
         (row,) = (row for row in paper_rows(table, grids) if row.label.startswith(model))
-        (numbers,) = (own for line, own in paper_table(table).rows(table) if (line.model or "").startswith(model))
+        (numbers,) = (own for own in paper_table(table).rows(table) if own[0].model.startswith(model))
         assert {number.dataset: number.recipe for number in numbers} == recipes
         assert (row.recipes, row.grids) == (tuple(recipes.values()), (table,))
