@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,8 +44,8 @@ Unit = tuple[str, int]
 """A split, and the number of one of its `units`."""
 RowsDone = Callable[[int], None]
 """Called with how many more rows of features are done."""
-Block = tuple[Tensor, ...]
-"""What a network reads at once: pixels; or the indices of captions, and how many each has."""
+Block = tuple[Any, ...]
+"""What is read at once: tensors of pixels; those of the indices of captions and how many each has; or pictures."""
 Computed = Iterator[tuple[Unit, list[np.ndarray]]]
 """Units with the features of their blocks."""
 SPLITS = ("train", "val", "test")
@@ -140,12 +141,23 @@ class CachedArrays(ABC):
         return [[place] for place in range(len(self.blocks(split)))]
 
     @abstractmethod
-    def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
-        """What gives the rows of a unit in this process, block by block."""
+    def read(self, unit: Unit) -> list[Block]:
+        """The blocks of a unit, in host memory."""
 
     @abstractmethod
+    def rows(self, device: torch.device) -> Callable[[Block], np.ndarray]:
+        """What gives the rows of a block."""
+
+    def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
+        """What gives the rows of a unit in this process, block by block."""
+        rows = self.rows(device)
+        return lambda unit: [rows(block) for block in self.read(unit)]
+
     def compute(self, units: Sequence[Unit], device: torch.device) -> Computed:
         """The rows of these units in this process."""
+        rows = self.rows(device)
+        for unit, blocks in zip(units, ahead(self.read, units), strict=True):
+            yield unit, [rows(block) for block in blocks]
 
     def views(self) -> int:
         return sum(map(self._rows, SPLITS))
@@ -183,27 +195,27 @@ class CachedArrays(ABC):
     def _fill(self, wanting: Sequence[Path], compute: Callable[[Sequence[Unit]], Computed], progress: RowsDone) -> None:
         if not wanting:  # another process was faster
             return
+        for path in wanting:
+            if path.exists():
+                path.replace(path.with_suffix(".corrupt"))
+            _sum(path).unlink(missing_ok=True)
         files = {path.stem: GrowingArray(path, self.blocks(path.stem)) for path in wanting}
         units = {name: self.units(name) for name in files}
-        missing = dict[str, set[int]]()
-        for name, file in files.items():
-            if file.path.exists():
-                file.path.replace(file.path.with_suffix(".corrupt"))
-            _sum(file.path).unlink(missing_ok=True)
-            missing[name] = set(range(len(file.blocks))) - file.resume()
-        progress(self.views() - sum(files[name].blocks[place] for name, places in missing.items() for place in places))
+        progress(self.views() - sum(file.blocks[place] for file in files.values() for place in file.missing))
         lacking = [
-            (name, number) for name in files for number, unit in enumerate(units[name]) if missing[name] & {*unit}
+            (name, number)
+            for name, file in files.items()
+            for number, unit in enumerate(units[name])
+            if file.missing & {*unit}
         ]
         for (name, number), blocks in compute(lacking):
             for place, block in zip(units[name][number], blocks, strict=True):
-                if place in missing[name]:
+                if place in files[name].missing:
                     files[name].write(place, block)
-                    missing[name].remove(place)
                     progress(files[name].blocks[place])
-            if not missing[name]:
-                files[name].finish()
-                _whole(files[name].path, sum(files[name].blocks))
+        for file in files.values():
+            file.finish()
+            _whole(file.path, sum(file.blocks))
 
 
 @dataclass(frozen=True)
@@ -218,10 +230,6 @@ class FeatureSource(CachedArrays):
         return f"features of {self.name} by {self.network.weights}"
 
     @abstractmethod
-    def read(self, unit: Unit) -> list[Block]:
-        """The blocks of a unit, in host memory."""
-
-    @abstractmethod
     def built(self, device: torch.device) -> Callable[..., Tensor]:
         """The network, which gives the rows of a block."""
 
@@ -231,14 +239,9 @@ class FeatureSource(CachedArrays):
         weights = network.architecture["model_type"] if network.weights == RANDOM else network.weights
         return cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key[:12]}"
 
-    def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
+    def rows(self, device: torch.device) -> Callable[[Block], np.ndarray]:
         network = self.built(device)
-        return lambda unit: [_features(network, block, device) for block in self.read(unit)]
-
-    def compute(self, units: Sequence[Unit], device: torch.device) -> Computed:
-        network = self.built(device)
-        for unit, blocks in zip(units, ahead(self.read, units), strict=True):
-            yield unit, [_features(network, block, device) for block in blocks]
+        return lambda block: _features(network, block, device)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,10 @@ class GrowingArray:
         self.path, self.part = path, path.with_name(path.name + ".part")
         self.journal, self.blocks = path.with_name(path.name + ".blocks"), list(blocks)
         self.starts = [0, *accumulate(blocks)]
+        self.missing = set(range(len(self.blocks))) - self._resume()
+        """The blocks that are still to be written."""
 
-    def resume(self) -> set[int]:
+    def _resume(self) -> set[int]:
         """The whole blocks that the part holds; it begins anew where it has none."""
         whole = set[int]()
         if self.part.exists() and self.journal.exists():
@@ -57,6 +59,7 @@ class GrowingArray:
             journal.write(f"{place}\n")
             journal.flush()
             os.fsync(journal.fileno())
+        self.missing.discard(place)
 
     def finish(self) -> None:
         self.part.replace(self.path)

@@ -5,7 +5,7 @@ A folder of the cache holds {train,val,test}.npy, the pixels of all pictures one
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +19,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.store.files import written_aside
 from goalgrid.retrieval.data.images import ImageFiles, opened, size_of
-from goalgrid.retrieval.features import BLOCK, SPLITS, CachedArrays, Computed, RowsDone, Unit
-from goalgrid.retrieval.prefetch import ahead
+from goalgrid.retrieval.features import BLOCK, SPLITS, Block, CachedArrays, RowsDone, Unit
 from goalgrid.retrieval.splits.pairs import Pairs
 
 ROOM = 1.15
@@ -76,12 +75,6 @@ class ShrunkPictures(CachedArrays):
         sizes = self._sizes[split].prod(axis=1, dtype=np.int64) * 3
         return [int(sizes[start : start + BLOCK].sum()) for start in range(0, len(sizes), BLOCK)]
 
-    def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
-        return self._read
-
-    def compute(self, units: Sequence[Unit], device: torch.device) -> Computed:
-        return zip(units, ahead(self._read, units), strict=True)
-
     def load(self, progress: RowsDone = lambda rows: None) -> Pairs:
         """The data set with pictures of the cache; those missing there are decoded here."""
         folder = self.fill(self.cache, torch.device("cpu"), progress)
@@ -113,11 +106,13 @@ class ShrunkPictures(CachedArrays):
             np.save(file, sizes)
         return sizes
 
-    def _read(self, unit: Unit) -> list[np.ndarray]:
+    def read(self, unit: Unit) -> list[Block]:
         split, number = unit
         images, rows = self._files(split), slice(number * BLOCK, (number + 1) * BLOCK)
-        shrunk = images.pool.map(_shrunk, images.files[rows], self._sizes[split][rows].tolist())
-        return [np.concatenate(list(shrunk))]
+        return [tuple(images.pool.map(_shrunk, images.files[rows], self._sizes[split][rows].tolist()))]
+
+    def rows(self, device: torch.device) -> Callable[[Block], np.ndarray]:
+        return np.concatenate
 
 
 def _shrunk(file: Path, size: list[int]) -> np.ndarray:

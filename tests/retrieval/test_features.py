@@ -142,6 +142,14 @@ def test_what_was_cut_off_goes_on_and_ends_the_same(
     assert len(calls) - 9 == (7 if cut == 5 else 5), "blocks that stand there are not computed again"
 
 
+def test_a_file_whose_last_block_was_written_before_a_kill_is_finished(cache: Path, tmp_path: Path) -> None:
+    ours = source(backbone())
+    shutil.copytree(ours.folder(cache), folder := ours.folder(tmp_path), copy_function=shutil.copy2)
+    (folder / "val.npy").rename(folder / "val.npy.part")
+    (folder / "val.npy.blocks").write_text("".join(f"{place}\n" for place in range(len(ours.blocks("val")))))
+    assert len(ours.load(tmp_path, CPU).val.images) == 250
+
+
 def test_files_are_decoded_once_for_all_crops_and_give_the_views_of_each(tmp_path: Path) -> None:
     files = [tmp_path / f"{place}.png" for place in range(3)]
     for place, file in enumerate(files):
@@ -212,7 +220,7 @@ def test_features_are_verified_once(cache: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_growing_array_is_a_plain_npy(tmp_path: Path, rows: list[int]) -> None:
     values = np.arange(sum(rows) * 4, dtype=np.float16).reshape(-1, 2, 2)
     growing = GrowingArray(tmp_path / "x.npy", rows)
-    assert growing.resume() == set()
+    assert growing.missing == set(range(len(rows)))
     for place, block in reversed([*enumerate(np.split(values, np.cumsum(rows)[:-1]))]):  # in any order
         growing.write(place, block)
     assert not (tmp_path / "x.npy").exists()
@@ -227,14 +235,15 @@ def test_a_growing_array_that_was_cut_off_goes_on_with_the_blocks_that_it_lacks(
     """Wherever a kill stops the writing: here after so many rows and a byte of the next."""
     values = np.arange(12, dtype=np.float16).reshape(6, 2)
     blocks = np.split(values, [2, 5])
-    growing = GrowingArray(tmp_path / "x.npy", list(map(len, blocks)))
+    growing = GrowingArray(tmp_path / "x.npy", [2, 3, 1])
     for place, block in enumerate(blocks):
         growing.write(place, block)
     with growing.journal.open("a") as journal:
         journal.write("2")  # torn
     header = growing.part.stat().st_size - values.nbytes
     os.truncate(growing.part, header + rows * values[0].nbytes + 1)
-    assert growing.resume() == set(range(whole))
+    growing = GrowingArray(tmp_path / "x.npy", [2, 3, 1])
+    assert growing.missing == set(range(whole, 3))
     for place in range(whole, len(blocks)):
         growing.write(place, blocks[place])
     growing.finish()

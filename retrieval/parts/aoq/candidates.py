@@ -98,11 +98,10 @@ def _write(
     size = max(1, SCORES // len(others))
     blocks = torch.arange(len(anchors), device=anchors.device).split(size)
     file = GrowingArray(path, [len(rows) for rows in blocks])
-    whole = file.resume()
-    for place, rows in enumerate(blocks):
-        if place not in whole:
-            file.write(place, most_similar(anchors[rows], others, of[rows], owners, width).cpu().numpy())
-            beat()
+    for place in sorted(file.missing):
+        rows = blocks[place]
+        file.write(place, most_similar(anchors[rows], others, of[rows], owners, width).cpu().numpy())
+        beat()
     file.finish()
 
 
