@@ -3,7 +3,7 @@
 import fnmatch
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product, zip_longest
+from itertools import compress, product, zip_longest
 from typing import NamedTuple
 
 from goalgrid.grid import catalog
@@ -275,47 +275,29 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
     `also` are further axes, each with its values by trial id; no pattern names a trial that has no value.
     """
     swept = [name for name, _ in cells[0].swept]
-    axes = ["dataset", "recipe", "objective", "seed", *swept, *also]
-    conditions = []
+    known = ["dataset", "recipe", "objective", "seed", *swept, *also]
+    pairs = [(axes, trial) for axes, trials in ((cell.axes, cell.trials) for cell in cells) for trial in trials]
     for word in only.split():
         axis, separator, pattern = word.partition("=")
         if not separator:
-            raise UserError(f"--only {only!r}: {word!r} is not AXIS=PATTERN. Axes: {', '.join(axes)}.")
-        check_known("axis", axis, axes, where=f"in --only {only!r}")
-        conditions.append((axis, pattern))
-    chosen = {trial.id for cell in cells for trial in _meeting(cell, conditions, also)}
-    if not chosen:
-        raise UserError(f"--only {only!r} names none of the grid's trials.{_meant(cells, conditions, also)}")
+            raise UserError(f"--only {only!r}: {word!r} is not AXIS=PATTERN. Axes: {', '.join(known)}.")
+        check_known("axis", axis, known, where=f"in --only {only!r}")
+        values = [_value(axis, *pair, also) for pair in pairs]
+        fitting = [value is not None and fnmatch.fnmatchcase(value, pattern) for value in values]
+        if not any(fitting):
+            close = nearest(pattern, sorted({value for value in values if value is not None}))
+            hint = f" Did you mean {f'{axis}={close[0]}'!r}?" if close else ""
+            raise UserError(f"--only {only!r} names none of the grid's trials.{hint}")
+        pairs = list(compress(pairs, fitting))
+    chosen = {trial.id for _, trial in pairs}
     return [trial for trial in trials_of(cells) if trial.id in chosen]
 
 
-def _meeting(cell: Cell, conditions: list[tuple[str, str]], also: Mapping[str, Mapping[str, str]]) -> list[Trial]:
-    """The cell's trials that meet all conditions; conditions on the cell itself are checked once."""
-    values = {name: str(value) for name, value in cell.axes.items()}
-    if not all(fnmatch.fnmatchcase(values[axis], pattern) for axis, pattern in conditions if axis in values):
-        return []
-    others = [(axis, pattern) for axis, pattern in conditions if axis not in values]
-
-    def meets(trial: Trial, axis: str, pattern: str) -> bool:
-        value = str(trial.seed) if axis == "seed" else also[axis].get(trial.id)
-        return value is not None and fnmatch.fnmatchcase(value, pattern)
-
-    return [trial for trial in cell.trials if all(meets(trial, *condition) for condition in others)]
-
-
-def _meant(cells: Sequence[Cell], conditions: Iterable[tuple[str, str]], also: Mapping[str, Mapping[str, str]]) -> str:
-    """The value that the first condition which no trial meets may mean; empty where none is like it."""
-    for axis, pattern in conditions:
-        if axis in also:
-            values = {*also[axis].values()}
-        elif axis == "seed":
-            values = {str(trial.seed) for cell in cells for trial in cell.trials}
-        else:
-            values = {str(cell.axes[axis]) for cell in cells}
-        if not fnmatch.filter(values, pattern):
-            close = nearest(pattern, sorted(values))
-            return f" Did you mean {f'{axis}={close[0]}'!r}?" if close else ""
-    return ""
+def _value(axis: str, axes: Mapping[str, Scalar], trial: Trial, also: Mapping[str, Mapping[str, str]]) -> str | None:
+    """The value of a trial on an axis; None: it has none."""
+    if axis in also:
+        return also[axis].get(trial.id)
+    return str(trial.seed if axis == "seed" else axes[axis])
 
 
 def _trials(
