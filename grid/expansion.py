@@ -14,10 +14,13 @@ from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import cell_ids
 from goalgrid.grid.objectives import CATALOGUE, needs
 from goalgrid.grid.patterns import Excluded, Overrides
-from goalgrid.grid.resolution import Common, Resolver, Section
+from goalgrid.grid.resolution import Common, Resolver
 from goalgrid.grid.select import Chosen, Point
 from goalgrid.grid.settings import RANKED, DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
+
+Place = tuple[str, str, str, Point]
+"""A cell by its data set, recipe, objective and swept values."""
 
 
 class Shared(NamedTuple):
@@ -108,10 +111,7 @@ def expand(grid: Grid) -> list[Cell]:
     point is chosen.
     """
     register(grid)
-    cells: list[Cell] = []
     recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in catalog.lineage(recipe)))
-    parents = {parent for name in recipes for parent in catalog.recipe(name).parents}
-    begun: dict[tuple[str, str, str, Point], tuple[Trial, ...]] = {}
     swept = (tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values()))
     tried = grid.select.points() if grid.select else [()]
     points = [(*place, *point) for place, point in product(swept, tried)]
@@ -122,39 +122,33 @@ def expand(grid: Grid) -> list[Cell]:
         **grid.sweep,
     }
     resolver, overrides, excluded = Resolver(grid), Overrides(grid, axes), Excluded(grid, axes)
-    rankers, clashes = _Rankers(grid, resolver, overrides, cells), dict[tuple[int, str], str]()
+    cells, clashes = _Cells(grid, resolver, overrides), dict[tuple[int, str], str]()
     for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
         cell = {"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}
         if excluded.has(cell):
             continue
         given = overrides.of(cell)
         objective = resolver.objective(name, given)
-        common = resolver.common(dataset, recipe, given, objective.settings)
+        common = resolver.common(dataset, recipe, given, objective)
         if common is None:
             continue
         pair = id(common.model), name  # the resolver keeps its sections
         if pair not in clashes:
-            clashes[pair] = parts.clash(common.model.settings, name)
+            clashes[pair] = parts.clash(common.model, name)
         if clashes[pair]:
             resolver.problems[f"{recipe} with {name}: {clashes[pair]}"] = None
             continue
-        before = [begun.get((dataset, parent, name, point), ()) for parent in catalog.recipe(recipe).parents]
+        before = [cells.trials.get((dataset, parent, name, point), ()) for parent in catalog.recipe(recipe).parents]
         if not all(before):
             if parent := excluded.parent(cell):
                 resolver.problems[f"exclude leaves out {parent}, from which {recipe} starts; exclude that, too"] = None
             continue  # or a parent's settings do not fit together, which is among the problems
         place = dataset, recipe, name, point
-        trials = rankers.trials.get(place)
-        if trials is None:
-            ranking = rankers.of(dataset, recipe, point, common, objective.settings) if len(before) < 2 else ()
-            trials = _trials(common, recipe, objective, all_seeds(grid), before, ranking)
-            rankers.keep(place, trials)
-            cells.append(Cell(*place, trials))
-        if recipe in parents:
-            begun[place] = trials
+        if place not in cells.trials:
+            cells.add(place, common, objective, before)
     if problems := [*excluded.problems(), *overrides.problems(), *resolver.problems] or resolver.unread():
         raise several(f"grid {grid.name!r}", problems)
-    return _needed(cells, grid.recipes) if grid.exclude else cells
+    return _needed(cells.made, grid.recipes) if grid.exclude else cells.made
 
 
 def all_seeds(grid: Grid) -> list[int]:
@@ -172,28 +166,44 @@ def _needed(cells: Sequence[Cell], recipes: Sequence[str]) -> list[Cell]:
     return needed[::-1]
 
 
-class _Rankers:
-    """The trials whose models rank the training split for others; rankers beside the grid's axes join its cells."""
+class _Cells:
+    """The cells of a grid as they are made, and by their places the trials of each; rankers join them."""
 
-    def __init__(self, grid: Grid, resolver: Resolver, overrides: Overrides, cells: list[Cell]) -> None:
-        self.grid, self.resolver, self.overrides, self.cells = grid, resolver, overrides, cells
-        self.trials: dict[tuple[str, str, str, Point], tuple[Trial, ...]] = {}
-        self._wanted = any(RANKED in needs(name) for name in grid.objectives)
+    def __init__(self, grid: Grid, resolver: Resolver, overrides: Overrides) -> None:
+        self.resolver, self.overrides, self.seeds = resolver, overrides, all_seeds(grid)
+        self.made = list[Cell]()
+        self.trials = dict[Place, tuple[Trial, ...]]()
 
-    def keep(self, place: tuple[str, str, str, Point], trials: tuple[Trial, ...]) -> None:
-        """Remember the trials of a cell of the grid, where a later cell may be ranked by them."""
-        if self._wanted:
-            self.trials[place] = trials
+    def add(
+        self, place: Place, common: Common, objective: ObjectiveSettings, before: Sequence[Sequence[Trial]]
+    ) -> None:
+        """Make a cell; `before` are the trials of each parent."""
+        ensemble, recipe = len(before) > 1, place[1]
+        rankers = [] if ensemble else [trial.id for trial in self._ranking(place, common, objective)]
+        members = tuple(trials[0].shared.model for trials in before) if ensemble else ()
+        shared = Shared(common.dataset, recipe, common.model, common.train, objective, members)
+        readable = f"{common.dataset.name}_{recipe}_{objective.name}"
+        texts = {name: self.resolver.text(getattr(shared, name)) for name in ("dataset", "model", "train", "objective")}
+        parents = list(zip(*([trial.id for trial in trials] for trials in before), strict=True))
+        parents = parents or [()] * len(self.seeds)
+        ids = cell_ids(readable, recipe, self.seeds, parents, **texts, ensemble=ensemble, rankers=rankers)
+        if rankers:
+            ranked = zip(ids, self.seeds, parents, rankers, strict=True)
+            trials = [Trial(name, shared, seed, (*named, ranker), ranker) for name, seed, named, ranker in ranked]
+        else:
+            own = zip(ids, self.seeds, parents, strict=True)
+            trials = [Trial(name, shared, seed, named) for name, seed, named in own]
+        self.trials[place] = tuple(trials)
+        self.made.append(Cell(*place, self.trials[place]))
 
-    def of(
-        self, dataset: str, recipe: str, point: Point, common: Common, objective: ObjectiveSettings
-    ) -> tuple[Trial, ...]:
+    def _ranking(self, place: Place, common: Common, objective: ObjectiveSettings) -> tuple[Trial, ...]:
         """The rankers of a cell, seed by seed; none where its objective reads no ranking, or reads files."""
-        ranker, goal = common.train.settings.ranker, common.train.settings.ranker_objective
-        if RANKED not in needs(objective.name) or (common.dataset.settings.candidates and not ranker):
+        dataset, recipe, _, point = place
+        ranker, goal = common.train.ranker, common.train.ranker_objective
+        if RANKED not in needs(objective.name) or (common.dataset.candidates and not ranker):
             return ()
         problem = ""
-        if ranker is None or common.dataset.settings.candidates:
+        if ranker is None or common.dataset.candidates:
             both = ", not both" if ranker else ""
             problem = (
                 f"needs either train.ranker = RECIPE, which ranks its negatives, or dataset.candidates = FOLDER{both}"
@@ -212,11 +222,10 @@ class _Rankers:
         if place not in self.trials:
             given = self.overrides.of({"dataset": dataset, "recipe": ranker, "objective": goal, **dict(point)})
             section = self.resolver.objective(goal, given)
-            sections = self.resolver.common(dataset, ranker, given, section.settings)
+            sections = self.resolver.common(dataset, ranker, given, section)
             if sections is None:
                 return ()
-            self.trials[place] = _trials(sections, ranker, section, all_seeds(self.grid), [])
-            self.cells.append(Cell(dataset, ranker, goal, point, self.trials[place]))
+            self.add(place, sections, section, [])
         return self.trials[place]
 
 
@@ -298,29 +307,3 @@ def _value(axis: str, axes: Mapping[str, Scalar], trial: Trial, also: Mapping[st
     if axis in also:
         return also[axis].get(trial.id)
     return str(trial.seed if axis == "seed" else axes[axis])
-
-
-def _trials(
-    common: Common,
-    recipe: str,
-    objective: Section[ObjectiveSettings],
-    seeds: Sequence[int],
-    before: Sequence[Sequence[Trial]],
-    ranking: Sequence[Trial] = (),
-) -> tuple[Trial, ...]:
-    """A cell's trials; `before` are those of each parent, `ranking` the rankers, seed by seed."""
-    ensemble = len(before) > 1
-    members = tuple(trials[0].shared.model for trials in before) if ensemble else ()
-    data, model, train = common.dataset.settings, common.model.settings, common.train.settings
-    shared = Shared(data, recipe, model, train, objective.settings, members)
-    readable = f"{shared.dataset.name}_{recipe}_{shared.objective.name}"
-    texts = {name: section.text for name, section in common._asdict().items()}
-    parents = list(zip(*([trial.id for trial in trials] for trials in before), strict=True)) or [()] * len(seeds)
-    rankers = [trial.id for trial in ranking]
-    ids = cell_ids(
-        readable, recipe, seeds, parents, **texts, objective=objective.text, ensemble=ensemble, rankers=rankers
-    )
-    if rankers:
-        ranked = zip(ids, seeds, parents, rankers, strict=True)
-        return tuple([Trial(name, shared, seed, (*named, ranker), ranker) for name, seed, named, ranker in ranked])
-    return tuple([Trial(name, shared, seed, named) for name, seed, named in zip(ids, seeds, parents, strict=True)])

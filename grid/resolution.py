@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -19,22 +19,13 @@ from goalgrid.grid.settings.base import CHOICES, ReadWhere, Settings
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.parts import parts
 
-SectionSettings = TypeVar("SectionSettings", bound=Settings)
-
-
-class Section(NamedTuple, Generic[SectionSettings]):
-    """A section of a trial's settings, and its text in the JSON that the trial's id is a hash of."""
-
-    settings: SectionSettings
-    text: str
-
 
 class Common(NamedTuple):
     """The sections that all objectives and seeds of a (dataset, recipe, sweep point) share."""
 
-    dataset: Section[DatasetSettings]
-    model: Section[ModelSettings]
-    train: Section[TrainSettings]
+    dataset: DatasetSettings
+    model: ModelSettings
+    train: TrainSettings
 
 
 class Resolver:
@@ -45,6 +36,7 @@ class Resolver:
         self._set = grid.set.keys() | {name for entry in grid.where for name in entry.set}
         self._variants = grid.sweep.get("objective.variant", [])
         self._known: dict[tuple[Any, ...], Any] = {}
+        self._texts: dict[int, str] = {}
         self._read = set[str]()
         self._unread = dict[str, tuple[str, ...]]()
 
@@ -57,9 +49,15 @@ class Resolver:
             return None
         needed = needs(objective.name)
         estimates = any(parts()[name].warms_up for name in needed if name in parts())
-        reader = Reader(model.settings, estimates or warms_up(objective.name, objective.parameters), needed)
+        reader = Reader(model, estimates or warms_up(objective.name, objective.parameters), needed)
         data, train = (self._section(name, dataset, recipe, given, reader) for name in ("dataset", "train"))
         return Common(data, model, train) if data and train else None
+
+    def text(self, section: Settings) -> str:
+        """A section of this resolver in the JSON that a trial's id is a hash of."""
+        if id(section) not in self._texts:  # the resolver keeps its sections, so no other object has this id
+            self._texts[id(section)] = canonical_json(section)
+        return self._texts[id(section)]
 
     def unread(self) -> list[str]:
         """Messages about set and swept settings that no trial reads; call it after all sections are resolved."""
@@ -69,7 +67,7 @@ class Resolver:
             if name not in self._read
         ]
 
-    def objective(self, name: str, given: Mapping[str, Scalar]) -> Section[ObjectiveSettings]:
+    def objective(self, name: str, given: Mapping[str, Scalar]) -> ObjectiveSettings:
         """An objective with the values that the grid sets for its parameters."""
         overrides = _of_section("objective", given)
         key = "objective", name, *overrides.items()
@@ -88,9 +86,9 @@ class Resolver:
                     unmet = () if parameter in read else (f"objective.{other} = {value}",)
                     self._note(f"objective.{parameter}", unmet, same=same)
             content = {"name": name, "variant": variant, "parameters": parameters}
-            settings = ObjectiveSettings.model_validate(content)
-            self._known[key] = Section(settings, canonical_json(settings))
-        return self._known[key]
+            self._known[key] = ObjectiveSettings.model_validate(content)
+        settings: ObjectiveSettings = self._known[key]
+        return settings
 
     def _section(
         self, section: str, dataset: str, recipe: str, given: Mapping[str, Scalar], reader: Reader | None = None
@@ -110,7 +108,7 @@ class Resolver:
                     same = attrgetter(name)(settings) == attrgetter(name)(changed)
                     self._note(f"{section}.{name}", unmet, same=same)
                 self._read |= {f"{section}.{name}" for name in applied}
-                self._known[key] = Section(settings, canonical_json(settings))
+                self._known[key] = settings
             except ValidationError as error:
                 self.problems.update(dict.fromkeys(explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}.")))
                 self._known[key] = None
