@@ -129,7 +129,9 @@ def _of_section(section: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 def _made(section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings:
     """A section with these values, the choice of an encoder or scorer first; or pydantic's error."""
-    content = _content(section, dataset, recipe)
+    content: dict[str, Any] = {"name": dataset, "protocol": catalog.protocols(dataset)[0]}
+    if section != "dataset":
+        content = catalog.content(recipe)[section]
     for name, value in sorted(overrides.items(), key=lambda item: item[0].rpartition(".")[2] not in CHOICES):
         put(content, name, value)
     return SECTIONS[section].model_validate(content)
@@ -151,14 +153,6 @@ def _trains_nothing(recipe: str) -> tuple[str, ...]:
         return ()
     other = catalog.trained_by(recipe)
     return (f"a recipe that trains: {recipe!r} does not" + (f", take {other!r}" if other else ""),)
-
-
-def _content(section: str, dataset: str, recipe: str) -> dict[str, Any]:
-    """A section before any value is set."""
-    if section == "dataset":
-        return {"name": dataset, "protocol": catalog.protocols(dataset)[0]}
-    content: dict[str, Any] = catalog.content(recipe)[section]
-    return content
 
 
 def put(table: dict[str, Any], name: str, value: Any) -> None:

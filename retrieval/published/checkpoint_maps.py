@@ -30,6 +30,8 @@ class OptionSetting(Settings):
 class CheckpointMap(Settings):
     """A kind of checkpoint: which recipe of ours it is, and which name of ours each of theirs is."""
 
+    name: str
+    """That of its file."""
     family: str
     description: str
     recipe: str
@@ -185,39 +187,39 @@ def _pattern(module: str) -> str:
 
 
 @cache
-def maps() -> dict[str, CheckpointMap]:
-    """The maps by name: the folders are the list."""
+def maps() -> list[CheckpointMap]:
+    """All maps: the folders are the list."""
     folders = ["goalgrid.retrieval.published", *parts.folders("published")]
-    return {name: CheckpointMap.model_validate(toml(folder, name)) for folder in folders for name in toml_names(folder)}
+    places = [(folder, name) for folder in folders for name in toml_names(folder)]
+    return [CheckpointMap.model_validate({"name": name, **toml(folder, name)}) for folder, name in places]
 
 
 def families() -> list[str]:
-    return list(dict.fromkeys(mapping.family for mapping in maps().values()))
+    return list(dict.fromkeys(mapping.family for mapping in maps()))
 
 
 def fitting_map(file: CheckpointFile) -> CheckpointMap:
     """The map that a file fits; UserError: it fits no map."""
-    for mapping in maps().values():
+    for mapping in maps():
         if mapping.fits(file):
             return mapping
     raise UserError(f"{file.path} is no checkpoint of a known family: {', '.join(families())}.")
 
 
-def map_of_family(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:
-    """The map of this family that a file fits, with its name; UserError: which family fits, or what the file lacks."""
+def map_of_family(file: CheckpointFile, family: str) -> CheckpointMap:
+    """The map of this family that a file fits; UserError: which family fits, or what the file lacks."""
     if family and family not in families():
         raise UserError(unknown("family", family, families(), where="in --as"))
-    fitting = {name: mapping for name, mapping in maps().items() if mapping.fits(file)}
-    for name, mapping in fitting.items():
+    fitting = [mapping for mapping in maps() if mapping.fits(file)]
+    for mapping in fitting:
         if mapping.family == family:
-            return name, mapping
+            return mapping
     if fitting:
-        name, mapping = next(iter(fitting.items()))
         claim = f"is no {family}: it looks like" if family else "looks like"
-        raise UserError(f"{file.path} {claim} {mapping.description}. Give --as {mapping.family}.")
+        raise UserError(f"{file.path} {claim} {fitting[0].description}. Give --as {fitting[0].family}.")
     if not family:
         raise UserError(f"whose checkpoint is {file.path}? Give --as FAMILY: {', '.join(families())}.")
-    members = [mapping for mapping in maps().values() if mapping.family == family]
+    members = [mapping for mapping in maps() if mapping.family == family]
     nearest = min(members, key=lambda mapping: len(mapping.extra(file.weights)) + len(mapping.lacking(file.weights)))
     problems = [f"missing: {name}" for name in nearest.lacking(file.weights)]
     problems += [f"extra: {name}" for name in nearest.extra(file.weights)]

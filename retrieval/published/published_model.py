@@ -25,7 +25,6 @@ from goalgrid.retrieval.published.checkpoint_maps import (
     first_few,
     fitting_map,
     map_of_family,
-    maps,
     size_at,
 )
 
@@ -35,16 +34,11 @@ class PublishedModel:
     """A published checkpoint as our model, with weights by our names."""
 
     file: CheckpointFile
-    kind: str
-    """The name of its map."""
+    map: CheckpointMap
     settings: ModelSettings
     weights: Mapping[str, Tensor]
     words: tuple[str, ...]
     """In the order of their indices; empty: it reads the pieces of a tokenizer."""
-
-    @property
-    def map(self) -> CheckpointMap:
-        return maps()[self.kind]
 
     @property
     def dataset(self) -> str:
@@ -59,7 +53,7 @@ class PublishedModel:
         train = catalog.recipe(self.map.recipe).train
         return TrialSettings(
             dataset=DatasetSettings.model_validate(data),
-            recipe=f"{self.kind}-published",
+            recipe=f"{self.map.name}-published",
             model=self.settings,
             train=train,
             objective=ObjectiveSettings(name=objective),
@@ -69,7 +63,7 @@ class PublishedModel:
     @classmethod
     def of(cls, file: CheckpointFile, family: str, words: Sequence[str], places: Places) -> "PublishedModel":
         """The model of a file of this family, which its tensors, options and words fit; UserError: they do not."""
-        kind, mapping = map_of_family(file, family)
+        mapping = map_of_family(file, family)
         wrong = [
             f"{name} = {file.options[name]!r}, known is {value!r}"
             for name, value in mapping.only.items()
@@ -95,12 +89,12 @@ class PublishedModel:
         weights = mapping.fitted(file.weights, state)
         if problems := mapping.misfits(weights, state, "by its other sizes"):
             raise several(f"{file.path} as {family}", first_few(problems))
-        return cls(file, kind, settings, weights, tuple(words))
+        return cls(file, mapping, settings, weights, tuple(words))
 
 
 def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[str, Tensor]:
     """The weights with which a model begins to fine-tune a file of any or a family; UserError: they do not fit."""
-    mapping, state = map_of_family(file, family)[1] if family else fitting_map(file), model.state_dict()
+    mapping, state = map_of_family(file, family) if family else fitting_map(file), model.state_dict()
     weights = mapping.fitted(file.weights, state)
     if problems := mapping.misfits(weights, state, "in the recipe"):
         raise several(
@@ -126,7 +120,7 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
 def check_whole(path: Path, settings: ModelSettings) -> None:
     """Raise a UserError if a file of weights does not fit the whole model of these settings."""
     file = CheckpointFile.read(path)
-    _, mapping = map_of_family(file, settings.fusion.kind)
+    mapping = map_of_family(file, settings.fusion.kind)
     view = settings.image.view
     assert view is not None, "a model that looks at an image and a caption together reads pixels"
     with torch.device("meta"):  # its shapes are enough

@@ -55,8 +55,9 @@ def peer_of(name: str, bert: Path) -> Peer:
 
 def test_every_map_is_tested() -> None:
     others = {"clip", "clip-openai", "x-vlm", "x-vlm-pretrained"}  # X-VLM: test_xvlm_files.py
-    assert {*KINDS, *others} == maps().keys()
-    assert all(maps()[name].family == family for name, (family, _) in KINDS.items())
+    families = {mapping.name: mapping.family for mapping in maps()}
+    assert {*KINDS, *others} == families.keys()
+    assert all(families[name] == family for name, (family, _) in KINDS.items())
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -66,7 +67,7 @@ def test_our_model_has_the_peers_scores(name: str, bert: Path, tmp_path: Path) -
     path = peer.save(tmp_path / "model_best.pth.tar")
     known = [] if kind == "bert" else WORDS
     found = read(path, family, known, bert)
-    assert found.kind == name
+    assert found.map.name == name
     shape = {"precomp": (WIDTH,), "resnet": (3, 64, 64)}.get(kind, (REGIONS, WIDTH))
     masked = name in ("vse-infinity-bigru", "rvse")
     model = Vse(found.settings, shape, len(known) + masked or 1, seed=1, places={BERT: bert})
@@ -183,7 +184,7 @@ def test_clip_by_openais_names_has_the_scores_of_transformers(saved_clip: SavedC
     size, places = saved_clip.size, {"clip": saved_clip.folder}
     found = PublishedModel.of(CheckpointFile.read(saved_clip.file), "clip", (), places)
     view = View(size, "centre-crop", resampling=Resampling.BICUBIC)
-    assert (found.kind, found.settings.dim, found.settings.image.view) == ("clip-openai", saved_clip.joint, view)
+    assert (found.map.name, found.settings.dim, found.settings.image.view) == ("clip-openai", saved_clip.joint, view)
     model = Vse(found.settings, (3, size, size), 1, seed=0, places=places).eval()
     model.load_weights(found.weights)
     images = torch.randint(0, 256, (2, 3, size, size), dtype=torch.uint8)

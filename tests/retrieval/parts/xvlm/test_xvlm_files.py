@@ -49,7 +49,7 @@ def ours(theirs: str) -> str:
 def test_every_tensor_is_used_or_dropped_on_purpose(pretrained: bool, tmp_path: Path) -> None:
     path, theirs = saved(tmp_path / "x.th", pretrained)
     found = PublishedModel.of(CheckpointFile.read(path), "x-vlm", (), {})
-    assert found.kind == ("x-vlm-pretrained" if pretrained else "x-vlm")
+    assert found.map.name == ("x-vlm-pretrained" if pretrained else "x-vlm")
     used = {name: value for name, value in theirs.items() if not re.search(DROPPED, name)}
     assert {ours(name) for name in used} == found.weights.keys()
     assert all(torch.equal(found.weights[ours(name)], value) for name, value in used.items())
