@@ -5,7 +5,8 @@ imports from `goalgrid.grid`, the assignments that use nothing but names known b
 """
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,24 +16,15 @@ PROGRAM = Path(__file__).parents[2]
 Entry = TypeVar("Entry")
 
 
-class Declared(Mapping[str, Entry]):
+class Declared(UserDict[str, Entry]):
     """What is declared, by name; read when it is first used, so that `goalgrid --help` does not."""
 
     def __init__(self, read: Callable[[], dict[str, Entry]]) -> None:
         self._read = read
 
     @cached_property
-    def _entries(self) -> dict[str, Entry]:
+    def data(self) -> dict[str, Entry]:  # type: ignore[override]
         return self._read()
-
-    def __getitem__(self, name: str) -> Entry:
-        return self._entries[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
 
 def declarations(file: str) -> Iterator[tuple[str, Any]]:

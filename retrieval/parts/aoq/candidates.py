@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from filelock import FileLock
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from goalgrid.grid.errors import sha256_of
@@ -92,7 +92,10 @@ def rank(
 def _write(
     path: Path, anchors: Tensor, others: Tensor, of: Tensor, owners: Tensor, width: int, beat: Callable[[], None]
 ) -> None:
-    """Write for each anchor the places of the most similar candidates that belong to another image."""
+    """Write for each anchor the places of the most similar candidates that belong to another image, the best first.
+
+    `of` and `owners` are the images that anchors and candidates belong to.
+    """
     if path.exists():
         return
     size = max(1, SCORES // len(others))
@@ -100,24 +103,10 @@ def _write(
     file = GrowingArray(path, [len(rows) for rows in blocks])
     for place in sorted(file.missing):
         rows = blocks[place]
-        file.write(place, most_similar(anchors[rows], others, of[rows], owners, width).cpu().numpy())
+        sim = (anchors[rows].float() @ others.float().T).masked_fill_(of[rows, None] == owners, -torch.inf)
+        file.write(place, sim.topk(width).indices.int().cpu().numpy())
         beat()
     file.finish()
-
-
-def most_similar(
-    anchors: Float[Tensor, "a d"],
-    others: Float[Tensor, "o d"],
-    of: Shaped[Tensor, " a"],
-    owners: Shaped[Tensor, " o"],
-    width: int,
-) -> Int[Tensor, "a {width}"]:
-    """Places of the candidates of each anchor that belong to another image, the most similar first.
-
-    `of` and `owners` are the images that anchors and candidates belong to.
-    """
-    sim = (anchors.float() @ others.float().T).masked_fill_(of[:, None] == owners, -torch.inf)
-    return sim.topk(width).indices.int()
 
 
 def _only(folder: Path, name: str) -> Path:
