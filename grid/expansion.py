@@ -13,7 +13,7 @@ from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import cell_ids
 from goalgrid.grid.objectives import CATALOGUE, needs
-from goalgrid.grid.patterns import Excluded, Overrides
+from goalgrid.grid.patterns import CellPatterns, Overrides
 from goalgrid.grid.resolution import Common, Resolver
 from goalgrid.grid.select import Chosen, Point
 from goalgrid.grid.settings import RANKED, DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings, parts
@@ -121,11 +121,15 @@ def expand(grid: Grid) -> list[Cell]:
         "objective": grid.objectives,
         **grid.sweep,
     }
-    resolver, overrides, excluded = Resolver(grid), Overrides(grid, axes), Excluded(grid, axes)
+    resolver, overrides, excluded = (
+        Resolver(grid),
+        Overrides(grid, axes),
+        CellPatterns(grid, "exclude", grid.exclude, axes),
+    )
     cells, clashes = _Cells(grid, resolver, overrides), dict[tuple[int, str], str]()
     for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
         cell = {"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}
-        if excluded.has(cell):
+        if excluded.fitting(cell):
             continue
         given = overrides.of(cell)
         objective = resolver.objective(name, given)
@@ -138,15 +142,18 @@ def expand(grid: Grid) -> list[Cell]:
         if clashes[pair]:
             resolver.problems[f"{recipe} with {name}: {clashes[pair]}"] = None
             continue
-        before = [cells.trials.get((dataset, parent, name, point), ()) for parent in catalog.recipe(recipe).parents]
+        parents = catalog.recipe(recipe).parents
+        before = [cells.trials.get((dataset, parent, name, point), ()) for parent in parents]
         if not all(before):
-            if parent := excluded.parent(cell):
-                resolver.problems[f"exclude leaves out {parent}, from which {recipe} starts; exclude that, too"] = None
+            if lost := [parent for parent in parents if excluded.fitting({**cell, "recipe": parent})]:
+                resolver.problems[f"exclude leaves out {lost[0]}, from which {recipe} starts; exclude that, too"] = None
             continue  # or a parent's settings do not fit together, which is among the problems
         place = dataset, recipe, name, point
         if place not in cells.trials:
             cells.add(place, common, objective, before)
-    if problems := [*excluded.problems(), *overrides.problems(), *resolver.problems] or resolver.unread():
+    nothing = [] if cells.made or resolver.problems else ["exclude leaves out every cell of the grid"]
+    problems = [*(excluded.problems() or nothing), *overrides.problems(), *resolver.problems] or resolver.unread()
+    if problems:
         raise several(f"grid {grid.name!r}", problems)
     return _needed(cells.made, grid.recipes) if grid.exclude else cells.made
 

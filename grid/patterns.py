@@ -3,7 +3,6 @@
 import fnmatch
 from collections.abc import Mapping, Sequence
 
-from goalgrid.grid import catalog
 from goalgrid.grid.errors import unknown
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid
@@ -53,28 +52,6 @@ class CellPatterns:
                     causes.append(unknown(axis, first, known, where=f"in {where}, which no cell fits", hint=hint))
             problems += causes or [f"{where} fits no cell of the grid: its axes have these values, never together"]
         return problems
-
-
-class Excluded(CellPatterns):
-    """The cells that the entries of a grid's `exclude` leave out."""
-
-    def __init__(self, grid: Grid, axes: Mapping[str, Sequence[Scalar]]) -> None:
-        super().__init__(grid, "exclude", grid.exclude, axes)
-        self._left = False
-
-    def has(self, cell: Place) -> bool:
-        excluded = bool(self.fitting(cell))
-        self._left |= not excluded
-        return excluded
-
-    def parent(self, cell: Place) -> str | None:
-        """The first parent of a cell's recipe that is left out at this point of the other axes."""
-        parents = catalog.recipe(str(cell["recipe"])).parents
-        return next((parent for parent in parents if self.has({**cell, "recipe": parent})), None)
-
-    def problems(self) -> list[str]:
-        """Problems of entries that leave out no cell, or leave out every cell; call it after `has` of all cells."""
-        return super().problems() or ([] if self._left else ["exclude leaves out every cell of the grid"])
 
 
 class Overrides:
