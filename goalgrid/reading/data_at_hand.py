@@ -92,7 +92,8 @@ class DataAtHand:
         replicas = self.grid.resources.replicas
         for trial in trials:
             shared = trial.shared
-            check_alone(trial.settings, replicas)
+            if replicas > 1:  # expansion checked the rest
+                check_alone(trial.settings, replicas)
             if content := self.content(shared):
                 check_fit(
                     shared.dataset, shared.model, self.grid.root(shared.dataset.name), content, allow_leak=allow_leak
