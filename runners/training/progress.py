@@ -80,8 +80,7 @@ class Progress:
     @property
     def selected(self) -> dict[str, Any]:
         """The row of the epoch that the selection rule picks."""
-        by_validation = self.train.selection == "best-val-rsum" and self.best is not None
-        return self.best if by_validation and self.best else self.rows[-1]
+        return self.best if self.train.selection == "best-val-rsum" and self.best else self.rows[-1]
 
     def note(self, measured: Mapping[str, Tensor]) -> None:
         """Add the scalars that a step measured to the sums of the epoch, and to the trace."""
@@ -165,30 +164,26 @@ class Progress:
         The best weights may be newer than the checkpoint: they belong to this trial all the same.
         """
         best = self._whole("best_checkpoint")
-        for name in ("last_checkpoint", "previous_checkpoint"):
-            content = self._whole(name)
-            if content is None:
-                continue
-            if reason := self._differs(content) or (best and self._differs(best)):
-                self.begin_anew(reason)
-                return None
-            validated = [row["val_rsum"] for row in content["rows"]]
-            if validated and (best is None or best["row"]["val_rsum"] < max(validated)):
-                self.warn(f"its best weights are lost, so the trial starts anew: {self.folder.best_checkpoint}")
-                return None
-            for name in SAVED:
-                setattr(self, name, content.get(name, getattr(self, name)))
-            if self.devices[-1] != (now := self.device.type):
-                self.warn(
-                    f"it goes on with {now} after {self.devices[-1]}, which rounds otherwise; its record names both"
-                )
-                self.devices.append(now)
-            self.sums = {names: values.to(self.device) for names, values in self.sums.items()}
-            self.trace.load(content["trace"])
-            self.best = best and best["row"]
-            self._saved = (self.step, time.monotonic())
-            return content
-        return None
+        content = self._whole("last_checkpoint") or self._whole("previous_checkpoint")
+        if content is None:
+            return None
+        if reason := self._differs(content) or (best and self._differs(best)):
+            self.begin_anew(reason)
+            return None
+        validated = [row["val_rsum"] for row in content["rows"]]
+        if validated and (best is None or best["row"]["val_rsum"] < max(validated)):
+            self.warn(f"its best weights are lost, so the trial starts anew: {self.folder.best_checkpoint}")
+            return None
+        for name in SAVED:
+            setattr(self, name, content.get(name, getattr(self, name)))
+        if self.devices[-1] != (now := self.device.type):
+            self.warn(f"it goes on with {now} after {self.devices[-1]}, which rounds otherwise; its record names both")
+            self.devices.append(now)
+        self.sums = {names: values.to(self.device) for names, values in self.sums.items()}
+        self.trace.load(content["trace"])
+        self.best = best and best["row"]
+        self._saved = (self.step, time.monotonic())
+        return content
 
     def _differs(self, content: Mapping[str, Any]) -> str:
         """Why a checkpoint cannot be continued: it was trained on other data, or by other code. Empty if it can be."""
