@@ -41,11 +41,7 @@ _TAKING = threading.Lock()
 
 
 class Busy(Exception):
-    """Another live process trains this trial; one of the same launch is `ours`, and the user needs no warning."""
-
-    def __init__(self, message: str, *, ours: bool) -> None:
-        super().__init__(message)
-        self.ours = ours
+    """Another live process trains this trial."""
 
 
 class Fenced(Exception):
@@ -208,10 +204,9 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
     before = folder.latest()
     if before and not over(before):
         lease = before.content()
-        message = f"process {lease.get('pid')} on {lease.get('host')} trains this trial; it is left to that one"
-        raise Busy(message, ours=lease.get("launch") == origin.launch)
+        raise Busy(f"process {lease.get('pid')} on {lease.get('host')} trains this trial; it is left to that one")
     if before and folder.is_done():  # checked after the attempt's end, which is written later than `done`
-        raise Busy("another process has just finished this trial", ours=before.launch() == origin.launch)
+        raise Busy("another process has just finished this trial")
     attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
     lease = {
         "token": uuid.uuid4().hex,
@@ -229,8 +224,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         "progress": 0,
     }
     if not create_text(attempt.lease, json.dumps(lease)):
-        ours = attempt.launch() == origin.launch
-        raise Busy("another process has just begun to train this trial; it is left to that one", ours=ours)
+        raise Busy("another process has just begun to train this trial; it is left to that one")
     if before and before.outcome() is None:
         end(before, Failure.KILLED, "its process is gone")
     return attempt, lease

@@ -99,7 +99,8 @@ def run_trial(
             if folder.is_done():
                 report(Event(folder.trial_id, "done"))
                 return State.DONE
-            if not busy.ours:
+            latest = folder.latest()
+            if latest is None or latest.launch() != origin.launch:  # of this launch, no user needs a warning
                 report(Event(folder.trial_id, "busy", message=str(busy)))
             return State.RUNNING
         except UserError as error:  # no attempt could be begun
@@ -138,8 +139,7 @@ class TrialRun:
             inputs = self.start()
             beat = self._beats(settings.train.epochs * steps_of_epoch(settings, inputs))
             hooks = Hooks(self._begin, self._epoch, beat, self._warn, self._begin_anew)
-            parents = {parent.trial_id: parent for parent in self.parents()}
-            parent = parents.get(settings.starts_from or "")
+            parent = next((parent for parent in self.parents() if parent.trial_id == settings.starts_from), None)
             if replicas.count > 1:
                 self.hold.log(replicas.summary())
             trainer = Trainer(
