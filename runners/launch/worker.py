@@ -17,7 +17,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.files import read_json, readable_text, stands, write_text
-from goalgrid.grid.store.home import State
+from goalgrid.grid.store.home import State, TrialFolder
 from goalgrid.results.records import provenance
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.launch import shared_folder
@@ -168,10 +168,8 @@ class JobThread:
         while self.live() and not self._awaits and not self._stop.asked() and (rest := until - time.monotonic()) > 0:
             self._thread.join(min(rest, LOOK_SECONDS))
         self._asked = self._awaits  # its epoch is among the events
-        over, refusal, events = not self.live(), "", list[dict[str, Any]]()
-        with suppress(queue.Empty):
-            while True:
-                events.append(asdict(self._events.get_nowait()))
+        over, refusal = not self.live(), ""
+        events = [asdict(self._events.get()) for _ in range(self._events.qsize())]
         ended = [event for event in events if event["kind"] == "epoch"]
         epochs = [{"trial": event["trial_id"], "epoch": event["epoch"], **event["metrics"]} for event in ended]
         self._latest = epochs[-1] if epochs else self._latest
@@ -257,22 +255,23 @@ def end_after_death(
     job: Job, judge: Callable[[Attempt], tuple[Failure, str]], ended: Container[Attempt]
 ) -> tuple[Attempt, Event] | None:
     """After process death, end the job's running attempt by `judge`, if none `ended` yet; returns it and an event."""
-    for trial_id in job.ids:
-        folder = job.home.trial(trial_id)
-        latest = folder.latest()
-        if not latest or latest in ended or latest.launch() != job.launched.name:
-            continue
+    for latest in _latest(job, ended):
+        folder = TrialFolder(latest.folder.parent)
         if folder.is_done() or latest.outcome() not in (None, Failure.TIMEOUT):
             continue  # it ended by itself; only the watchdog writes an end before the death
         holding.end(latest, *judge(latest))
         over = retries.given_up(folder, job.launched.name)
         message = f"{latest.outcome()}: {latest.message()}"
-        return latest, Event(trial_id, "failed" if over else "retry", message=message)
+        return latest, Event(folder.trial_id, "failed" if over else "retry", message=message)
     return None
 
 
 def attempts_on_broken_gpus(job: Job, ended: Container[Attempt]) -> list[Attempt]:
     """The latest attempts of this launch that report a failed GPU, without those of earlier deaths."""
-    latest = [attempt for trial_id in job.ids if (attempt := job.home.trial(trial_id).latest())]
-    ours = [attempt for attempt in latest if attempt not in ended and attempt.launch() == job.launched.name]
-    return [attempt for attempt in ours if attempt.failure() is Failure.DEVICE]
+    return [attempt for attempt in _latest(job, ended) if attempt.failure() is Failure.DEVICE]
+
+
+def _latest(job: Job, ended: Container[Attempt]) -> list[Attempt]:
+    """The latest attempts of this launch at the job's trials, without those that `ended` in earlier deaths."""
+    latest = (job.home.trial(trial_id).latest() for trial_id in job.ids)
+    return [attempt for attempt in latest if attempt and attempt not in ended and attempt.launch() == job.launched.name]
