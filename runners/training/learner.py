@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,14 +14,17 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.logged import of_step
 from goalgrid.grid.settings import TrialSettings
+from goalgrid.objectives.mining import product
 from goalgrid.objectives.objective import Objective
+from goalgrid.objectives.triplets import Extra
 from goalgrid.retrieval.model import Vse, class_of
+from goalgrid.retrieval.scorers.sets import Embedded, Sets
 from goalgrid.runners.training import checkpoints, recomputation
-from goalgrid.runners.training.batch_loss import BatchLoss
 from goalgrid.runners.training.companions import companions_of
-from goalgrid.runners.training.exchange import ALONE, GradientSums, ProcessGroup
+from goalgrid.runners.training.exchange import ALONE, GradientSums, ProcessGroup, synchronised
+from goalgrid.runners.training.graphed import Graphs
 from goalgrid.runners.training.inputs import Batch, Epoch, Inputs, batches
-from goalgrid.runners.training.machine import set_tf32
+from goalgrid.runners.training.machine import precision, set_tf32
 from goalgrid.runners.training.optimizers import Clipping, learning_rate, linear_rate, optimizer, ramp
 
 
@@ -53,17 +57,15 @@ class Learner:
             companion.join(self.objective)
         self.take_weights()
         self.group: ProcessGroup = ALONE
-        self.batch_loss = BatchLoss(settings, inputs, self.model, self.companions)
+        """The gradient is computed together with its other ranks."""
+        alone = not self.companions  # one of them may ask for the losses of two batches before it takes a gradient
+        self._graphs = Graphs(enabled=inputs.graphs and alone, pairs=settings.train.batch_size)
 
     def take_weights(self) -> None:
         """Start a new optimiser on the present weights of model and objective."""
         self.optimizer = optimizer(self.model, self.objective, self.settings.train)
         self._clipping = Clipping(self.model, self.objective, self.settings.train.clip_norm)
         self._parameters = [*self.model.parameters(), *self.objective.parameters()]
-
-    def join(self, group: ProcessGroup) -> None:
-        """Join a process group: compute the gradient together with its other ranks from now on."""
-        self.group = self.batch_loss.group = group
 
     def begin(self, epoch: int) -> Epoch:
         """Set rates, modes and mining as the recipe says for this epoch, and return its batches."""
@@ -106,7 +108,7 @@ class Learner:
         for companion in self.companions:
             companion.before_step(self.model, self.lr, batch, self._mean_loss)
         with of_step() as logged:
-            value, reports = self.batch_loss(batch, self._mining)
+            value, reports = self._loss(batch, self._mining)
         loss = ramp(self.settings.train, self.epoch, passed) * value
         check()
         for weight in self._parameters:
@@ -126,7 +128,72 @@ class Learner:
 
     def _mean_loss(self, batch: Batch, objective: Objective | None = None) -> Float[Tensor, ""]:
         """The loss of a batch by another objective, else by that of the training, divided by the number of pairs."""
-        return self.batch_loss(batch, objective or self._mining)[0] / len(batch.owners)
+        return self._loss(batch, objective or self._mining)[0] / len(batch.owners)
+
+    def _loss(self, batch: Batch, objective: Objective) -> tuple[Float[Tensor, ""], list[dict[str, Tensor]]]:
+        """The sum of the networks' losses, and the objective's report of each network, which backward completes.
+
+        In a process group, each rank embeds a part of the batch and gathers the embeddings of all.
+        """
+        images, tokens, owners = batch.on(self.inputs.device)
+        extra = {name: values.to(self.inputs.device, non_blocking=True) for name, values in batch.extra.items()}
+        values, reports = list[Tensor](), list[dict[str, Tensor]]()
+        for place, network in enumerate(self.model.networks):
+            with precision(self.settings, self.inputs.device), synchronised(self.group):
+                embedded = recomputation.embedded_in_parts(network, images, *tokens, self.settings.train.micro_batch)
+                further = network.further_losses(objective, embedded, tokens[1], owners)
+            of_network = {name: values[place][:, None] for name, values in extra.items()}
+            value = self._value(objective, place, *embedded[:2], owners, of_network)
+            reports.append(objective.report)
+            mean = objective.reduction != "sum" or self.settings.train.mean_loss
+            if objective.reduction == "sum" and (mean or (further and network.beside == "mean")):
+                value = value / len(owners)
+            for name, loss in further.items():
+                value = value + (loss / len(owners) if mean and network.beside == "sum" else loss)
+                reports[-1][name] = loss.detach()
+            values.append(value)
+        return values[0] if len(values) == 1 else torch.stack(values).sum(), reports
+
+    def _value(
+        self, objective: Objective, place: int, image: Embedded, text: Embedded, owners: Tensor, extra: Extra
+    ) -> Tensor:
+        """The loss of the embeddings of the network at this place.
+
+        If only mined pairs get a gradient, mine on scores computed under no_grad, then recompute those pairs with grad.
+        """
+        network = self.model.networks[place]
+        for companion in self.companions:
+            image, text, further = companion.split(network, image, text, len(owners))
+            extra = {**extra, **further}
+        if isinstance(image, Tensor) and isinstance(text, Tensor):
+            image, text = (self.group.all_gather(part, len(owners)) for part in (image, text))
+            self._scored(place, partial(product, image.detach(), text.detach()))
+            if extra or self.group.size > 1:
+                return objective(image, text, owners, extra=extra)
+            return self._graphs(objective, place, image, text, owners)
+        scorer = network.scorer
+        assert scorer is not None
+        assert isinstance(image, Sets)
+        assert isinstance(text, Sets)
+        image, text = (self._gathered(part, len(owners)) for part in (image, text))
+        few = objective.learns_from_few and scorer.by_pair
+        with torch.set_grad_enabled(not few):
+            scores = scorer(image, text)
+        self._scored(place, scores.detach)
+        again = partial(scorer.pairs, image, text) if few else None
+        return objective.from_similarity(scores, owners, extra=extra, again=again)
+
+    def _scored(self, place: int, scores: Callable[[], Float[Tensor, "b b"]]) -> None:
+        for companion in self.companions:
+            if companion.listens:
+                companion.scored(place, scores())
+
+    def _gathered(self, part: Sets, count: int) -> Sets:
+        if self.group.size == 1:
+            return part
+        whole = None if part.whole is None else self.group.all_gather(part.whole, count)
+        sizes = self.group.all_gather(part.sizes, count).cpu()  # the host knows them, and so need not wait for a GPU
+        return Sets(self.group.all_gather(part.vectors, count), sizes, whole)
 
     def state(self) -> dict[str, Any]:
         """The state of the next update, without random states: "model", "optimizer", any "objective" and companions."""

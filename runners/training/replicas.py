@@ -133,7 +133,7 @@ class Replicas:
         meeting, state = self._folder / "meeting", bytes(checkpoints.dumped(learner.state()))
         self._tell_all("init", str(meeting))
         with self._whole():
-            learner.join(exchange.init(0, self.count, meeting, learner.inputs.device, self.machine.exchange))
+            learner.group = exchange.init(0, self.count, meeting, learner.inputs.device, self.machine.exchange)
         for place, other in enumerate(self._others):
             random = bytes(checkpoints.dumped(states[place])) if place < len(states) else None
             self._tell(other, "start", state, random, step)

@@ -86,7 +86,7 @@ def test_a_companion_which_takes_gradients_of_its_own_has_no_graphs(objective: s
     learner = Learner(settings, replace(prepare(settings, Machine()), graphs=True))
     image, text, _ = next(batches("cpu"))
     learning = image.requires_grad_(), text.requires_grad_()
-    assert learner.batch_loss._graphs.suit(learner.objective, *learning) == (not learner.companions)
+    assert learner._graphs.suit(learner.objective, *learning) == (not learner.companions)
     assert bool(learner.companions) == (objective == "meta-spn")
 
 
