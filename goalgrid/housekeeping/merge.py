@@ -275,11 +275,10 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> I
     try:
         if trial.epochs:
             finished.check_vocabulary(text_readers.fingerprint(json.loads(folder.vocabulary.read_bytes())))
-            content = checkpoints.load(folder.best_checkpoint, torch.device("cpu"))
-            if content is None:
-                yield "its best.ckpt is missing"
+            if folder.best_checkpoint.exists():
+                finished.check_weights(checkpoints.load(folder.best_checkpoint, torch.device("cpu")))
             else:
-                finished.check_weights(content)
+                yield "its best.ckpt is missing"
     except (OSError, ValueError):
         yield "vocabulary.json cannot be read"
     except checkpoints.Corrupt as error:

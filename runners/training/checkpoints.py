@@ -102,12 +102,10 @@ class Snapshot:
         return taken
 
 
-def load(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The checkpoint at `path`; None without a file; `Corrupt`: it is truncated or damaged."""
+def load(path: Path, device: torch.device) -> dict[str, Any]:
+    """The checkpoint at `path`; FileNotFoundError: there is none; `Corrupt`: it is truncated or damaged."""
     try:
         data = regular_bytes(path)
-    except FileNotFoundError:
-        return None
     except IsADirectoryError as error:
         raise Corrupt(f"{path} is a folder") from error
     body, comment = data[:-_COMMENT], data[-_COMMENT:]

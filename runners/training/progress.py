@@ -213,6 +213,8 @@ class Progress:
         path: Path = getattr(self.folder, name)
         try:
             return _own(self.folder, path, torch.device("cpu"))
+        except FileNotFoundError:
+            return None
         except checkpoints.Corrupt as error:
             aside = path.replace(path.with_name(f"{path.stem}.corrupt"))
             self.warn(f"{error}; set aside as {aside.name}, the one before is used")
@@ -223,10 +225,9 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     """The best checkpoint of a trial; UserError: it is missing, damaged, without weights or not that of the record."""
     path, anew = folder.best_checkpoint, "Train its trial anew: goalgrid run GRID --force --only FILTER."
     try:
-        content, cause = _own(folder, path, device), None
+        content = _own(folder, path, device)
     except (checkpoints.Corrupt, OSError) as error:
-        content, cause = None, error
-    if content is None:
+        cause = None if isinstance(error, FileNotFoundError) else error  # a missing file is no failure of the disk
         raise UserError(f"the best checkpoint {path} cannot be read. {anew}") from cause
     if "model" not in content:
         raise UserError(f'{folder.trial_id} has no weights any more: its grid has reliability.keep = "record". {anew}')
@@ -237,10 +238,10 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
 
 def drop_weights(folder: TrialFolder) -> None:
     """Take the weights out of a finished trial's best checkpoint; what the record is compared with stays."""
-    content = checkpoints.load(folder.best_checkpoint, torch.device("cpu"))
-    if content is not None and "model" in content:
+    path = folder.best_checkpoint
+    if path.exists() and "model" in (content := checkpoints.load(path, torch.device("cpu"))):
         rest = {key: value for key, value in content.items() if key in ("trial", "row", "vocabulary", "sources")}
-        checkpoints.save(folder.best_checkpoint, rest)
+        checkpoints.save(path, rest)
 
 
 def selected_checkpoint(folder: TrialFolder, train: TrainSettings, device: torch.device) -> dict[str, Any]:
@@ -255,11 +256,9 @@ def selected_checkpoint(folder: TrialFolder, train: TrainSettings, device: torch
     return content
 
 
-def _own(folder: TrialFolder, path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The checkpoint at `path`; None without a file. It is `Corrupt`, too, with another trial's or kind's content."""
+def _own(folder: TrialFolder, path: Path, device: torch.device) -> dict[str, Any]:
+    """The checkpoint at `path`, by `checkpoints.load`; another trial's or kind's content is `Corrupt`, too."""
     content = checkpoints.load(path, device)
-    if content is None:
-        return None
     if (of := content.get("trial", folder.trial_id)) != folder.trial_id:
         raise checkpoints.Corrupt(f"{path} is of another trial, {of}")
     if ("row" if path == folder.best_checkpoint else "rows") not in content:

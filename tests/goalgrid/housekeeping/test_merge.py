@@ -77,7 +77,6 @@ def test_a_trial_with_other_words_or_with_weights_of_another_epoch_is_refused(
     content = first.vocabulary.read_bytes()
     first.vocabulary.write_bytes(content.replace(b'"the"', b'"tha"'))
     held = checkpoints.load(second.best_checkpoint, torch.device("cpu"))
-    assert held is not None
     checkpoints.save(second.best_checkpoint, {**held, "row": {**held["row"], "epoch": 7}})
     found = outcomes(verb, pair, here, "--dry-run")
     assert f"{first.vocabulary}: not as the record of the trial says; its digest is" in found["con_con"]

@@ -265,7 +265,6 @@ def test_a_trial_whose_files_are_not_as_its_record_says_is_refused(
 def test_weights_of_another_epoch_than_the_record_has_are_refused(pair: Home, verb: Verb) -> None:
     folder = pair.trial(of_objective(pair, "con_con"))
     content = checkpoints.load(folder.best_checkpoint, torch.device("cpu"))
-    assert content is not None
     row = content["row"]
     other = {**content, "row": {**row, "val_i2t_r1": row["val_i2t_r1"] + 0.2}}
     for changed in (other, {**content, "vocabulary": "of others"}):

@@ -27,9 +27,7 @@ def short() -> TrialSettings:
 
 
 def content_of(folder: Path) -> dict[str, object]:
-    content = checkpoints.load(TrialFolder(folder).last_checkpoint, CPU)
-    assert content is not None
-    return content
+    return checkpoints.load(TrialFolder(folder).last_checkpoint, CPU)
 
 
 def test_training_goes_on_while_the_state_of_an_earlier_step_is_written(tmp_path: Path, short: TrialSettings) -> None:

@@ -441,7 +441,6 @@ def test_a_checkpoint_of_an_earlier_version_goes_on_with_the_threads_of_now(
         trainer_in(tmp_path / "t", short, killed_after(3), cadence=Cadence(steps=1)).fit()
     folder = TrialFolder(tmp_path / "t")
     content = checkpoints.load(folder.last_checkpoint, torch.device("cpu"))
-    assert content is not None
     assert content.pop("threads") == torch.get_num_threads()
     checkpoints.save(folder.last_checkpoint, content)
     warned: list[str] = []
@@ -555,7 +554,6 @@ class TestChain:
 
         best = TrialFolder(tmp_path / "parent").best_checkpoint
         content = checkpoints.load(best, torch.device("cpu"))
-        assert content is not None
         assert content["vocabulary"] == ended.inputs.vocabulary
         checkpoints.save(best, {**content, "vocabulary": "other"})
         with pytest.raises(UserError, match=r"starts from parent, which read other words \(other\) than are here now"):

@@ -167,7 +167,6 @@ def test_a_member_that_was_trained_on_other_data_is_told(runs: Path, machine: Ma
     cells = of_recipe(runs, "cells")
     kept = cells.best_checkpoint.read_bytes()
     content = checkpoints.load(cells.best_checkpoint, torch.device("cpu"))
-    assert content is not None
     checkpoints.save(cells.best_checkpoint, {**content, "sources": {**content["sources"], "data": "2:other"}})
     with pytest.raises(UserError, match=rf"{cells.trial_id} was trained on other data than are here now \(2:other"):
         Ensemble.load([of_recipe(runs, "words"), cells], machine, lambda: None)
@@ -228,7 +227,6 @@ def test_a_member_of_an_earlier_version_is_compared_by_its_numbers(
     assert environment.pop("vocabulary")
     record.write(folder.record, row | {"environment": json.dumps(environment)})
     content = checkpoints.load(folder.best_checkpoint, torch.device("cpu"))
-    assert content is not None
     assert content.pop("vocabulary")
     checkpoints.save(folder.best_checkpoint, content)
     ensemble = Ensemble.load([folder], machine, lambda: None)
