@@ -30,7 +30,7 @@ from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words import text_readers
 from goalgrid.retrieval.words.text_readers import CaptionReader, Vocabulary
 from goalgrid.retrieval.words.tokens import Tokens
-from goalgrid.runners.training.batch_sizes import batch_sizes, batches_of_epoch
+from goalgrid.runners.training.batch_sizes import batch_sizes
 from goalgrid.runners.training.exchange import ALONE, ProcessGroup
 from goalgrid.runners.training.machine import Machine
 
@@ -236,7 +236,7 @@ def batches(
 ) -> "Epoch":
     """The batches of one epoch, by seed and epoch; a rank reads its part of each. Companions have begun it."""
     train, split = settings.train, inputs.pairs.train
-    learnt = trained_captions(settings.dataset, split)
+    learnt = torch.from_numpy(split.first(settings.dataset.train_images)[1])
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
     order = learnt[torch.randperm(len(learnt), generator=generator)]
     if train.captions == "one":  # the first caption of each image
@@ -249,19 +249,9 @@ def batches(
     return Epoch(inputs, rows, views, words, group, companions)
 
 
-def trained_captions(dataset: DatasetSettings, split: Split) -> Int[Tensor, " t"]:
-    return torch.from_numpy(split.first(dataset.train_images)[1])
-
-
-def steps_of_epoch(settings: TrialSettings, inputs: Inputs) -> int:
-    """The number of batches of an epoch."""
-    captions = captions_of_epoch(settings.dataset, settings.train, inputs.pairs.train)
-    return batches_of_epoch(captions, settings.train)
-
-
 def captions_of_epoch(dataset: DatasetSettings, train: TrainSettings, split: Split) -> int:
-    learnt = trained_captions(dataset, split)
-    return len(learnt) if train.captions == "all" else len(np.unique(split.image_of_text[learnt.numpy()]))
+    _, learnt = split.first(dataset.train_images)
+    return len(learnt) if train.captions == "all" else len(np.unique(split.image_of_text[learnt]))
 
 
 @dataclass(frozen=True, eq=False)

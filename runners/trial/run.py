@@ -30,7 +30,7 @@ from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import checkpoints, companions
 from goalgrid.runners.training.embedding import embedded, ranked, ranks_of_test
 from goalgrid.runners.training.fingerprint import code_fingerprint
-from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, steps_of_epoch
+from goalgrid.runners.training.inputs import Inputs, batches, data_fingerprint, prepare, protocols_of
 from goalgrid.runners.training.learner import model_of
 from goalgrid.runners.training.machine import Machine, is_device_error, is_out_of_memory
 from goalgrid.runners.training.measured import weights_over_plane
@@ -137,7 +137,7 @@ class TrialRun:
             return self.untrained()
         with Replicas(settings, self.machine) as replicas:
             inputs = self.start()
-            beat = self._beats(settings.train.epochs * steps_of_epoch(settings, inputs))
+            beat = self._beats(settings.train.epochs * len(batches(settings, inputs, 0)))
             hooks = Hooks(self._begin, self._epoch, beat, self._warn, self._begin_anew)
             parent = next((parent for parent in self.parents() if parent.trial_id == settings.starts_from), None)
             if replicas.count > 1:

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from goalgrid.grid.expansion import Trial
-from goalgrid.runners.training.inputs import batches, captions_of_epoch, prepare, steps_of_epoch
+from goalgrid.runners.training.batch_sizes import batches_of_epoch
+from goalgrid.runners.training.inputs import batches, captions_of_epoch, prepare
 from goalgrid.runners.training.machine import Machine
 
 
@@ -25,7 +26,7 @@ def test_an_epoch_of_one_caption_an_image_has_each_image_once_and_draws_anew(sma
         == captions_of_epoch(settings.dataset, train, inputs.pairs.train)
         == len(inputs.pairs.train.images)
     )
-    assert steps_of_epoch(settings, inputs) == -(-len(orders[0]) // 128)
+    assert len(batches(settings, inputs, 0)) == batches_of_epoch(len(orders[0]), train) == -(-len(orders[0]) // 128)
     picks = np.bincount(orders[0] % 5, minlength=5)
     assert picks.min() > 0.1 * len(orders[0]), "every caption of an image may be drawn"
     fewer = replace(inputs.pairs.train, image_of_text=np.zeros(len(owners), dtype=np.int64))
