@@ -64,7 +64,12 @@ class ProcessGroup:
 
         Every rank computes the loss of the whole batch and its gradient for every row, so backward sends nothing.
         """
-        return part if self.size == 1 else _AllGather.apply(part, self, count)
+        if self.size == 1:
+            return part
+        rows, whole = self.part(count), part.new_zeros(count, *part.shape[1:])
+        whole[rows] = part.detach()
+        self.sum(whole)
+        return torch.cat([whole[: rows.start], part, whole[rows.stop :]])
 
 
 ALONE = ProcessGroup()
@@ -143,20 +148,6 @@ def _or_lost(call: Callable[[], T]) -> T:
         return call()
     except (RuntimeError, ValueError) as error:
         raise PeerLost(str(error)) from error
-
-
-class _AllGather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, part: Tensor, group: ProcessGroup, count: int) -> Tensor:
-        ctx.rows = group.part(count)
-        whole = part.new_zeros(count, *part.shape[1:])
-        whole[ctx.rows] = part
-        group.sum(whole)
-        return whole
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return gradient[ctx.rows], None, None
 
 
 def init(rank: int, replicas: int, file: Path, device: torch.device, backend: str | None = None) -> ProcessGroup:
