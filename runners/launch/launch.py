@@ -3,7 +3,8 @@
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -86,7 +87,7 @@ class Launch:
                 jobs = self._sized_jobs(driver, grid, jobs, display)
                 for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
                     move_aside.replace(self.home, trial_id)
-                self._train(driver, grid, jobs, stop, interrupts, display)
+                self._train(driver, grid, name, jobs, interrupts, display)
         return interrupts.heard
 
     def _checked_jobs(
@@ -117,7 +118,7 @@ class Launch:
         return with_shares(jobs, memory_probe.needs_of(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
 
     def _train(
-        self, driver: Driver, grid: Grid, jobs: Sequence[Job], stop: Stop, interrupts: Interrupts, display: Display
+        self, driver: Driver, grid: Grid, name: str, jobs: Sequence[Job], interrupts: Interrupts, display: Display
     ) -> None:
         """Run the jobs, and copy all trials into the trackers."""
         mirrors = [Mirror(tracker, self._warn) for tracker in self.trackers]
@@ -130,12 +131,12 @@ class Launch:
             with Copying(self.home) as copying:
                 interrupts.soften()
                 display.board.phase = "starting the first worker"
-                with Watchdog(self.home, 60 * grid.reliability.stall_minutes, driver.kill) as watchdog:
-                    report = _Audience(self.home, display, watchdog, copying, mirrors, self.notify)
+                with _watched(display.board, self.home, name, 60 * grid.reliability.stall_minutes, driver.kill):
+                    report = _Audience(self.home, display, copying, mirrors, self.notify)
                     further = [job for job in jobs if job.protocols]
                     training = [job for job in jobs if not job.protocols]
-                    _rounds(driver, training, report, stop, grid.resources.concurrency)
-                    if further and not stop.asked():
+                    _rounds(driver, training, report, grid.resources.concurrency)
+                    if further and not driver.stop.asked():
                         driver.run(further, report, limit=grid.resources.concurrency)
         finally:
             for mirror in mirrors:
@@ -160,61 +161,45 @@ class Launch:
         self.console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
-class Watchdog:
-    """Ends running trials of a launch after so many seconds without progress; checks in a thread, while the block runs.
+@contextmanager
+def _watched(board: Board, home: Home, launch: str, seconds: float, kill: Callable[[Attempt], None]) -> Iterator[None]:
+    """End running trials of a launch after so many seconds without progress; check in a thread, while the block runs.
 
     It checks progress, not heartbeats: a process with a stuck trainer still renews its lease. It uses this process's
     monotonic clock, so that setting a clock on any machine ends no trial.
     """
+    over, seen = threading.Event(), dict[Attempt, tuple[object, float]]()  # progress, and when it was first seen
 
-    def __init__(self, home: Home, seconds: float, kill: Callable[[Attempt], None]) -> None:
-        self.home, self.seconds, self.kill = home, seconds, kill
-        self._seen: dict[str, tuple[object, float]] = {}
-        """Of each running trial: its progress, and the time at which this was first seen."""
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
-
-    def __enter__(self) -> "Watchdog":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def note(self, event: Event) -> None:
-        if event.kind == "started":
-            self._seen[event.trial_id] = (None, time.monotonic())
-        elif event.kind not in ("step", "epoch", "warning"):
-            self._seen.pop(event.trial_id, None)
-
-    def _watch(self) -> None:
-        while not self._over.wait(self.seconds / 8):
-            for trial_id, (seen, since) in list(self._seen.items()):
-                attempt = self.home.trial(trial_id).latest()
-                if attempt is None or attempt.end.exists():
+    def watch() -> None:
+        while not over.wait(seconds / 8):
+            running = [name for name, trial in board.trials.items() if trial.state is State.RUNNING]
+            for attempt in filter(None, (home.trial(name).latest() for name in running)):
+                lease, now = attempt.content(), time.monotonic()
+                if attempt.end.exists() or lease.get("launch") != launch:
                     continue
-                lease = attempt.content()
-                progress = (attempt.number, lease.get("progress"))
-                if progress != seen:
-                    self._seen[trial_id] = (progress, time.monotonic())
-                elif time.monotonic() - since > self.seconds:
-                    self._seen.pop(trial_id, None)
-                    self._end(attempt, int(lease.get("step", 0)))
+                progress = lease.get("progress")
+                if seen.setdefault(attempt, (progress, now))[0] != progress:
+                    seen[attempt] = progress, now
+                elif now - seen[attempt][1] > seconds:
+                    message = f"no progress for {seconds / 60:g} minutes, after step {lease.get('step', 0):,}"
+                    if holding.end(attempt, Failure.TIMEOUT, message):
+                        kill(attempt)
 
-    def _end(self, attempt: Attempt, step: int) -> None:
-        message = f"no progress for {self.seconds / 60:g} minutes, after step {step:,}"
-        if holding.end(attempt, Failure.TIMEOUT, message):
-            self.kill(attempt)
+    thread = threading.Thread(target=watch, name="watchdog", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @dataclass(frozen=True)
 class _Audience:
-    """Sends each event to display, watchdog, the copy of records and trackers; reports `busy` once per trial."""
+    """Sends each event to display, the copy of records and trackers; reports `busy` once per trial."""
 
     home: Home
     display: Display
-    watchdog: Watchdog
     copying: Copying
     mirrors: Sequence[Mirror]
     notify: Notify | None
@@ -226,7 +211,6 @@ class _Audience:
                 return
             self.busy.add(event.trial_id)
         self.display(event)
-        self.watchdog.note(event)
         if event.kind == "done":
             self.copying.note(self.home.trial(event.trial_id).record)
         if self.notify and event.kind == "failed":
@@ -235,25 +219,25 @@ class _Audience:
             mirror.sync(self.home.trial(event.trial_id))
 
 
-def _rounds(driver: Driver, jobs: Sequence[Job], report: Listener, stop: Stop, limit: int | None) -> None:
+def _rounds(driver: Driver, jobs: Sequence[Job], report: Listener, limit: int | None) -> None:
     """Run the jobs, `limit` at a time; repeat with trials worth another try, until a round makes no attempt.
 
     A job that ran out of memory then has the machine for itself. Trials of other processes are checked again after
     each round: such a process may have left them unfinished.
     """
     waiting = [job.only(job.ids) for job in jobs]
-    while waiting and not stop.asked():
+    while waiting and not driver.stop.asked():
         before = sum(map(worker.attempt_count, jobs))
         single, together = list[Job](), list[Job]()
         for job in waiting:
             (single if worker.alone(job) else together).append(job)
         if together:
             driver.run(together, report, limit=limit)
-        if single and not stop.asked():
+        if single and not driver.stop.asked():
             driver.run(single, report, limit=1)
         if sum(map(worker.attempt_count, jobs)) == before:
             return
         waiting = [rest for job in jobs if (rest := worker.retryable(job))]
         until = time.monotonic() + max(map(worker.pause, waiting), default=0.0)
-        while time.monotonic() < until and not stop.asked():
+        while time.monotonic() < until and not driver.stop.asked():
             time.sleep(0.1)
