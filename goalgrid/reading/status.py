@@ -99,12 +99,12 @@ def running(overview: Overview) -> list[RunningTrial]:
     return trials
 
 
-def collapsed(overview: Overview) -> list[Trial]:
-    """Finished trials of tables whose validation recall, at their last epoch, was no better than chance."""
+def collapsed(overview: Overview) -> dict[str, float]:
+    """Finished trials of tables whose validation rsum, at their last epoch, was no better than chance, with chance."""
     done = [trial for trial in trials_of(overview.cells) if overview.states[trial.id] is State.DONE]
-    last = [(trial, overview.folder(trial).last_row() or {}) for trial in done]
-    judged = [(trial, row) for trial, row in last if row.keys() >= {"val_rsum", "val_chance"}]
-    return [trial for trial, row in judged if row["val_rsum"] <= row["val_chance"]]
+    last = {trial.id: overview.folder(trial).last_row() or {} for trial in done}
+    judged = {trial_id: row for trial_id, row in last.items() if row.keys() >= {"val_rsum", "val_chance"}}
+    return {trial_id: row["val_chance"] for trial_id, row in judged.items() if row["val_rsum"] <= row["val_chance"]}
 
 
 def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:
@@ -132,7 +132,7 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         "unreadable": {trial.id: overview.folder(trial).unreadable() for trial in overview.having(State.UNREADABLE)},
         "failed": [group.to_dict() for group in failures(overview)],
         "waiting": waiting(overview),
-        "collapsed": [trial.id for trial in collapsed(overview)],
+        "collapsed": list(collapsed(overview)),
         "stale": stale(overview),
         "patched": overview.patched,
         "imported": [trial.id for trial in overview.imported],
@@ -217,11 +217,11 @@ def ended(overview: Overview) -> list[str]:
 
 def _collapsed_lines(overview: Overview) -> list[str]:
     """How many trials know nothing, and how much that may reach: on a small validation split it is much."""
-    if not (trials := collapsed(overview)):
+    if not (chances := collapsed(overview)):
         return []
-    chance = max((overview.folder(trial).last_row() or {})["val_chance"] for trial in trials)
-    count = f"{len(trials)} of {overview.counts[State.DONE]} done are no better than chance on the validation split"
-    return [f"collapsed: {count}, where it reaches an rsum of up to {chance:.0f}: {listed([t.id for t in trials])}"]
+    count = f"{len(chances)} of {overview.counts[State.DONE]} done are no better than chance on the validation split"
+    most = f"where it reaches an rsum of up to {max(chances.values()):.0f}"
+    return [f"collapsed: {count}, {most}: {listed(list(chances))}"]
 
 
 def note_lines(overview: Overview) -> list[str]:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from goalgrid.grid.palette import BLUE, FAINT, INK
 from goalgrid.results.analysis.block_analysis import crossed
 from goalgrid.results.analysis.factors import factors_of
+from goalgrid.results.analysis.observations import Observations
 from goalgrid.results.figures.study import FigureKind, Study
 from goalgrid.results.figures.style import WIDTH, blank, legend_below, line_styles, side_by_side, symbol
 from goalgrid.results.layouts.captions import METRIC_NAMES
@@ -83,7 +84,8 @@ def draw_effects(study: Study) -> Figure | None:
 
 def _analysed(study: Study, direction: str) -> tuple[tuple[Factor, ...], Any] | None:
     """The factors with their marginal means, and the means of all cells, an axis a factor."""
-    seen = study.shared(f"{direction}_{study.scores.headline}")
+    metric = f"{direction}_{study.scores.headline}"
+    seen = Observations.shared({name: study.scores.of(cell, metric) for name, cell in study.part.cells.items()})
     if len(seen.names) < 2 or not seen.seeds:
         return None
     values, factors = crossed(study.part, seen)

@@ -11,7 +11,6 @@ from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.groups import nested
 from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.factors import GridPart, parts_of
-from goalgrid.results.analysis.observations import Observations
 from goalgrid.results.layouts.captions import directions, noun_of
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
@@ -51,10 +50,6 @@ class Study:
 
     def trials(self, name: str) -> list[str]:
         return [trial.id for trial in self.part.cells[name].trials if trial.id in self.histories]
-
-    def shared(self, metric: str) -> Observations:
-        """A test metric of all cells, in the seeds that they share."""
-        return Observations.shared({name: self.scores.of(cell, metric) for name, cell in self.part.cells.items()})
 
     def curve(self, name: str, quantity: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Epochs, and what a cell's trials logged in them: (epochs,), (trials, epochs)."""

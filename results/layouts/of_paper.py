@@ -24,11 +24,11 @@ def noted(table: Table, source: Filled) -> Table:
     Marks are letters, since numbers in brackets are references in the papers' rows. What all rows with scores share has
     no mark.
     """
-    rows = [notes for notes in source.differs.values() if notes or len(source.differs) > 1]
+    rows = list(source.differs.values())
     shared = set(rows[0]).intersection(*rows) if len(rows) > 1 else set[str]()
-    notes = dict.fromkeys(chain.from_iterable(source.differs.values()))
+    notes = dict.fromkeys(chain.from_iterable(rows))
     marks = dict(zip((note for note in notes if note not in shared), ascii_lowercase, strict=False))
-    of_text = {"; ".join(notes): notes for notes in source.differs.values()}
+    of_text = {"; ".join(notes): notes for notes in rows}
 
     def marked(row: Row) -> Row:
         texts = [entry.keys.get("differs", "") for entry in row.entries if entry]

@@ -17,7 +17,7 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.groups import nested
 from goalgrid.grid.store.home import Home
-from goalgrid.results.records import record, sealed
+from goalgrid.results.records import record_cache, sealed
 from goalgrid.results.records.steps import Leave, columns_of, refuse
 
 CAPTIONS, UNKNOWN = "captions", "unknown_captions"
@@ -137,8 +137,8 @@ class Models:
     def _parameters(self) -> dict[ModelKey, dict[str, float]]:
         trials = dict(self._trials())
         parts = {key: trial.parents if trial.shared.members else (trial.id,) for key, trial in trials.items()}
-        paths = [self.home.trial(part).record for part in dict.fromkeys(chain.from_iterable(parts.values()))]
-        rows = record.collect(paths, ["trial_id", "parameters"], {}).to_pylist()  # `Scores` names what is unreadable
+        ids = dict.fromkeys(chain.from_iterable(parts.values()))
+        rows = record_cache.rows(self.home, ids, ["trial_id", "parameters"], {})  # `Scores` names what is unreadable
         sizes = {row["trial_id"]: row["parameters"] for row in rows if row["parameters"] is not None}
         return {
             key: {trial.id: sum(sizes[part] for part in parts[key]) / 1e6}

@@ -250,13 +250,14 @@ class Scores:
 
     def of_other_code(self, cells: Iterable[Cell]) -> list[str]:
         """How many of these cells' finished trials other code than now trained, in sentences; none where none is."""
-        if self.now is None:
-            return []
-        trained = [cell for cell in cells if not cell.published]
-        now = provenance.of_trials(trained, self.rows, self.now.code)
-        then = {trial_id: self.rows[trial_id]["code_fingerprint"] for trial_id in now}
-        remarks = Counter(provenance.code_differs(then[trial_id], code) for trial_id, code in now.items())
-        return [f"{count} of {len(now)} trials were {remark}." for remark, count in remarks.items() if remark]
+        remarks = self.code_differs(cell for cell in cells if not cell.published).values()
+        counts = Counter(remarks).items()
+        return [f"{count} of {len(remarks)} trials were {remark}." for remark, count in counts if remark]
+
+    def code_differs(self, cells: Iterable[Cell]) -> dict[str, str]:
+        """How the code of finished trials differs from that of now, by id; empty where it does not."""
+        now = provenance.of_trials(cells, self.rows, self.now.code) if self.now else {}
+        return {name: provenance.code_differs(self.rows[name]["code_fingerprint"], code) for name, code in now.items()}
 
     def to_evaluate(self, cells: Iterable[Cell]) -> str:
         """How to make the further evaluations that finished trials lack; empty where none is missing."""

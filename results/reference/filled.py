@@ -141,10 +141,8 @@ def _candidates(grid: Grid, cells: Sequence[Cell], places: set[Place]) -> list[C
 def _of_one_code(scores: Scores, candidates: Iterable[Candidate]) -> Scores:
     """Without the trials of other code that share a cell with trials of the code of now."""
     groups = grouped((candidate.settings, trial_id) for candidate in candidates for trial_id in candidate.done(scores))
-    code = scores.now.code if scores.now else lambda shared: ""
-    now = provenance.of_trials([candidate.cell for candidate in candidates], scores.rows, code)
-    then = {trial_id: row["code_fingerprint"] for trial_id, row in scores.rows.items()}
-    other = {trial_id for trial_id in now if provenance.code_differs(then[trial_id], now[trial_id])}
+    remarks = scores.code_differs(candidate.cell for candidate in candidates)
+    other = {trial_id for trial_id, remark in remarks.items() if remark}
     out = {trial_id for group in groups.values() if not other.issuperset(group) for trial_id in group} & other
     rows = {trial_id: row for trial_id, row in scores.rows.items() if trial_id not in out}
     return replace(scores, rows=rows, absent={**scores.absent, **dict.fromkeys(out, provenance.OTHER_CODE)})

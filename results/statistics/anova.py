@@ -7,9 +7,9 @@ Design and Analysis of Experiments, ch. 4 and 5.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,8 @@ def anova(y: Array, factors: Mapping[str, tuple[str, ...]], *, blocks_of_seeds: 
     """
     *sizes, n = y.shape
     blocks = _squares(y, (y.ndim - 1,)) if blocks_of_seeds else 0.0
-    squares = {which: _squares(y, which) for which in _subsets(len(sizes))}
+    crossed = (combinations(range(len(sizes)), order) for order in range(1, len(sizes) + 1))
+    squares = {which: _squares(y, which) for which in chain.from_iterable(crossed)}
     total = _beyond_rounding(float(((y - y.mean()) ** 2).sum()), y)
     freedom = (math.prod(sizes) - blocks_of_seeds) * (n - 1)
     rest = max(total - blocks - sum(squares.values()), 0.0)
@@ -94,11 +95,6 @@ def anova_of_printed(means: Array, deviations: Array, n: int, factors: Mapping[s
     runs = np.arange(n) - (n - 1) / 2
     y = means[..., None] + deviations[..., None] * runs / runs.std(ddof=1)
     return anova(y, factors, blocks_of_seeds=False)
-
-
-def _subsets(count: int) -> Iterator[tuple[int, ...]]:
-    for size in range(1, count + 1):
-        yield from combinations(range(count), size)
 
 
 def _squares(y: Array, which: tuple[int, ...]) -> float:

@@ -171,7 +171,7 @@ def test_a_trial_that_has_learnt_nothing_is_collapsed(tmp_path: Path, verb: Verb
     still = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0]", *SMALL, "--set", "train.lr=1e-12")
     ran = verb("run", "demo", *still, "--here", "--mlflow-uri", "", runs=home)
     (lost,) = overview(home).trials
-    assert status.collapsed(overview(home)) == [lost]
+    assert list(status.collapsed(overview(home))) == [lost.id]
     assert "collapsed: 1 of 1 done are no better than chance" in ran.stderr
     assert ran.stderr.rstrip().endswith(lost.id)
 
