@@ -1,6 +1,6 @@
 """The data of a grid on this machine: what they hold, and which finished trials were trained on other data."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
@@ -64,9 +64,8 @@ class DataAtHand:
         learnt, _ = learnt_captions(shared, sizes["train"])
         return batches_of_epoch(learnt, shared.train)
 
-    def check(self, trials: Iterable[Trial]) -> None:
+    def check(self, trials: Sequence[Trial]) -> None:
         """Check that the data of these trials can be read, where this machine has a root for them; else UserError."""
-        trials = list(trials)
         for shared in {id(trial.shared): trial.shared for trial in trials if trial.shared.train.starts_from}.values():
             self._check_start(shared)
         for key in dict.fromkeys(DataKey.of(trial.shared.dataset, trial.shared.model) for trial in trials):

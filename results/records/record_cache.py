@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -53,7 +53,7 @@ def rows(
     return list(table.to_pylist())
 
 
-class Copying:
+class Copying(ThreadPoolExecutor):
     """Copies records in a thread as they are written, so that the first table after a long grid opens few of them.
 
     Each copy writes all summaries anew. It is made when a twentieth more are waiting, so that all copies together take
@@ -61,20 +61,14 @@ class Copying:
     """
 
     def __init__(self, home: Home) -> None:
+        super().__init__(1)
         self._home, self._waiting, self._enough = home, list[Path](), FEW
-        self._thread = ThreadPoolExecutor(1)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.shutdown()
 
     def note(self, record: Path) -> None:
         """Copy this record, now or with those that follow."""
         self._waiting.append(record)
         if len(self._waiting) >= self._enough:
-            self._thread.submit(self._copy, self._waiting)
+            self.submit(self._copy, self._waiting)
             self._waiting = []
 
     def _copy(self, paths: Sequence[Path]) -> None:

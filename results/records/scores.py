@@ -160,7 +160,7 @@ class Scores:
     @classmethod
     def read(
         cls,
-        cells: Iterable[Cell],
+        cells: Sequence[Cell],
         home: Home,
         *,
         protocol: str | None = None,
@@ -181,7 +181,6 @@ class Scores:
             leave: of records that cannot be read, and of files that tables and figures read later, beside them.
             mixed: whether to take trials of different data, of which the caller chooses.
         """
-        cells = list(cells)
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
         started = states(ids, home)
         done = [trial_id for trial_id, state in started.items() if state is State.DONE]
@@ -266,9 +265,8 @@ class Scores:
         missing = [trial_id for cell in asked for trial_id, _ in self.of(cell, self.metrics[0]).missing]
         return f"Make missing evaluations: {self.make}." if any(trial_id in self.rows for trial_id in missing) else ""
 
-    def unknown_words(self, cells: Iterable[Cell]) -> str:
+    def unknown_words(self, cells: Sequence[Cell]) -> str:
         """How many captions have words that the models never read in training; empty where none has."""
-        cells = list(cells)
         most, captions = (
             max((v for c in cells for v in self.of(c, name).values), default=0) for name in (UNKNOWN, CAPTIONS)
         )
@@ -295,7 +293,6 @@ class Scores:
 
     def others(self, cells: Iterable[Cell]) -> list[str]:
         """Protocols that are not shown, by which trials of these cells were evaluated too."""
-        cells = list(cells)
         shown = {self.protocol_of(cell) for cell in cells}
         every = dict[str, None]()
         for row in self.rows.values():

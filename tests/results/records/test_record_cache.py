@@ -101,7 +101,7 @@ def test_a_copy_waits_for_a_twentieth_more(home: Home, monkeypatch: pytest.Monke
 
     with record_cache.Copying(home) as copying:
         copying.note(paths[60])
-        copying._thread.submit(int).result()  # after the copy, which learns how many there are
+        copying.submit(int).result()  # after the copy, which learns how many there are
         for path in paths[61:63]:
             copying.note(path)
     assert pq.read_metadata(home.summaries).num_rows == 61
