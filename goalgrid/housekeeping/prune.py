@@ -62,12 +62,7 @@ class Rubbish:
         return sum(item.bytes for item in self.items)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "items": self.items,
-            "bytes": self.bytes,
-            "left": self.skipped,
-            "finished": self.finished,
-        }
+        return {"items": self.items, "bytes": self.bytes, "left": self.skipped, "finished": self.finished}
 
     def lines(self, home: Home) -> list[str]:
         """A line for each item, the total, and the paths that stay."""

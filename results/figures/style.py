@@ -34,10 +34,6 @@ class Sheet:
     columns: int | None = None
     points: float = POINTS
 
-    @property
-    def inches(self) -> float:
-        return COLUMNS[self.columns] if self.columns else WIDTH
-
 
 _OWN_PAGE = Sheet()
 _SHEET = ContextVar("sheet", default=_OWN_PAGE)
@@ -103,7 +99,8 @@ def encoded(figure: Figure, kind: str) -> bytes:
 def blank(height: float, study: Study, note: str) -> Figure:
     """A figure; on a page of its own above it the block's name, and at the right what marks and bands mean."""
     sheet = _SHEET.get()
-    figure = Figure(figsize=(sheet.inches, height), layout="constrained")
+    width = COLUMNS[sheet.columns] if sheet.columns else WIDTH
+    figure = Figure(figsize=(width, height), layout="constrained")
     if sheet.columns:
         return figure
     figure.suptitle(study.title, fontsize="large", color=INK, x=0.01, ha="left", weight="bold")
