@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from goalgrid.grid.errors import UserError, counted, unknown
+from goalgrid.grid.errors import UserError, check_known, counted
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
@@ -66,8 +66,8 @@ def grids_of(
     names = [folder.path.name for folder in other.grids()]
     if not names:
         raise UserError(f"no grid was run under {other.path}: it is no runs folder, or an empty one.")
-    if name and name not in names:
-        raise UserError(unknown("grid", name, names, where=f"in {other.path}"))
+    if name:
+        check_known("grid", name, names, where=f"in {other.path}")
     if other.path.resolve() == home.path.resolve():
         raise UserError(f"{other.path} is the runs folder itself; name another one, or --runs.")
     grids = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.groups import grouped
 from goalgrid.results.analysis.claims import Entry, as_entry
@@ -108,8 +108,8 @@ def analyse(
         across: axes that are factors beside the objective, so that they do not divide the grid into blocks.
     """
     known = list(dict.fromkeys(cell.objective for cell in cells))
-    if baseline is not None and baseline not in known:
-        raise UserError(unknown("objective", baseline, known, where="in --baseline"))
+    if baseline is not None:
+        check_known("objective", baseline, known, where="in --baseline")
     analyses = [_analyse(part, scores, ranks, name, baseline) for part in parts_of(cells, across) for name in metrics]
     return [analysis for analysis in analyses if analysis]
 

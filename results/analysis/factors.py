@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors import check_known
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.results.layouts.captions import BlockKey, block_title
@@ -33,8 +33,7 @@ def parts_of(cells: Sequence[Cell], across: Sequence[str] = ()) -> list[GridPart
     """A part for every data set, recipe and swept values, without the axes that are factors beside the objective."""
     known = [axis for axis in cells[0].axes if axis != "objective"]
     for axis in across:
-        if axis not in known:
-            raise UserError(unknown("axis", axis, known, where="in --across"))
+        check_known("axis", axis, known, where="in --across")
     grouped: dict[BlockKey, dict[Levels, Cell]] = {}
     for cell in cells:
         values = {axis: str(value) for axis, value in cell.axes.items()}

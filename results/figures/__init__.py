@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from goalgrid.grid.catalog import members
-from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors import check_known
 from goalgrid.grid.store.files import written_aside
 from goalgrid.results.figures.study import FigureKind, Study
 from goalgrid.results.figures.style import FORMATS, Sheet, drawing, drawn_for, encoded
@@ -38,10 +38,10 @@ def draw_all(
         reference: the paper's curve that `training` shows too.
     """
     logged = sorted({name for study in studies for history in study.histories.values() for name in history})
-    if wrong := [name for name in quantities if name not in logged]:
-        raise UserError(unknown("quantity", wrong[0], logged, where="in the histories of the finished trials"))
-    if reference and reference not in curves.names():
-        raise UserError(unknown("reference curve", reference, curves.names()))
+    for name in quantities:
+        check_known("quantity", name, logged, where="in the histories of the finished trials")
+    if reference:
+        check_known("reference curve", reference, curves.names())
     curve = curves.printed_curve(reference) if reference else None
     options: dict[str, dict[str, Any]] = {
         "training": {"quantities": quantities, "reference": curve}, "steps": {"quantities": quantities}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
@@ -67,8 +67,7 @@ class Axes:
         places = {"--rows": self.rows, "--columns": self.columns, "--blocks": self.blocks}
         for option, names in places.items():
             for name in names:
-                if name not in known:
-                    raise UserError(unknown("axis", name, known, where=f"in {option}"))
+                check_known("axis", name, known, where=f"in {option}")
         twice = sorted({name for name in self.named if self.named.count(name) > 1})
         if twice:
             where = " and ".join(option for option, names in places.items() if twice[0] in names)

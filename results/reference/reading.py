@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 
 from goalgrid.grid.catalog import toml, toml_names
-from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors import check_known
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.groups import nested
 from goalgrid.grid.settings.base import Settings
@@ -240,9 +240,8 @@ class Paper:
     @staticmethod
     def read(name: str) -> "Paper":
         """A table by name; a UserError if none has this name."""
-        if name not in table_names():
-            hint = "GOAL's Flickr30K tables stand in its appendix, which is not here." if "f30k" in name else ""
-            raise UserError(unknown("table of a paper", name, table_names(), hint=hint))
+        hint = "GOAL's Flickr30K tables stand in its appendix, which is not here." if "f30k" in name else ""
+        check_known("table of a paper", name, table_names(), hint=hint)
         return Paper(name, nested((cell_of(result), result.metric, result) for result in results_of(name)))
 
     @property
