@@ -14,7 +14,7 @@ from goalgrid.outputs import EffectsOutput, FigureOutput, TableOutput, TextOutpu
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.reading import status
-from goalgrid.reading.named_grids import named_tables_exist, recall, start
+from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.runners.launch import LaunchOptions
@@ -57,7 +57,6 @@ def load(
     home = Home(user_path(runs))
     trust_everything(trust_code)
     recalled = recall(str(grid), home, overrides, roots=filter(None, named), weights=places)
-    named_tables_exist(recalled)
     return LoadedGrid(str(grid), overrides, recalled, home)
 
 

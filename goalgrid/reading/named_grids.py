@@ -26,7 +26,7 @@ def grid_to_train(
     """A grid to train: by file or preset, else as it was last run under this name; UserError: there is none."""
     if source.endswith(".toml") or source in catalog.names("presets"):
         _say_single_seed({**read_text(source).table, **dict(map(key_and_value, overrides))}.get("seeds"))
-        return load(source, overrides, roots=roots, weights=weights)
+        return _with_known_tables(load(source, overrides, roots=roots, weights=weights))
     return recall(source, home, overrides, roots=roots, weights=weights)
 
 
@@ -42,11 +42,11 @@ def recall(
                 grid = read_grid(name, home, overrides, roots=roots, weights=weights)
                 for use in filter(uses.Use.gone, grid.uses):
                     _say_gone(use.path, name)
-                return grid
+                return _with_known_tables(grid)
         file = Path(f"{source}.toml")
         hint = f"Or {file}, which is here." if file.exists() else "Or give the path of a grid file, ending in .toml."
         check_known("grid", source, known, hint=hint)
-    return load(source, overrides, roots=roots, weights=weights)
+    return _with_known_tables(load(source, overrides, roots=roots, weights=weights))
 
 
 def _say_single_seed(seeds: object) -> None:
@@ -78,12 +78,13 @@ def start(name: str, home: Home, overrides: Sequence[str] = (), *, verb: str = "
     return f"{before}Start it: goalgrid run {shlex.join(words)}{runs_option(home)}"
 
 
-def named_tables_exist(grid: Grid) -> None:
-    """Check the names of the papers' tables in a grid; UserError: with every unknown name."""
+def _with_known_tables(grid: Grid) -> Grid:
+    """The grid, after a check of the names of the papers' tables in it; UserError: with every unknown name."""
     if grid.tables:
         from goalgrid.results.reference.coverage import check_names
 
         check_names(grid)
+    return grid
 
 
 def grids_to_train(
@@ -138,12 +139,11 @@ def _spelled_out(sources: Iterable[str], known: Collection[str], what: str) -> l
 
 
 def _checked(grids: list[Grid]) -> list[Grid]:
-    """The grids, after a check that each has a name of its own, and of the tables that they name."""
+    """The grids, after a check that each has a name of its own."""
     by_name: dict[str, Grid] = {}
     for grid in grids:
         if by_name.setdefault(grid.name, grid) != grid:
             raise UserError(f"two grids have the name {grid.name!r}, and would share a folder of results. Rename one.")
-        named_tables_exist(grid)
     return list(by_name.values())
 
 

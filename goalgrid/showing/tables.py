@@ -11,7 +11,7 @@ from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.data_at_hand import DataAtHand
-from goalgrid.reading.named_grids import named_tables_exist, recall, start
+from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview, so_far
 from goalgrid.reading.papers import filled
 from goalgrid.reading.status import seed_lines
@@ -59,7 +59,6 @@ def cells_and_scores(
     grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, only: str = ""
 ) -> tuple[list[Cell], Scores]:
     """The cells of a grid and what the trials of `only` measured; NothingDone: none is done, `anew` starts the grid."""
-    named_tables_exist(grid)
     cells = Overview.of(grid, home, only).cells if only else so_far(grid, home).cells
     scores = scores_of(grid, cells, home, protocol)
     if not scores.rows:

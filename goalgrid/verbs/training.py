@@ -23,7 +23,7 @@ from goalgrid.plan.plan import Plan
 from goalgrid.plan.taken import Rented
 from goalgrid.reading import named_grids, slurm_jobs
 from goalgrid.reading import status as standing
-from goalgrid.reading.named_grids import grid_to_train, named_tables_exist, start
+from goalgrid.reading.named_grids import grid_to_train, start
 from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import filled_line, source, sources
 from goalgrid.runners.gpu.cards import card
@@ -154,7 +154,6 @@ def slurm(
     """
     grid = source(grid, paper)
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
-    named_tables_exist(loaded)
     asked, sharing = SlurmOptions(**options), None
     if asked.device:
         sharing, cpus = feeding(loaded, home, asked.device)
