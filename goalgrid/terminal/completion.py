@@ -44,18 +44,6 @@ def conditions(incomplete: str) -> list[str]:
     return [f"{before}{space}{completion}" for completion in _with_values(last) or _begun(last, axes)]
 
 
-def recipes(incomplete: str) -> list[str]:
-    return _begun(incomplete, catalog.names("recipes"))
-
-
-def objectives(incomplete: str) -> list[str]:
-    return _begun(incomplete, CATALOGUE)
-
-
-def datasets(incomplete: str) -> list[str]:
-    return _begun(incomplete, catalog.names("datasets"))
-
-
 def paper_tables(incomplete: str) -> list[str]:
     """Tables of the papers, and the papers."""
     from goalgrid.results.reference.reading import PAPERS, table_names
@@ -86,6 +74,13 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "failure": lambda: [failure.value for failure in Failure],
 }
 """The names that may stand behind "=" in --only and --set, by the name before it."""
+
+
+def _names(kind: str) -> Callable[[str], list[str]]:
+    return lambda incomplete: _begun(incomplete, VALUES[kind]())
+
+
+recipes, objectives, datasets = map(_names, ("recipe", "objective", "dataset"))
 
 
 def _with_values(incomplete: str) -> list[str]:
