@@ -131,7 +131,9 @@ def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequ
     index = folder / INDEX
     if stands(index) and GENERATOR not in readable_text(index):
         raise UserError(f"{index} is not of goalgrid; give a folder of its own, e.g. {folder / 'grids'}.")
-    grids = {grid.name: grid for grid in (named_grids.recall(name, home) for name in names or _names(home))}
+    if not (names := names or [folder.path.name for folder in home.grids()]):
+        raise UserError(f"no grid ran under {home.path}. Start one: goalgrid run demo{runs_option(home)}")
+    grids = {grid.name: grid for grid in (named_grids.recall(name, home) for name in names)}
     compared = dict(_compared(words, home) for words in comparisons)
     entries = []
     for grid in grids.values():
@@ -153,9 +155,3 @@ def _compared(words: str, home: Home) -> tuple[str, Document | None]:
     if not (a and b) or "," in b:
         raise UserError(f"--compare {words!r}: name two grids, e.g. --compare {a or 'mine'},demo")
     return f"{a} minus {b}", section(b, a, home, None)
-
-
-def _names(home: Home) -> list[str]:
-    if names := [folder.path.name for folder in home.grids()]:
-        return names
-    raise UserError(f"no grid ran under {home.path}. Start one: goalgrid run demo{runs_option(home)}")

@@ -126,19 +126,14 @@ def _analyse(
     best, second = [observations.names[place] for place in order[:2]] if len(order) > 1 else (observations.names[0], "")
     present = [part.places[name][0] for name in observations.names]
     objective = baseline or (NATURAL_BASELINE if NATURAL_BASELINE in present else present[0])
-    against = {name: _matched(part, objective, name) for name in observations.names}
+    named = {place: name for name, place in part.places.items()}  # the baseline differs in the objective alone
+    against = {name: named.get((objective, *part.places[name][1:])) for name in observations.names}
     rows = dict(zip(observations.names, observations.values, strict=True))
     several = len(observations.seeds) > 1
     ranked = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
     base = against[best]
     other = base if base and base in rows and base != best else second  # of the baseline itself, the second best
-    used = {
-        name: [
-            t for t, seed in zip(by_name[name].trials, by_name[name].seeds, strict=True) if seed in observations.seeds
-        ]
-        for name in (best, other)
-        if name
-    }
+    used = {name: by_name[name].of_seeds(observations.seeds) for name in (best, other) if name}
     queries = _queries(used, ranks, metric, best, other) if ranked and ranks else None
     noun = noun_of(part.cells.values())
     untold = (RANKED,) if not ranked else () if queries or metric.endswith("medr") else (UNGROUPED,)
@@ -166,12 +161,6 @@ def crossed(part: GridPart, observations: Observations) -> tuple[Array, dict[str
     factors, order = factors_of({name: part.places[name] for name in observations.names}, part.across)
     values = observations.values[[observations.names.index(name) for name in order]]
     return values.reshape(*map(len, factors.values()), len(observations.seeds)), factors
-
-
-def _matched(part: GridPart, objective: str, name: str) -> str | None:
-    """The cell with the baseline's objective and otherwise the same settings as this cell; None: there is none."""
-    place: Levels = (objective, *part.places[name][1:])
-    return next((other for other, where in part.places.items() if where == place), None)
 
 
 def _differences(rows: Mapping[str, Array], against: Mapping[str, str | None]) -> tuple[BaselineDifference, ...]:

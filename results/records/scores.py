@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, stdev
@@ -106,6 +106,10 @@ class Score(TableValue):
     def std(self) -> float:  # of exact fractions, so it takes its time
         """Sample standard deviation (n - 1); NaN for fewer than two values."""
         return stdev(self.values) if self.n > 1 else math.nan
+
+    def of_seeds(self, seeds: Collection[int]) -> list[str]:
+        """Ids of the trials that have these seeds."""
+        return [trial_id for trial_id, seed in zip(self.trials, self.seeds, strict=True) if seed in seeds]
 
     @property
     def shown(self) -> float:
