@@ -17,7 +17,7 @@ from goalgrid.results.analysis.documents import Document
 from goalgrid.results.export.report_page import Measured, Standing, picture, rendered
 from goalgrid.results.pages import page
 from goalgrid.showing.analyses import section
-from goalgrid.showing.tables import table_of_paper
+from goalgrid.showing.tables import scores_of, table_of_paper
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say_left_out
 
@@ -89,8 +89,10 @@ def standing_of(overview: Overview) -> Standing:
 
 def read(overview: Overview) -> Measured:
     """The results of the finished trials, with examples of attention where a model has it."""
-    results = Measured.read(overview.grid, overview.cells, overview.home, overview.data.now)
-    for message in results.left_out:
+    grid, left_out = overview.grid, list[str]()
+    scores = scores_of(grid, overview.cells, overview.home, leave=left_out.append)
+    results = replace(Measured.of(grid.name, overview.cells, scores, overview.home), left_out=left_out)
+    for message in left_out:
         say_left_out(message)
     try:
         maps = attention_examples(overview)

@@ -21,6 +21,7 @@ from goalgrid.results.layouts.captions import COLUMN_NAMES
 from goalgrid.results.records.provenance import OTHER_DATA
 from goalgrid.results.records.record import write_records
 from goalgrid.results.records.scores import Scores
+from goalgrid.results.records.steps import Leave
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Table
@@ -85,11 +86,16 @@ def known_protocol(grid: Grid, name: str | None) -> str | None:
     raise UserError(unknown("protocol or data set", name, known, where=f"of grid {grid.name!r}", hint=hint))
 
 
-def scores_of(grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None) -> Scores:
-    """What finished trials measured, by the usual protocol or this one; UserError: no data set of the grid has it."""
+def scores_of(
+    grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None, leave: Leave = say_left_out
+) -> Scores:
+    """What finished trials measured, by the usual protocol or this one; UserError: no data set of the grid has it.
+
+    `leave`: takes the message of a file that cannot be read and is left out.
+    """
     return Scores.read(
         cells, home, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
-        now=DataAtHand(grid, home).now, leave=say_left_out, evaluate=grid.evaluate,
+        now=DataAtHand(grid, home).now, leave=leave, evaluate=grid.evaluate,
         make=f"goalgrid resume {grid.name}",
     )  # fmt: skip
 

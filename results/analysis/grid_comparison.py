@@ -262,11 +262,10 @@ def _text(value: object) -> str:
 
 def document(comparison: GridComparison) -> Document:
     """What differs, then a section for every metric."""
-    metrics = dict.fromkeys(difference.metric for difference in comparison.differences)
+    by_metric = grouped((difference.metric, difference) for difference in comparison.differences)
     title = f"{comparison.a} (A) and {comparison.b} (B): {counted(comparison.cells, 'cell')} compared"
     sections = [DocumentSection(title, tuple(_what(comparison)))]
-    for metric in metrics:
-        differences = [difference for difference in comparison.differences if difference.metric == metric]
+    for metric, differences in by_metric.items():
         sections.append(DocumentSection(metric_title(metric, comparison.noun), tuple(_metric(differences))))
     return Document(tuple(sections), tuple(_footer(comparison)))
 

@@ -26,9 +26,8 @@ from goalgrid.results.analysis.factors import parts_of
 from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.export.report_page import BLOCKS, FOREMOST, foremost
 from goalgrid.results.export.table_request import TableRequest
-from goalgrid.results.records import provenance, record
+from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
-from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.matching import reported
 from goalgrid.results.tables import Table
 
@@ -56,11 +55,11 @@ def begun(target: Path) -> Iterator[None]:
 def export(
     grid: Grid,
     cells: Sequence[Cell],
+    scores: Scores,
     home: Home,
     target: Path,
     *,
     report: str,
-    now: provenance.Now | None = None,
     paper: Table | None = None,
     only: str = "",
 ) -> None:
@@ -69,8 +68,6 @@ def export(
     `report` is that of the grid, as HTML; `paper` a paper's own table with our numbers; `only` the filter that named
     these cells and trials.
     """
-    usual = usual_protocol(grid)  # the report says what is left out
-    scores = Scores.read(cells, home, usual=usual, now=now, leave=lambda message: None, evaluate=grid.evaluate)
     record.write_records(scores.rows, home, target / "records.parquet")
     tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores, home)) | (
         {Path("tables", "paper", paper.name): paper} if paper else {}

@@ -11,7 +11,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.protocols import JUDGED
 from goalgrid.grid.store.home import Home
@@ -27,9 +26,7 @@ from goalgrid.results.layouts import arrange, natural
 from goalgrid.results.layouts.captions import METRIC_NAMES, noun_of
 from goalgrid.results.pages import page
 from goalgrid.results.records import record_cache
-from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Scores
-from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.matching import reported
 from goalgrid.results.tables import Table
 
@@ -101,13 +98,8 @@ class Measured:
     """Whether effects and figures are those of the foremost blocks alone."""
 
     @classmethod
-    def read(cls, grid: Grid, cells: Sequence[Cell], home: Home, now: Now | None = None) -> "Measured":
-        """Tables, effects and figures of the finished trials; `now`: what the records are compared with."""
-        left_out = list[str]()
-        scores = Scores.read(
-            cells, home, usual=usual_protocol(grid), now=now, leave=left_out.append,
-            evaluate=grid.evaluate, make=f"goalgrid resume {grid.name}",
-        )  # fmt: skip
+    def of(cls, grid: str, cells: Sequence[Cell], scores: Scores, home: Home) -> "Measured":
+        """Tables, effects and figures of the finished trials."""
         if not scores.rows:
             return cls()
         rows = record_cache.rows(home, scores.rows, _PROVENANCE)
@@ -120,7 +112,7 @@ class Measured:
         every = [Study(part, scores, {trial_id: {} for trial_id in scores.rows}, home) for part in parts_of(cells)]
         return cls(
             tuple(map(finding, sorted(sums, key=_top, reverse=True) if len(sums) > BLOCKS else sums)),
-            dict(_tables(grid.name, cells, shown) for shown in (scores, *scores.further(cells, home))),
+            dict(_tables(grid, cells, shown) for shown in (scores, *scores.further(cells, home))),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document(analyses, cells) if analyses else None,
             tuple(_pictures(studies, every, best)),
@@ -129,7 +121,6 @@ class Measured:
             noun=noun_of(cells),
             cells=tuple(_opened(cells, sums)),
             curves=studies[0].histories if studies else {},
-            left_out=left_out,
             narrowed=len(best) < len(cells),
         )
 

@@ -129,12 +129,13 @@ def chosen(cells: Sequence[Cell]) -> str:
 
 def _of_fewer_points(cells: Sequence[Cell]) -> str:
     """Which cells chose among fewer points than the grid draws: by what they read, or since search trials failed."""
-    fewer = [cell for cell in cells if cell.chosen and len(cell.chosen.tried) < cell.chosen.draws]
-    names = (f"{block_title((c.dataset, c.recipe, c.swept))}: {c.objective}" for c in fewer)
-    counts = {name: len(cell.chosen.tried) for name, cell in zip(names, fewer, strict=True) if cell.chosen}
     several = len({(cell.dataset, cell.recipe, cell.swept) for cell in cells}) > 1
-    listed = (f"{name if several else name.rpartition(': ')[2]} {count}" for name, count in counts.items())
-    return f"Chosen among fewer points: {', '.join(listed)}." if fewer else ""
+    fewer = [
+        f"{f'{block_title((c.dataset, c.recipe, c.swept))}: ' * several}{c.objective} {len(c.chosen.tried)}"
+        for c in cells
+        if c.chosen and len(c.chosen.tried) < c.chosen.draws
+    ]
+    return f"Chosen among fewer points: {', '.join(fewer)}." if fewer else ""
 
 
 def selections(cells: Sequence[Cell]) -> str:

@@ -44,7 +44,7 @@ def folder(grid: Grid, cells: list[Cell], trained: Home, tmp_path_factory: pytes
     shutil.copytree(trained.path, home.path)
     changed = home.trials()[0].settings
     changed.write_text(swapped(changed.read_text(), '"size": 16', '"size": 24'))
-    export(grid, cells, home, target, report="<!doctype html>")
+    export(grid, cells, Scores.read(cells, home), home, target, report="<!doctype html>")
     return target
 
 

@@ -121,7 +121,8 @@ def test_an_export_holds_the_tables_of_all_protocols(
     root: Path, swept: tuple[Home, list[Cell]], tmp_path: Path
 ) -> None:
     grid = grid_of(root)
-    export(grid, expand(grid), swept[0], tmp_path, report="<!doctype html>")
+    cells = expand(grid)
+    export(grid, cells, scores_of(grid, cells, swept[0]), swept[0], tmp_path, report="<!doctype html>")
     assert FIVE not in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE in (tmp_path / "tables" / "coco-5x1k" / "goal.md").read_text()
 
@@ -136,10 +137,10 @@ def test_a_grid_that_names_a_table_is_shown_by_its_protocol_everywhere(
     scores = scores_of(grid, cells, home)
     assert scores.of(cells[0], "rsum").mean == Scores.read([folds], home).of(folds, "rsum").mean
     assert scores_of(grid, cells, home, "coco-5k").protocol_of(cells[0]) == "coco-5k"
-    export(grid, cells, home, tmp_path, report="<!doctype html>")
+    export(grid, cells, scores, home, tmp_path, report="<!doctype html>")
     assert FIVE in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE not in (tmp_path / "tables" / "coco-5k" / "goal.md").read_text()
-    assert list(Measured.read(grid, cells, home).tables) == ["coco-5x1k", "coco-5k"]
+    assert list(Measured.of(grid.name, cells, scores, home).tables) == ["coco-5x1k", "coco-5k"]
     drawn = keep_table(Overview.of(grid, home))
     assert drawn is not None
     assert FIVE in drawn.caption
