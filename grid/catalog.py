@@ -9,7 +9,6 @@ from copy import deepcopy
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pkgutil import iter_modules
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -141,10 +140,6 @@ def names(shelf: Shelf) -> tuple[str, ...]:
     return tuple(_shelved(shelf))
 
 
-def file_of(shelf: Shelf, name: str) -> Traversable:
-    return files(_shelved(shelf)[name]).joinpath(f"{name}.toml")
-
-
 def read(shelf: Shelf, name: str) -> dict[str, Any]:
     """The content of a shipped file."""
     check_known(shelf.removesuffix("s"), name, names(shelf))
@@ -198,23 +193,22 @@ def content(name: str) -> dict[str, Any]:
 def whole_recipe(
     table: dict[str, Any], place: str, read: Callable[[str], tuple[str, dict[str, Any]]]
 ) -> dict[str, Any]:
-    """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others."""
+    """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others.
+
+    A recipe that is extended hands down no parent and no reading.
+    """
     if "ensemble" in table:
         members = [read(member) for member in _members(table, place)]
-        ensemble = [name for name, _ in members]
-        table = _combined({**table, "ensemble": ensemble}, [member for _, member in members], place)
-    base = table.pop("extends", None)
-    return _extended(str(base), read(str(base))[1], table, place) if base else table
-
-
-def _extended(name: str, base: dict[str, Any], content: dict[str, Any], place: str) -> dict[str, Any]:
-    """A recipe's own content over the content that it extends, which hands down no parent and no reading."""
-    if members := base.get("ensemble"):
-        one = f"extend one of its members: {', '.join(members)}"
-        raise UserError(f"recipe {place}: {name!r} is an ensemble, which trains nothing; {one}.")
-    for name in ("starts_from", "reading"):
-        base.pop(name, None)
-    return over(base, content)
+        names = [name for name, _ in members]
+        table = _combined({**table, "ensemble": names}, [member for _, member in members], place)
+    extends = table.pop("extends", None)
+    if not extends:
+        return table
+    base = read(str(extends))[1]
+    if ensemble := base.get("ensemble"):
+        one = f"extend one of its members: {', '.join(ensemble)}"
+        raise UserError(f"recipe {place}: {str(extends)!r} is an ensemble, which trains nothing; {one}.")
+    return over({name: value for name, value in base.items() if name not in ("starts_from", "reading")}, table)
 
 
 def _members(table: Mapping[str, Any], place: str) -> list[str]:

@@ -12,6 +12,7 @@ from goalgrid.results.records import record
 from goalgrid.results.reference.coverage import NOT_POSSIBLE, QUOTED, TRAINED, PaperRow, paper_rows
 from goalgrid.results.reference.reading import Line, Result, paper_table, table_names
 from tests.cases import every
+from tests.grid.test_recipes import text_of
 
 TABLES = [name for name in table_names() if name != "goal-table1"]
 """Table 1 of GOAL names losses."""
@@ -145,7 +146,7 @@ def test_six_rows_have_a_stand_in_and_ten_a_pooling_by_our_reading(grids: Grids)
 @every("name", [name for name in catalog.names("recipes") if not name.endswith("-tiny")])
 def test_a_recipe_whose_comments_speak_of_our_reading_has_one(name: str) -> None:
     """What a reader of the file learns stands in the table, too."""
-    comments = "\n".join(re.findall("#.*", catalog.file_of("recipes", name).read_text(encoding="utf-8")))
+    comments = "\n".join(re.findall("#.*", text_of(name)))
     if re.search(r"our reading|\bours:|is silent|leaves? open|batch norms by GPU", comments):
         assert catalog.recipe(name).reading or name == "xvlm-zero-shot", comments
 
