@@ -159,7 +159,7 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
 class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
     """An image encoder of the user's own."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.encoders.own_encoders:image_encoder"
+    network: ClassVar[str] = "goalgrid.retrieval.own_networks:image_encoder"
     of: ClassVar[OwnKind] = "image encoder"
     encoder: Literal["own"] = Field(description=IMAGE_ENCODER)
     size: Annotated[int, Field(ge=8), Unit("pixels"), _PICTURES] = Field(

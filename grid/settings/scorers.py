@@ -80,7 +80,7 @@ class SafSettings(SgrafSettings):
 class OwnScorerSettings(OwnPartSettings, ScorerSettings):
     """A scorer of the user's own. It reads sets of vectors: regions of an image, words of a caption."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.scorers.own_scorer:OwnScorer"
+    network: ClassVar[str] = "goalgrid.retrieval.own_networks:OwnScorer"
     of: ClassVar[OwnKind] = "scorer"
     kind: Literal["own"] = Field(description=KIND)
 

@@ -104,7 +104,7 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
 class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
     """A text encoder of the user's own, which reads words of the training captions."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.encoders.own_encoders:text_encoder"
+    network: ClassVar[str] = "goalgrid.retrieval.own_networks:text_encoder"
     of: ClassVar[OwnKind] = "text encoder"
     encoder: Literal["own"] = Field(description=TEXT_ENCODER)
     boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")

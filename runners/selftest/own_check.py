@@ -17,9 +17,8 @@ from goalgrid.grid.settings.own_parts import own_parts
 from goalgrid.grid.settings.poolings import PoolingSettings, own_poolings
 from goalgrid.grid.settings.scorers import OwnScorerSettings
 from goalgrid.grid.settings.text_encoders import OwnTextSettings
-from goalgrid.retrieval.encoders.own_encoders import image_encoder, text_encoder
 from goalgrid.retrieval.encoders.pooling import pooling
-from goalgrid.retrieval.scorers.own_scorer import OwnScorer
+from goalgrid.retrieval.own_networks import OwnScorer, image_encoder, text_encoder
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES, SEED, Broken
 

@@ -13,8 +13,8 @@ from goalgrid.grid.settings.image_encoders import OwnImageSettings
 from goalgrid.grid.settings.own_parts import WrongReturn
 from goalgrid.grid.settings.poolings import PoolingSettings
 from goalgrid.objectives import build
-from goalgrid.retrieval.encoders.own_encoders import image_encoder
 from goalgrid.retrieval.encoders.pooling import pooling
+from goalgrid.retrieval.own_networks import image_encoder
 from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES
 from goalgrid.runners.selftest.own_check import verdicts
 

@@ -15,9 +15,9 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.own_networks import OwnScorer
 from goalgrid.retrieval.parts.video.networks import Mixture
 from goalgrid.retrieval.scorers.cross_attention import Bfan, Scan
-from goalgrid.retrieval.scorers.own_scorer import OwnScorer
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.retrieval.scorers.similarity import Saf, Sgr
 from goalgrid.runners.training.embedding import ranked
