@@ -47,15 +47,12 @@ class Declaration:
 
     kind: Kind
     name: str
-    entry: Any
-    """An `ObjectiveEntry`, or a `Weight`."""
-    parameters: dict[str, Parameter]
-    problems: tuple[str, ...] = ()
-    """Problems of the declaration by itself."""
+    entry: ObjectiveEntry | Weight
 
     def __call__(self, equation: Equation) -> Equation:
         """Offer the function or class under the name."""
-        if problems := [*self.problems, *_call(equation), *self._differences(equation)]:
+        problems = _problems(self.entry) if isinstance(self.entry, ObjectiveEntry) else []
+        if problems := [*problems, *_call(equation), *self._differences(equation)]:
             raise several(f"{self.kind} {self.name!r}", _unconverted(self, equation) or problems)
         entry = self.described(inspect.getdoc(equation))
         source = entry.source or str(equation.__module__).removeprefix(PREFIX)
@@ -78,8 +75,8 @@ class Declaration:
         names, training = [argument.name for argument in arguments], getattr(self.entry, "needs", ())
         if training:
             names = [argument.name for argument in arguments if argument.default is argument.empty]
-            names += [name for name in self.parameters if name not in names]
-        return differences(equation.__name__, list(dict.fromkeys(names)), self.parameters)
+            names += [name for name in self.entry.own if name not in names]
+        return differences(equation.__name__, list(dict.fromkeys(names)), self.entry.own)
 
 
 def _call(equation: Callable[..., Any]) -> list[str]:
@@ -96,7 +93,7 @@ def _unconverted(declaration: Declaration, loss: Callable[..., Any]) -> list[str
     """The advice for a function of s_pos, s_neg or of image, text; else nothing."""
     arguments = inspect.signature(loss).parameters
     bare = {a.name for a in arguments.values() if a.default is a.empty and a.kind is a.POSITIONAL_OR_KEYWORD}
-    usual = len(bare - declaration.parameters.keys()) > 1 and next(iter(arguments)) not in ("t", "triplets", "scores")
+    usual = len(bare - declaration.entry.own.keys()) > 1 and next(iter(arguments)) not in ("t", "triplets", "scores")
     if declaration.kind != "objective" or isinstance(loss, type) or not usual:
         return []
     return [f"{loss.__name__} takes ({', '.join(arguments)}); {ONE_ARGUMENT}"]
@@ -138,19 +135,19 @@ def objective(
         "hardest" if on == "hardest" else "all", fixed=not (on == "hardest" if remines is None else remines)
     )
     entry = ObjectiveEntry("own", source, formula, parameters, mining, known_as, reductions, needs, on)
-    return Declaration("objective", name, entry, parameters, tuple(_problems(entry)))
+    return Declaration("objective", name, entry)
 
 
 def triplet_weight(name: str, *, source: str, **parameters: Parameter) -> Declaration:
     """Offer a function of triplets as a triplet weight of GOAL's matrix, with every argument after the first."""
-    return Declaration("triplet weight", name, Weight("", source, parameters), parameters)
+    return Declaration("triplet weight", name, Weight("", source, parameters))
 
 
 def pair_weight(
     name: str, *, source: str, relative: Callable[..., Any] | None = None, **parameters: Parameter
 ) -> Declaration:
     """Offer a function of triplets as a pair weight; `relative` gives the sets of a weight that reads m+ and m-."""
-    return Declaration("pair weight", name, Weight("", source, parameters, relative), parameters)
+    return Declaration("pair weight", name, Weight("", source, parameters, relative))
 
 
 def equations(module: str, kind: Kind) -> dict[str, Callable[..., Any]]:

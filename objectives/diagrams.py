@@ -73,7 +73,7 @@ def triplet_weights(**settings: Any) -> Figure:
         if w_tri.min() < w_tri.max():
             lines = axes.contour(s_pos.numpy(), s_neg.numpy(), w_tri, levels=levels, colors="white", linewidths=0.8)
             axes.clabel(lines, fmt="%.2g", fontsize=7)
-        axes.set_title(f"$T$ {triplet}: {_shown(TRIPLET_WEIGHTS[triplet].parameters, cell, settings)}", **STYLE)
+        axes.set_title(f"$T$ {triplet}: {_shown(TRIPLET_WEIGHTS[triplet].own, cell, settings)}", **STYLE)
         axes.set_xlabel("$s_{pos}$", **STYLE)
         _square(axes, diagonal="white")
     panels[0].set_ylabel("$s_{neg}$", **STYLE)
@@ -99,7 +99,7 @@ def pair_weights(**settings: Any) -> Figure:
     figure.legend(
         *pos_axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, handlelength=3.2
     )
-    shown = _shown(PAIR_WEIGHTS["sig"].parameters, "sig_con", settings)
+    shown = _shown(PAIR_WEIGHTS["sig"].own, "sig_con", settings)
     figure.suptitle(f"{shown}, $m_+ = m_- =$ {MEAN:g}", **{**STYLE, "fontsize": 9, "color": FAINT})
     return figure
 

@@ -14,7 +14,7 @@ class Weight:
 
     formula: str
     source: str
-    parameters: dict[str, Parameter]
+    own: dict[str, Parameter]
     """Parameters of its equation and of its relative sets, named as in the functions."""
     relative: Callable[..., Any] | None = None
     """Of a pair weight that reads m+ and m-: gives the sets that these are means of."""
@@ -50,7 +50,7 @@ def _cell(name: str) -> ObjectiveEntry:
         family="GOAL" if name in GOAL else "added cell",
         source=f"{t.source}; {p.source}",
         formula=f"{t.formula}; {p.formula}",
-        own={**t.parameters, **p.parameters},
+        own={**t.own, **p.own},
         mining=Mining("hardest", fixed=False),
         known_as=KNOWN_AS.get(name, ""),
     )
