@@ -194,13 +194,9 @@ class _Cells:
         parents = list(zip(*([trial.id for trial in trials] for trials in before), strict=True))
         parents = parents or [()] * len(self.seeds)
         ids = cell_ids(readable, recipe, self.seeds, parents, **texts, ensemble=ensemble, rankers=rankers)
-        if rankers:
-            ranked = zip(ids, self.seeds, parents, rankers, strict=True)
-            trials = [Trial(name, shared, seed, (*named, ranker), ranker) for name, seed, named, ranker in ranked]
-        else:
-            own = zip(ids, self.seeds, parents, strict=True)
-            trials = [Trial(name, shared, seed, named) for name, seed, named in own]
-        self.trials[place] = tuple(trials)
+        ranked: list[tuple[str, ...]] = [(ranker,) for ranker in rankers] or [()] * len(ids)
+        each = zip(ids, self.seeds, parents, ranked, strict=True)
+        self.trials[place] = tuple([Trial(name, shared, seed, named + by, *by) for name, seed, named, by in each])
         self.made.append(Cell(*place, self.trials[place]))
 
     def _ranking(self, place: Place, common: Common, objective: ObjectiveSettings) -> tuple[Trial, ...]:

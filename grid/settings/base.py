@@ -45,6 +45,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())  # values may be tables, which have no hash
+
 
 CHOICES = ("encoder", "kind")
 """The field by which a table of settings chooses its class: of an encoder, and of a scorer."""

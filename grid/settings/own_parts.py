@@ -91,9 +91,6 @@ class OwnPartSettings(Settings):
         {}, validate_default=True, description="values of the parameters that its decorator declares"
     )
 
-    def __hash__(self) -> int:
-        return hash(self.model_dump_json())
-
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:

@@ -32,9 +32,6 @@ class Pretrained(Settings):
         kind = {"model_type": "resnet", "layer_type": "basic"}
         return kind.items() <= self.architecture.items() and self.architecture.keys() == kind.keys() | sizes
 
-    def __hash__(self) -> int:
-        return hash(self.model_dump_json())
-
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if self.weights == RANDOM and "model_type" not in self.architecture:

@@ -48,9 +48,6 @@ class VideoSettings(ImageEncoderSettings):
         description="the experts by name, each with the length of its vectors; in a recipe only"
     )
 
-    def __hash__(self) -> int:
-        return hash(self.model_dump_json())
-
 
 class CeSettings(VideoSettings):
     """CE: a vector for each expert, gated by the vectors of the other experts. Liu et al., BMVC 2019."""
