@@ -158,11 +158,6 @@ def expand(grid: Grid) -> list[Cell]:
     return _needed(cells.made, grid.recipes) if grid.exclude else cells.made
 
 
-def all_seeds(grid: Grid) -> list[int]:
-    """The seeds of the grid, after that of the search if validation chooses settings."""
-    return [grid.select.seed, *grid.seeds] if grid.select else grid.seeds
-
-
 def _needed(cells: Sequence[Cell], recipes: Sequence[str]) -> list[Cell]:
     """The cells but those of recipes that the grid does not name and from which no cell of it starts."""
     needed, parents = list[Cell](), set[str]()
@@ -177,7 +172,8 @@ class _Cells:
     """The cells of a grid as they are made, and by their places the trials of each; rankers join them."""
 
     def __init__(self, grid: Grid, resolver: Resolver, overrides: Overrides) -> None:
-        self.resolver, self.overrides, self.seeds = resolver, overrides, all_seeds(grid)
+        self.resolver, self.overrides = resolver, overrides
+        self.seeds = [grid.select.seed, *grid.seeds] if grid.select else grid.seeds
         self.made = list[Cell]()
         self.trials = dict[Place, tuple[Trial, ...]]()
 

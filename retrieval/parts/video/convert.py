@@ -3,10 +3,11 @@
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -76,7 +77,9 @@ def convert(sources: Sequence[str], root: Path, progress: Callable[[str], None] 
             progress(source)
             for seen in _read(source):
                 if seen.expert not in writers:
-                    writers[seen.expert] = stack.enter_context(_Writer(root / "experts" / seen.expert))
+                    folder = root / "experts" / seen.expert
+                    folder.mkdir(parents=True, exist_ok=True)
+                    writers[seen.expert] = _Writer(folder, stack.enter_context(TemporaryFile(dir=folder)))
                 writers[seen.expert].add(seen)
         if not writers:
             raise DataError(f"no features in {', '.join(sources)}.")
@@ -84,24 +87,14 @@ def convert(sources: Sequence[str], root: Path, progress: Callable[[str], None] 
 
 
 class _Writer:
-    """Collects the vectors of an expert beside the files that they become."""
+    """Collects the vectors of an expert in a file without a name, on the disk of the files that they become."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.raw = folder, folder / f"{FEATURES}.part"
+    def __init__(self, folder: Path, file: IO[bytes]) -> None:
+        self.folder, self.file = folder, file
         self.videos: dict[str, int] = {}
         self.times: list[np.ndarray] = []
         self.width, self.first = 0, ""
         self.kind: np.dtype[Any] = np.dtype(np.float32)
-
-    def __enter__(self) -> "_Writer":
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.file: BinaryIO = self.raw.open("wb")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
-        with suppress(OSError):
-            self.raw.unlink(missing_ok=True)
 
     def add(self, seen: Seen) -> None:
         vectors = seen.vectors
@@ -127,9 +120,9 @@ class _Writer:
         self.times.append(np.full(len(vectors), -1.0) if seen.times is None else seen.times)
 
     def finish(self) -> int:
-        self.file.close()
+        self.file.flush()
         shape = sum(self.videos.values()), max(1, self.width)
-        vectors = np.memmap(self.raw, self.kind, "r", shape=shape) if shape[0] else np.zeros(shape, self.kind)
+        vectors = np.memmap(self.file, self.kind, "r", shape=shape) if shape[0] else np.zeros(shape, self.kind)
         with written_aside(self.folder / FEATURES) as aside, aside.open("wb") as target:
             np.save(target, vectors)
         write_text(self.folder / VIDEOS, "".join(f"{name} {count}\n" for name, count in self.videos.items()))
