@@ -1,7 +1,7 @@
 """From a grid to its trials: every combination of the axes, each with all its settings resolved and an id."""
 
 import fnmatch
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, product, zip_longest
 from typing import NamedTuple
@@ -268,13 +268,6 @@ def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
         chain.append(trial)
         chain_of[trial.id] = chain
     return list({id(chain): chain for chain in chain_of.values()}.values())
-
-
-def count_chains(trials: Sequence[Trial], ids: Container[str]) -> int:
-    """The number of chains of these trials, which have these ids; chains are made only if a trial has two parents."""
-    if any(len(trial.parents) > 1 for trial in trials):
-        return len(chains(trials))
-    return sum(not (trial.parents and trial.parents[0] in ids) for trial in trials)
 
 
 def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str]] = {}) -> list[Trial]:

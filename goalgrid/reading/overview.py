@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goalgrid.grid.errors import UserError, counted
-from goalgrid.grid.expansion import Cell, Trial, count_chains, expand, select, trials_of
+from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.files import stands
@@ -131,7 +131,7 @@ class Overview:
     def headline(self) -> str:
         """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
         counts = ", ".join(f"{self.counts[state]:,} {state}" for state in ORDER if self.counts[state])
-        together = count_chains(self.trials, self.states)
+        together = len(chains(self.trials))
         chained = f" in {counted(together, 'chain')}" if together < len(self.trials) else ""
         chosen = f" of {self.only}" if self.only else ""
         return f"{counted(len(self.trials), 'trial')}{chosen}{chained}: {counts}"
