@@ -126,7 +126,7 @@ def expand(grid: Grid) -> list[Cell]:
         Overrides(grid, axes),
         CellPatterns(grid, "exclude", grid.exclude, axes),
     )
-    cells, clashes = _Cells(grid, resolver, overrides), dict[tuple[int, str], str]()
+    cells = _Cells(grid, resolver, overrides)
     for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
         cell = {"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}
         if excluded.fitting(cell):
@@ -136,11 +136,8 @@ def expand(grid: Grid) -> list[Cell]:
         common = resolver.common(dataset, recipe, given, objective)
         if common is None:
             continue
-        pair = id(common.model), name  # the resolver keeps its sections
-        if pair not in clashes:
-            clashes[pair] = parts.clash(common.model, name)
-        if clashes[pair]:
-            resolver.problems[f"{recipe} with {name}: {clashes[pair]}"] = None
+        if clash := parts.clash(common.model, name):
+            resolver.problems[f"{recipe} with {name}: {clash}"] = None
             continue
         parents = catalog.recipe(recipe).parents
         before = [cells.trials.get((dataset, parent, name, point), ()) for parent in parents]
