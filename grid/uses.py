@@ -9,7 +9,6 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
@@ -228,9 +227,7 @@ def _entry_point(name: str) -> EntryPoint:
 def _digest(name: str) -> str:
     """SHA-256 of all sources of a package, by its entry point."""
     top = _entry_point(name).module.partition(".")[0]
-    spec = None
-    with suppress(ImportError):
-        spec = find_spec(top)
+    spec = find_spec(top)
     if spec is None or not spec.origin:
         raise UserError(f"package {name!r}: its module {top} cannot be found. Install it again.")
     origin = Path(spec.origin)

@@ -86,10 +86,7 @@ def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
 
 def needs(name: str) -> tuple[str, ...]:
     """What training adds for the objective; nothing for an unknown name."""
-    try:
-        return CATALOGUE[name].needs
-    except KeyError:
-        return ()
+    return CATALOGUE[name].needs if name in CATALOGUE else ()
 
 
 def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:

@@ -59,8 +59,6 @@ class CheckpointFile:
             with torch.serialization.safe_globals(list(ALLOWED)), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of other versions of pickles: what cannot be read is an error
                 content = torch.load(path, map_location="cpu", weights_only=True)
-        except UserError:
-            raise
         except OSError as error:
             if error.errno == errno.EINVAL and not error.filename:  # torch looks for the end of a file cut short
                 raise UserError(f"the checkpoint {path} {_cut(path)}.") from error
