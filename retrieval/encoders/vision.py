@@ -49,13 +49,9 @@ class Vision(nn.Module):
             given = self.network((images.float() - self.mean) / self.deviation)
             if self.grid:
                 return self._cells(given.last_hidden_state, images.shape[-1])
-            return self.projection(self._pooled(given, images.shape[-1]))
-
-    @property
-    def projection(self) -> nn.Module:
-        """What brings a pooled vector to the space that the network compares it in; nothing, where it has none."""
-        layer: nn.Module = getattr(self.network, "projection", nn.Identity())
-        return layer
+            # the map to the space that a network with two towers compares its vectors in
+            projection: Any = getattr(self.network, "projection", nn.Identity())
+            return projection(self._pooled(given, images.shape[-1]))
 
     def _cells(self, states: Tensor, size: int) -> Float[Tensor, "b n k"]:
         """Cells of a feature map, or patches without the special tokens, which stand before them."""
