@@ -212,8 +212,8 @@ def test_two_drivers_share_a_grid_and_train_nothing_twice(tmp_path: Path, undist
 
 def test_a_trial_that_hangs_without_ray_ends_its_process(tmp_path: Path, goalgrid: Goalgrid) -> None:
     """Its log says where it hung."""
-    hang = (
-        "import sys, time; from goalgrid.runners.training import trainer\n"
+    hang = (  # the first optimiser imports torch._dynamo, which takes seconds beside other work
+        "import time, torch._dynamo; from goalgrid.runners.training import trainer\n"
         "trainer.Trainer._train_epoch = lambda self: time.sleep(600)\n"
         "from goalgrid.app import main; main()"
     )
