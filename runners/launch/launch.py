@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -132,7 +132,7 @@ class Launch:
                 interrupts.soften()
                 display.board.phase = "starting the first worker"
                 with _watched(display.board, self.home, name, 60 * grid.reliability.stall_minutes, driver.kill):
-                    report = _Audience(self.home, display, copying, mirrors, self.notify)
+                    report = partial(self._report, display, copying, mirrors, set())
                     further = [job for job in jobs if job.protocols]
                     training = [job for job in jobs if not job.protocols]
                     _rounds(driver, training, report, grid.resources.concurrency)
@@ -141,6 +141,22 @@ class Launch:
         finally:
             for mirror in mirrors:
                 mirror.close()
+
+    def _report(
+        self, display: Display, copying: Copying, mirrors: Sequence[Mirror], busy: set[str], event: Event
+    ) -> None:
+        """Send an event to display, the copy of records and trackers; a trial is reported as `busy` once."""
+        if event.kind == "busy":
+            if event.trial_id in busy:
+                return
+            busy.add(event.trial_id)
+        display(event)
+        if event.kind == "done":
+            copying.note(self.home.trial(event.trial_id).record)
+        if self.notify and event.kind == "failed":
+            self.notify.failed(f"{event.trial_id}: {event.message}", display.board.sums())
+        for mirror in mirrors if event.kind != "step" else ():
+            mirror.sync(self.home.trial(event.trial_id))
 
     def _driver(self, stop: Stop, grace: float, halvings: Mapping[str, Halving]) -> Driver:
         if self.options.here:
@@ -192,31 +208,6 @@ def _watched(board: Board, home: Home, launch: str, seconds: float, kill: Callab
     finally:
         over.set()
         thread.join()
-
-
-@dataclass(frozen=True)
-class _Audience:
-    """Sends each event to display, the copy of records and trackers; reports `busy` once per trial."""
-
-    home: Home
-    display: Display
-    copying: Copying
-    mirrors: Sequence[Mirror]
-    notify: Notify | None
-    busy: set[str] = field(default_factory=set)
-
-    def __call__(self, event: Event) -> None:
-        if event.kind == "busy":
-            if event.trial_id in self.busy:
-                return
-            self.busy.add(event.trial_id)
-        self.display(event)
-        if event.kind == "done":
-            self.copying.note(self.home.trial(event.trial_id).record)
-        if self.notify and event.kind == "failed":
-            self.notify.failed(f"{event.trial_id}: {event.message}", self.display.board.sums())
-        for mirror in self.mirrors if event.kind != "step" else ():
-            mirror.sync(self.home.trial(event.trial_id))
 
 
 def _rounds(driver: Driver, jobs: Sequence[Job], report: Listener, limit: int | None) -> None:
