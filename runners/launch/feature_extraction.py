@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.settings import DataKey
-from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.store.home import Home
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.features import CachedArrays, Unit
 from goalgrid.retrieval.fit import check_fit
 from goalgrid.retrieval.published.published_model import check_whole
-from goalgrid.retrieval.splits.problems import Problem
 from goalgrid.runners.launch.driver import Spread
 from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
@@ -58,8 +56,7 @@ def check_inputs(
 
         for settings in recomputing.values():
             check_recomputation(settings)
-    whole = set[tuple[Path, ModelSettings]]()
-    reported, fingerprints = set[Problem](), dict[DataKey, str]()
+    warn_once, check_whole_once, fingerprints = cache(warn), cache(check_whole), dict[DataKey, str]()
     configurations = (
         (job.machine, settings.dataset, settings.model, settings.train, tuple(kinds(settings)))
         for job in jobs
@@ -70,15 +67,12 @@ def check_inputs(
         fingerprints[DataKey.of(dataset, model)] = data.fingerprint
         check_fit(dataset, model, root, data, allow_leak=allow_leak)
         for problem in data.problems:
-            if problem not in reported:
-                reported.add(problem)
-                warn(str(problem))
+            warn_once(str(problem))
         pairs = opened(dataset, model.image, machine, data)
         for part in model.pretrained:
             place = pretrained.locate(part, machine.places)
-            if part.of_file and place is not None and (place, model) not in whole:
-                whole.add((place, model))
-                check_whole(place, model)
+            if part.of_file and place is not None:
+                check_whole_once(place, model)
         for companion in companions:
             companion.check(dataset, root, pairs)
         check_replicas(train, captions_of_epoch(dataset, train, pairs.train), machine.replicas)
