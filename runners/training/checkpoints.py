@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,8 +21,6 @@ from torch import Tensor
 
 from goalgrid.grid.errors import regular_bytes
 from goalgrid.grid.store.files import written_aside
-
-T = TypeVar("T")
 
 _MARK = b"sha256:"
 _COMMENT = len(_MARK) + 64
@@ -50,16 +48,21 @@ def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, d
 
 
 class Writer:
-    """Writes in a thread, while the caller goes on. One write at a time: a second waits for the first."""
+    """Copies a training's state to host memory, and writes it in a thread, while the caller goes on.
+
+    One write at a time: a second waits for the first, so that memory holds one copy at most.
+    """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._write = self._pool.submit(lambda: None)
+        self._copies = dict[tuple[Any, ...], Tensor]()
+        """By place, shape and type of the tensor: weights and moments keep theirs from step to step."""
 
-    def start(self, write: Callable[[], None]) -> None:
-        """Wait for the write before, and let this one begin; UserError: the write before failed."""
+    def start(self, write: Callable[..., None], *contents: Any) -> None:
+        """Wait for the write before, and let this begin with copies of the contents; UserError: that write failed."""
         self.wait()
-        self._write = self._pool.submit(write)
+        self._write = self._pool.submit(write, *self.copied(contents))
 
     def wait(self) -> None:
         """Wait for the write that runs; raises what made it fail."""
@@ -70,16 +73,11 @@ class Writer:
         if self._write.done():
             self.wait()
 
+    def copied(self, content: Any) -> Any:
+        """Copy the tensors in dicts, lists and tuples, over the copies before; one that stands there twice, once.
 
-class Snapshot:
-    """Copies of a training's state in host memory, which stay for the next: new memory takes longer than copying."""
-
-    def __init__(self) -> None:
-        self._copies = dict[tuple[Any, ...], Tensor]()
-        """By place, shape and type of the tensor: weights and moments keep theirs from step to step."""
-
-    def take(self, content: T) -> T:
-        """Copy the tensors in dicts, lists and tuples, over the copies before; one that stands there twice, once."""
+        The copies stay for the next content: new memory takes longer than copying.
+        """
         copies = dict[tuple[Any, ...], Tensor]()
 
         def copied(value: Any) -> Any:
@@ -97,7 +95,7 @@ class Snapshot:
                 return entries
             return type(value)(map(copied, value)) if isinstance(value, list | tuple) else value
 
-        taken: T = copied(content)
+        taken = copied(content)
         self._copies = copies
         return taken
 

@@ -65,7 +65,6 @@ class Progress:
     devices: list[str] = field(default_factory=list)
     trace: StepTrace = field(init=False)
     writer: checkpoints.Writer = field(default_factory=checkpoints.Writer)
-    _snapshot: checkpoints.Snapshot = field(default_factory=checkpoints.Snapshot)
     _saved: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
     """Step and time of the last checkpoint."""
 
@@ -145,18 +144,16 @@ class Progress:
         self._saved = (self.step, time.monotonic())
 
     def _write(self, best: dict[str, Any] | None, last: dict[str, Any] | None) -> None:
-        """Write what stands here now in a thread, once the write before is done: memory holds one copy at most."""
-        self.writer.wait()
-        best, last = self._snapshot.take((best, last))
+        """Write what stands here now in a thread, once the write before is done."""
         folder = self.folder
 
-        def write() -> None:
+        def write(best: dict[str, Any] | None, last: dict[str, Any] | None) -> None:
             if best:
                 checkpoints.save(folder.best_checkpoint, best, durable=last is not None)
             if last:
                 checkpoints.save(folder.last_checkpoint, last, previous=folder.previous_checkpoint)
 
-        self.writer.start(write)
+        self.writer.start(write, best, last)
 
     def restore(self) -> dict[str, Any] | None:
         """Go on from the last whole checkpoint and return its state; None: start from the beginning.

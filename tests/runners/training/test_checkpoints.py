@@ -112,16 +112,16 @@ def test_a_second_write_waits_for_the_first() -> None:
 
 def test_a_snapshot_changes_with_the_next_alone_and_copies_a_shared_tensor_once() -> None:
     weight = torch.arange(6.0).reshape(2, 3)
-    state, snapshot = torch.nn.BatchNorm1d(3).state_dict(), checkpoints.Snapshot()
+    state, writer = torch.nn.BatchNorm1d(3).state_dict(), checkpoints.Writer()
     content = {"a": [weight, weight.T], "b": (weight.detach(), 1, "word"), "state": state, "none": torch.zeros(0)}
-    taken = snapshot.take(content)
+    taken = writer.copied(content)
     weight += 1
     assert taken["a"][0].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert taken["a"][1].tolist() == [[0, 3], [1, 4], [2, 5]]
     assert taken["b"][0] is taken["a"][0]
     assert taken["b"][1:] == (1, "word")
     assert taken["state"]._metadata == state._metadata
-    again = snapshot.take(content)
+    again = writer.copied(content)
     assert again["a"][0].data_ptr() == taken["a"][0].data_ptr()
     assert again["a"][1].tolist() == [[1, 4], [2, 5], [3, 6]]
 
