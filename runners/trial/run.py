@@ -164,7 +164,6 @@ class TrialRun:
             inputs,
             by_protocol,
             selected=progress.selected,
-            data_fingerprint=progress.sources["data"],
             rows=progress.rows,
             replicas=progress.replicas,
             devices=progress.devices,
@@ -187,8 +186,7 @@ class TrialRun:
         ensemble = Ensemble.load(folders, self.machine, self._beat)
         selected = validation(ensemble.evaluate("val"))
         by_protocol = ensemble.by_protocols(protocols_of(self.settings))
-        data = data_fingerprint(inputs, self.settings.model)
-        return self.finish(inputs, by_protocol, selected=selected, data_fingerprint=data)
+        return self.finish(inputs, by_protocol, selected=selected)
 
     def untrained(self) -> State:
         """Evaluate the model without training, and write the record and the weights; UserError: it has a parent."""
@@ -211,7 +209,7 @@ class TrialRun:
         content |= {"model": model.weights(), "vocabulary": inputs.vocabulary}
         checkpoints.save(folder.best_checkpoint, content)
         sizes = sizes_of(model)[0], 0
-        return self.finish(inputs, by_protocol, selected=selected, data_fingerprint=data, parameters=sizes)
+        return self.finish(inputs, by_protocol, selected=selected, parameters=sizes)
 
     def parents(self) -> list[TrialFolder]:
         """The folders of an ensemble's members, or of parent and ranker; UserError: a trial among them is not done."""
@@ -285,7 +283,8 @@ class TrialRun:
         """
         folder = self.folder
         environment = self.environment | self._noted(inputs) | ({"devices": devices} if len(devices) > 1 else {})
-        more |= {"code_fingerprint": self.code, "environment": environment}
+        data = data_fingerprint(inputs, self.settings.model)
+        more |= {"code_fingerprint": self.code, "data_fingerprint": data, "environment": environment}
         written = trained(folder.trial_id, self.settings, inputs, by_protocol, **more)
         self.hold.commit()
         folder.error.unlink(missing_ok=True)  # another launch may have given the trial up meanwhile
