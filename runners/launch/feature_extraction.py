@@ -122,18 +122,16 @@ def compute_features(
     `spread`, as of a driver, has `reader` called on every GPU; by default this process computes.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     for folder, (source, job) in feature_sources(jobs).items():
         machine = job.machine
         if wanting := source.wanting(machine.features):
             for path in wanting:
                 if path.exists():
-                    text = f"warning: the features {path} are damaged: they are set aside and computed anew"
-                    console.print(text, markup=False, highlight=False, soft_wrap=True)
-            what = source.title
-            text = f"{what}: {source.views():,} {source.what}, kept in {folder}"
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+                    say(f"warning: the features {path} are damaged: they are set aside and computed anew")
+            say(f"{source.title}: {source.views():,} {source.what}, kept in {folder}")
             with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-                task = bar.add_task(what, total=source.views())
+                task = bar.add_task(source.title, total=source.views())
                 on_gpus = spread(reader, job.to_json(), folder)
                 source.fill(machine.features, machine.device, partial(bar.advance, task), on_gpus)
     if torch.cuda.is_initialized():
