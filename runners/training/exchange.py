@@ -166,10 +166,8 @@ def init(rank: int, replicas: int, file: Path, device: torch.device, backend: st
     store.set_timeout(INIT_TIMEOUT)
     nccl = device.type == "cuda" and backend != "gloo"
     backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
-    try:
-        distributed.init_process_group(backend, store=store, rank=rank, world_size=replicas, timeout=STEP_TIMEOUT)
-    except RuntimeError as error:
-        raise PeerLost(str(error)) from error
+    options: dict[str, Any] = {"store": store, "rank": rank, "world_size": replicas, "timeout": STEP_TIMEOUT}
+    _or_lost(partial(distributed.init_process_group, backend, **options))
     return ProcessGroup(rank, replicas)
 
 
