@@ -49,9 +49,6 @@ class Tracker(ABC):
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
         """The finished trials that are not noted as copied."""
 
-    def note(self, copied: Iterable[TrialFolder]) -> None:  # noqa: B027
-        """Note the copied trials for `lacking`, if their copies do not tell."""
-
     @property
     @abstractmethod
     def copies(self) -> Path | None:
@@ -63,7 +60,6 @@ class Mirror:
 
     def __init__(self, tracker: Tracker, warn: Callable[[str], None]) -> None:
         self.tracker, self.warn = tracker, warn
-        self._synced: dict[TrialFolder, None] = {}
         self._waiting: queue.Queue[TrialFolder | None] = queue.Queue()
         self._behind: dict[TrialFolder, None] = {}
         """Folders with content that the tracker lacks."""
@@ -94,8 +90,6 @@ class Mirror:
             self.warn(f"{len(self._behind)} {text}")
         if self._store:
             self._store.close()
-        if self._synced:
-            self.tracker.note(self._synced)
 
     def _gather(self) -> bool:
         """Wait for the report of a trial, then a while for others; False once the mirror is closed."""
@@ -114,7 +108,7 @@ class Mirror:
             self._store = self._store or self.tracker.open()
             for folder in list(self._behind):
                 self._store.sync(folder)
-                self._synced[folder] = self._behind.pop(folder)
+                del self._behind[folder]
         except Exception as error:  # trackers raise many kinds of errors; none of them may touch the grid
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             if self._failed_at is None:

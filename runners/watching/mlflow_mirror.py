@@ -75,30 +75,18 @@ class Mlflow(Tracker):
         return cls(uri, experiment, home.grid(experiment).mirrored, files)
 
     def open(self) -> "_Experiment":
-        return _Experiment(self.place, self.experiment, self.artifacts)
+        return _Experiment(self)
 
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
         """The finished trials that are not in the list of copies; all finished trials if MLflow's database is gone."""
         gone = self.copies and not self.copies.exists()
-        known = _done_times(self.note_file, self.place) if self.note_file and not gone else {}
+        note = read_json(self.note_file) if self.note_file and not gone else {}
+        known = note["done"] if note.get("uri") == self.place and isinstance(note.get("done"), dict) else {}
         return [folder for folder in folders if folder.is_done() and known.get(folder.trial_id) != when_done(folder)]
-
-    def note(self, copied: Iterable[TrialFolder]) -> None:
-        if self.note_file:
-            now = {folder.trial_id: when_done(folder) for folder in copied if folder.is_done()}
-            with suppress(UserError):  # a full disk: the next run asks MLflow again
-                done = {**_done_times(self.note_file, self.place), **now}
-                write_json(self.note_file, {"uri": self.place, "done": done}, durable=False)
 
     @property
     def copies(self) -> Path | None:
         return _database(self.place)
-
-
-def _done_times(file: Path, uri: str) -> dict[str, str]:
-    """The times at which the trials in this MLflow were done, by id; empty without a readable list."""
-    note = read_json(file)
-    return note["done"] if note.get("uri") == uri and isinstance(note.get("done"), dict) else {}
 
 
 def _database(uri: str) -> Path | None:
@@ -118,7 +106,7 @@ def _make_database(file: Path) -> None:
 class _Experiment(Store):
     """An experiment of MLflow, with at most one run of each trial."""
 
-    def __init__(self, uri: str, name: str, artifacts: Path | None) -> None:
+    def __init__(self, tracker: Mlflow) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
@@ -128,11 +116,10 @@ class _Experiment(Store):
 
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # it raises what it logs; its import sets a level
         self.metric, self.param, self.tag = Metric, Param, RunTag
-        if (file := _database(uri)) and not file.exists():
-            _make_database(file)
-        self.client = MlflowClient(tracking_uri=uri)
-        self.files = artifacts is not None
-        self.id = self._experiment(name, artifacts.as_uri() if artifacts else None)
+        if tracker.copies and not tracker.copies.exists():
+            _make_database(tracker.copies)
+        self.tracker, self.client = tracker, MlflowClient(tracking_uri=tracker.place)
+        self.id = self._experiment(tracker.experiment, tracker.artifacts.as_uri() if tracker.artifacts else None)
         self.runs: dict[str, _Run] = {}
         """By the ids of their trials."""
         for run in self.client.search_runs([self.id], max_results=MOST_RUNS):
@@ -185,6 +172,13 @@ class _Experiment(Store):
         done = when_done(folder) if state is State.DONE else ""
         self.runs[folder.trial_id] = _Run(run.id, run.begun, len(rows), done)
 
+    def close(self) -> None:
+        """Write the list of the finished trials."""
+        if self.tracker.note_file:
+            done = {trial_id: run.done for trial_id, run in self.runs.items() if run.done}
+            with suppress(UserError):  # a full disk: the next run asks MLflow again
+                write_json(self.tracker.note_file, {"uri": self.tracker.place, "done": done}, durable=False)
+
     def _metrics(self, rows: list[dict[str, Any]]) -> list[Any]:
         return [
             self.metric(name, float(value), 0, row["epoch"])
@@ -195,7 +189,7 @@ class _Experiment(Store):
 
     def _finish(self, run: _Run, folder: TrialFolder, end: int) -> None:
         for file in (folder.settings, folder.environment, folder.history, folder.record):
-            if self.files and file.exists():  # an ensemble has no history
+            if self.tracker.artifacts and file.exists():  # an ensemble has no history
                 self.client.log_artifact(run.id, str(file))
         metrics = final_metrics(folder)
         step = int(metrics["selected_epoch"])
