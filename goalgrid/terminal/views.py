@@ -68,7 +68,7 @@ def spelt(text: str, encoding: str) -> str:
     return text.encode(encoding, "goalgrid").decode(encoding)
 
 
-class Outlet(io.RawIOBase):
+class Outlet(io.FileIO):
     """Writes all bytes to a descriptor; after a write that failed, to nowhere.
 
     It has no buffer: a signal's handler may write while the program does.
@@ -77,24 +77,15 @@ class Outlet(io.RawIOBase):
     """
 
     def __init__(self, descriptor: int, *, lasting: bool) -> None:
-        super().__init__()
-        self.descriptor, self.lasting, self.lost = descriptor, lasting, False
-
-    def fileno(self) -> int:
-        return self.descriptor
-
-    def isatty(self) -> bool:
-        return os.isatty(self.descriptor)
-
-    def writable(self) -> bool:
-        return True
+        super().__init__(descriptor, "w", closefd=False)
+        self.lasting, self.lost = lasting, False
 
     def write(self, content: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
         """Write all of it; UserError: the disk is full, or another failure of what is not `lasting`."""
         rest = memoryview(content).cast("B")
         while rest and not self.lost:
             try:
-                rest = rest[os.write(self.descriptor, rest) :]
+                rest = rest[os.write(self.fileno(), rest) :]
             except OSError as error:
                 self.lost = True
                 if not (self.lasting or isinstance(error, BrokenPipeError)):
