@@ -1,6 +1,5 @@
 """The folder of `goalgrid export`: everything that a paper needs of a grid."""
 
-import hashlib
 import json
 import shlex
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, sha256_of
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import nested
@@ -93,7 +92,7 @@ def export(
     write_text(target / "README.md", readme(grid, cells, tables, environments, noted=bool(notes)))
     write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
-    sums = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target)}\n" for path in files)
+    sums = (f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files)
     write_text(target / "SHA256SUMS", "".join(sums))
 
 
