@@ -126,10 +126,8 @@ class LoadedGrid:
         frame = data_frame(self._home, [row["trial_id"] for row in overview.records], unreadable)
         for message in [*overview.unreadable.values(), *unreadable.values()]:
             say_left_out(message)
-        reasons = {
-            trial_id: ", ".join(reason.what for reason in reasons) for trial_id, reasons in overview.stale.items()
-        }
-        frame["stale"] = [reasons.get(str(trial_id), "") for trial_id in frame.index]
+        reasons = [overview.stale.get(str(trial_id), ()) for trial_id in frame.index]
+        frame["stale"] = [", ".join(reason.what for reason in of_trial) for of_trial in reasons]
         return frame
 
     def plan(
