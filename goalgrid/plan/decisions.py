@@ -1,6 +1,6 @@
 """Why each trial of a grid would be trained now, or why not; and which trials are trained anew."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -66,7 +66,9 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
         """Whether it is done on other data than are here now, and stays so."""
         return parent not in anew and overview.states.get(parent) is done and parent in overview.of_other_data
 
-    parents, decisions, barred = set[str](), list[TrialDecision](), _barred(overview, anew)
+    stopped = (name for name in overview.halvings if overview.states[name] is State.STOPPED)  # by the rule of a search
+    barred = overview.with_children(name for name in stopped if name not in anew)
+    parents, decisions = set[str](), list[TrialDecision]()
     for trial in reversed(overview.trials):  # children come before their parents
         if trial.shared.published:
             continue
@@ -129,15 +131,6 @@ def _anew(overview: Overview, choice: Choice, selected: Sequence[Trial]) -> dict
         if overview.states[trial.id] in begun:
             anew.setdefault(trial.id, f"what it {_needs(trial)} is trained anew")
     return anew
-
-
-def _barred(overview: Overview, anew: Mapping[str, str]) -> set[str]:
-    """The trials that the rule of a search has stopped, and those that start from them."""
-    ids = {name for name in overview.halvings if overview.states[name] is State.STOPPED and name not in anew}
-    for trial in overview.trials if ids else ():
-        if not ids.isdisjoint(trial.parents):
-            ids.add(trial.id)
-    return ids
 
 
 def _needs(trial: Trial) -> str:

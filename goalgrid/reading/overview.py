@@ -174,12 +174,16 @@ class Overview:
 
     @cached_property
     def _held(self) -> set[str]:
-        """Ids of the trials that a process trains, and of the trials that come after them in their chains."""
-        busy = set[str]()
-        for trial in self.trials:  # parents first
-            if self.states[trial.id] is State.RUNNING or not busy.isdisjoint(trial.parents):
-                busy.add(trial.id)
-        return busy
+        """Ids of the trials that a process trains, and of the trials that come after them."""
+        return self.with_children(trial.id for trial in self.having(State.RUNNING))
+
+    def with_children(self, ids: Iterable[str]) -> set[str]:
+        """These trials, and those that come after them in their chains."""
+        family = set(ids)
+        for trial in self.trials if family else ():  # parents first
+            if not family.isdisjoint(trial.parents):
+                family.add(trial.id)
+        return family
 
     @cached_property
     def stale(self) -> dict[str, list[Stale]]:
