@@ -9,7 +9,6 @@ from textwrap import fill
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpecFromSubplotSpec
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
@@ -59,13 +58,13 @@ class AttentionMap:
             figure.supxlabel(f"{self.image}   {self.trial}", fontsize=7, color="#666666", parse_math=False)
             rows = figure.add_gridspec(1 + bool(lines), 1, height_ratios=[matrix, *([1.3 * lines] if lines else [])])
             pictures = [] if self.picture is None else [self.picture]
-            top = GridSpecFromSubplotSpec(1, len(pictures) + len(self.weights), rows[0])
+            top = rows[0].subgridspec(1, len(pictures) + len(self.weights))
             for place, picture in enumerate(pictures):
                 self._photograph(figure.add_subplot(top[place]), picture)
             for place, direction in enumerate(self.weights, len(pictures)):
                 self._matrix(figure.add_subplot(top[place]), direction)
             if shown:
-                below = GridSpecFromSubplotSpec(lines, COLUMNS, rows[1])
+                below = rows[1].subgridspec(lines, COLUMNS)
                 for place, word in enumerate(shown):
                     self._looked_at(figure.add_subplot(below[place // COLUMNS, place % COLUMNS]), place, word)
             return figure
@@ -156,7 +155,7 @@ class RetrievalExamples:
             shown = [[query.query, *query.answers] for query in self.queries]
             heights = [LOW if all(part.picture is None for part in parts) else HEIGHT for parts in shown]
             figure = Figure(figsize=(WIDTH, sum(heights)))
-            rows = np.atleast_1d(np.asarray(figure.subfigures(len(heights), 1, hspace=0.0, height_ratios=heights)))
+            rows = figure.subfigures(len(heights), 1, squeeze=False, hspace=0.0, height_ratios=heights)[:, 0]
             for row, query in zip(rows, self.queries, strict=True):
                 row.suptitle(query.why, fontsize=7.5, x=0.01, y=0.99, ha="left", va="top", color=INK, parse_math=False)
                 axes = row.subplots(1, 1 + len(query.answers), width_ratios=[1.3, *[1.0] * len(query.answers)])
