@@ -170,10 +170,11 @@ class GridFolder:
     """The finished trials that MLflow holds, so that a run with nothing to train need not ask it."""
 
     def ids(self) -> list[str]:
-        return _lines(self.trials)
+        """Ids of its trials; a damaged file gives lines that are no id."""
+        return readable_text(self.trials).splitlines()
 
     def imported_ids(self) -> list[str]:
-        return _lines(self.imported)
+        return readable_text(self.imported).splitlines()
 
 
 @dataclass(frozen=True)
@@ -249,8 +250,3 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return True
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a text; a damaged text gives lines that are no id."""
-    return readable_text(path).splitlines()
