@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from goalgrid.grid.errors import UserError as UserError
     from goalgrid.grid.logged import log as log
-    from goalgrid.grid.objectives.parameters import parameter as Parameter  # noqa: F401, N812
+    from goalgrid.grid.objectives.parameters import Parameter as Parameter
     from goalgrid.grid.offers import image_encoder as image_encoder
     from goalgrid.grid.offers import objective as objective
     from goalgrid.grid.offers import pooling as pooling
@@ -34,7 +34,7 @@ PUBLIC = {
     "text_encoder": "goalgrid.grid.offers:text_encoder",
     "scorer": "goalgrid.grid.offers:scorer",
     "log": "goalgrid.grid.logged:log",
-    "Parameter": "goalgrid.grid.objectives.parameters:parameter",
+    "Parameter": "goalgrid.grid.objectives.parameters:Parameter",
     "Triplets": "goalgrid.objectives.triplets:Triplets",
     "objectives": "goalgrid.objectives",
     "UserError": "goalgrid.grid.errors:UserError",

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from goalgrid.grid.objectives.parameters import BASE, MARGIN, MIXTURE, parameter
+from goalgrid.grid.objectives.parameters import BASE, MARGIN, MIXTURE, Parameter
 from goalgrid.grid.offers import objective
 from goalgrid.objectives.mining import full
 from goalgrid.objectives.triplets import Extra, Triplets
@@ -40,15 +40,15 @@ def row_margins(extra: Extra, *, margin: float, base: float) -> Float[Tensor, " 
     needs=("clean-probabilities",),
     margin=MARGIN,
     base=BASE,
-    threshold=parameter(0.0, "a pair that is less likely to be clean teaches nothing", released=0.5),
-    margins=parameter(
+    threshold=Parameter(0.0, "a pair that is less likely to be clean teaches nothing", released=0.5),
+    margins=Parameter(
         "anchor",
         "m_i is the anchor's, or of the pair in whose row of scores the negative stands, as NCR's code",
         released="row",
         choices=("anchor", "row"),
         silent=("anchor",),
     ),
-    mixture=parameter("quartiles", MIXTURE.meaning, released="k-means", choices=MIXTURE.choices, silent=MIXTURE.silent),
+    mixture=Parameter("quartiles", MIXTURE.meaning, released="k-means", choices=MIXTURE.choices, silent=MIXTURE.silent),
 )
 def noisy_correspondence(
     t: Triplets, *, margin: float, base: float, threshold: float, margins: str
@@ -70,9 +70,9 @@ def noisy_correspondence(
     known_as="Adaptive Offline Quintuplet loss",
     needs=("offline-negatives",),
     margin=MARGIN,
-    gap=parameter(0.3, "lead of the offline negative, in similarity, for which w falls by 1"),
-    even=parameter(1.5, "w where the offline and the hardest negative are equally similar"),
-    weighting=parameter(
+    gap=Parameter(0.3, "lead of the offline negative, in similarity, for which w falls by 1"),
+    even=Parameter(1.5, "w where the offline and the hardest negative are equally similar"),
+    weighting=Parameter(
         "clamped",
         "clamped: w is constant and at least 0; free: w has a gradient and may fall below 0",
         released="free",

@@ -8,14 +8,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad, softplus
 
-from goalgrid.grid.objectives.parameters import BASE, MARGIN, MIXTURE, parameter
+from goalgrid.grid.objectives.parameters import BASE, MARGIN, MIXTURE, Parameter
 from goalgrid.grid.offers import objective
 from goalgrid.objectives.assisted import own_margin
 from goalgrid.objectives.pair_weights import as_published
 from goalgrid.objectives.triplets import Triplets
 
-GAMMA = parameter(60.0, "how hard the mining is: the hardest alone as it grows", released=50.0)
-SCALED = parameter(True, "the factor 1/gamma", released=False)
+GAMMA = Parameter(60.0, "how hard the mining is: the hardest alone as it grows", released=50.0)
+SCALED = Parameter(True, "the factor 1/gamma", released=False)
 
 
 def log_one_plus(exponents: Float[Tensor, "*a k"]) -> Float[Tensor, "*a 1"]:
@@ -27,7 +27,7 @@ def log_one_plus(exponents: Float[Tensor, "*a k"]) -> Float[Tensor, "*a 1"]:
     "nt-xent-hn",
     source="GOAL Eq. (6)",
     known_as="NT-Xent on the hardest negative",
-    tau=parameter(10.0, "inverse temperature"),
+    tau=Parameter(10.0, "inverse temperature"),
 )
 def nt_xent(t: Triplets, *, tau: float) -> Float[Tensor, "*a k"]:
     """log(1 + exp(tau (max s_neg - s_pos))).
@@ -43,7 +43,7 @@ def nt_xent(t: Triplets, *, tau: float) -> Float[Tensor, "*a k"]:
     source="Unified Eq. (3), (4); released: open_clip",
     known_as="VLC, CLIP's loss",
     reductions=("sum", "average"),
-    gamma=parameter(50.0, "inverse temperature", released=1 / 0.07),
+    gamma=Parameter(50.0, "inverse temperature", released=1 / 0.07),
 )
 def infonce(t: Triplets, *, gamma: float) -> Float[Tensor, "*a 1"]:
     """log(1 + sum of exp(gamma (s_neg - s_pos))).
@@ -79,7 +79,7 @@ def unified(t: Triplets, *, gamma: float, margin: float, scaled: bool) -> Float[
     gamma=GAMMA,
     margin=MARGIN,
     scaled=SCALED,
-    weights=parameter("lin", "GOAL's pair weights as w, constant", choices=("con", "lin", "sig")),
+    weights=Parameter("lin", "GOAL's pair weights as w, constant", choices=("con", "lin", "sig")),
 )
 def unified_weighted(t: Triplets, *, gamma: float, margin: float, scaled: bool, weights: str) -> Float[Tensor, "*a 1"]:
     """1/gamma log(1 + sum of exp(gamma (w_neg s_neg - w_pos s_pos + margin))).
@@ -119,11 +119,11 @@ def _unit(gamma: float, scaled: bool) -> float:
     source="VSE+2AD Eq. (6) and after",
     known_as="ADOPT",
     reductions=("mean", "average"),
-    temperature=parameter(0.05, "divides the similarities"),
-    margin=parameter(0.0, "added to the negatives, in similarity", released=0.2),
-    positive=parameter(False, "whether the positive is in the sum", released=True),
-    count=parameter("paper", "which formula gives K", released="released", choices=("paper", "released")),
-    scale=parameter(1.25, "exponent in the released K", only_with=("count", "released")),
+    temperature=Parameter(0.05, "divides the similarities"),
+    margin=Parameter(0.0, "added to the negatives, in similarity", released=0.2),
+    positive=Parameter(False, "whether the positive is in the sum", released=True),
+    count=Parameter("paper", "which formula gives K", released="released", choices=("paper", "released")),
+    scale=Parameter(1.25, "exponent in the released K", only_with=("count", "released")),
 )
 def adopt(
     t: Triplets, *, temperature: float, margin: float, positive: bool, count: str, scale: float
@@ -171,7 +171,7 @@ COUNTS: dict[str, Callable[[Triplets, float], Tensor]] = {"paper": count_of_pape
     source="X-VLM §3.3, released code",
     known_as="ITC",
     reductions=("average", "average"),
-    temperature=parameter(0.07, "divides the similarities; learnt from this value on"),
+    temperature=Parameter(0.07, "divides the similarities; learnt from this value on"),
 )
 class ImageTextContrast(nn.Module):
     """log(sum of exp(s / temperature)) - mean over texts of the same image of s / temperature, temperature learnt.

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from goalgrid.grid.objectives.parameters import MARGIN, parameter
+from goalgrid.grid.objectives.parameters import MARGIN, Parameter
 from goalgrid.grid.offers import objective
 from goalgrid.objectives.triplets import Triplets
 
@@ -53,11 +53,11 @@ def semi_hard(t: Triplets, *, margin: float) -> Float[Tensor, "*a 1"]:
     source="SelHN Eq. (15), (16)",
     known_as="Selectively Contrastive Triplet",
     reductions=("sum", "average"),
-    margin=parameter(0.2, MARGIN.meaning, only_with=("easy", "hinge")),
-    tau=parameter(10.0, "steepness on the easy triplets", only_with=("easy", "softmax")),
-    lam=parameter(1.0, "weight of a hard negative"),
-    ceiling=parameter(None, "a negative above it is hard whatever its positive", released=0.8, optional=True),
-    easy=parameter("hinge", "what an easy triplet costs", released="softmax", choices=("hinge", "softmax")),
+    margin=Parameter(0.2, MARGIN.meaning, only_with=("easy", "hinge")),
+    tau=Parameter(10.0, "steepness on the easy triplets", only_with=("easy", "softmax")),
+    lam=Parameter(1.0, "weight of a hard negative"),
+    ceiling=Parameter(None, "a negative above it is hard whatever its positive", released=0.8, optional=True),
+    easy=Parameter("hinge", "what an easy triplet costs", released="softmax", choices=("hinge", "softmax")),
 )
 def selectively_contrastive(
     t: Triplets, *, margin: float, tau: float, lam: float, ceiling: float | None, easy: str
@@ -81,8 +81,8 @@ def selectively_contrastive(
     known_as="RVSE++",
     reductions=("sum", "average"),
     margin=MARGIN,
-    epsilon=parameter(0.01, "|s_neg - s_pos| up to which all negatives are used"),
-    divisor=parameter(
+    epsilon=Parameter(0.01, "|s_neg - s_pos| up to which all negatives are used"),
+    divisor=Parameter(
         "batch",
         "what the sum over negatives is divided by: B or B - 1",
         released="negatives",

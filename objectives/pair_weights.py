@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from goalgrid.grid.objectives.parameters import ALPHA, BETA, LAM, parameter
+from goalgrid.grid.objectives.parameters import ALPHA, BETA, LAM, Parameter
 from goalgrid.grid.offers import equations, offered, pair_weight
 from goalgrid.objectives.relative import Relative, leads, ratios
 from goalgrid.objectives.triplets import Triplets
 
-EPS = parameter(0.1, "slack of the relative sets, in similarity")
-SETS = parameter(
+EPS = Parameter(0.1, "slack of the relative sets, in similarity")
+SETS = Parameter(
     "paper",
     "which pairs the relative sets hold: 'paper' beyond the threshold; 'released' also at it, and exact ties "
     "do not count in the mean of lin-ms",
@@ -57,7 +57,7 @@ def sigmoid(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWeight
     source="GOAL Eq. (13)",
     relative=leads,
     eps=EPS,
-    empty=parameter(0.0, "m of an empty relative set"),
+    empty=Parameter(0.0, "m of an empty relative set"),
     sets=SETS,
 )
 def linear_ms(t: Triplets) -> PairWeights:
@@ -78,7 +78,7 @@ def linear_ms(t: Triplets) -> PairWeights:
     beta=BETA,
     lam=LAM,
     eps=EPS,
-    empty=parameter(1.0, "m of an empty relative set; 1 is neutral", released=0.0),
+    empty=Parameter(1.0, "m of an empty relative set; 1 is neutral", released=0.0),
     sets=SETS,
 )
 def sigmoid_ms(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWeights:

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from goalgrid.grid.objectives.parameters import ALPHA, BETA, LAM, parameter
+from goalgrid.grid.objectives.parameters import ALPHA, BETA, LAM, Parameter
 from goalgrid.grid.offers import objective
 from goalgrid.objectives.contrastive import log_one_plus
 from goalgrid.objectives.triplets import Triplets
@@ -30,10 +30,10 @@ def binomial(t: Triplets, *, alpha: float, beta: float, lam: float) -> Float[Ten
     source="Multi-Similarity loss, with its miner",
     known_as="Multi-Similarity loss",
     reductions=("mean", "mean"),
-    alpha=parameter(2.0, "steepness over s_pos"),
-    beta=parameter(50.0, "steepness over s_neg", released=40.0),
-    lam=parameter(1.0, "similarity around which pairs are weighed", released=0.5),
-    eps=parameter(0.1, "slack of the miner, in similarity"),
+    alpha=Parameter(2.0, "steepness over s_pos"),
+    beta=Parameter(50.0, "steepness over s_neg", released=40.0),
+    lam=Parameter(1.0, "similarity around which pairs are weighed", released=0.5),
+    eps=Parameter(0.1, "slack of the miner, in similarity"),
 )
 def multi_similarity(t: Triplets, *, alpha: float, beta: float, lam: float, eps: float) -> Float[Tensor, "*a 1"]:
     """1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta log(1 + sum of exp(beta (s_neg - lam))).
@@ -56,8 +56,8 @@ def multi_similarity(t: Triplets, *, alpha: float, beta: float, lam: float, eps:
     source="Circle loss",
     known_as="Circle loss",
     reductions=("mean", "average"),
-    gamma=parameter(80.0, "scale"),
-    margin=parameter(0.4, "relaxation: optimum at s_pos = 1 + margin, s_neg = -margin"),
+    gamma=Parameter(80.0, "scale"),
+    margin=Parameter(0.4, "relaxation: optimum at s_pos = 1 + margin, s_neg = -margin"),
 )
 def circle(t: Triplets, *, gamma: float, margin: float) -> Float[Tensor, "*a 1"]:
     """log(1 + sum of exp(gamma (a_neg (s_neg - margin) - a_pos (s_pos - 1 + margin)))).
@@ -78,8 +78,8 @@ def circle(t: Triplets, *, gamma: float, margin: float) -> Float[Tensor, "*a 1"]
     source="SigLIP Eq. (1)",
     known_as="pairwise sigmoid",
     reductions=("average", "average"),
-    tau=parameter(10.0, "inverse temperature; learnt from this value on"),
-    bias=parameter(-10.0, "added to the scaled similarities; learnt from this value on"),
+    tau=Parameter(10.0, "inverse temperature; learnt from this value on"),
+    bias=Parameter(-10.0, "added to the scaled similarities; learnt from this value on"),
 )
 class PairwiseSigmoid(nn.Module):
     """log(1 + exp(-tau s_pos - bias)) + sum of log(1 + exp(tau s_neg + bias)), tau and bias learnt.

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from goalgrid.grid.objectives.parameters import MARGIN, parameter
+from goalgrid.grid.objectives.parameters import MARGIN, Parameter
 from goalgrid.grid.offers import objective
 from goalgrid.objectives.triplets import Triplets
 
@@ -16,14 +16,14 @@ from goalgrid.objectives.triplets import Triplets
     source="Universal Weighting, as in Unified §4",
     known_as="Self-Similarity Polynomial",
     reductions=("mean", "mean"),
-    a0=parameter(0.5, "constant coefficient for s_pos"),
-    a1=parameter(-0.7, "linear coefficient for s_pos"),
-    a2=parameter(0.2, "quadratic coefficient for s_pos"),
-    b0=parameter(0.03, "constant coefficient for s_neg"),
-    b1=parameter(-0.4, "linear coefficient for s_neg"),
-    b2=parameter(0.9, "quadratic coefficient for s_neg"),
-    margin=parameter(0.2, "only triplets with s_neg + margin > s_pos count", only_with=("hinges", "two")),
-    hinges=parameter("one", "one on the sum, or two on its parts", released="two", choices=("one", "two")),
+    a0=Parameter(0.5, "constant coefficient for s_pos"),
+    a1=Parameter(-0.7, "linear coefficient for s_pos"),
+    a2=Parameter(0.2, "quadratic coefficient for s_pos"),
+    b0=Parameter(0.03, "constant coefficient for s_neg"),
+    b1=Parameter(-0.4, "linear coefficient for s_neg"),
+    b2=Parameter(0.9, "quadratic coefficient for s_neg"),
+    margin=Parameter(0.2, "only triplets with s_neg + margin > s_pos count", only_with=("hinges", "two")),
+    hinges=Parameter("one", "one on the sum, or two on its parts", released="two", choices=("one", "two")),
 )
 def self_similarity(
     t: Triplets, *, a0: float, a1: float, a2: float, b0: float, b1: float, b2: float, margin: float, hinges: str
@@ -44,9 +44,9 @@ def self_similarity(
     "rsp",
     source="Unified Eq. (25)",
     known_as="Relative-Similarity Polynomial",
-    c0=parameter(1.0, "constant coefficient of the weight"),
-    c1=parameter(1.0, "linear coefficient of the weight"),
-    c2=parameter(0.0, "quadratic coefficient of the weight"),
+    c0=Parameter(1.0, "constant coefficient of the weight"),
+    c1=Parameter(1.0, "linear coefficient of the weight"),
+    c2=Parameter(0.0, "quadratic coefficient of the weight"),
     margin=MARGIN,
 )
 def relative_similarity(t: Triplets, *, c0: float, c1: float, c2: float, margin: float) -> Float[Tensor, "*a k"]:

@@ -6,17 +6,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from goalgrid.grid.objectives.parameters import parameter
+from goalgrid.grid.objectives.parameters import Parameter
 from goalgrid.grid.offers import equations, triplet_weight
 from goalgrid.objectives.triplets import Triplets
 
-TAU = parameter(10.0, "steepness of the triplet weight, per unit of similarity; the released class defaults to 1")
+TAU = Parameter(10.0, "steepness of the triplet weight, per unit of similarity; the released class defaults to 1")
 
 
 @triplet_weight(
     "con",
     source="GOAL Eq. (5)",
-    margin=parameter(
+    margin=Parameter(
         0.2, "a triplet is active while s_neg + margin > s_pos; none: always", released=None, optional=True
     ),
 )
@@ -43,7 +43,7 @@ def nca(t: Triplets, *, tau: float) -> Float[Tensor, "*a k"]:
     "cir",
     source="GOAL Eq. (8)",
     tau=TAU,
-    offset=parameter(0.0, "moves the contour T = 1/2 to (1 - s_pos)^2 + s_neg^2 = 1 - offset", released=0.5),
+    offset=Parameter(0.0, "moves the contour T = 1/2 to (1 - s_pos)^2 + s_neg^2 = 1 - offset", released=0.5),
 )
 def circle(t: Triplets, *, tau: float, offset: float) -> Float[Tensor, "*a k"]:
     """T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset)).

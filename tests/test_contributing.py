@@ -48,7 +48,7 @@ LOSS = '''@objective(
     on="all",
     formula="mean over all negatives of [s_neg - s_pos + slack]+",
     source="a test",
-    slack=parameter(0.1, "by how much the positive is to lead"),
+    slack=Parameter(0.1, "by how much the positive is to lead"),
 )
 def mean_hinge(t: Triplets, *, slack: float) -> Float[Tensor, "*a 1"]:
     """Mean over the negatives of [s_neg - s_pos + slack]+; reports how many negatives it is given."""
@@ -58,7 +58,7 @@ def mean_hinge(t: Triplets, *, slack: float) -> Float[Tensor, "*a 1"]:
 
 '''
 
-TRIPLET_WEIGHT = '''@triplet_weight("half", source="a test", share=parameter(0.5, "T itself"))
+TRIPLET_WEIGHT = '''@triplet_weight("half", source="a test", share=Parameter(0.5, "T itself"))
 def half(t: Triplets, *, share: float) -> Float[Tensor, "*a k"]:
     """T = share, whatever the triplet."""
     return torch.full_like(t.s_neg, share)
@@ -66,7 +66,7 @@ def half(t: Triplets, *, share: float) -> Float[Tensor, "*a k"]:
 
 '''
 
-PAIR_WEIGHT = '''@pair_weight("square", source="a test", power=parameter(2.0, "exponent"))
+PAIR_WEIGHT = '''@pair_weight("square", source="a test", power=Parameter(2.0, "exponent"))
 def square(t: Triplets, *, power: float) -> PairWeights:
     """P+ = (1 - s_pos)^power, P- = |s_neg|^power."""
     return (1 - t.s_pos).abs() ** power, t.s_neg.abs() ** power
@@ -319,7 +319,7 @@ def test_a_loss_is_explained_from_its_entry(run: Run) -> None:
     ("lost", "message"),
     [
         (
-            '    slack=parameter(0.1, "by how much the positive is to lead"),\n',
+            '    slack=Parameter(0.1, "by how much the positive is to lead"),\n',
             "mean_hinge takes slack, which is not declared",
         ),
         (", *, slack: float", "slack is declared, but mean_hinge takes no slack"),

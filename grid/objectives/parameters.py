@@ -1,7 +1,7 @@
 """An objective's entry in the catalogue, and its parameters with their default under each variant."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -21,18 +21,45 @@ REDUCTIONS = ("sum", "mean", "average", "negatives")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an objective, with its default under each variant."""
+    """A parameter of a loss, an encoder or a scorer, with its default under each variant; `goalgrid.Parameter`.
 
-    meaning: str
+    Args:
+        paper: the default; 10.0 takes any number, 10 whole numbers from 1 up, True a truth value, a text one of the
+            choices.
+        meaning: one line, with its unit; `goalgrid objectives NAME` prints it.
+        released: the default under the variant "released", where it differs.
+        choices: the texts that it may be.
+        optional: whether "none" is a value, too, as for the margin: no hinge.
+        only_with: another parameter and the value of it with which this one is read; None: it is always read.
+        silent: for a parameter that came later, the value in effect before: with it, trials keep their ids.
+
+    Raises:
+        UserError: the default is no value of such a parameter.
+    """
+
     paper: Value
-    released: Value
+    meaning: str
+    _: KW_ONLY
+    released: Value = "as paper"
     choices: tuple[str, ...] = ()
     optional: bool = False
-    """Whether "none" is a value, as for the margin: no hinge."""
-    silent: tuple[Value, ...] = ()
-    """For a parameter that came later: the value in effect before it, its frozen identity default."""
     only_with: tuple[str, Value] | None = None
-    """Another parameter and the value of it with which this parameter is read; None: it is always read."""
+    silent: tuple[Value, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.released == "as paper":
+            object.__setattr__(self, "released", self.paper)
+        for name in ("choices", "silent"):  # which may be lists of a user's
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for value in (self.paper, self.released):
+            if isinstance(value, str) and not self.choices:
+                raise UserError(
+                    f"Parameter({self.paper!r}, ...): a parameter that is a text needs its choices, e.g. ('a', 'b')"
+                )
+            try:
+                self.parse(value)
+            except ValueError as error:
+                raise UserError(f"Parameter({self.paper!r}, ...): the default {error}") from None
 
     def read(self, values: Mapping[str, Any]) -> bool:
         """Whether the equation reads this parameter when the others have these values."""
@@ -78,8 +105,8 @@ class Mining:
         meaning = "which negatives of an anchor make triplets" + "; all is VSE-infinity's warm-up" * usual
         silent: tuple[Value, ...] = ("hardest",) if usual else ()
         return {
-            "mining": Parameter(meaning, self.negatives, self.negatives, choices=("hardest", "all"), silent=silent),
-            "k": Parameter("how many hardest negatives", 1, 1, silent=(1,), only_with=("mining", "hardest")),
+            "mining": Parameter(self.negatives, meaning, choices=("hardest", "all"), silent=silent),
+            "k": Parameter(1, "how many hardest negatives", silent=(1,), only_with=("mining", "hardest")),
         }
 
 
@@ -112,60 +139,22 @@ class ObjectiveEntry:
         return {**self.own, **_of_a_batch(*self.reductions), **self.mining.parameters}
 
 
-def parameter(
-    default: Value,
-    meaning: str,
-    *,
-    released: Value | Literal["as paper"] = "as paper",
-    choices: tuple[str, ...] = (),
-    optional: bool = False,
-    only_with: tuple[str, Value] | None = None,
-    silent: tuple[Value, ...] = (),
-) -> Parameter:
-    """A parameter of a loss; `goalgrid.Parameter`.
-
-    Args:
-        default: 10.0 takes any number, 10 whole numbers from 1 up, True a truth value, a text one of the choices.
-        meaning: one line, with its unit; `goalgrid objectives NAME` prints it.
-        released: the default under the variant "released", where it differs.
-        choices: the texts that it may be.
-        optional: whether "none" is a value, too.
-        only_with: another parameter and the value with which this one is read.
-        silent: for a parameter that came later, the value in effect before: with it, trials keep their ids.
-
-    Raises:
-        UserError: the default is no value of such a parameter.
-    """
-    both = default, default if released == "as paper" else released
-    entry = Parameter(meaning, *both, tuple(choices), optional, tuple(silent), only_with)
-    for value in both:
-        if isinstance(value, str) and not choices:
-            raise UserError(
-                f"Parameter({default!r}, ...): a parameter that is a text needs its choices, e.g. ('a', 'b')"
-            )
-        try:
-            entry.parse(value)
-        except ValueError as error:
-            raise UserError(f"Parameter({default!r}, ...): the default {error}") from None
-    return entry
-
-
 def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:
     meaning = "sum over pairs and directions; mean over pairs, sum of directions; average over both, and over negatives"
     return {
-        "reduction": Parameter(meaning, paper, released, choices=REDUCTIONS, silent=("sum",)),
-        "ignore_same_image": Parameter("captions of the same image are no negatives", False, False),
+        "reduction": Parameter(paper, meaning, released=released, choices=REDUCTIONS, silent=("sum",)),
+        "ignore_same_image": Parameter(False, "captions of the same image are no negatives"),
     }
 
 
-MARGIN = parameter(0.2, "by how much the positive is to lead, in similarity")
-BASE = parameter(10.0, "base of the exponential from clean probability to margin")
-MIXTURE = parameter(
+MARGIN = Parameter(0.2, "by how much the positive is to lead, in similarity")
+BASE = Parameter(10.0, "base of the exponential from clean probability to margin")
+MIXTURE = Parameter(
     "quartiles",
     "two Gaussians tell clean pairs: quartiles, to convergence; k-means, ten steps, as NCR's code",
     choices=("quartiles", "k-means"),
     silent=("quartiles",),
 )
-ALPHA = parameter(2.0, "steepness of P+ over s_pos")
-BETA = parameter(10.0, "steepness of P- over s_neg")
-LAM = parameter(0.5, "similarity at which P+ and P- are one half")
+ALPHA = Parameter(2.0, "steepness of P+ over s_pos")
+BETA = Parameter(10.0, "steepness of P- over s_neg")
+LAM = Parameter(0.5, "similarity at which P+ and P- are one half")

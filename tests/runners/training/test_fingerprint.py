@@ -182,7 +182,7 @@ def test_a_trial_is_stale_after_a_change_of_what_its_loss_declares(copy: Path) -
     settings = settings_of('objectives=["selhn"]')
     whole, file = fingerprint(copy, settings), copy / "objectives" / "hinge.py"
     text = file.read_text(encoding="utf-8")
-    for declared, stale in (("epsilon=parameter(0.01", True), ("tau=parameter(10.0", False)):
+    for declared, stale in (("epsilon=Parameter(0.01", True), ("tau=Parameter(10.0", False)):
         assert text.count(declared) == 1
         file.write_text(text.replace(declared, declared + "1"), encoding="utf-8")
         assert (fingerprint(copy, settings) != whole) == stale
