@@ -86,20 +86,32 @@ def content(
 def _content(name: str, root: Path, *, features: bool, kept: Path | None) -> Content:
     place = digest([str(root.absolute()), root.stat().st_ino])[:16]
     file = kept / f"{name}-{'features' if features else 'images'}-{place}.json" if kept else None
-    before = Stamp.read(file, root) if file else Stamp(root)
-    if before.content and before.holds():
-        return before.content
-    now = Stamp(root, before.paths)
-    summed = _features(name, root, now) if features else _pictures(name, root, now)
+    paths, known = _kept(file) if file else ({}, None)
+    same = all(_status(root / path) == tuple(status[:2]) for path, status in paths.items())
+    if known and same and known.fingerprint.startswith(VERSION):
+        return known
+    stamp = Stamp(root, paths)
+    summed = _features(name, root, stamp) if features else _pictures(name, root, stamp)
     check_sizes(repr(name), summed.sizes)
     images = digest(dict(summed.marks))
     mark, sizes = digest([images, dict(summed.listed)]), ((split, *size) for split, size in summed.sizes.items())
     notes = tuple(problem for problem in summed.problems if problem.kind != "fault")
-    now.content = Content(f"{VERSION}{mark[:16]}", images, tuple(sizes), notes)
+    known = Content(f"{VERSION}{mark[:16]}", images, tuple(sizes), notes)
     if file:
+        text = json.dumps({"paths": stamp.paths, "content": asdict(known)}, separators=(",", ":"), sort_keys=True)
         with suppress(UserError):  # a disk that takes no stamp costs the next reader time
-            now.write(file)
-    return now.content
+            write_text(file, f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+    return known
+
+
+def _kept(file: Path) -> tuple[dict[str, Sequence[Any]], Content | None]:
+    """The paths of the stamp and the content that a file keeps; nothing where there is none, or a damaged one."""
+    with suppress(OSError, ValueError, KeyError):
+        mark, _, text = regular_bytes(file).decode().partition("\n")
+        if mark == hashlib.sha256(text.encode()).hexdigest():
+            kept = json.loads(text)
+            return kept["paths"], TypeAdapter(Content).validate_python(kept["content"])
+    return {}, None
 
 
 def checked_root(name: str, root: Path | None) -> Path:
@@ -148,32 +160,7 @@ class Stamp:
         self.root, self.before = root, before
         self.paths: dict[str, Sequence[Any]] = {}
         """By path below the root: size, time in ns, and SHA-256 where it was read here."""
-        self.content: Content | None = None
         self._look_at([root, *sorted(path for path in root.iterdir() if path.is_dir())])
-
-    @classmethod
-    def read(cls, file: Path, root: Path) -> "Stamp":
-        """The stamp that this file keeps; an empty stamp where there is none, or a damaged one."""
-        stamp = cls(root)
-        with suppress(OSError, ValueError, KeyError):
-            mark, _, text = regular_bytes(file).decode().partition("\n")
-            if mark == hashlib.sha256(text.encode()).hexdigest():
-                kept = json.loads(text)
-                stamp.paths = kept["paths"]
-                stamp.content = TypeAdapter(Content).validate_python(kept["content"])
-        return stamp
-
-    def write(self, file: Path) -> None:
-        assert self.content
-        kept = {"paths": self.paths, "content": asdict(self.content)}
-        text = json.dumps(kept, separators=(",", ":"), sort_keys=True)
-        write_text(file, f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
-
-    def holds(self) -> bool:
-        """Whether every file and folder has the size and time that it had, and the content is of this version."""
-        assert self.content
-        same = all(_status(self.root / path) == tuple(stamp[:2]) for path, stamp in self.paths.items())
-        return same and self.content.fingerprint.startswith(VERSION)
 
     def note(self, files: Iterable[Path]) -> None:
         """Put files into the stamp whose content is hashed elsewhere, once it is read: size and time count here."""
