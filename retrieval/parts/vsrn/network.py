@@ -42,18 +42,13 @@ class RegionGraph(nn.Module):
         """The regions after the graph convolutions."""
         values = self.project(images.to(self.project.weight.dtype)).to(self.project.weight.dtype)
         if self.norm is None:
-            values = _unit_over_regions(values)
+            values = functional.normalize(values, dim=1)  # each dimension over the regions, as VSRN's code has it
         present = torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)
-        return _unit_over_regions(self.graph(values, present))
+        return functional.normalize(self.graph(values, present), dim=1)
 
     def summary(self, regions: Float[Tensor, "b n d"]) -> Float[Tensor, "b d"]:
         last = self.gru.last(regions, torch.full((len(regions),), regions.shape[1]))
         return last if self.norm is None else self.norm(last)
-
-
-def _unit_over_regions(values: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-    """Each dimension divided by its length over the regions of the image, as VSRN's code has it."""
-    return functional.normalize(values, dim=1)
 
 
 class Captioner(nn.Module):
