@@ -11,15 +11,13 @@ from goalgrid.grid.errors import counted, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.retrieval.data.content import Stamp
 from goalgrid.retrieval.data.forms import CheckProgress, Form, Part, SplitSize, Summed
-from goalgrid.retrieval.data.precomp import finite_sum
+from goalgrid.retrieval.data.precomp import blocks, finite_sum, unfit
 from goalgrid.retrieval.parts.video import expert_files, msr_vtt
 from goalgrid.retrieval.parts.video.settings import ExpertRead
 from goalgrid.retrieval.splits.pairs import Pairs
 from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, overlaps, refuse
 
 FORMAT = "features of videos by experts"
-STEP = 4096
-"""Vectors read at a time."""
 
 
 def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
@@ -51,9 +49,9 @@ def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
 
 def _values(expert: expert_files.Expert, problems: list[Problem], progress: CheckProgress) -> None:
     path, bad, array = expert.folder / expert_files.FEATURES, 0, expert.array
-    for start in range(0, len(array), STEP):
-        bad += int((~np.isfinite(array[start : start + STEP]).all(1)).sum())
-        progress(f"reading {expert.folder.name}", min(start + STEP, len(array)), len(array))
+    for start, block in blocks(array):
+        bad += int(unfit(block).sum())
+        progress(f"reading {expert.folder.name}", start + len(block), len(array))
     if bad:
         problems.append(Problem(str(path), f"{counted(bad, 'vector')} with NaN or infinity", "Extract them anew."))
 
