@@ -283,7 +283,7 @@ def _part(
         for parameter, value in parameters.items():
             if not isinstance(value, Parameter):
                 problems.append(f"{parameter} = {value!r} is no goalgrid.Parameter(default, meaning)")
-            elif value.only_with or value.released != value.paper:
+            elif value.only_with or value.released != value.default:
                 problems.append(f"{parameter}: released and only_with are for parameters of losses")
         if problems:
             raise several(f"{kind} {name!r}", problems)

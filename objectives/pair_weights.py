@@ -107,4 +107,4 @@ RELATIVE: dict[str, Callable[..., Relative]] = {
 def as_published(name: str) -> PairWeight:
     """A pair weight with its paper's parameters, for losses that weigh pairs by it."""
     (parameters,) = (offer.entry.own for offer in offered[__name__] if offer.name == name)
-    return partial(PAIR_WEIGHTS[name], **{key: parameter.paper for key, parameter in parameters.items()})
+    return partial(PAIR_WEIGHTS[name], **{key: parameter.default for key, parameter in parameters.items()})

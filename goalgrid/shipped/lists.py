@@ -70,7 +70,7 @@ def explained(name: str) -> Iterator[str]:
     yield from ("", f"family: {entry.family}; source: {entry.source}{integral}", "")
     yield f"  {'parameter':18} {'paper':>9} {'released':>9}  meaning"
     for key, parameter in entry.parameters.items():
-        paper, released = map(setting_text, (parameter.paper, parameter.released))
+        paper, released = map(setting_text, (parameter.default, parameter.released))
         choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
         only = f" [only with {parameter.only_with[0]} = {parameter.only_with[1]}]" if parameter.only_with else ""
         yield f"  {key:18} {paper:>9} {released:>9}  {parameter.meaning}{choices}{only}"

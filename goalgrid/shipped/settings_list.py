@@ -144,14 +144,14 @@ def _of_objectives() -> Iterator[Setting]:
     )
     for (name, parameter), objectives in sorted(holders.items(), key=lambda item: item[0][0]):
         other = [f"objective.{parameter.only_with[0]} = {parameter.only_with[1]}"] if parameter.only_with else []
-        kind = type(parameter.paper if parameter.paper is not None else parameter.released)
+        kind = type(parameter.default if parameter.default is not None else parameter.released)
         kinds = {bool: "boolean", int: "integer", float: "float", str: "string"}
         yield Setting(
             name=f"objective.{name}",
             place=SWEEPABLE,
             of=tuple(_patterns(objectives)),
             type=kinds[kind] + " or none" * parameter.optional,
-            default=parameter.paper,
+            default=parameter.default,
             required=False,
             released=parameter.released,
             unit="",

@@ -55,7 +55,7 @@ def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str,
     if variant not in VARIANTS:
         problems.append(unknown("variant", variant, VARIANTS))
     parameters = CATALOGUE[name].parameters
-    values = {key: parameter.default(variant) for key, parameter in parameters.items()}
+    values = {key: parameter.of_variant(variant) for key, parameter in parameters.items()}
     for key, value in overrides.items():
         if key not in parameters:
             problems.append(unknown("parameter", key, parameters))
@@ -111,7 +111,7 @@ def accepted(name: str, overrides: Mapping[str, Any], variant: str = "paper") ->
     """
     parameters = CATALOGUE[name].parameters
     declared = {key: value for key, value in overrides.items() if key in parameters}
-    values = {key: parameter.default(variant) for key, parameter in parameters.items()} | declared
+    values = {key: parameter.of_variant(variant) for key, parameter in parameters.items()} | declared
     return {key: value for key, value in declared.items() if parameters[key].read(values)}
 
 

@@ -24,8 +24,7 @@ class Parameter:
     """A parameter of a loss, an encoder or a scorer, with its default under each variant; `goalgrid.Parameter`.
 
     Args:
-        paper: the default; 10.0 takes any number, 10 whole numbers from 1 up, True a truth value, a text one of the
-            choices.
+        default: 10.0 takes any number, 10 whole numbers from 1 up, True a truth value, a text one of the choices.
         meaning: one line, with its unit; `goalgrid objectives NAME` prints it.
         released: the default under the variant "released", where it differs.
         choices: the texts that it may be.
@@ -37,7 +36,7 @@ class Parameter:
         UserError: the default is no value of such a parameter.
     """
 
-    paper: Value
+    default: Value
     meaning: str
     _: KW_ONLY
     released: Value = "as paper"
@@ -48,25 +47,26 @@ class Parameter:
 
     def __post_init__(self) -> None:
         if self.released == "as paper":
-            object.__setattr__(self, "released", self.paper)
+            object.__setattr__(self, "released", self.default)
         for name in ("choices", "silent"):  # which may be lists of a user's
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        for value in (self.paper, self.released):
+        for value in (self.default, self.released):
             if isinstance(value, str) and not self.choices:
                 raise UserError(
-                    f"Parameter({self.paper!r}, ...): a parameter that is a text needs its choices, e.g. ('a', 'b')"
+                    f"Parameter({self.default!r}, ...): a parameter that is a text needs its choices, e.g. ('a', 'b')"
                 )
             try:
                 self.parse(value)
             except ValueError as error:
-                raise UserError(f"Parameter({self.paper!r}, ...): the default {error}") from None
+                raise UserError(f"Parameter({self.default!r}, ...): the default {error}") from None
 
     def read(self, values: Mapping[str, Any]) -> bool:
         """Whether the equation reads this parameter when the others have these values."""
         return self.only_with is None or values[self.only_with[0]] == self.only_with[1]
 
-    def default(self, variant: str) -> Value:
-        return self.released if variant == "released" else self.paper
+    def of_variant(self, variant: str) -> Value:
+        """The default under this variant."""
+        return self.released if variant == "released" else self.default
 
     def parse(self, value: Any) -> Value:
         """Bring `value` to this parameter's type, so that 10 and 10.0 are one setting; ValueError: it does not fit."""
@@ -76,13 +76,13 @@ class Parameter:
             if value not in self.choices:
                 raise ValueError(f"must be one of {', '.join(self.choices)}, not {value!r}")
             return str(value)
-        if isinstance(self.paper, bool):
+        if isinstance(self.default, bool):
             if not isinstance(value, bool):
                 raise ValueError(f"must be true or false, not {value!r}")
             return value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"must be a number, not {value!r}")
-        if isinstance(self.paper, int):
+        if isinstance(self.default, int):
             if value != int(value) or value < 1:
                 raise ValueError(f"must be a whole number from 1 up, not {value!r}")
             return int(value)

@@ -108,7 +108,7 @@ class OwnPartSettings(Settings):
             return values
         name = info.data["name"]
         declared = own_parts[cls.of][name].parameters
-        complete = {parameter: declared[parameter].paper for parameter in declared}
+        complete = {parameter: declared[parameter].default for parameter in declared}
         for parameter, value in values.items():
             if parameter not in declared:
                 raise ValueError(unknown("parameter", parameter, declared or ["none"], where=f"of {cls.of} {name!r}"))

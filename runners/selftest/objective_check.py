@@ -144,7 +144,7 @@ OF_OBJECTIVES: dict[str, Callable[[str], str]] = {
 def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> Iterator[tuple[str, Objective]]:
     """The objective under both variants, with each choice of negatives that a grid has."""
     known = CATALOGUE[name].parameters
-    differ = any(parameter.default("paper") != parameter.default("released") for parameter in known.values())
+    differ = any(parameter.default != parameter.released for parameter in known.values())
     for variant in ("paper", "released") if differ else ("paper",):
         for mining in known["mining"].choices if "mining" in known else ("",):
             chosen = {"mining": mining} if mining else {}

@@ -320,7 +320,7 @@ def test_every_parameter_is_read_or_is_no_axis(name: str, variant: str) -> None:
             unread = another(other, CATALOGUE[name].parameters[other], value)
             contexts = [{other: value}, {other: unread}]
         for context in contexts:
-            changed = {**context, key: another(key, parameter, parameter.default(variant))}
+            changed = {**context, key: another(key, parameter, parameter.of_variant(variant))}
             read = key in accepted(name, changed, variant)
             values = [
                 gradient(build(name, variant=variant, **some), ties(9)).tolist() if key == "sets" else gradients(**some)
