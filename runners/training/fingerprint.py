@@ -39,7 +39,7 @@ def roots_and_names(
     """The roots of a training of these settings, and the names in the settings, as `Sources` takes them."""
     members = settings.members if isinstance(settings, Shared) else members
     sections = (settings.dataset, settings.model, settings.train, settings.objective, *members)
-    looked = [_looked_through(_Itself(section)) for section in sections]
+    looked = [_looked_through(section) for section in sections]
     classes, strings = (frozenset[str]().union(*sets) for sets in zip(*looked, strict=True))
     plugins = {place for name in _chosen(settings, members) if (place := uses.place(name))}
     roots = ROOTS | ({ENSEMBLE} if members else set())
@@ -96,23 +96,10 @@ def _fingerprint(
     return provenance.versioned(sha256(f"{code} {packages}".encode()).hexdigest() if packages else code)
 
 
-class _Itself:
-    """Settings as a cache key by identity: cells share settings objects, and comparing contents takes longer."""
-
-    def __init__(self, part: BaseModel) -> None:
-        self.part = part
-
-    def __hash__(self) -> int:
-        return id(self.part)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and self.part is other.part
-
-
 @lru_cache(maxsize=10_000)
-def _looked_through(settings: _Itself) -> tuple[set[str], set[str]]:
+def _looked_through(settings: BaseModel) -> tuple[set[str], set[str]]:
     """The classes of these settings, whose properties a trainer uses; and the strings in them, with their parts."""
-    values = list(_values(settings.part))
+    values = list(_values(settings))
     strings = [value for value in values if isinstance(value, str)]
     kinds = {type(value) for value in values if isinstance(value, BaseModel)}
     return (
