@@ -165,25 +165,19 @@ def new_attempt(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hol
     hold = Hold(attempt, lease, stop, out)
     beats = threading.Thread(target=hold._live, name="heartbeat", daemon=True)
     fences = fenced(folder.path, hold.commit), fenced(folder.attempts_folder, hold.commit)
-    with _closed(out), fences[0], fences[1], _captured(out) if origin.node else nullcontext():
-        beats.start()
-        try:
-            yield hold
-        finally:
-            hold._over.set()
-            beats.join()
-            _HELD.discard(attempt)
-            if hold._steps is not None:
-                hold._steps.close()
-
-
-@contextmanager
-def _closed(out: TextIO) -> Iterator[None]:
-    """Close the log after the block; a disk that failed the attempt may refuse the last bytes too."""
     try:
-        yield
+        with fences[0], fences[1], _captured(out) if origin.node else nullcontext():
+            beats.start()
+            try:
+                yield hold
+            finally:
+                hold._over.set()
+                beats.join()
+                _HELD.discard(attempt)
+                if hold._steps is not None:
+                    hold._steps.close()
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # a disk that failed the attempt may refuse the last bytes of its log too
             out.close()
 
 
