@@ -59,10 +59,6 @@ class RunFiles(Tracker):
         note = self.place / folder.trial_id / COPIED
         return note.exists() and readable_text(note).strip() == when_done(folder)
 
-    @property
-    def copies(self) -> Path:
-        return self.place
-
 
 @dataclass
 class _Copy:
