@@ -27,7 +27,6 @@ from goalgrid.runners.training.inputs import content_of
 from goalgrid.runners.training.progress import drop_weights
 from goalgrid.runners.trial import evaluations, holding, retries
 from goalgrid.runners.trial.events import Event, Listener
-from goalgrid.runners.trial.holding import Origin
 from goalgrid.runners.trial.retries import Decision
 from goalgrid.runners.trial.run import Judgement, run_trial
 from goalgrid.runners.trial.stopping import Stop
@@ -70,7 +69,7 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judge
         Refused: its code or data are not those of the launch; no attempt was made.
         DeviceFailed: this process can use its GPU no more. The attempt has ended; another process goes on.
     """
-    home, origin = job.home, Origin(job.launched.name, node)
+    home, where = job.home, {"launch": job.launched.name, "node": node}
     try:
         shared_folder.wait_for(home, job.launched.mark, job.launched.patience)
     except UserError as error:
@@ -99,7 +98,7 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judge
             continue  # an attempt of this round failed; the next attempt waits for the next round
         before, ruled = folder.latest(), judge if trial_id in job.halvings else None
         cadence = job.launched.cadence
-        run_trial(settings, folder, report, job.machine, origin=origin, cadence=cadence, stop=stop, judge=ruled)
+        run_trial(settings, folder, report, job.machine, **where, cadence=cadence, stop=stop, judge=ruled)
         if folder.is_done() and trial_id in job.dropping:
             drop_weights(folder)
         if (latest := folder.latest()) and latest != before and latest.failure() is Failure.DEVICE:

@@ -48,19 +48,6 @@ class Fenced(Exception):
     """Another process ended this attempt and holds the trial now."""
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where attempts come from.
-
-    Args:
-        launch: name of the launch; tries are counted within it.
-        node: of the cluster, by Ray's id; all output of a process there goes to the attempt's log.
-    """
-
-    launch: str = "alone"
-    node: str = ""
-
-
 @dataclass
 class Hold:
     """The attempt that this process makes."""
@@ -145,14 +132,16 @@ class Hold:
 
 
 @contextmanager
-def new_attempt(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
+def new_attempt(folder: TrialFolder, stop: Stop, launch: str = "alone", node: str = "") -> Iterator[Hold]:
     """Make the next attempt at a trial while the block runs; the block calls `end` with the outcome.
+
+    Tries are counted within a launch. On a node, by Ray's id, all output of the process goes to the attempt's log.
 
     Busy: another live process trains the trial. UserError: the folder cannot be written.
     """
     try:
         with _TAKING:
-            attempt, lease = _acquire(folder, origin)
+            attempt, lease = _acquire(folder, launch, node)
             try:
                 _tidy(folder, attempt)
                 out = attempt.log.open("a", encoding="utf-8")
@@ -166,7 +155,7 @@ def new_attempt(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hol
     beats = threading.Thread(target=hold._live, name="heartbeat", daemon=True)
     fences = fenced(folder.path, hold.commit), fenced(folder.attempts_folder, hold.commit)
     try:
-        with fences[0], fences[1], _captured(out) if origin.node else nullcontext():
+        with fences[0], fences[1], _captured(out) if node else nullcontext():
             beats.start()
             try:
                 yield hold
@@ -193,7 +182,7 @@ def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None =
         return False
 
 
-def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, Any]]:
+def _acquire(folder: TrialFolder, launch: str, node: str) -> tuple[Attempt, dict[str, Any]]:
     folder.attempts_folder.mkdir(parents=True, exist_ok=True)
     before = folder.latest()
     if before and not over(before):
@@ -204,8 +193,8 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
     attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
     lease = {
         "token": uuid.uuid4().hex,
-        "launch": origin.launch,
-        "node": origin.node,
+        "launch": launch,
+        "node": node,
         "machine": processes.machine(),
         "host": socket.gethostname(),
         "pid": os.getpid(),

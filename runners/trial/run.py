@@ -40,7 +40,7 @@ from goalgrid.runners.training.trainer import Hooks, NonFinite, Preempted, Train
 from goalgrid.runners.trial import holding, learnt_pooling, move_aside
 from goalgrid.runners.trial.ensemble import Ensemble
 from goalgrid.runners.trial.events import Event, EventKind, Listener
-from goalgrid.runners.trial.holding import Hold, Origin
+from goalgrid.runners.trial.holding import Hold
 from goalgrid.runners.trial.loaded_model import ranker, settings_of, sizes_of, trained
 from goalgrid.runners.trial.retries import given_up
 from goalgrid.runners.trial.stopping import Stop
@@ -76,7 +76,8 @@ def run_trial(
     report: Listener,
     machine: Machine,
     *,
-    origin: Origin = Origin(),  # noqa: B008
+    launch: str = "alone",
+    node: str = "",
     cadence: Cadence = Cadence(),  # noqa: B008
     stop: Stop | None = None,
     judge: Judgement | None = None,
@@ -89,18 +90,18 @@ def run_trial(
     if folder.is_done():
         report(Event(folder.trial_id, "done"))
         return State.DONE
-    if given_up(folder, origin.launch):  # its processes died too often
+    if given_up(folder, launch):  # its processes died too often
         report(Event(folder.trial_id, "failed", message=folder.reason()))
         return State.FAILED
     with ExitStack() as stack:
         try:
-            hold = stack.enter_context(holding.new_attempt(folder, origin, stop or Stop()))
+            hold = stack.enter_context(holding.new_attempt(folder, stop or Stop(), launch, node))
         except holding.Busy as busy:
             if folder.is_done():
                 report(Event(folder.trial_id, "done"))
                 return State.DONE
             latest = folder.latest()
-            if latest is None or latest.launch() != origin.launch:  # of this launch, no user needs a warning
+            if latest is None or latest.launch() != launch:  # of this launch, no user needs a warning
                 report(Event(folder.trial_id, "busy", message=str(busy)))
             return State.RUNNING
         except UserError as error:  # no attempt could be begun

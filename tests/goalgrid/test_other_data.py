@@ -13,7 +13,6 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home, State
 from goalgrid.results.records import provenance
 from goalgrid.runners.training.machine import Machine
-from goalgrid.runners.trial.holding import Origin
 from goalgrid.runners.trial.run import run_trial
 from goalgrid.runners.trial.stopping import Stop
 from goalgrid.showing.tables import NothingDone
@@ -149,7 +148,7 @@ def test_a_trial_that_stopped_on_other_data_or_code_starts_anew(
     else:
         forget_the_code(folder.last_checkpoint)
     said: list[str] = []
-    state = run_trial(trial.settings, folder, lambda event: said.append(event.message), machine, origin=Origin("two"))
+    state = run_trial(trial.settings, folder, lambda event: said.append(event.message), machine, launch="two")
     assert state is State.DONE
     (kept,) = (tmp_path / "cut" / "replaced").iterdir()
     assert sorted(path.name for path in kept.iterdir()) == ["best.ckpt", "history.jsonl", "last.ckpt"]

@@ -17,7 +17,6 @@ from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
 from goalgrid.runners.trial import holding
 from goalgrid.runners.trial.events import Event
-from goalgrid.runners.trial.holding import Origin
 from goalgrid.runners.trial.retries import POLICY
 from goalgrid.runners.trial.stopping import Stop
 
@@ -36,7 +35,7 @@ def job(home: Path, *overrides: str) -> Job:
 def attempt(made: Job, outcome: str, number: int = 0, launch: str = "now") -> None:
     """An attempt at a trial of a job that ended like this."""
     folder = made.home.trial(made.ids[number])
-    with holding.new_attempt(folder, Origin(launch), Stop()) as hold:
+    with holding.new_attempt(folder, Stop(), launch) as hold:
         folder.settings.touch()
         if outcome == "done":
             folder.done.touch()
@@ -79,7 +78,7 @@ def test_a_chain_that_broke_off_after_its_parent_goes_on_with_the_child(tmp_path
 def test_nothing_is_left_of_a_job_that_is_done_given_up_or_held(tmp_path: Path) -> None:
     chain = job(tmp_path, *CHAINED)
     parent = chain.home.trial(chain.ids[0])
-    with holding.new_attempt(parent, Origin("another"), Stop()):
+    with holding.new_attempt(parent, Stop(), "another"):
         assert worker.live(chain)
         assert worker.retryable(chain) is None  # nor of its child, which waits
     attempt(chain, Failure.BUG)
@@ -118,7 +117,7 @@ def test_after_a_death_the_attempt_that_it_cut_off_is_judged_once(tmp_path: Path
     attempt(one, Failure.STORAGE, launch="before")
     assert worker.end_after_death(one, lambda attempt: (Failure.KILLED, "it died"), ()) is None
     folder = one.home.trial(one.id)
-    with holding.new_attempt(folder, Origin("now"), Stop()) as hold:
+    with holding.new_attempt(folder, Stop(), "now") as hold:
         found = worker.end_after_death(one, lambda attempt: (Failure.NODE_LOST, "its node is gone"), ())
     assert found is not None
     assert found[0] == hold.attempt

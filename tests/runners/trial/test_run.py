@@ -22,7 +22,7 @@ from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial import holding, retries
 from goalgrid.runners.trial.events import Event
-from goalgrid.runners.trial.holding import Busy, Fenced, Hold, Origin
+from goalgrid.runners.trial.holding import Busy, Fenced, Hold
 from goalgrid.runners.trial.retries import POLICY
 from goalgrid.runners.trial.run import run_trial
 from goalgrid.runners.trial.stopping import Stop
@@ -32,9 +32,8 @@ def run(
     trial: Trial, home: Home, machine: Machine | None = None, *, launch: str = "one", stop: Stop | None = None
 ) -> tuple[State, list[Event]]:
     events: list[Event] = []
-    origin = Origin(launch)
     folder = home.trial(trial.id)
-    return run_trial(trial.settings, folder, events.append, machine or Machine(), origin=origin, stop=stop), events
+    return run_trial(trial.settings, folder, events.append, machine or Machine(), launch=launch, stop=stop), events
 
 
 def test_a_finished_trial_leaves_a_whole_record(tmp_path: Path, small_trial: Trial) -> None:
@@ -81,7 +80,7 @@ def test_a_finished_trial_is_not_trained_again(tmp_path: Path, small_trial: Tria
 
 def test_a_trial_that_somebody_else_trains_is_left_alone(tmp_path: Path, small_trial: Trial) -> None:
     folder = Home(tmp_path).trial(small_trial.id)
-    with holding.new_attempt(folder, Origin(), Stop()):
+    with holding.new_attempt(folder, Stop()):
         state, events = run(small_trial, Home(tmp_path))
     assert state is State.RUNNING
     assert events[0].kind == "busy"
@@ -117,7 +116,7 @@ def test_of_many_that_start_at_once_one_gets_the_trial(tmp_path: Path, small_tri
     def contend() -> None:
         together.wait()
         try:
-            with holding.new_attempt(folder, Origin(), Stop()) as hold:
+            with holding.new_attempt(folder, Stop()) as hold:
                 got.append(hold)
                 over.wait(10)
         except Busy:
@@ -161,7 +160,7 @@ def test_a_foreign_attempt_with_a_wrong_clock_is_not_taken_while_it_beats(
 def test_who_lost_his_trial_to_another_stops_before_he_writes(tmp_path: Path, small_trial: Trial) -> None:
     """A node that was cut off and given up, whose process goes on: it must not come back over its successor."""
     folder = Home(tmp_path).trial(small_trial.id)
-    with holding.new_attempt(folder, Origin(), Stop()) as hold:
+    with holding.new_attempt(folder, Stop()) as hold:
         assert not hold.beat(1)
         holding.end(hold.attempt, Failure.NODE_LOST, "the driver sees its node no more")
         with pytest.raises(Fenced):
@@ -280,7 +279,7 @@ def test_no_error_stands_beside_a_done_trial_that_another_launch_gave_up(tmp_pat
             run(small_trial, home, launch="one")
             standing.append(folder.error.exists())
 
-    assert run_trial(small_trial.settings, folder, give_up, Machine(), origin=Origin("two")) is State.DONE
+    assert run_trial(small_trial.settings, folder, give_up, Machine(), launch="two") is State.DONE
     assert standing == [True, True]
     assert retries.given_up(folder, "one")
     assert not folder.error.exists()
@@ -320,7 +319,7 @@ def test_a_disk_that_is_full_when_the_record_is_written_costs_no_training(tiny_d
                     file.write(os.urandom(4096))
 
     folder = home.trial(small_trial.id)
-    state = run_trial(small_trial.settings, folder, fill, Machine(), origin=Origin("one"))
+    state = run_trial(small_trial.settings, folder, fill, Machine(), launch="one")
     assert state is State.FAILED  # not even how it ended could be written
     assert not folder.done.exists()
     ballast.unlink()
@@ -354,7 +353,7 @@ def test_a_runs_folder_that_is_unmounted_gets_no_file_in_its_place(tiny_disk: Pa
         if event.kind == "epoch" and event.epoch == 1:
             subprocess.run(["umount", "--lazy", str(tiny_disk)], check=True)
 
-    state = run_trial(small_trial.settings, home.trial(small_trial.id), unmount, Machine(), origin=Origin("one"))
+    state = run_trial(small_trial.settings, home.trial(small_trial.id), unmount, Machine(), launch="one")
     left = list(tiny_disk.iterdir())
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(tiny_disk)], check=True)
     assert left == []

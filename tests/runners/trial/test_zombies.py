@@ -20,7 +20,6 @@ from goalgrid.results.records import record
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import Cadence, best_of
 from goalgrid.runners.trial import holding
-from goalgrid.runners.trial.holding import Origin
 from goalgrid.runners.trial.move_aside import replace
 from goalgrid.runners.trial.run import run_trial
 
@@ -45,7 +44,7 @@ def undisturbed(trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 def train(trial: Trial, home: Home) -> None:
     folder = home.trial(trial.id)
-    run_trial(trial.settings, folder, lambda event: None, Machine(), origin=Origin("a"), cadence=Cadence(steps=2))
+    run_trial(trial.settings, folder, lambda event: None, Machine(), launch="a", cadence=Cadence(steps=2))
 
 
 def renamed_host() -> None:
@@ -162,7 +161,7 @@ def test_a_folder_is_not_moved_from_a_process_whose_clock_is_off(
     home = Home(tmp_path)
 
     def beating() -> None:
-        with holding.new_attempt(home.trial(trial.id), Origin(), holding.Stop()):
+        with holding.new_attempt(home.trial(trial.id), holding.Stop()):
             (tmp_path / "held").touch()
             os.kill(os.getpid(), signal.SIGSTOP)
             signal.sigtimedwait([signal.SIGUSR1], 20)
