@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource, blocks_of, by_direction, caption, entry
-from goalgrid.results.records.scores import Words
-from goalgrid.results.reference.reading import Paper
+from goalgrid.results.records.scores import TableValue
+from goalgrid.results.reference.reading import Paper, Printed
 from goalgrid.results.renderers.latex import weight
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 
@@ -52,9 +52,10 @@ def _row(pair: str, columns: Sequence[tuple[str, str]], block: dict[str, Cell], 
 
 def known(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
     """GOAL Table 1: which cells of the matrix had a name before; cells that the grid lacks are left out."""
-    printed = isinstance(scores, Paper) and "known" in scores.metrics
-    names = {c.objective: scores.of(c, "known") if printed else Words(KNOWN_AS.get(c.objective, "new")) for c in cells}
-    entries = {name: TableEntry(value, {"objective": name, "metric": "known"}) for name, value in names.items()}
+    values: dict[str, TableValue] = {cell.objective: Printed(KNOWN_AS.get(cell.objective, "new")) for cell in cells}
+    if isinstance(scores, Paper) and "known" in scores.metrics:
+        values = {cell.objective: scores.of(cell, "known") for cell in cells}
+    entries = {name: TableEntry(value, {"objective": name, "metric": "known"}) for name, value in values.items()}
     pairs, triplets = matrix_of(cells)
     rows = tuple(
         Row(symbol("P", pair), tuple(entries.get(f"{pair}_{triplet}") for triplet in triplets)) for pair in pairs

@@ -49,18 +49,6 @@ class TableValue(ABC):
 
 
 @dataclass(frozen=True)
-class Words(TableValue):
-    words: str
-
-    @property
-    def text(self) -> str:
-        return self.words
-
-    def tidy(self) -> dict[str, object]:
-        return {"text": self.words}
-
-
-@dataclass(frozen=True)
 class Quantity(TableValue):
     """A number of a model, which is the same in every seed: its weights, its speed. It competes for nothing."""
 

@@ -12,7 +12,7 @@ from goalgrid.results import renderers
 from goalgrid.results.layouts import LAYOUTS, arrange
 from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.rounding import written
-from goalgrid.results.records.scores import Quantity, Words
+from goalgrid.results.records.scores import Quantity
 from goalgrid.results.reference.reading import table_names
 from goalgrid.results.tables import Table, TableEntry
 from tests.cases import every
@@ -40,7 +40,7 @@ TABLES = of_grids() | {name: drawn(name) for name in table_names()}
 
 def text(entry: TableEntry, row: dict[str, object]) -> str:
     """What a reader sees, by the numbers alone."""
-    if isinstance(entry.score, Words) or not {"mean", "difference"} & row.keys():
+    if not {"mean", "difference"} & row.keys():
         return str(row["text"])
     sign, names = ("+", ("difference", "standard_error")) if "difference" in row else ("", ("mean", "std"))
     mean, spread = (row[name] for name in names)
