@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.objectives.goal_matrix import Weight
-from goalgrid.grid.objectives.parameters import REDUCTIONS, Mining, ObjectiveEntry, On, Parameter, Value
+from goalgrid.grid.objectives.parameters import REDUCTIONS, ObjectiveEntry, On, Parameter, Value
 from goalgrid.grid.settings.base import check_name
 from goalgrid.grid.settings.own_parts import OwnKind, OwnPart, ReadsImages
 
@@ -32,7 +32,7 @@ class Offer:
 offered: dict[str, list[Offer]] = {}
 """The offers of each imported module, by the module's name."""
 
-OF_THE_PROGRAM = {"variant", *ObjectiveEntry("", "", "", {}, Mining("hardest", fixed=False)).parameters}
+OF_THE_PROGRAM = {"variant", *ObjectiveEntry("", "", "", {}).parameters}
 """Names of the parameters that the program gives to objectives."""
 
 ONE_ARGUMENT = (
@@ -131,10 +131,8 @@ def objective(
     Raises:
         UserError: the signature has other parameters, or a declaration is wrong.
     """
-    mining = Mining(
-        "hardest" if on == "hardest" else "all", fixed=not (on == "hardest" if remines is None else remines)
-    )
-    entry = ObjectiveEntry("own", source, formula, parameters, mining, known_as, reductions, needs, on)
+    remines = on == "hardest" if remines is None else remines
+    entry = ObjectiveEntry("own", source, formula, parameters, known_as, reductions, needs, on, remines)
     return Declaration("objective", name, entry)
 
 

@@ -70,11 +70,10 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         pair, triplet = name.split("_")
         loss = GradientSurrogate(_with(TRIPLET_WEIGHTS[triplet], values), _with(PAIR_WEIGHTS[pair], values))
         relative = _with(RELATIVE[pair], values)() if pair in RELATIVE else None
-    mining = entry.mining
     return Objective(
         loss,
-        k=None if values.get("mining", mining.negatives) == "all" else values.get("k", 1),
-        remines=not mining.fixed,
+        k=None if values.get("mining", entry.negatives) == "all" else values.get("k", 1),
+        remines=entry.remines,
         relative=relative,
         reduction=values["reduction"],
         ignore_same_image=values["ignore_same_image"],

@@ -80,8 +80,8 @@ def conditions(name: str) -> dict[str, tuple[str, Value]]:
 
 def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
     """Whether a trainer may warm up for the objective's sake: it mines the hardest negatives, and may mine all."""
-    mining = CATALOGUE[name].mining
-    return not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
+    entry = CATALOGUE[name]
+    return entry.remines and parameters.get("mining", entry.negatives) == "hardest"
 
 
 def needs(name: str) -> tuple[str, ...]:

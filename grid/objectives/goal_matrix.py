@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from goalgrid.grid.objectives.declared import Declared, declarations
-from goalgrid.grid.objectives.parameters import Mining, ObjectiveEntry, Parameter
+from goalgrid.grid.objectives.parameters import ObjectiveEntry, Parameter
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,6 @@ def _cell(name: str) -> ObjectiveEntry:
         source=f"{t.source}; {p.source}",
         formula=f"{t.formula}; {p.formula}",
         own={**t.own, **p.own},
-        mining=Mining("hardest", fixed=False),
         known_as=KNOWN_AS.get(name, ""),
     )
 

@@ -90,27 +90,6 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Mining:
-    """The negatives of an anchor that an objective gets."""
-
-    negatives: Literal["hardest", "all"]
-    fixed: bool
-    """Whether the equation has a meaning on these negatives alone; else a grid chooses, and a trainer may warm up."""
-
-    @property
-    def parameters(self) -> dict[str, Parameter]:
-        if self.fixed:
-            return {}
-        usual = self.negatives == "hardest"
-        meaning = "which negatives of an anchor make triplets" + "; all is VSE-infinity's warm-up" * usual
-        silent: tuple[Value, ...] = ("hardest",) if usual else ()
-        return {
-            "mining": Parameter(self.negatives, meaning, choices=("hardest", "all"), silent=silent),
-            "k": Parameter(1, "how many hardest negatives", silent=(1,), only_with=("mining", "hardest")),
-        }
-
-
-@dataclass(frozen=True)
 class ObjectiveEntry:
     """An objective in the catalogue, with the source of its equation."""
 
@@ -120,7 +99,6 @@ class ObjectiveEntry:
     formula: str
     own: dict[str, Parameter]
     """Parameters of its equation, named as in the function, and of what it needs."""
-    mining: Mining
     known_as: str = ""
     """A name that it had before."""
     reductions: tuple[Value, Value] = ("sum", "sum")
@@ -128,15 +106,31 @@ class ObjectiveEntry:
     needs: tuple[str, ...] = ()
     """Names of the parts that training adds for it."""
     on: On = "hardest"
+    remines: bool = True
+    """Whether a grid may choose other negatives, and a trainer warm up; else the equation means these alone."""
     equation: Callable[..., Any] | None = None
     """The function or class; in the catalogue of a user's own objective alone, since ours import torch."""
+
+    @property
+    def negatives(self) -> Literal["hardest", "all"]:
+        """The negatives of an anchor that it gets, unless a grid chooses others."""
+        return "hardest" if self.on == "hardest" else "all"
 
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
         """Parameters of the equation, of the reduction over a batch, and of mining if a grid may choose it."""
         if self.on == "scores":
             return self.own
-        return {**self.own, **_of_a_batch(*self.reductions), **self.mining.parameters}
+        return {**self.own, **_of_a_batch(*self.reductions), **(self._of_mining() if self.remines else {})}
+
+    def _of_mining(self) -> dict[str, Parameter]:
+        usual = self.negatives == "hardest"
+        meaning = "which negatives of an anchor make triplets" + "; all is VSE-infinity's warm-up" * usual
+        silent: tuple[Value, ...] = ("hardest",) if usual else ()
+        return {
+            "mining": Parameter(self.negatives, meaning, choices=("hardest", "all"), silent=silent),
+            "k": Parameter(1, "how many hardest negatives", silent=(1,), only_with=("mining", "hardest")),
+        }
 
 
 def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:
