@@ -36,7 +36,7 @@ class TextEncoderSettings(Settings):
     @property
     def tokenizer(self) -> Pretrained | None:
         """The weights beside which the tokenizer lies whose pieces the encoder reads; None: it reads words."""
-        return None
+        return self if isinstance(self, Pretrained) and self.weights != RANDOM else None
 
     @property
     def feature_network(self) -> "TransformerSettings | None":
@@ -91,10 +91,6 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
         "torch", description="first weights of the projection: PyTorch's own, or VSE++'s"
     )
     prompt: Annotated[str, IdentityDefault("")] = Field("", description="words put before every caption")
-
-    @property
-    def tokenizer(self) -> Pretrained | None:
-        return None if self.weights == RANDOM else self
 
     @property
     def feature_network(self) -> "TransformerSettings | None":

@@ -9,7 +9,7 @@ from goalgrid.grid.errors import unknown
 from goalgrid.grid.settings.base import Dropout, ReadWhere, Unit
 from goalgrid.grid.settings.image_encoders import IMAGE_ENCODER, ImageEncoderSettings
 from goalgrid.grid.settings.parts import PartRead
-from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
+from goalgrid.grid.settings.pretrained_networks import Pretrained
 from goalgrid.grid.settings.scorers import KIND, ScorerSettings
 from goalgrid.grid.settings.text_encoders import TEXT_ENCODER, TextEncoderSettings, TransformerSettings
 
@@ -113,10 +113,6 @@ class ExpertTextSettings(Pretrained, TextEncoderSettings):
         Field(37, description="tokens that NetVLAD reads; a shorter caption is padded, as in CE")
     )
     dropout: Dropout = Field(0.0, description="share of the values set to zero before experts are weighed")
-
-    @property
-    def tokenizer(self) -> Pretrained | None:
-        return None if self.weights == RANDOM else self
 
     @property
     def feature_network(self) -> "TransformerSettings | None":
