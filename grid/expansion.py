@@ -14,36 +14,13 @@ from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import cell_ids
 from goalgrid.grid.objectives import CATALOGUE, needs
 from goalgrid.grid.patterns import CellPatterns, Overrides
-from goalgrid.grid.resolution import Common, Resolver
+from goalgrid.grid.resolution import Resolver
+from goalgrid.grid.resolution import Shared as Shared
 from goalgrid.grid.select import Chosen, Point
-from goalgrid.grid.settings import RANKED, DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings, parts
-from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings import RANKED, TrialSettings, parts
 
 Place = tuple[str, str, str, Point]
 """A cell by its data set, recipe, objective and swept values."""
-
-
-class Shared(NamedTuple):
-    """The settings that all trials of a cell share."""
-
-    dataset: DatasetSettings
-    recipe: str
-    model: ModelSettings
-    train: TrainSettings
-    objective: ObjectiveSettings
-    members: tuple[ModelSettings, ...] = ()
-    """The models of an ensemble's members."""
-    published: str = ""
-    """The published checkpoint whose record was imported; empty: the trial is trained here."""
-
-    @property
-    def libraries(self) -> frozenset[str]:
-        """The packages beside torch and NumPy that its training loads and that compute its numbers."""
-        models = (self.model, *self.members)
-        present = [*parts.of_objective(self.objective.name), *(p for m in models for p in parts.of_model(m).values())]
-        words = self.dataset.words == "nltk" and any(model.text.tokenizer is None for model in models)
-        of_parts = frozenset().union(*(part.libraries for part in present))
-        return of_parts.union(*(model.libraries for model in models), {"nltk"} if words else set())
 
 
 class Trial(NamedTuple):
@@ -131,12 +108,10 @@ def expand(grid: Grid) -> list[Cell]:
         cell = {"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}
         if excluded.fitting(cell):
             continue
-        given = overrides.of(cell)
-        objective = resolver.objective(name, given)
-        common = resolver.common(dataset, recipe, given, objective)
-        if common is None:
+        shared = resolver.shared(dataset, recipe, name, overrides.of(cell))
+        if shared is None:
             continue
-        if clash := parts.clash(common.model, name):
+        if clash := parts.clash(shared.model, name):
             resolver.problems[f"{recipe} with {name}: {clash}"] = None
             continue
         parents = catalog.recipe(recipe).parents
@@ -147,7 +122,7 @@ def expand(grid: Grid) -> list[Cell]:
             continue  # or a parent's settings do not fit together, which is among the problems
         place = dataset, recipe, name, point
         if place not in cells.trials:
-            cells.add(place, common, objective, before)
+            cells.add(place, shared, before)
     nothing = [] if cells.made or resolver.problems else ["exclude leaves out every cell of the grid"]
     problems = [*(excluded.problems() or nothing), *overrides.problems(), *resolver.problems] or resolver.unread()
     if problems:
@@ -174,32 +149,30 @@ class _Cells:
         self.made = list[Cell]()
         self.trials = dict[Place, tuple[Trial, ...]]()
 
-    def add(
-        self, place: Place, common: Common, objective: ObjectiveSettings, before: Sequence[Sequence[Trial]]
-    ) -> None:
+    def add(self, place: Place, shared: Shared, before: Sequence[Sequence[Trial]]) -> None:
         """Make a cell; `before` are the trials of each parent."""
-        ensemble, recipe = len(before) > 1, place[1]
-        rankers = [] if ensemble else [trial.id for trial in self._ranking(place, common, objective)]
-        members = tuple(trials[0].shared.model for trials in before) if ensemble else ()
-        shared = Shared(common.dataset, recipe, common.model, common.train, objective, members)
-        readable = f"{common.dataset.name}_{recipe}_{objective.name}"
+        ensemble = len(before) > 1
+        rankers = [] if ensemble else [trial.id for trial in self._ranking(place, shared)]
+        if ensemble:
+            shared = shared._replace(members=tuple(trials[0].shared.model for trials in before))
+        readable = "_".join(place[:3])
         texts = {name: self.resolver.text(getattr(shared, name)) for name in ("dataset", "model", "train", "objective")}
         parents = list(zip(*([trial.id for trial in trials] for trials in before), strict=True))
         parents = parents or [()] * len(self.seeds)
-        ids = cell_ids(readable, recipe, self.seeds, parents, **texts, ensemble=ensemble, rankers=rankers)
+        ids = cell_ids(readable, shared.recipe, self.seeds, parents, **texts, ensemble=ensemble, rankers=rankers)
         ranked: list[tuple[str, ...]] = [(ranker,) for ranker in rankers] or [()] * len(ids)
         each = zip(ids, self.seeds, parents, ranked, strict=True)
         self.trials[place] = tuple([Trial(name, shared, seed, named + by, *by) for name, seed, named, by in each])
         self.made.append(Cell(*place, self.trials[place]))
 
-    def _ranking(self, place: Place, common: Common, objective: ObjectiveSettings) -> tuple[Trial, ...]:
+    def _ranking(self, place: Place, shared: Shared) -> tuple[Trial, ...]:
         """The rankers of a cell, seed by seed; none where its objective reads no ranking, or reads files."""
-        dataset, recipe, _, point = place
-        ranker, goal = common.train.ranker, common.train.ranker_objective
-        if RANKED not in needs(objective.name) or (common.dataset.candidates and not ranker):
+        dataset, recipe, name, point = place
+        ranker, goal = shared.train.ranker, shared.train.ranker_objective
+        if RANKED not in needs(name) or (shared.dataset.candidates and not ranker):
             return ()
         problem = ""
-        if ranker is None or common.dataset.candidates:
+        if ranker is None or shared.dataset.candidates:
             both = ", not both" if ranker else ""
             problem = (
                 f"needs either train.ranker = RECIPE, which ranks its negatives, or dataset.candidates = FOLDER{both}"
@@ -212,16 +185,15 @@ class _Cells:
         elif catalog.recipe(ranker).parents or catalog.recipe(ranker).model.of_sets:
             problem = f"train.ranker = {ranker!r}: a ranker is trained in one step, and gives a vector an image"
         if problem or ranker is None:
-            self.resolver.problems[f"{recipe} with {objective.name}: {problem}"] = None
+            self.resolver.problems[f"{recipe} with {name}: {problem}"] = None
             return ()
         place = dataset, ranker, goal, point
         if place not in self.trials:
             given = self.overrides.of({"dataset": dataset, "recipe": ranker, "objective": goal, **dict(point)})
-            section = self.resolver.objective(goal, given)
-            sections = self.resolver.common(dataset, ranker, given, section)
-            if sections is None:
+            of_ranker = self.resolver.shared(dataset, ranker, goal, given)
+            if of_ranker is None:
                 return ()
-            self.add(place, sections, section, [])
+            self.add(place, of_ranker, [])
         return self.trials[place]
 
 

@@ -17,15 +17,30 @@ from goalgrid.grid.select import Point as Point
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from goalgrid.grid.settings.base import CHOICES, ReadWhere, Settings
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.grid.settings.parts import parts
+from goalgrid.grid.settings.parts import of_model, of_objective, parts
 
 
-class Common(NamedTuple):
-    """The sections that all objectives and seeds of a (dataset, recipe, sweep point) share."""
+class Shared(NamedTuple):
+    """The settings that all trials of a cell share."""
 
     dataset: DatasetSettings
+    recipe: str
     model: ModelSettings
     train: TrainSettings
+    objective: ObjectiveSettings
+    members: tuple[ModelSettings, ...] = ()
+    """The models of an ensemble's members."""
+    published: str = ""
+    """The published checkpoint whose record was imported; empty: the trial is trained here."""
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """The packages beside torch and NumPy that its training loads and that compute its numbers."""
+        models = (self.model, *self.members)
+        present = [*of_objective(self.objective.name), *(p for m in models for p in of_model(m).values())]
+        words = self.dataset.words == "nltk" and any(model.text.tokenizer is None for model in models)
+        of_parts = frozenset().union(*(part.libraries for part in present))
+        return of_parts.union(*(model.libraries for model in models), {"nltk"} if words else set())
 
 
 class Resolver:
@@ -40,18 +55,17 @@ class Resolver:
         self._read = set[str]()
         self._unread = dict[str, tuple[str, ...]]()
 
-    def common(
-        self, dataset: str, recipe: str, given: Mapping[str, Scalar], objective: ObjectiveSettings
-    ) -> Common | None:
-        """All sections but the objective; None where settings do not fit together, which `problems` says then."""
+    def shared(self, dataset: str, recipe: str, name: str, given: Mapping[str, Scalar]) -> Shared | None:
+        """The settings of a cell; None where they do not fit together, which `problems` says then."""
+        objective = self._objective(name, given)
         model = self._section("model", dataset, recipe, given)
         if model is None:
             return None
-        needed = needs(objective.name)
+        needed = needs(name)
         estimates = any(parts()[name].warms_up for name in needed if name in parts())
-        reader = Reader(model, estimates or warms_up(objective.name, objective.parameters), needed)
+        reader = Reader(model, estimates or warms_up(name, objective.parameters), needed)
         data, train = (self._section(name, dataset, recipe, given, reader) for name in ("dataset", "train"))
-        return Common(data, model, train) if data and train else None
+        return Shared(data, recipe, model, train, objective) if data and train else None
 
     def text(self, section: Settings) -> str:
         """A section of this resolver in the JSON that a trial's id is a hash of."""
@@ -67,7 +81,7 @@ class Resolver:
             if name not in self._read
         ]
 
-    def objective(self, name: str, given: Mapping[str, Scalar]) -> ObjectiveSettings:
+    def _objective(self, name: str, given: Mapping[str, Scalar]) -> ObjectiveSettings:
         """An objective with the values that the grid sets for its parameters."""
         overrides = _of_section("objective", given)
         key = "objective", name, *overrides.items()
