@@ -92,13 +92,10 @@ class Resolver:
             first = str(self._variants[0]) if self._variants else variant
             if resolve(name, variant=first, **accepted(name, overrides, first)) == parameters:
                 variant = first  # the same equation and numbers: one trial, whichever of the swept variants names it
-            for parameter in overrides.keys() - conditions(name).keys():
-                self._note(f"objective.{parameter}", () if parameter in parameters else ("an objective that has it",))
-            for parameter, (other, value) in conditions(name).items():
-                if parameter in overrides:
-                    same = parameters[parameter] == overrides[parameter]
-                    unmet = () if parameter in read else (f"objective.{other} = {value}",)
-                    self._note(f"objective.{parameter}", unmet, same=same)
+            conditional = {key: f"objective.{other} = {value}" for key, (other, value) in conditions(name).items()}
+            for parameter, value in overrides.items():
+                unmet = () if parameter in read else (conditional.get(parameter, "an objective that has it"),)
+                self._note(f"objective.{parameter}", unmet, same=parameters.get(parameter) == value)
             content = {"name": name, "variant": variant, "parameters": parameters}
             self._known[key] = ObjectiveSettings.model_validate(content)
         settings: ObjectiveSettings = self._known[key]
