@@ -12,7 +12,7 @@ from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import canonical_json
 from goalgrid.grid.names import SECTIONS
-from goalgrid.grid.objectives import accepted, conditions, needs, resolve, warms_up
+from goalgrid.grid.objectives import CATALOGUE, accepted, needs, resolve, warms_up
 from goalgrid.grid.select import Point as Point
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from goalgrid.grid.settings.base import CHOICES, ReadWhere, Settings
@@ -92,9 +92,11 @@ class Resolver:
             first = str(self._variants[0]) if self._variants else variant
             if resolve(name, variant=first, **accepted(name, overrides, first)) == parameters:
                 variant = first  # the same equation and numbers: one trial, whichever of the swept variants names it
-            conditional = {key: f"objective.{other} = {value}" for key, (other, value) in conditions(name).items()}
             for parameter, value in overrides.items():
-                unmet = () if parameter in read else (conditional.get(parameter, "an objective that has it"),)
+                declared = CATALOGUE[name].parameters.get(parameter)
+                other = declared.only_with if declared else None
+                lacks = f"objective.{other[0]} = {other[1]}" if other else "an objective that has it"
+                unmet = () if parameter in read else (lacks,)
                 self._note(f"objective.{parameter}", unmet, same=parameters.get(parameter) == value)
             content = {"name": name, "variant": variant, "parameters": parameters}
             self._known[key] = ObjectiveSettings.model_validate(content)

@@ -69,15 +69,6 @@ def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str,
     return values
 
 
-def conditions(name: str) -> dict[str, tuple[str, Value]]:
-    """The parameters that the equation reads only with a value of another parameter: that parameter and the value.
-
-    >>> conditions("sct")
-    {'margin': ('easy', 'hinge'), 'tau': ('easy', 'softmax')}
-    """
-    return {key: parameter.only_with for key, parameter in CATALOGUE[name].parameters.items() if parameter.only_with}
-
-
 def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
     """Whether a trainer may warm up for the objective's sake: it mines the hardest negatives, and may mine all."""
     entry = CATALOGUE[name]
