@@ -1,6 +1,7 @@
 """The code of a trial: what it holds of the real sources, told by editing copies of them and by watching a training."""
 
 import ast
+import inspect
 import json
 import os
 import subprocess
@@ -255,8 +256,8 @@ class Watched:
         threading.setprofile(None)
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        module = self.module(frame.f_code.co_filename)
-        if event == "call" and module:
+        module, function = self.module(frame.f_code.co_filename), frame.f_code.co_flags & inspect.CO_OPTIMIZED
+        if event == "call" and module and function:  # bodies of modules and classes run as they are imported
             self.names.add(f"{module}.{frame.f_code.co_qualname.partition('.')[0]}")
 
 
@@ -292,7 +293,7 @@ def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: li
         trainer.fit()
         trainer.by_protocols([settings.dataset.protocol])
     reached = {definition.name for definition in sources().reached(*roots_and_names(settings))}
-    nameless = {name for name in watched.names if name.endswith(">")}  # lambdas in tables; what importing runs
+    nameless = {name for name in watched.names if name.endswith(">")}  # lambdas in tables
     paths = {"goalgrid.grid.store.home.TrialFolder", "goalgrid.grid.store.home.Below"}  # of files and modules
     assert len(watched.names) > 60
     assert watched.names - nameless - reached - paths == set()
