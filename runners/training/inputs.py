@@ -222,9 +222,10 @@ def _inputs(
 
 def opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
     """The data as they lie; images that a network reads once are not kept in memory."""
-    root, keep, reads = machine.root(dataset.name), image.feature_network is None, image.reads
-    more = {"reads": reads, "keep": keep, **machine.decoding}
-    return opening.opened(dataset.name, root, image.view, held.fingerprint, **more)
+    root, on_gpu = machine.root(dataset.name), machine.device.type == "cuda"
+    options: dict[str, Any] = {"reads": image.reads, "keep": image.feature_network is None}
+    options |= {"workers": machine.workers, "pinned": on_gpu}
+    return opening.opened(dataset.name, root, image.view, held.fingerprint, **options)
 
 
 def batches(

@@ -5,7 +5,6 @@ import gc
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -112,11 +111,6 @@ class Machine:
     def graphs(self) -> bool:
         """Whether objectives run as CUDA graphs; not on ROCm, where nobody has tried."""
         return self.cuda_graphs and self.device.type == "cuda" and torch.version.cuda is not None
-
-    @property
-    def decoding(self) -> dict[str, Any]:
-        """How pictures are read here, as options of `retrieval.data.opening`."""
-        return {"workers": self.workers, "pinned": self.device.type == "cuda"}
 
     @property
     def device_name(self) -> str:
