@@ -121,9 +121,10 @@ class Deaths:
             self._ended.add(ending[0])
             self.report(ending[1])
         else:  # it ended by itself
-            for attempt in worker.attempts_on_broken_gpus(job, self._ended):
-                self._ended.add(attempt)
-                self._blame_node(attempt, attempt.message())
+            for attempt in worker.latest_attempts(job, self._ended):
+                if attempt.failure() is Failure.DEVICE:
+                    self._ended.add(attempt)
+                    self._blame_node(attempt, attempt.message())
         if self._vain <= IN_VAIN:
             return ""
         last = error.strip().splitlines()[-1:] or ["without a word"]

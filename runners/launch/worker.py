@@ -254,7 +254,7 @@ def end_after_death(
     job: Job, judge: Callable[[Attempt], tuple[Failure, str]], ended: Container[Attempt]
 ) -> tuple[Attempt, Event] | None:
     """After process death, end the job's running attempt by `judge`, if none `ended` yet; returns it and an event."""
-    for latest in _latest(job, ended):
+    for latest in latest_attempts(job, ended):
         folder = TrialFolder(latest.folder.parent)
         if folder.is_done() or latest.outcome() not in (None, Failure.TIMEOUT):
             continue  # it ended by itself; only the watchdog writes an end before the death
@@ -265,12 +265,7 @@ def end_after_death(
     return None
 
 
-def attempts_on_broken_gpus(job: Job, ended: Container[Attempt]) -> list[Attempt]:
-    """The latest attempts of this launch that report a failed GPU, without those of earlier deaths."""
-    return [attempt for attempt in _latest(job, ended) if attempt.failure() is Failure.DEVICE]
-
-
-def _latest(job: Job, ended: Container[Attempt]) -> list[Attempt]:
+def latest_attempts(job: Job, ended: Container[Attempt]) -> list[Attempt]:
     """The latest attempts of this launch at the job's trials, without those that `ended` in earlier deaths."""
     latest = (job.home.trial(trial_id).latest() for trial_id in job.ids)
     return [attempt for attempt in latest if attempt and attempt not in ended and attempt.launch() == job.launched.name]
