@@ -2,9 +2,10 @@
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,8 @@ class _Experiment(Store):
         for first in range(run.epochs, max(len(rows), 1), ROWS):
             settings = {} if first else dotted(read_json(folder.settings))
             params = [self.param(name, str(value)) for name, value in settings.items()]
-            self.client.log_batch(run.id, self._metrics(rows[first : first + ROWS]), params)
+            metrics = [self._metrics(row, row["epoch"]) for row in rows[first : first + ROWS]]
+            self.client.log_batch(run.id, list(chain(*metrics)), params)
         state = folder.state()
         end = run.begun + round(1000 * sum(row["seconds"] for row in rows))  # what training took, pauses left out
         if state is State.DONE:
@@ -179,20 +181,15 @@ class _Experiment(Store):
             with suppress(UserError):  # a full disk: the next run asks MLflow again
                 write_json(self.tracker.note_file, {"uri": self.tracker.place, "done": done}, durable=False)
 
-    def _metrics(self, rows: list[dict[str, Any]]) -> list[Any]:
-        return [
-            self.metric(name, float(value), 0, row["epoch"])
-            for row in rows
-            for name, value in row.items()
-            if isinstance(value, int | float)
-        ]
+    def _metrics(self, values: Mapping[str, Any], epoch: int) -> list[Any]:
+        numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
+        return [self.metric(name, float(value), 0, epoch) for name, value in numbers.items()]
 
     def _finish(self, run: _Run, folder: TrialFolder, end: int) -> None:
         for file in (folder.settings, folder.environment, folder.history, folder.record):
             if self.tracker.artifacts and file.exists():  # an ensemble has no history
                 self.client.log_artifact(run.id, str(file))
         metrics = final_metrics(folder)
-        step = int(metrics["selected_epoch"])
-        measured = [self.metric(name, float(value), 0, step) for name, value in metrics.items()]
+        measured = self._metrics(metrics, int(metrics["selected_epoch"]))
         self.client.log_batch(run.id, measured, tags=[self.tag(DONE, when_done(folder))])
         self.client.set_terminated(run.id, "FINISHED", end)
