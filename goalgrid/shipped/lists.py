@@ -30,9 +30,11 @@ def recipe(name: str) -> dict[str, Any]:
 def objective(name: str) -> dict[str, Any]:
     """An objective with its equation and parameters; UserError: no objective has this name."""
     check_objective(name)
-    keys = ("meaning", "paper", "released", "choices", "only_with")
-    parameters = {key: asdict(parameter) for key, parameter in CATALOGUE[name].parameters.items()}
-    shown = {key: {field: parameter[field] for field in keys} for key, parameter in parameters.items()}
+    shown = {
+        key: {"meaning": p.meaning, "paper": p.default, "released": p.released}
+        | {"choices": p.choices, "only_with": p.only_with}
+        for key, p in CATALOGUE[name].parameters.items()
+    }
     return {**objective_row(name), "formula": CATALOGUE[name].formula, "parameters": shown}
 
 
