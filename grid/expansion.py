@@ -98,11 +98,8 @@ def expand(grid: Grid) -> list[Cell]:
         "objective": grid.objectives,
         **grid.sweep,
     }
-    resolver, overrides, excluded = (
-        Resolver(grid),
-        Overrides(grid, axes),
-        CellPatterns(grid, "exclude", grid.exclude, axes),
-    )
+    excluded, overrides = CellPatterns(grid, "exclude", grid.exclude, axes), Overrides(grid, axes)
+    resolver = Resolver(grid)
     cells = _Cells(grid, resolver, overrides)
     for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
         cell = {"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}

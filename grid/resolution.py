@@ -13,7 +13,6 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import canonical_json
 from goalgrid.grid.names import SECTIONS
 from goalgrid.grid.objectives import CATALOGUE, accepted, needs, resolve, warms_up
-from goalgrid.grid.select import Point as Point
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from goalgrid.grid.settings.base import CHOICES, ReadWhere, Settings
 from goalgrid.grid.settings.model import ModelSettings
