@@ -37,7 +37,7 @@ _HELD = ReadWhere(
 )
 _WARMS_UP = ReadWhere(
     lambda _, by: by.warms_up,
-    "an objective that mines the hardest negatives and may mine all, or reads estimates of a part",
+    "an objective that mines the hardest negatives and may mine all, or reads estimates of its pairs, e.g. ncr",
 )
 _OFFLINE = ReadWhere(lambda _, by: RANKED in by.needs, "an objective that reads offline negatives, e.g. aoq")
 _RANKED = ReadWhere(lambda part, by: part.ranker is not None and RANKED in by.needs, "train.ranker")
@@ -135,7 +135,7 @@ class TrainSettings(Settings):
         0.1, description="what the learning rate is multiplied by at each step"
     )
     warmup_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _WARMS_UP] = Field(
-        0, description="first epochs, on all negatives and without estimates; for objectives that mine or estimate"
+        0, description="first epochs, on all negatives, all pairs alike; for objectives that mine or estimate"
     )
     text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _TEXT_LEARNS] = Field(
         1.0, description="the text backbone learns with lr times this"
