@@ -186,8 +186,7 @@ def diagrams(
 
 @verbs.command()
 def check(
-    file: str = argument(..., "FILE", "A file of your own, or a package by name."),
-    as_json: bool = options.JSON,
+    file: str = argument(..., "FILE", "A file of your own, or a package by name."), as_json: bool = options.JSON
 ) -> None:
     """Check losses, poolings, encoders and scorers of your own.
 

@@ -47,11 +47,7 @@ class FeatureHead(nn.Module):
     """A head on feature vectors, pooled over regions or cells where there are any."""
 
     def __init__(
-        self,
-        settings: FeatureSettings | BackboneSettings,
-        shape: tuple[int, ...],
-        dim: int,
-        places: pretrained.Places,
+        self, settings: FeatureSettings | BackboneSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places
     ) -> None:
         super().__init__()
         width = shape[-1]

@@ -20,13 +20,7 @@ from goalgrid.retrieval.data.precomp import SHORT
 from goalgrid.retrieval.encoders.pretrained import Places, locate
 from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
-from goalgrid.retrieval.published.checkpoint_maps import (
-    CheckpointMap,
-    first_few,
-    fitting_map,
-    map_of_family,
-    size_at,
-)
+from goalgrid.retrieval.published.checkpoint_maps import CheckpointMap, first_few, fitting_map, map_of_family, size_at
 
 
 @dataclass(frozen=True, eq=False)

@@ -223,9 +223,7 @@ def _packed_gru(
     return torch.cat(directions, dim=-1), last
 
 
-STAND_INS: dict[Any, Callable[..., Any]] = {
-    aten.index.Tensor: _looked_up,
-}
+STAND_INS: dict[Any, Callable[..., Any]] = {aten.index.Tensor: _looked_up}
 """Stand-ins for operations whose result's shape depends on values, for tensors without values."""
 
 ATTENTION = {
