@@ -104,18 +104,26 @@ class Mirror:
         return False
 
     def _catch_up(self) -> bool:
-        try:
-            self._store = self._store or self.tracker.open()
-            for folder in list(self._behind):
-                self._store.sync(folder)
-                del self._behind[folder]
-        except Exception as error:  # trackers raise many kinds of errors; none of them may touch the grid
+        """Copy what waits; at once again after an error, since another launch may have begun the same run meanwhile."""
+        for last in (False, True):
+            try:
+                self._store = self._store or self.tracker.open()
+                for folder in list(self._behind):
+                    self._store.sync(folder)
+                    del self._behind[folder]
+                return True
+            except Exception as error:  # trackers raise many kinds of errors; none of them may touch the grid
+                self._store = None
+                if last:
+                    self._warn(error)
+        return False
+
+    def _warn(self, error: Exception) -> None:
+        if self._failed_at is None:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            if self._failed_at is None:
-                where = f"{self.tracker.name} at {self.tracker.place}"
-                self.warn(f"{where} is out of reach, training goes on without it: {reason}")
-            self._store, self._failed_at = None, time.monotonic()
-        return not self._behind
+            where = f"{self.tracker.name} at {self.tracker.place}"
+            self.warn(f"{where} is out of reach, training goes on without it: {reason}")
+        self._failed_at = time.monotonic()
 
 
 def when_done(folder: TrialFolder) -> str:
