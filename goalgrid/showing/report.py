@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.notes import later
@@ -14,7 +15,7 @@ from goalgrid.looking.trial_figures import attention_examples, retrieved
 from goalgrid.reading import named_grids, status
 from goalgrid.reading.overview import ORDER, Overview, ranges
 from goalgrid.results.analysis.documents import Document
-from goalgrid.results.export.report_page import Measured, Standing, picture, rendered
+from goalgrid.results.export.report_page import Measured, picture, rendered
 from goalgrid.results.pages import page
 from goalgrid.showing.analyses import section
 from goalgrid.showing.tables import scores_of, table_of_paper
@@ -75,16 +76,16 @@ def render(
     )
 
 
-def standing_of(overview: Overview) -> Standing:
+def standing_of(overview: Overview) -> dict[str, Any]:
     """The state of the grid, as the page shows it."""
-    return Standing(
-        overview.headline(),
-        {state.value: overview.counts[state] for state in ORDER},
-        {trial_id: state.value for trial_id, state in overview.states.items()},
-        status.running_lines(overview),
-        [group.to_dict() for group in status.failures(overview)],
-        status.note_lines(overview),
-    )
+    return {
+        "headline": overview.headline(),
+        "states": {state.value: overview.counts[state] for state in ORDER},
+        "trials": {trial_id: state.value for trial_id, state in overview.states.items()},
+        "running": status.running_lines(overview),
+        "troubles": [group.to_dict() for group in status.failures(overview)],
+        "notes": status.note_lines(overview),
+    }
 
 
 def read(overview: Overview) -> Measured:

@@ -11,13 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
+from typing import Any
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.store.home import State
 from goalgrid.reading.overview import Overview
 from goalgrid.results.analysis.documents import Document
-from goalgrid.results.export.report_page import Measured, Standing
+from goalgrid.results.export.report_page import Measured
 from goalgrid.showing import report
 from goalgrid.terminal.views import say
 
@@ -39,7 +40,7 @@ class LivePage:
         self._measured, self._read = Measured(), 0
         self._done: list[Trial] | None = None
         self._reading: Future[Measured] | None = None
-        self._standing: Standing | None = None
+        self._standing: dict[str, Any] | None = None
         self._readers = ThreadPoolExecutor(1)
         self.current = b"", ""
         """The page and its ETag: together, since a request may read them while they change."""

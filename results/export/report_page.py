@@ -60,16 +60,6 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class OpenCell:
-    """What a cell of a table shows when a reader opens it, beside its trials."""
-
-    name: str
-    verdict: str
-    seeds: Mapping[str, int]
-    """By trial id."""
-
-
-@dataclass(frozen=True)
 class Measured:
     """The results of the finished trials. Reading them is costly, and they change only when another trial is done."""
 
@@ -81,17 +71,16 @@ class Measured:
     """Our Recall@1 beside the papers'; None if no paper reports it."""
     effects: Document | None = None
     pictures: tuple[Picture, ...] = ()
-    rows: Sequence[Mapping[str, Any]] = ()
-    """Columns of the record that the page shows of every finished trial."""
+    rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Columns of the record that the page shows of every finished trial, by id."""
     provenance: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Device, versions, code and data of the trials: under each heading, the number of trials by value."""
     attention: tuple[Picture, ...] = ()
     no_attention: str = ""
     """Why there are no examples, where a trial could have some."""
     noun: str = "image"
-    cells: Sequence[OpenCell] = ()
-    curves: Mapping[str, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
-    """Logged values: by trial id, then by name, then by epoch."""
+    cells: Sequence[Mapping[str, Any]] = ()
+    """What a cell of a table shows when a reader opens it: its name, a verdict, and its trials."""
     left_out: Sequence[str] = ()
     """A message for each record, or file beside it, that cannot be read, so that a figure lacks its trial."""
     narrowed: bool = False
@@ -102,8 +91,8 @@ class Measured:
         """Tables, effects and figures of the finished trials."""
         if not scores.rows:
             return cls()
-        rows = record_cache.rows(home, scores.rows, _PROVENANCE)
-        noted = grouped(chain.from_iterable(map(_noted, rows)))
+        rows = {row["trial_id"]: row for row in record_cache.rows(home, scores.rows, _PROVENANCE)}
+        noted = grouped(chain.from_iterable(map(_noted, rows.values())))
         sums = analyse(cells, scores, None, ["rsum"])
         best = foremost(cells, sums)
         recalls = metrics_of("r1", "both")
@@ -119,8 +108,7 @@ class Measured:
             rows,
             {heading: dict(Counter(texts).most_common()) for heading, texts in noted.items()},
             noun=noun_of(cells),
-            cells=tuple(_opened(cells, sums)),
-            curves=studies[0].histories if studies else {},
+            cells=tuple(_opened(cells, sums, rows, studies[0].histories if studies else {})),
             narrowed=len(best) < len(cells),
         )
 
@@ -147,43 +135,25 @@ def _pictures(studies: Sequence[Study], every: Sequence[Study], best: Sequence[C
             yield picture(f"{known.title}: {study.title}", figure, kind, form)
 
 
-@dataclass(frozen=True)
-class Standing:
-    """The state of the grid, which changes while the grid runs."""
-
-    headline: str
-    states: Mapping[str, int]
-    trials: Mapping[str, str]
-    running: Sequence[str] = ()
-    troubles: Sequence[Mapping[str, Any]] = ()
-    """Groups of trials that failed for the same reason, as `goalgrid status --json` has them."""
-    notes: Sequence[str] = ()
-    """A line for every trial or group of trials that is collapsed, stale or left over."""
-
-
-def rendered(measured: Measured, standing: Standing, **report: Any) -> str:
-    """The page of these results and this state; `report` is what else `report.html` reads of a grid."""
-    finished = {row["trial_id"]: row for row in measured.rows}
-
-    def trial(trial_id: str, seed: int) -> dict[str, Any]:
-        """A trial as the script reads it to open a cell; without a record, only its state."""
-        record = _of_record(finished[trial_id], measured.curves.get(trial_id, {})) if trial_id in finished else {}
-        return {"id": trial_id, "seed": seed, "state": standing.trials.get(trial_id, ""), **record}
-
+def rendered(measured: Measured, standing: Mapping[str, Any], **report: Any) -> str:
+    """The page of these results and this state, which changes while the grid runs; `report`: the rest that it shows."""
+    states = standing["trials"]
     cells = [
-        {"name": cell.name, "verdict": cell.verdict, "trials": [trial(*pair) for pair in cell.seeds.items()]}
+        {**cell, "trials": [{**trial, "state": states.get(trial["id"], "")} for trial in cell["trials"]]}
         for cell in measured.cells
     ]
     return page(
-        "report.html", report=report, measured=measured, standing=standing, finished=finished,
-        shown=dict(list(standing.trials.items())[:TRIALS_SHOWN]), behind={"cells": cells},
-        opens={trial: number for number, cell in enumerate(measured.cells) for trial in cell.seeds},
+        "report.html", report=report, measured=measured, standing=standing,
+        shown=dict(list(states.items())[:TRIALS_SHOWN]), behind={"cells": cells},
+        opens={trial["id"]: number for number, cell in enumerate(cells) for trial in cell["trials"]},
         curves=CURVES, foremost=FOREMOST, version=version("goalgrid"),
     )  # fmt: skip
 
 
-def _of_record(row: Mapping[str, Any], logged: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
-    """Numbers of a finished trial, and its curves as columns of epochs and values."""
+def _of_record(row: Mapping[str, Any] | None, logged: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
+    """Numbers of a finished trial, and its curves as columns of epochs and values; nothing of any other trial."""
+    if row is None:
+        return {}
     metrics = [f"{row[f'test_{name}']:.1f}" for name in ("i2t_r1", "t2i_r1", "rsum")]
     epochs, seconds = f"{row['selected_epoch']} of {row['epochs']}", f"{row['train_seconds']:.1f}"
     curves = {
@@ -193,13 +163,24 @@ def _of_record(row: Mapping[str, Any], logged: Mapping[str, Mapping[int, float]]
     return {"numbers": [*metrics, epochs, seconds, str(json.loads(row["environment"]).get("host"))], "curves": curves}
 
 
-def _opened(cells: Sequence[Cell], analyses: Iterable[Analysis]) -> Iterator[OpenCell]:
+def _opened(
+    cells: Sequence[Cell],
+    analyses: Iterable[Analysis],
+    rows: Mapping[str, Mapping[str, Any]],
+    histories: Mapping[str, Mapping[str, Mapping[int, float]]],
+) -> Iterator[dict[str, Any]]:
+    """The cells as the script of the page reads them, but for the states of their trials."""
     by_title = {analysis.title: analysis for analysis in analyses}
     for part in parts_of(cells):
         analysis = by_title.get(part.title)
         for name, cell in part.cells.items():
+            trials = [
+                {"id": trial.id, "seed": trial.settings.seed}
+                | _of_record(rows.get(trial.id), histories.get(trial.id, {}))
+                for trial in cell.trials
+            ]
             words = verdict(analysis, name) if analysis and name in analysis.names else ""
-            yield OpenCell(f"{name}, {part.title}", words, {trial.id: trial.settings.seed for trial in cell.trials})
+            yield {"name": f"{name}, {part.title}", "verdict": words, "trials": trials}
 
 
 def _tables(grid: str, cells: Sequence[Cell], scores: Scores) -> tuple[str, dict[str, Table]]:
