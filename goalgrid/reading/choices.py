@@ -13,7 +13,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.select import Chosen, Halving, Point, Tried
 from goalgrid.grid.store.home import ENDED, Home, State, TrialFolder
 from goalgrid.results.layouts.captions import block_title
-from goalgrid.results.records import record_cache, scores
+from goalgrid.results.records import record_cache
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def halvings(grid: Grid, every: Iterable[Search]) -> dict[str, Halving]:
 def _states(cells: Iterable[Cell], home: Home) -> dict[str, State]:
     """The states of search trials, by id; one that waits for a trial that failed has failed, too."""
     trials = {cell.trials[0].id: cell.trials[0] for cell in cells}
-    states = dict.fromkeys(trials, State.PLANNED) | scores.states(trials, home)
+    states = home.states(trials)
     for trial_id, trial in trials.items():  # parents come before
         if states[trial_id] is State.PLANNED and any(states.get(name) is State.FAILED for name in trial.parents):
             states[trial_id] = State.FAILED

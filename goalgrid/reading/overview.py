@@ -52,10 +52,8 @@ class Overview:
     def of(cls, grid: Grid, home: Home, only: str = "") -> "Overview":
         """Expand the grid and look at the folder of every trial that has one; with a filter, keep what it names."""
         expanded = so_far(grid, home)
-        trials, standing = trials_of(expanded.points), home.standing()
-        states = dict.fromkeys([trial.id for trial in trials], State.PLANNED)
-        states |= {trial_id: home.trial(trial_id).state() for trial_id in standing if trial_id in states}
-        overview = cls(grid, home, trials, states, *expanded)
+        trials = trials_of(expanded.points)
+        overview = cls(grid, home, trials, home.states(trial.id for trial in trials), *expanded)
         return overview._narrowed(only) if only else overview
 
     def _narrowed(self, only: str) -> "Overview":

@@ -13,7 +13,7 @@ from goalgrid.grid.resources import Budget
 from goalgrid.grid.store.home import Home, State
 from goalgrid.results.analysis.factors import GridPart, parts_of
 from goalgrid.results.layouts.captions import by_direction
-from goalgrid.results.records import record_cache, scores
+from goalgrid.results.records import record_cache
 from goalgrid.results.statistics.resolving import FIRST, Resolution, resolve
 
 
@@ -38,8 +38,7 @@ def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> tuple[list[Cell
 
 def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[GridPart, Resolution]]:
     """The blocks; a cell of which a trial failed for good takes no part until that trial is done."""
-    ids = [trial.id for cell in cells for trial in cell.trials]
-    states = scores.states(ids, home)
+    states = home.states(trial.id for cell in cells for trial in cell.trials)
     values = _values(budget, [trial_id for trial_id, state in states.items() if state is State.DONE], home)
     contests = []
     for part in parts_of(cells):
@@ -50,7 +49,7 @@ def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[G
         playing = {
             name: seeds
             for name, seeds in known.items()
-            if len(seeds) == budget.seeds or states.get(part.cells[name].trials[len(seeds)].id) is not State.FAILED
+            if len(seeds) == budget.seeds or states[part.cells[name].trials[len(seeds)].id] is not State.FAILED
         }
         resolution = resolve(playing, budget=budget.seeds, difference=budget.difference)
         failed = {name: max(len(known[name]) + 1, FIRST) for name in known if name not in playing}

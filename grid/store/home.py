@@ -4,7 +4,7 @@ State is read from the disk and stored nowhere else; every path is a property of
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -225,6 +225,11 @@ class Home:
             return set()
         except OSError as error:
             raise UserError(f"cannot read {self.trials_folder}: {error.strerror}. --runs DIR names another.") from error
+
+    def states(self, ids: Iterable[str]) -> dict[str, State]:
+        """The states of these trials, by id; only a trial that was started costs a look into its folder."""
+        standing = self.standing()
+        return {name: self.trial(name).state() if name in standing else State.PLANNED for name in ids}
 
     def stop_request(self, launch: str) -> Path:
         """A file; while it stands, the trials of this launch write a checkpoint and end."""

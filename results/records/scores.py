@@ -174,10 +174,9 @@ class Scores:
             mixed: whether to take trials of different data, of which the caller chooses.
         """
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
-        started = states(ids, home)
-        done = [trial_id for trial_id, state in started.items() if state is State.DONE]
-        begun = {trial_id: state for trial_id, state in started.items() if state is not State.DONE}
-        absent = {trial_id: _reason(home.trial(trial_id), state) for trial_id, state in begun.items()}
+        states = home.states(ids)
+        done = [trial_id for trial_id, state in states.items() if state is State.DONE]
+        absent = {name: _reason(home.trial(name), state) for name, state in states.items() if state is not State.DONE}
         columns = ["trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
         columns += [f"test_{name}" for name in record.METRICS]
         unreadable: record.Unreadable = {}
@@ -349,12 +348,6 @@ def _evaluated(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> bool:
     """Whether trials on the data sets of this protocol were evaluated by it, if there are any."""
     candidates = [row for row in rows if protocol in catalog.protocols(row["dataset"])]
     return not candidates or any(by_protocol(row, protocol or "", "rsum") is not None for row in candidates)
-
-
-def states(ids: Iterable[str], home: Home) -> dict[str, State]:
-    """State of the trials that were started, by id; only these cost a look into their folder."""
-    standing = home.standing()
-    return {trial_id: home.trial(trial_id).state() for trial_id in ids if trial_id in standing}
 
 
 def _reason(folder: TrialFolder, state: State) -> str:

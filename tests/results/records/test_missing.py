@@ -9,9 +9,9 @@ import pytest
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.attempts import Failure
-from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.home import Home, State
 from goalgrid.results.layouts import arrange
-from goalgrid.results.records.scores import NEVER_RUN, Scores, states
+from goalgrid.results.records.scores import NEVER_RUN, Scores
 from goalgrid.results.renderers import parquet
 
 from ...conftest import SMALL
@@ -77,10 +77,12 @@ def test_a_whole_cell_misses_nothing(trained: Home) -> None:
     assert parquet.tidy(table)["missing"].null_count == 2
 
 
-def test_trials_that_were_never_begun_are_not_looked_at(trained: Home, cells: list[Cell]) -> None:
+def test_trials_that_were_never_begun_are_planned(trained: Home, cells: list[Cell]) -> None:
     ids = [trial.id for cell in cells for trial in cell.trials]
-    assert set(states(ids, trained)) == {path.name for path in (trained.path / "trials").iterdir()}
-    assert states(ids, Home(trained.path / "none")) == {}
+    states, nowhere = trained.states(ids), Home(trained.path / "none").states(ids)
+    begun = {name for name, state in states.items() if state is not State.PLANNED}
+    assert begun == {path.name for path in (trained.path / "trials").iterdir()} < states.keys()
+    assert nowhere == dict.fromkeys(ids, State.PLANNED)
 
 
 def test_a_trial_of_two_cells_is_counted_once(trained: Home) -> None:
