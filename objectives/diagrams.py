@@ -34,12 +34,11 @@ SHADE: dict[str, Any] = {"origin": "lower", "extent": (0, 1, 0, 1), "vmin": 0, "
 
 
 def weights(
-    name: str, s_pos: Float[Tensor, "*a"], s_neg: Float[Tensor, "*a"], *, mean: float = MEAN, **settings: Any
+    name: str, s_pos: Float[Tensor, "*a"], s_neg: Float[Tensor, "*a"], **settings: Any
 ) -> tuple[Float[Tensor, "*a"], Float[Tensor, "*a"], Float[Tensor, "*a"]]:
-    """T, P+ and P- of a cell at given similarities.
+    """T, P+ and P- of a cell at given similarities; m+ and m- of the -ms weights, which depend on a batch, are `MEAN`.
 
     Args:
-        mean: m+ and m- of the -ms weights, which in a batch depend on the other pairs.
         settings: variant and parameters, as for `build`; parameters that this cell lacks are left out.
 
     Raises:
@@ -50,7 +49,7 @@ def weights(
         raise UserError(losses if name in CATALOGUE else unknown_objective(name, option=True))
     loss = _built(name, settings).loss
     assert isinstance(loss, GradientSurrogate)
-    m = torch.full_like(s_pos, mean)[..., None]
+    m = torch.full_like(s_pos, MEAN)[..., None]
     triplet = Triplets(s_pos[..., None], s_neg[..., None], m_pos=m, m_neg=m)
     w_pos, w_neg = loss.pair_weight(triplet)
     return loss.triplet_weight(triplet)[..., 0], w_pos[..., 0], w_neg[..., 0]

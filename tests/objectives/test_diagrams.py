@@ -32,13 +32,13 @@ def test_drawn_weights_equal_the_literal_ones(name: str, variant: str) -> None:
     s_pos, s_neg = (
         s.double() for s in torch.meshgrid(torch.linspace(-1, 1, 5), torch.linspace(-1, 1, 5), indexing="ij")
     )
-    drawn = diagrams.weights(name, s_pos, s_neg, mean=0.3, variant=variant, tau=7)
+    drawn = diagrams.weights(name, s_pos, s_neg, variant=variant, tau=7)
     values = resolve(name, variant=variant) | {"tau": 7}
     pair, triplet = name.split("_")
     for row in range(5):
         for column in range(5):
             pos, neg = s_pos[row, column].item(), s_neg[row, column].item()
-            sets = of_means(pair, pos, neg, 0.3, values)
+            sets = of_means(pair, pos, neg, diagrams.MEAN, values)
             expected = literal.T[triplet](pos, neg, values), *literal.P[pair](pos, neg, sets, values)
             found = [weight.expand(5, 5)[row, column].item() for weight in drawn]
             assert found == pytest.approx(expected)
