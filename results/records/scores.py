@@ -176,7 +176,8 @@ class Scores:
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
         states = home.states(ids)
         done = [trial_id for trial_id, state in states.items() if state is State.DONE]
-        absent = {name: _reason(home.trial(name), state) for name, state in states.items() if state is not State.DONE}
+        begun = {name: state for name, state in states.items() if state not in (State.DONE, State.PLANNED)}
+        absent = {name: _reason(home.trial(name), state) for name, state in begun.items()}
         columns = ["trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
         columns += [f"test_{name}" for name in record.METRICS]
         unreadable: record.Unreadable = {}
@@ -351,9 +352,7 @@ def _evaluated(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def _reason(folder: TrialFolder, state: State) -> str:
-    """Why a trial in this state has no record: `running`, `interrupted`, `failed (out-of-memory)`, `never run`."""
-    if state is State.PLANNED:
-        return NEVER_RUN
+    """Why a trial that was begun has no record: `running`, `interrupted`, `failed (out-of-memory)`."""
     failure = folder.failure() if state is State.FAILED else None
     return f"{state} ({failure})" if failure else str(state)
 
