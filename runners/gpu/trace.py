@@ -28,6 +28,10 @@ KERNELS_A_STEP = 2
 """Kernels of a GRU step, forward: the product with the state, and the gates. Twice as many backward."""
 KERNELS = {aten.convolution: 3, aten.convolution_backward: 6}
 """Of operations that cuDNN computes in several: 155 convolutions of a ResNet-152 had 1,050 to 1,600 more on an H100."""
+OF_A_GROUP = {aten.convolution: 1, aten.convolution_backward: 5}
+"""Kernels of each group of a convolution in float32, on an H100."""
+CHANNELS = 64
+"""Output channels that cuDNN computes together: a group of fewer takes as long."""
 DETACH = aten.detach.default
 """A quarter of all operations: autograd's own."""
 WHOLE = (torch.int64, torch.int32, torch.bool, torch.uint8)
@@ -38,7 +42,7 @@ class Work:
     """Operations on a GPU.
 
     Args:
-        products: by number format, floating-point operations and bytes of each operation that multiplies matrices.
+        products: by number format, floating-point operations (padding included) and bytes of each matrix product.
         bytes: read and written by the other operations.
         launches: number of kernels.
     """
@@ -147,11 +151,17 @@ def _work(func: Any, args: Any, kwargs: Any, inputs: list[Tensor], result: Any) 
     moved = float(sum(tensor.nbytes for tensor in [*inputs, *written]))
     kernel = ATTENTION.get(func.overloadpacket, func.overloadpacket)
     counter = FLOPS.get(kernel, flop_registry.get(kernel))
-    kernels = KERNELS.get(func.overloadpacket, 1)
+    kernels = _kernels(func.overloadpacket, args, inputs)
     if counter is None:
         return "", 0.0, moved, kernels
     kind = str(inputs[0].dtype).removeprefix("torch.")
     return kind, float(counter(*args, **kwargs, out_val=result)), moved, kernels
+
+
+def _kernels(operation: Any, args: Any, inputs: list[Tensor]) -> int:
+    """Of a convolution in float32, cuDNN computes one group after another."""
+    groups = _groups(args) if operation in OF_A_GROUP and inputs[0].dtype == torch.float32 else 1
+    return groups * OF_A_GROUP[operation] if groups > 1 else KERNELS.get(operation, 1)
 
 
 def _written(func: Any, args: Any) -> list[Any]:
@@ -233,13 +243,28 @@ ATTENTION = {
 """CPU kernels, with the GPU kernels that compute the same."""
 
 
-def _convolution_backward(gradient: Tensor, values: Tensor, weight: Tensor, *more: Any, out_val: Any) -> int:
-    """The products of the forward pass for each gradient that is asked for; torch's own count knows no groups."""
-    return 2 * sum(more[-1][:2]) * math.prod(gradient.shape) * math.prod(weight.shape[1:])
+def _groups(args: Sequence[Any]) -> int:
+    """Of a convolution's arguments, the last but for the gradients that are asked for."""
+    return args[-1] if isinstance(args[-1], int) else args[-2]
 
 
-FLOPS = {aten.convolution_backward: _convolution_backward}
-"""Floating-point operations that torch counts otherwise."""
+def _convolution(values: Tensor, weight: Tensor, *more: Any, out_val: Tensor) -> float:
+    """The products; those of a group are padded to CHANNELS, and at half of the rate at best, as an H100 has them."""
+    slower = max(2.0, CHANNELS * _groups(more) / len(weight)) if _groups(more) > 1 else 1.0
+    return 2 * slower * math.prod(out_val.shape) * math.prod(weight.shape[1:])
+
+
+def _convolution_backward(gradient: Tensor, values: Tensor, weight: Tensor, *more: Any, out_val: Any) -> float:
+    """The products of the forward pass for each gradient that is asked for, those of groups at half of their rate."""
+    of_one = _convolution(values, weight, *more, out_val=gradient)
+    return sum(more[-1][:2]) * of_one * (2 if _groups(more) > 1 else 1)
+
+
+FLOPS: dict[Any, Callable[..., float]] = {
+    aten.convolution: _convolution,
+    aten.convolution_backward: _convolution_backward,
+}
+"""Floating-point operations that torch counts otherwise: it knows neither groups nor what they take."""
 
 
 def _grouped(lists: Any, with_indices: bool = False) -> dict[tuple[torch.device, torch.dtype], Any]:
