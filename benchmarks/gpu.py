@@ -6,13 +6,15 @@ blocks that need it say so; `--device cpu --small` runs the others on the CPU, t
 nothing. `--hour` runs as many blocks as end within 50 minutes, in this order, and writes a page, gpu.md, too.
 
 steps       five recipes in fp32, tf32 and bf16: time, launches and memory of a step, beside the plan's
+recomputation  the same of a step that computes activations again or embeds a batch in parts
+convolutions  those of 32 groups: time, launches and rates by number format and order of channels
 layouts     a convolution backbone: channels last, cuDNN's choice of kernels, compiled
 feeding     the share of the time for which steps keep the card busy, when 2, 8 and 16 threads decode pictures
 packing     steps a second of 1 to 8 trials that share the card
 graphs      objectives as CUDA graphs beside the same kernels, launched one by one
 errors      a lack of memory in a convolution, a GRU and cuBLAS's start: the class that each gets
 tests       the tests that are skipped without a GPU
-recipes     20 steps of each small recipe: the loss beside the CPU's, and how often a step waits for the GPU
+recipes     20 steps of each small recipe: first and last loss beside the CPU's, and how often a step waits for the GPU
 recurrent   a GRU under bfloat16: the format of its states, and its gradient beside float32's
 repeat      two equal trainings: how far their weights are apart, which on a GPU need not be 0
 resume      a training that was cut off in mid-epoch beside two that were not
@@ -74,6 +76,10 @@ BLOCKS = {
     "steps": Block(
         lambda device, chosen: first_hour.steps_rows(device, chosen["steps"], 3, small=chosen["small"]),
         600,
+    ),
+    "recomputation": Block(lambda device, chosen: first_hour.recomputation_rows(device, 3, small=chosen["small"]), 300),
+    "convolutions": Block(
+        lambda device, chosen: first_hour.convolutions_rows(device, chosen["rounds"], small=chosen["small"]), 120
     ),
     "layouts": Block(
         lambda device, chosen: first_hour.layouts_rows(device, chosen["steps"], 3, small=chosen["small"]),

@@ -35,7 +35,7 @@ def rows_of_tests() -> list[str]:
 
 
 def recipe_rows(device: str, steps: int) -> list[str]:
-    """Each small recipe on the embedded data: its loss on the device and on the CPU, and waits a step."""
+    """Each small recipe on the embedded data: first and last loss on the device and on the CPU, and waits a step."""
     rows = []
     for name in [name for name in catalog.names("recipes") if name.endswith("-tiny") or name.startswith("cnn-")]:
         recipe = catalog.recipe(name)
@@ -47,12 +47,13 @@ def recipe_rows(device: str, steps: int) -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
             ours, waits = losses(settings, device, steps, Path(folder))
             peer, _ = losses(settings, "cpu", steps, Path(folder))
-        rows.append(measuring.row(name, f"loss {ours:.5g}, {waits:.1f} waits a step", peer=f"loss {peer:.5g}, the CPU"))
+        here, there = (f"loss {found[0]:.6g} to {found[-1]:.5g}" for found in (ours, peer))
+        rows.append(measuring.row(name, f"{here}, {waits:.1f} waits a step", peer=f"{there}, the CPU"))
     return rows
 
 
-def losses(settings: TrialSettings, device: str, steps: int, cache: Path) -> tuple[float, float]:
-    """The loss after so many steps, and how often a step waited for the GPU."""
+def losses(settings: TrialSettings, device: str, steps: int, cache: Path) -> tuple[list[float], float]:
+    """The loss of each of so many steps, and how often a step waited for the GPU."""
     inputs = prepare(settings, Machine(gpu=device == "cuda", features=cache))
     learner, read = Learner(settings, inputs), reading(settings, inputs)
     learner.begin(0)
@@ -60,12 +61,13 @@ def losses(settings: TrialSettings, device: str, steps: int, cache: Path) -> tup
         torch.cuda.set_sync_debug_mode("warn")
     with warnings.catch_warnings(record=True) as waits:
         warnings.simplefilter("always")
+        measured = list[torch.Tensor]()
         for _ in range(steps):
-            measured = learner.gradient(next(read), 0.0)
+            measured.append(learner.gradient(next(read), 0.0)["loss"].clone())
             learner.optimizer.step()
     if device == "cuda":
         torch.cuda.set_sync_debug_mode("default")
-    return float(measured["loss"]), sum("synchroniz" in str(wait.message) for wait in waits) / steps
+    return [float(loss) for loss in measured], sum("synchroniz" in str(wait.message) for wait in waits) / steps
 
 
 def recurrent_rows(device: str, size: Size) -> list[str]:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -39,6 +40,26 @@ RECIPES = {
 """By whether the sizes are small: features of images, regions, sets, pixels, and a fusion encoder."""
 FORMATS = {"fp32": (), "tf32": ("train.tf32=true",), "bf16": ("train.precision=bf16",)}
 SMALLER = ("train.batch_size=8", "model.dim=16")
+RECOMPUTED: dict[bool, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    False: (
+        ("vsepp-r152-ft", ()),
+        ("vsepp-r152-ft", ("train.checkpoint_activations=true",)),
+        ("vsepp-r152-ft", ("train.micro_batch=16",)),
+        ("vse-inf-wsl", ("train.checkpoint_activations=true",)),
+        ("vse-inf-wsl", ("train.checkpoint_activations=true", "train.tf32=true")),
+        ("vse-inf-wsl", ("train.checkpoint_activations=true", "train.precision=bf16")),
+        ("vse-inf-wsl", ("train.micro_batch=32",)),
+        ("vse-inf-wsl", ("train.micro_batch=16",)),
+    ),
+    True: (
+        ("vsepp-r152-tiny-ft", ()),
+        ("vsepp-r152-tiny-ft", ("train.checkpoint_activations=true", "model.image.norm_eval=true")),
+        ("vsepp-r152-tiny-ft", ("train.micro_batch=4", "model.image.norm_eval=true")),
+    ),
+}
+"""What keeps less between the passes, beside what is as it is."""
+GROUPED = {False: ((256, 128), (512, 64), (1024, 32), (2048, 16)), True: ((64, 8),)}
+"""Channels and sides of a ResNeXt's convolutions of 32 groups, for pictures of 512 pixels."""
 CONVOLUTION = {False: "vsepp-r152-ft", True: "cnn-gru"}
 PICTURES, SIDES = {False: 2000, True: 24}, {False: (640, 480), True: (96, 72)}
 WATCHED_SECONDS = {False: 10.0, True: 1.0}
@@ -98,7 +119,7 @@ def made(recipe: str, device: str, small: bool, *more: str) -> tuple[TrialSettin
     return settings, shapes, step_of(learner_of(settings, shapes, device), batch_of(settings, shapes, device))
 
 
-def seconds_of(step: Callable[[], None], device: str, steps: int, rounds: int) -> float:
+def seconds_of(step: Callable[[], object], device: str, steps: int, rounds: int) -> float:
     """Seconds of a step, the median of rounds of so many; the first steps, which choose kernels, do not count."""
 
     def several() -> None:
@@ -109,7 +130,7 @@ def seconds_of(step: Callable[[], None], device: str, steps: int, rounds: int) -
     return statistics.median(measuring.seconds(several, device) / steps for _ in range(rounds))
 
 
-def launches_of(step: Callable[[], None], device: str) -> tuple[int, float]:
+def launches_of(step: Callable[[], object], device: str) -> tuple[int, float]:
     """Kernels of a step, copies included, and the seconds that they take; on a CPU, operations that no other calls."""
     activity = torch.profiler.ProfilerActivity
     with torch.profiler.profile(activities=[activity.CUDA if device == "cuda" else activity.CPU]) as traced:
@@ -129,14 +150,25 @@ def card_name() -> str:
 def steps_rows(device: str, steps: int, rounds: int, *, small: bool) -> Iterator[str]:
     """Time, launches and memory of a step of five recipes by number formats, beside what `plan --device` says."""
     for recipe, (name, more) in product(RECIPES[small], FORMATS.items()):
-        gc.collect()
-        if device == "cuda":
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-        try:
-            yield step_row(f"{recipe} in {name}", made(recipe, device, small, *more), device, steps, rounds)
-        except RuntimeError as error:
-            yield measuring.row(f"{recipe} in {name}", f"{classify(error)}: {' '.join(str(error).split())[:80]}")
+        yield tried_row(f"{recipe} in {name}", recipe, more, device, steps, rounds, small)
+
+
+def recomputation_rows(device: str, steps: int, *, small: bool) -> Iterator[str]:
+    """Time and memory of a step that computes activations again, or embeds a batch in parts, beside the plan's."""
+    for recipe, more in RECOMPUTED[small]:
+        yield tried_row(" ".join((recipe, *more)), recipe, more, device, steps, 1, small)
+
+
+def tried_row(what: str, recipe: str, more: Sequence[str], device: str, steps: int, rounds: int, small: bool) -> str:
+    """The row of a step, or the class of its failure; memory is counted from here on."""
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        return step_row(what, made(recipe, device, small, *more), device, steps, rounds)
+    except RuntimeError as error:
+        return measuring.row(what, f"{classify(error)}: {' '.join(str(error).split())[:80]}")
 
 
 def step_row(
@@ -154,6 +186,33 @@ def step_row(
         f"the plan for one {card.name}",
         ratio=f"{1e3 * taken / low:.2f} to {1e3 * taken / high:.2f}" if device == "cuda" else "",
     )
+
+
+def convolutions_rows(device: str, rounds: int, *, small: bool) -> Iterator[str]:
+    """Convolutions of 32 groups, batches of 32: forward, and both passes, by number format and order of channels."""
+    for (channels, side), name, last in product(GROUPED[small], FORMATS, (False, True)):
+        torch.backends.cudnn.allow_tf32 = name == "tf32"
+        order = torch.channels_last if last else torch.contiguous_format
+        layer = torch.nn.Conv2d(channels, channels, 3, padding=1, groups=32, bias=False)
+        values = torch.randn(32, channels, side, side, device=device).contiguous(memory_format=order)
+        forward = partial(_convolved, layer.to(device, memory_format=order), values.requires_grad_(), name == "bf16")
+        both = partial(_both_passes, forward, [values, *layer.parameters()], torch.randn_like(forward()))
+        times = [1e3 * seconds_of(work, device, 1, rounds) for work in (forward, both)]
+        counts = [launches_of(work, device)[0] for work in (forward, both)]
+        yield measuring.row(
+            f"{channels} channels, {side} pixels, {name}{', channels last' * last}",
+            "{:.2f} ms forward, {:.2f} ms both passes, {} and {} launches".format(*times, *counts),
+        )
+
+
+def _convolved(layer: torch.nn.Module, values: torch.Tensor, half: bool) -> torch.Tensor:
+    with torch.autocast(values.device.type, torch.bfloat16, enabled=half):
+        found: torch.Tensor = layer(values)
+    return found
+
+
+def _both_passes(forward: Callable[[], torch.Tensor], weights: list[torch.Tensor], gradient: torch.Tensor) -> None:
+    torch.autograd.grad(forward(), weights, gradient)
 
 
 def layouts_rows(device: str, steps: int, rounds: int, *, small: bool) -> Iterator[str]:
