@@ -33,7 +33,7 @@ from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping.prune import MERGED
 from goalgrid.reading.data_at_hand import DataAtHand
-from goalgrid.reading.overview import so_far
+from goalgrid.reading.overview import Overview
 from goalgrid.results.records import provenance
 
 COPIED = (
@@ -109,7 +109,7 @@ def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: boo
         here_now |= {trial.id} if outcome[0] in ("taken", "same") else set()
     ran = home.grid(grid.name).grid.exists()
     if take and not ran and any(merged.outcome == "taken" for merged in outcomes.values()):
-        save_grid(grid, trials_of(so_far(grid, home).points), home)
+        save_grid(grid, Overview.of(grid, home).trials, home)
         ran = True
     for trial in trials_of(imported) if take and ran else ():
         if outcomes[trial.id].outcome != "refused":

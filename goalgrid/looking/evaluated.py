@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid import catalog, evaluations, expansion, trusted_code
+from goalgrid.grid import catalog, evaluations, trusted_code
 from goalgrid.grid.errors import UserError, check_known, counted, user_path
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
@@ -17,7 +17,7 @@ from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.grid.store.imported import add
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.reading.named_grids import recall
-from goalgrid.reading.overview import so_far
+from goalgrid.reading.overview import Overview
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say
 
@@ -214,7 +214,7 @@ def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, reques
 
         imported = write_record(loaded, model, home, machine)
         if not home.grid(grid.name).grid.exists():
-            save_grid(grid, expansion.trials_of(so_far(grid, home).points), home)
+            save_grid(grid, Overview.of(grid, home).trials, home)
         add(grid, home, imported.trial_id)
         say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
     facts = {"checkpoint of": model.map.description, **model.file.facts}

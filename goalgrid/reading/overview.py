@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
@@ -30,12 +30,10 @@ WORDS = 40
 
 @dataclass(frozen=True)
 class Overview:
-    """A grid with the states of its trials, read once."""
+    """A grid with the trials that it has by now, imported ones last, and their states, read at the first use."""
 
     grid: Grid
     home: Home
-    trials: list[Trial]
-    states: dict[str, State]
     cells: list[Cell]
     """The cells of tables: where validation chooses settings, those whose search is done."""
     points: list[Cell]
@@ -50,23 +48,43 @@ class Overview:
 
     @classmethod
     def of(cls, grid: Grid, home: Home, only: str = "") -> "Overview":
-        """Expand the grid and look at the folder of every trial that has one; with a filter, keep what it names."""
-        expanded = so_far(grid, home)
-        trials = trials_of(expanded.points)
-        overview = cls(grid, home, trials, home.states(trial.id for trial in trials), *expanded)
+        """The grid with the trials that it has by now; with a filter, those that it names.
+
+        If seeds are added until resolved, these are a part of all its trials; if validation chooses settings, the
+        search trials and the trials with chosen values.
+        """
+        imported = imported_cells(grid, home)
+        if grid.select is None:
+            cells, contests = _in_budget(grid, expand(grid), home)
+            cells += imported
+            overview = cls(grid, home, cells, cells, contests=contests)
+        else:
+            from goalgrid.reading import choices
+
+            searches = choices.searches(grid, home)
+            finals, contests = _in_budget(grid, [search.cell for search in searches if search.chosen], home)
+            points = [*choices.with_trials(searches, finals), *imported]
+            halvings = choices.halvings(grid, searches)
+            overview = cls(grid, home, [*finals, *imported], points, searches, halvings, contests)
         return overview._narrowed(only) if only else overview
 
     def _narrowed(self, only: str) -> "Overview":
-        states = {trial.id: self.states[trial.id] for trial in self.selected(only)}
+        ids = {trial.id for trial in self.selected(only)}
 
         def within(cells: list[Cell]) -> list[Cell]:
-            parts = [replace(cell, trials=tuple(t for t in cell.trials if t.id in states)) for cell in cells]
+            parts = [replace(cell, trials=tuple(t for t in cell.trials if t.id in ids)) for cell in cells]
             return [cell for cell in parts if cell.trials]
 
-        points = within(self.points)
-        return replace(
-            self, cells=within(self.cells), points=points, trials=trials_of(points), states=states, only=only
-        )
+        return replace(self, cells=within(self.cells), points=within(self.points), only=only)
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        return trials_of(self.points)
+
+    @cached_property
+    def states(self) -> dict[str, State]:
+        """By trial id; only a trial that was started costs a look into its folder."""
+        return self.home.states(trial.id for trial in self.trials)
 
     def folder(self, trial: Trial) -> TrialFolder:
         return self.home.trial(trial.id)
@@ -242,35 +260,6 @@ class Overview:
             "states": {state.value: self.counts[state] for state in State},
             "missing_evaluations": self.lacking,
         }
-
-
-class Expanded(NamedTuple):
-    """A grid with the trials that it has by now, imported cells last: fields of `Overview`."""
-
-    cells: list[Cell]
-    points: list[Cell]
-    searches: "Sequence[Search]" = ()
-    halvings: Mapping[str, Halving] = {}
-    contests: "Mapping[str, Resolution]" = {}
-
-
-def so_far(grid: Grid, home: Home) -> Expanded:
-    """The cells of a grid with the trials that it has by now.
-
-    If seeds are added until resolved, these are a part of its trials; if validation chooses settings, the search trials
-    and the trials with chosen values.
-    """
-    if grid.select is None:
-        cells, contests = _in_budget(grid, expand(grid), home)
-        cells += imported_cells(grid, home)
-        return Expanded(cells, cells, contests=contests)
-    from goalgrid.reading import choices
-
-    searches = choices.searches(grid, home)
-    finals, contests = _in_budget(grid, [search.cell for search in searches if search.chosen], home)
-    imported = imported_cells(grid, home)
-    points = [*choices.with_trials(searches, finals), *imported]
-    return Expanded([*finals, *imported], points, searches, choices.halvings(grid, searches), contests)
 
 
 def _in_budget(grid: Grid, cells: list[Cell], home: Home) -> "tuple[list[Cell], dict[str, Resolution]]":

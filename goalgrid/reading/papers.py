@@ -12,7 +12,7 @@ from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import read_grid
 from goalgrid.reading.data_at_hand import DataAtHand
-from goalgrid.reading.overview import so_far
+from goalgrid.reading.overview import Overview
 from goalgrid.results.records.provenance import Now
 from goalgrid.terminal.views import say_left_out
 
@@ -96,7 +96,7 @@ def _saved(home: Home) -> Iterator[tuple[Grid, Sequence[Cell]]]:
     for folder in home.grids():
         try:
             grid = read_grid(folder.path.name, home)
-            yield grid, so_far(grid, home).cells
+            yield grid, Overview.of(grid, home).cells
         except UserError as error:
             why = "it uses code that this user never named" if isinstance(error, trusted_code.Untrusted) else str(error)
             say_left_out(f"grid {folder.path.name!r}: {why}".partition("\n")[0])

@@ -11,7 +11,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import BeforeReplacement, Home, State
 from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.named_grids import recall, start
-from goalgrid.reading.overview import so_far
+from goalgrid.reading.overview import Overview
 from goalgrid.results.analysis import claims, documents, grid_comparison, queries
 from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, Analysis, analyse, metrics_of
 from goalgrid.results.analysis.grid_comparison import GridComparison, Side
@@ -133,7 +133,7 @@ def section(beside: str | None, grid: str, home: Home, other: Home | None) -> do
 def _side(name: str, home: Home, read: Callable[..., Scores], metrics: Sequence[str]) -> Side:
     """The side as it stands on the disk; UserError: no grid has this name, or none of its trials is done."""
     grid = recall(name, home)
-    cells = so_far(grid, home).cells
+    cells = Overview.of(grid, home).cells
     if all(home.trial(trial.id).state() is not State.DONE for cell in cells for trial in cell.trials):
         if isinstance(home, BeforeReplacement):
             raise UserError(f"no trial of grid {grid.name!r} was done and then trained anew under {home.path}.")

@@ -12,7 +12,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.named_grids import recall, start
-from goalgrid.reading.overview import Overview, so_far
+from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import filled
 from goalgrid.reading.status import seed_lines
 from goalgrid.results import layouts, renderers
@@ -60,7 +60,7 @@ def cells_and_scores(
     grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, only: str = ""
 ) -> tuple[list[Cell], Scores]:
     """The cells of a grid and what the trials of `only` measured; NothingDone: none is done, `anew` starts the grid."""
-    cells = Overview.of(grid, home, only).cells if only else so_far(grid, home).cells
+    cells = Overview.of(grid, home, only).cells
     scores = scores_of(grid, cells, home, protocol)
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())
