@@ -54,27 +54,21 @@ def cell_ids(
 ) -> list[str]:
     """Readable, plus a hash of everything: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`, for each seed of a cell.
 
-    The hash is the `digest` of the trial's canonical settings; what all seeds share is written and hashed once.
+    The hash is the `digest` of the trial's canonical settings, whose sections are given in canonical JSON.
 
     `parents` are ids of the members of an ensemble, seed by seed, else the id of the trial that it starts from;
-    `rankers` those that rank the training split. The sections are canonical JSON.
+    `rankers` those that rank the training split.
     """
-    first, before = f'"model":{model},"objective":{objective},', f'"recipe":{_quoted(recipe)}'
-    before += f',"schema_version":{SCHEMA_VERSION},"seed":'
-    begun = hashlib.sha256(f'{{"dataset":{dataset},{first}{before}'.encode())
-    rest, ids = f',"train":{train}}}'.encode(), list[str]()
+    ids, quoted = list[str](), _quoted(recipe)
     for place, (seed, named) in enumerate(zip(seeds, parents, strict=True)):
-        starts_from, hashed = b"", begun.copy()
-        if rankers:
-            ranker = f'"ranker":{_quoted(rankers[place])},'
-            hashed = hashlib.sha256(f'{{"dataset":{dataset},{first}{ranker}{before}'.encode())
-        if ensemble:
-            begins = f'{{"dataset":{dataset},"ensemble":{canonical_json(named)},{first}{before}'
-            hashed = hashlib.sha256(begins.encode())
-        elif named:
-            starts_from = f',"starts_from":{_quoted(named[0])}'.encode()
-        hashed.update(b"%d%b%b" % (seed, starts_from, rest))
-        ids.append(f"{readable}_s{seed}-{hashed.hexdigest()[:8]}")
+        members = f'"ensemble":{canonical_json(named)},' if ensemble else ""
+        ranker = f'"ranker":{_quoted(rankers[place])},' if rankers else ""
+        start = f'"starts_from":{_quoted(named[0])},' if named and not ensemble else ""
+        content = (
+            f'{{"dataset":{dataset},{members}"model":{model},"objective":{objective},{ranker}"recipe":{quoted},'
+            f'"schema_version":{SCHEMA_VERSION},"seed":{seed},{start}"train":{train}}}'
+        )
+        ids.append(f"{readable}_s{seed}-{hashlib.sha256(content.encode()).hexdigest()[:8]}")
     return ids
 
 
