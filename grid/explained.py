@@ -55,14 +55,14 @@ def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
     models = [model]
     for part in path:
         if not any(part in option.model_fields for option in models):
-            models = [option for option in models if len(models) == 1 or part in _chosen_by(option)]
+            models = [option for option in models if len(models) == 1 or part in chosen_by(option)]
             continue
         kinds = [option.model_fields[part].annotation for option in models if part in option.model_fields]
         models = [inner for kind in kinds for inner in models_in(kind)]
     return list(models[0].model_fields) if len(models) == 1 else []
 
 
-def _chosen_by(model: type[BaseModel]) -> tuple[str, ...]:
+def chosen_by(model: type[BaseModel]) -> tuple[str, ...]:
     """The names of encoders or scorers that have these settings."""
     return tuple(
         name for choice in CHOICES for name in get_args(getattr(model.model_fields.get(choice), "annotation", None))

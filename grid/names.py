@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
 
 from pydantic import BaseModel
 
@@ -27,22 +27,22 @@ PARENTS = ("train.starts_from", "train.ranker", "train.ranker_objective")
 
 def dotted_names() -> list[str]:
     """Every setting that a grid file may set or sweep."""
-    names = [name for section, model in SECTIONS.items() for name in _fields(section, model)]
-    names.remove("dataset.name")
+    every = [name for section, model in SECTIONS.items() for name, _ in fields_in(section, model)]
+    names = [name for name in dict.fromkeys(every) if name != "dataset.name"]
     for kind, parts in own_parts.items():
         declared = sorted({name for part in parts.values() for name in part.parameters})
         names += [f"model.{kind.partition(' ')[0]}.parameters.{name}" for name in declared]
     return [*names, "objective.variant", *(f"objective.{name}" for name in sorted(known_parameters()))]
 
 
-def _fields(prefix: str, model: type[BaseModel]) -> list[str]:
-    """The dotted names of a model's fields; for a field that holds a model, the names of that model's fields."""
-    names: list[str] = []
+def fields_in(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The dotted name of every field with the model that has it; for a field that holds models, their fields."""
     for name, field in model.model_fields.items():
-        models = models_in(field.annotation)
-        inner = [dotted for model in models for dotted in _fields(f"{prefix}.{name}", model)]
-        names += inner or [f"{prefix}.{name}"]
-    return list(dict.fromkeys(names))
+        inner = models_in(field.annotation)
+        for held in inner:
+            yield from fields_in(f"{prefix}.{name}", held)
+        if not inner:
+            yield f"{prefix}.{name}", model
 
 
 def mistakes(content: Content) -> list[str]:

@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.evaluations import Evaluate
-from goalgrid.grid.explained import models_in
+from goalgrid.grid.explained import chosen_by
 from goalgrid.grid.gridfile import Location
 from goalgrid.grid.groups import grouped
-from goalgrid.grid.names import SECTIONS
+from goalgrid.grid.names import SECTIONS, fields_in
 from goalgrid.grid.notes import Notes
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
@@ -108,29 +108,24 @@ def lines(chosen: Sequence[Setting]) -> Iterator[str]:
         yield f"{name:{max(map(len, names))}}  {default:{max(map(len, defaults))}}  {setting.meaning}{unit}{of}"
 
 
-def _of_model(prefix: str, model: type[BaseModel], place: str, of: tuple[str, ...] = ()) -> Iterator[Setting]:
-    schema = model.model_json_schema()
-    for name, field in model.model_fields.items():
-        inner = models_in(field.annotation)
-        for kind in inner:
-            choices = [kind.model_fields[choice] for choice in CHOICES if choice in kind.model_fields]
-            values = [value for choice in choices for value in get_args(choice.annotation)]
-            yield from _of_model(f"{prefix}.{name}", kind, place, tuple(values))
-        if inner:
-            continue
-        field_schema = schema["properties"][name]
-        marks = field.metadata
+def _of_model(prefix: str, model: type[BaseModel], place: str) -> Iterator[Setting]:
+    fields = list(fields_in(prefix, model))
+    schemas = {owner: owner.model_json_schema()["properties"] for owner in {owner for _, owner in fields}}
+    for dotted, owner in fields:
+        name = dotted.rpartition(".")[2]
+        field, schema = owner.model_fields[name], schemas[owner][name]
+        required, marks = field.is_required(), field.metadata
         yield Setting(
-            name=f"{prefix}.{name}",
+            name=dotted,
             place=place,
-            of=of,
-            type=_type(field_schema),
-            default=None if field.is_required() else field_schema["default"],
-            required=field.is_required(),
-            released=None if field.is_required() else field_schema["default"],
+            of=chosen_by(owner),
+            type=_type(schema),
+            default=None if required else schema["default"],
+            required=required,
+            released=None if required else schema["default"],
             unit=next((mark.words for mark in marks if isinstance(mark, Unit)), ""),
             meaning=field.description or "",
-            allowed=_allowed(field_schema),
+            allowed=_allowed(schema),
             read_with=tuple(mark.words for mark in marks if isinstance(mark, ReadWhere)),
         )
 
