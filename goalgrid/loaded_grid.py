@@ -18,7 +18,7 @@ from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.runners.launch import LaunchOptions
-from goalgrid.showing.tables import cells_and_scores, draw, keep_table
+from goalgrid.showing.tables import draw, keep_table, some_scores
 from goalgrid.terminal.views import say_left_out
 
 if TYPE_CHECKING:
@@ -222,11 +222,12 @@ class LoadedGrid:
         """
         from goalgrid.showing.analyses import analysed
 
-        analyses, cells = analysed(
-            self._grid, self._home, metric=metric, direction=direction, protocol=protocol,
-            baseline=baseline, across=across, anew=self._start(),
+        overview = self._overview()
+        analyses = analysed(
+            overview, metric=metric, direction=direction, protocol=protocol, baseline=baseline, across=across,
+            anew=self._start(),
         )  # fmt: skip
-        return EffectsOutput(analyses, cells)
+        return EffectsOutput(analyses, overview.cells)
 
     def figure(self, kind: str = "matrix", *, block: str | None = None, quantities: Sequence[str] = ()) -> FigureOutput:
         """A figure of what is done so far.
@@ -239,11 +240,9 @@ class LoadedGrid:
         from goalgrid.results import figures
 
         check_known("figure", kind, figures.FIGURES)
-        cells, scores = cells_and_scores(self._grid, self._home, anew=self._start())
-        pictures = {
-            study.title: figure
-            for _, study, figure in figures.draw_all(figures.Study.read(cells, scores, self._home), [kind], quantities)
-        }
+        overview = self._overview()
+        studies = figures.Study.read(overview.cells, some_scores(overview, anew=self._start()), self._home)
+        pictures = {study.title: figure for _, study, figure in figures.draw_all(studies, [kind], quantities)}
         if not pictures:
             needs = figures.FIGURES[kind].needs
             raise UserError(f"the finished trials of {self.name!r} have nothing to draw as {kind!r}: it needs {needs}.")

@@ -6,10 +6,7 @@ from functools import partial
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, unknown
-from goalgrid.grid.expansion import Cell
-from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import BeforeReplacement, Home, State
-from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.results.analysis import claims, documents, grid_comparison, queries
@@ -19,7 +16,7 @@ from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import PAPERS
-from goalgrid.showing.tables import cells_and_scores, known_protocol
+from goalgrid.showing.tables import known_protocol, some_scores
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say_left_out
 
@@ -33,8 +30,7 @@ def _metrics(metric: str, direction: str, protocol: str | None) -> list[str]:
 
 
 def analysed(
-    grid: Grid,
-    home: Home,
+    overview: Overview,
     *,
     metric: str = "r1",
     direction: str = "both",
@@ -42,8 +38,8 @@ def analysed(
     baseline: str | None = None,
     across: Sequence[str] = (),
     anew: str = "",
-) -> tuple[list[Analysis], list[Cell]]:
-    """An analysis for every block that has finished trials, and every metric; with the cells of the grid.
+) -> list[Analysis]:
+    """An analysis for every block that has finished trials, and every metric.
 
     Args:
         protocol: another protocol of the data set than the trials' own, or a protocol or data set of [evaluate].
@@ -52,9 +48,9 @@ def analysed(
         anew: how to start the grid, for the message where no trial is done.
     """
     metrics = _metrics(metric, direction, protocol)
-    cells, scores = cells_and_scores(grid, home, protocol, anew)
-    ranks = queries.QueryRanks.read(cells, home)
-    return analyse(cells, scores, ranks, metrics, baseline=baseline, across=across), cells
+    scores = some_scores(overview, protocol, anew)
+    ranks = queries.QueryRanks.read(overview.cells, overview.home)
+    return analyse(overview.cells, scores, ranks, metrics, baseline=baseline, across=across)
 
 
 def judged(
@@ -77,13 +73,13 @@ def judged(
     check_known("paper", papers[0], PAPERS)
     sources = [("printed", claims.judged(papers))]
     if grid is not None:
-        recalled = recall(grid, home, overrides)
-        cells, scores = cells_and_scores(recalled, home, anew=start(grid, home, overrides, verb="claims"))
-        tested = claims.judged(papers, partial(claims.measured, cells=cells, scores=scores))
+        overview = Overview.of(recall(grid, home, overrides), home)
+        scores = some_scores(overview, anew=start(grid, home, overrides, verb="claims"))
+        tested = claims.judged(papers, partial(claims.measured, cells=overview.cells, scores=scores))
         if all(claim.verdict == claims.ABSENT for claim in tested):
             compared = f"no two cells that a sentence of {', '.join(papers)} compares"
-            raise UserError(f"grid {recalled.name!r} has {compared}. Their own tables: goalgrid claims.")
-        sources.append((recalled.name, tested))
+            raise UserError(f"grid {overview.grid.name!r} has {compared}. Their own tables: goalgrid claims.")
+        sources.append((overview.grid.name, tested))
     return sources
 
 
@@ -133,13 +129,14 @@ def section(beside: str | None, grid: str, home: Home, other: Home | None) -> do
 def _side(name: str, home: Home, read: Callable[..., Scores], metrics: Sequence[str]) -> Side:
     """The side as it stands on the disk; UserError: no grid has this name, or none of its trials is done."""
     grid = recall(name, home)
-    cells = Overview.of(grid, home).cells
-    if all(home.trial(trial.id).state() is not State.DONE for cell in cells for trial in cell.trials):
+    overview = Overview.of(grid, home)
+    cells, states = overview.cells, overview.states
+    if all(states[trial.id] is not State.DONE for cell in cells for trial in cell.trials):
         if isinstance(home, BeforeReplacement):
             raise UserError(f"no trial of grid {grid.name!r} was done and then trained anew under {home.path}.")
         anew = f"Start it: goalgrid run {name}{runs_option(home)}"
         raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. {anew}")
-    return Side.of(grid.name, cells, read(cells, home), home, metrics, DataAtHand(grid, home).now)
+    return Side.of(grid.name, cells, read(cells, home), home, metrics, overview.data.now)
 
 
 def _named_apart(a: Side, b: Side, of_a: Home, of_b: Home) -> tuple[Side, Side]:

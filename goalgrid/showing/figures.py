@@ -76,10 +76,11 @@ def write(
 
 def _of_grid(request: FigureRequest, grid: Grid, home: Home, folder: Path, anew: str) -> Iterator[str]:
     from goalgrid.results import figures
-    from goalgrid.showing.tables import cells_and_scores
+    from goalgrid.showing.tables import some_scores
 
     kinds = [kind for kind in request.kinds if kind not in request.of_trial]
-    studies = figures.Study.read(*cells_and_scores(grid, home, request.protocol, anew, only=request.only), home)
+    overview = Overview.of(grid, home, request.only)
+    studies = figures.Study.read(overview.cells, some_scores(overview, request.protocol, anew), home)
     drawn = set[str]()
     for drawing in figures.draw_all(studies, kinds, request.quantity, request.reference):
         drawn.add(drawing[0])

@@ -91,7 +91,7 @@ def standing_of(overview: Overview) -> dict[str, Any]:
 def read(overview: Overview) -> Measured:
     """The results of the finished trials, with examples of attention where a model has it."""
     grid, left_out = overview.grid, list[str]()
-    scores = scores_of(grid, overview.cells, overview.home, leave=left_out.append)
+    scores = scores_of(overview, leave=left_out.append)
     results = replace(Measured.of(grid.name, overview.cells, scores, overview.home), left_out=left_out)
     for message in left_out:
         say_left_out(message)

@@ -1,16 +1,13 @@
 """Tables: drawn from records or from a paper, printed or written."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, counted, unknown
-from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
-from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import filled
@@ -40,28 +37,23 @@ def draw(request: TableRequest, home: Home, grid: Grid | None = None) -> Table:
         return _filled(request, home)
     if request.reference:
         return _printed(request)
-    grid = grid or recall(request.grid, home, request.set_)
+    overview = Overview.of(grid or recall(request.grid, home, request.set_), home, request.only)
     anew = start(request.grid, home, request.set_)
-    protocol = request.protocol or request.on
-    chosen = cells_and_scores(grid, home, protocol, anew, only=request.only)
-    table = request.draw(*chosen)
-    return with_seeds(table, Overview.of(grid, home)) if grid.budget or grid.select else table
+    scores = some_scores(overview, request.protocol or request.on, anew)
+    return with_seeds(request.draw(overview.cells, scores), overview)
 
 
 def with_seeds(table: Table, overview: Overview) -> Table:
-    """The table, with a caption that says which cells it lacks, how many seeds each has, and which cells are out."""
+    """The table; where validation chooses or seeds are added, its caption says what it lacks, and what is out."""
     lacking = [search.title for search in overview.searches if not search.chosen]
     sentences = [f"Not shown, since nothing is chosen yet: {', '.join(lacking)}."] if lacking else []
     sentences += [f"{line[0].upper()}{line[1:]}." for line in seed_lines(overview)]
     return replace(table, caption=" ".join([table.caption, *sentences]))
 
 
-def cells_and_scores(
-    grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, only: str = ""
-) -> tuple[list[Cell], Scores]:
-    """The cells of a grid and what the trials of `only` measured; NothingDone: none is done, `anew` starts the grid."""
-    cells = Overview.of(grid, home, only).cells
-    scores = scores_of(grid, cells, home, protocol)
+def some_scores(overview: Overview, protocol: str | None = None, anew: str = "") -> Scores:
+    """What finished trials measured, as `scores_of`; NothingDone: none is done, `anew` starts the grid."""
+    scores, grid, home = scores_of(overview, protocol), overview.grid, overview.home
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())
         done = f"no trial{' with chosen values' * bool(grid.select)} is done"
@@ -69,7 +61,7 @@ def cells_and_scores(
             done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
             anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
         raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {anew}")
-    return cells, scores
+    return scores
 
 
 def known_protocol(grid: Grid, name: str | None) -> str | None:
@@ -86,17 +78,15 @@ def known_protocol(grid: Grid, name: str | None) -> str | None:
     raise UserError(unknown("protocol or data set", name, known, where=f"of grid {grid.name!r}", hint=hint))
 
 
-def scores_of(
-    grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None, leave: Leave = say_left_out
-) -> Scores:
+def scores_of(overview: Overview, protocol: str | None = None, leave: Leave = say_left_out) -> Scores:
     """What finished trials measured, by the usual protocol or this one; UserError: no data set of the grid has it.
 
     `leave`: takes the message of a file that cannot be read and is left out.
     """
+    grid = overview.grid
     return Scores.read(
-        cells, home, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
-        now=DataAtHand(grid, home).now, leave=leave, evaluate=grid.evaluate,
-        make=f"goalgrid resume {grid.name}",
+        overview.cells, overview.home, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
+        now=overview.data.now, leave=leave, evaluate=grid.evaluate, make=f"goalgrid resume {grid.name}",
     )  # fmt: skip
 
 
@@ -107,7 +97,7 @@ def keep_table(overview: Overview) -> Table | None:
     """
     if not overview.counts[State.DONE]:
         return None
-    scores = scores_of(overview.grid, overview.cells, overview.home)
+    scores = scores_of(overview)
     if not scores.rows:
         return None
     table = with_seeds(TableRequest(overview.grid.name).draw(overview.cells, scores), overview)

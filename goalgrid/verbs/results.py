@@ -84,8 +84,10 @@ def effects(
         analyses = [analysis for analysis in printed_analyses(grid) if direction in (analysis.metric[:3], "both")]
         cells = list[Cell]()
     else:
-        analyses, cells = analysed(
-            recall(grid, home, set_), home, metric=metric, direction=direction, protocol=protocol or on,
+        overview = Overview.of(recall(grid, home, set_), home)
+        cells = overview.cells
+        analyses = analysed(
+            overview, metric=metric, direction=direction, protocol=protocol or on,
             baseline=baseline, across=across, anew=start(grid, home, set_, verb="effects"),
         )  # fmt: skip
     text = effects_text.write_out(analyses, cells, format_).rstrip("\n")
@@ -278,6 +280,6 @@ def export(
         raise UserError(f"grid {overview.grid.name!r}: no cell has chosen its settings yet. Go on: {go_on}")
     with begun(target):
         html, filled = page.render(overview, paper=paper), table_of_paper(paper, home)
-        scores = scores_of(overview.grid, overview.cells, home, leave=lambda message: None)  # the report has said it
+        scores = scores_of(overview, leave=lambda message: None)  # the report has said it
         write(overview.grid, overview.cells, scores, home, target, report=html, paper=filled, only=only)
     say(f"written: {target}")

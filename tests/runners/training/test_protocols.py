@@ -121,8 +121,8 @@ def test_an_export_holds_the_tables_of_all_protocols(
     root: Path, swept: tuple[Home, list[Cell]], tmp_path: Path
 ) -> None:
     grid = grid_of(root)
-    cells = expand(grid)
-    export(grid, cells, scores_of(grid, cells, swept[0]), swept[0], tmp_path, report="<!doctype html>")
+    overview = Overview.of(grid, swept[0])
+    export(grid, overview.cells, scores_of(overview), swept[0], tmp_path, report="<!doctype html>")
     assert FIVE not in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE in (tmp_path / "tables" / "coco-5x1k" / "goal.md").read_text()
 
@@ -133,15 +133,15 @@ def test_a_grid_that_names_a_table_is_shown_by_its_protocol_everywhere(
     """SelHN Table 8 is MS-COCO 1K, Table 9 5K: the first named decides, the other protocol stands beside it."""
     home, (_, folds) = swept
     grid = grid_of(root, tables=["selhn-table8", "selhn-table9"])
-    cells = expand(grid)
-    scores = scores_of(grid, cells, home)
+    overview = Overview.of(grid, home)
+    cells, scores = overview.cells, scores_of(overview)
     assert scores.of(cells[0], "rsum").mean == Scores.read([folds], home).of(folds, "rsum").mean
-    assert scores_of(grid, cells, home, "coco-5k").protocol_of(cells[0]) == "coco-5k"
+    assert scores_of(overview, "coco-5k").protocol_of(cells[0]) == "coco-5k"
     export(grid, cells, scores, home, tmp_path, report="<!doctype html>")
     assert FIVE in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE not in (tmp_path / "tables" / "coco-5k" / "goal.md").read_text()
     assert list(Measured.of(grid.name, cells, scores, home).tables) == ["coco-5x1k", "coco-5k"]
-    drawn = keep_table(Overview.of(grid, home))
+    drawn = keep_table(overview)
     assert drawn is not None
     assert FIVE in drawn.caption
     (tmp_path / "named.toml").write_text(grid.to_toml())
