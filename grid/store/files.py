@@ -125,15 +125,12 @@ def create_text(path: Path, text: str, *, durable: bool = False) -> bool:
 
     OSError: the disk is full or read-only, or has no hard links.
     """
-    check = _FENCES.get(path.parent, _unfenced)
-    return create(path, lambda aside: aside.write_text(text, encoding="utf-8"), check, durable=durable)
+    return create(path, lambda aside: aside.write_text(text, encoding="utf-8"), durable=durable)
 
 
-def create(
-    path: Path, make: Callable[[Path], object], check: Callable[[], None] = _unfenced, *, durable: bool = False
-) -> bool:
+def create(path: Path, make: Callable[[Path], object], *, durable: bool = False) -> bool:
     """Make a file aside, let it appear at once; False if another process was first; OSError: as of `create_text`."""
-    aside = _beside(path)
+    aside, check = _beside(path), _FENCES.get(path.parent, _unfenced)
     try:
         make(aside)
         if durable:
