@@ -123,16 +123,10 @@ def names() -> list[str]:
     return [offer.name for offers in _present.values() for offer in offers]
 
 
-def place(name: str) -> str | None:
-    """The dotted name of a definition in a user's file, by its name in grids; None for other names."""
-    pairs = ((use, offer) for use, offers in _present.items() for offer in offers if offer.name == name and use.is_file)
-    return next((f"{use.module}.{offer.defined}" for use, offer in pairs), None)
-
-
-def package_of(name: str) -> Use | None:
-    """The installed package that offers this name; None for other names."""
-    packages = (use for use, offers in _present.items() if not use.is_file and name in [offer.name for offer in offers])
-    return next(packages, None)
+def offering(name: str) -> tuple[Use, Offer] | None:
+    """The plug-in that offers this name, with its offer; None for other names."""
+    pairs = ((use, offer) for use, offers in _present.items() for offer in offers if offer.name == name)
+    return next(pairs, None)
 
 
 @cache

@@ -12,9 +12,11 @@ from goalgrid.grid.expansion import Shared
 from goalgrid.grid.identity import digest
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.offers import Offer
 from goalgrid.grid.protocols import PROTOCOLS
 from goalgrid.grid.settings import TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.uses import Use
 from goalgrid.results.records import provenance
 from goalgrid.results.records.sources import Sources
 
@@ -28,7 +30,7 @@ ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
 
 def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> str:
     """Fingerprint of the code that trains these settings, by the names in them; and in an ensemble's members."""
-    packages = sorted({use.source for name in _chosen(settings, members) if (use := uses.package_of(name))})
+    packages = sorted({use.source for use, _ in _plugins(settings, members) if not use.is_file})
     present = tuple((use.module, use.source) for use in uses.present())
     return _fingerprint(present, *roots_and_names(settings, members), " ".join(packages))
 
@@ -41,7 +43,7 @@ def roots_and_names(
     sections = (settings.dataset, settings.model, settings.train, settings.objective, *members)
     looked = [_looked_through(section) for section in sections]
     classes, strings = (frozenset[str]().union(*sets) for sets in zip(*looked, strict=True))
-    plugins = {place for name in _chosen(settings, members) if (place := uses.place(name))}
+    plugins = {f"{use.module}.{offer.defined}" for use, offer in _plugins(settings, members) if use.is_file}
     roots = ROOTS | ({ENSEMBLE} if members else set())
     models = (settings.model, *members)
     needed = [*parts.of_objective(settings.objective.name), *(p for m in models for p in parts.of_model(m).values())]
@@ -52,13 +54,13 @@ def roots_and_names(
     return classes | roots | plugins, strings.union(catalog.protocols(settings.dataset.name), frozen)
 
 
-def _chosen(settings: Shared | TrialSettings, members: Sequence[ModelSettings]) -> set[str]:
-    """The names in settings that may belong to plug-ins."""
+def _plugins(settings: Shared | TrialSettings, members: Sequence[ModelSettings]) -> list[tuple[Use, Offer]]:
+    """The plug-ins that settings name, with what they offer under that name."""
     members = settings.members if isinstance(settings, Shared) else members
     models = (settings.model, *members)
     poolings = {getattr(part, "pooling", "") for model in models for part in (model.image, model.text)}
     named = {getattr(part, "name", "") for model in models for part in (model.image, model.text, model.scorer)}
-    return {settings.objective.name, *poolings, *named}
+    return list(filter(None, map(uses.offering, {settings.objective.name, *poolings, *named})))
 
 
 def sources() -> Sources:

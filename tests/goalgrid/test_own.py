@@ -106,7 +106,9 @@ def test_a_job_brings_the_file_to_a_process_that_lacks_it(folder: Path) -> None:
     uses.register([])
     job = Job.from_json(text)
     assert job.trials[0].objective.name == "soft-hinge"
-    assert uses.place("soft-hinge") == "uses:losses.soft_hinge"
+    offering = uses.offering("soft-hinge")
+    assert offering
+    assert (offering[0].module, offering[1].defined) == ("uses:losses", "soft_hinge")
 
 
 def test_own_objectives_are_explained_and_drawn(folder: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:

@@ -305,7 +305,9 @@ def test_an_installed_package_is_used_by_the_name_of_its_entry_point(
     (installed / "entry_points.txt").write_text("[goalgrid.plugins]\nmy-lab = lab_of_mine\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path / "site")
     grid = load(str(tmp_path / "g.toml"))
-    assert uses.package_of("mine") == grid.uses[0]
+    offering = uses.offering("mine")
+    assert offering
+    assert offering[0] == grid.uses[0]
     assert CATALOGUE["mine"].source == "lab_of_mine.losses"
     assert load(str(tmp_path / "g.toml")) == grid
     elsewhere = grid.uses[0].model_copy(update={"source": "0"})
