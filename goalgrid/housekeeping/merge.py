@@ -63,7 +63,7 @@ def grids_of(
 
     `leave`: called with the reason why a grid is left out: it runs code that this user never named.
     """
-    names = [folder.path.name for folder in other.grids()]
+    names = other.grids()
     if not names:
         raise UserError(f"no grid was run under {other.path}: it is no runs folder, or an empty one.")
     if name:

@@ -138,15 +138,15 @@ def remove(removable: Rubbish, home: Home) -> Rubbish:
 
 
 def _named(home: Home) -> set[str]:
-    grids = home.grids()
-    if not grids:
+    names = home.grids()
+    if not names:
         raise UserError(
             f"no grid was run under {home.path}, so nothing says which trials are wanted, and all would go. "
             "Name the runs folder by --runs or GOALGRID_RUNS, or remove that folder by hand."
         )
     named = set[str]()
-    for grid in grids:
-        name = grid.path.name
+    for name in names:
+        grid = home.grid(name)
         named.update(_ids(grid.trials, f"goalgrid resume {name}{runs_option(home)}"))
         if grid.imported.exists():
             named.update(_ids(grid.imported, f"goalgrid evaluate FILE --into {name}{runs_option(home)}"))

@@ -253,7 +253,7 @@ def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[Tr
         raise UserError(f"no trial has run under {home.path}. Name the runs folder by --runs or GOALGRID_RUNS.")
     check_known("trial", trial_id, standing, where=f"under {home.path}")
     folder = home.trial(trial_id)
-    state, grids = folder.state(), [grid.path.name for grid in home.grids() if trial_id in grid.ids()]
+    state, grids = folder.state(), [name for name in home.grids() if trial_id in home.grid(name).ids()]
     if state is not State.DONE:
         again = f" Train it to its end: goalgrid resume {grids[0]}{runs_option(home)}." if grids else ""
         raise UserError(f"trial {trial_id} is {state.value}, not done: its best checkpoint may still change.{again}")

@@ -34,7 +34,7 @@ def recall(
     source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
     """A grid by file, else as it last ran here with these overrides or without, else the preset; or UserError."""
-    run_before = [folder.path.name for folder in home.grids()]
+    run_before = home.grids()
     known = sorted({*run_before, *catalog.names("presets")})
     if not source.endswith(".toml"):
         for name in (changed_name(source, map(key_and_value, overrides)), source):
@@ -64,7 +64,7 @@ def _say_gone(path: str, grid: str) -> None:
 
 def variants(name: str, home: Home) -> list[str]:
     """The names under which a grid was run with overrides."""
-    return [folder.path.name for folder in home.grids() if folder.path.name.startswith(f"{name}@")]
+    return [variant for variant in home.grids() if variant.startswith(f"{name}@")]
 
 
 def start(name: str, home: Home, overrides: Sequence[str] = (), *, verb: str = "table") -> str:
@@ -120,7 +120,7 @@ def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *,
 
     `ran`: whether a pattern is of the names of grids that ran, rather than of shipped grids.
     """
-    known = [folder.path.name for folder in home.grids()] if ran else catalog.names("presets")
+    known = home.grids() if ran else catalog.names("presets")
     names = _spelled_out(sources, known, "grid that ran" if ran else "shipped grid")
     return _checked([recall(name, home, overrides) for name in names])
 

@@ -93,10 +93,10 @@ def filled(name: str, home: Home) -> "Filled":
 
 def _saved(home: Home) -> Iterator[tuple[Grid, Sequence[Cell]]]:
     """The grids of a runs folder with their cells; a grid that cannot be read here is left out."""
-    for folder in home.grids():
+    for name in home.grids():
         try:
-            grid = read_grid(folder.path.name, home)
+            grid = read_grid(name, home)
             yield grid, Overview.of(grid, home).cells
         except UserError as error:
             why = "it uses code that this user never named" if isinstance(error, trusted_code.Untrusted) else str(error)
-            say_left_out(f"grid {folder.path.name!r}: {why}".partition("\n")[0])
+            say_left_out(f"grid {name!r}: {why}".partition("\n")[0])

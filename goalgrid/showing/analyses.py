@@ -65,7 +65,7 @@ def judged(
     """
     if grid is None and paper is not None and paper not in PAPERS:
         given, paper, grid = paper, None, paper
-        names = {*PAPERS, *catalog.names("presets"), *(folder.path.name for folder in home.grids())}
+        names = {*PAPERS, *catalog.names("presets"), *home.grids()}
         if given.split("@")[0] not in names and not given.endswith(".toml"):
             hint = f"Papers: {', '.join(PAPERS)}. Or give the path of a grid file, ending in .toml."
             raise UserError(unknown("paper or grid", given, sorted(names), hint=hint))

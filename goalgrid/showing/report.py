@@ -134,7 +134,7 @@ def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequ
     index = folder / INDEX
     if stands(index) and GENERATOR not in readable_text(index):
         raise UserError(f"{index} is not of goalgrid; give a folder of its own, e.g. {folder / 'grids'}.")
-    if not (names := names or [folder.path.name for folder in home.grids()]):
+    if not (names := names or home.grids()):
         raise UserError(f"no grid ran under {home.path}. Start one: goalgrid run demo{runs_option(home)}")
     grids = {grid.name: grid for grid in (named_grids.recall(name, home) for name in names)}
     compared = dict(_compared(words, home) for words in comparisons)

@@ -209,9 +209,10 @@ class Home:
     def grid(self, name: str) -> GridFolder:
         return GridFolder(self.path / "grids" / name)
 
-    def grids(self) -> list[GridFolder]:
+    def grids(self) -> list[str]:
+        """Names of the grids that ran here."""
         folders = [GridFolder(path) for path in sorted(self.path.glob("grids/*"))]
-        return [folder for folder in folders if folder.grid.exists() or folder.trials.exists()]
+        return [folder.path.name for folder in folders if folder.grid.exists() or folder.trials.exists()]
 
     def trials(self) -> list[TrialFolder]:
         return [self.trial(trial_id) for trial_id in sorted(self.standing())]

@@ -47,10 +47,10 @@ def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid:
     for title in ("Video → Text", "Text → Video"):
         assert title in finished.stdout
     (grid,) = Home(tmp_path).grids()
-    assert "ce-tiny on mine: Video → Text, " in goalgrid("effects", grid.path.name, runs=tmp_path).stdout
-    turned = goalgrid("table", grid.path.name, "--rows", "metric", "--columns", "objective", runs=tmp_path).stdout
+    assert "ce-tiny on mine: Video → Text, " in goalgrid("effects", grid, runs=tmp_path).stdout
+    turned = goalgrid("table", grid, "--rows", "metric", "--columns", "objective", runs=tmp_path).stdout
     assert "Video → Text" in turned
-    overview = Overview.of(recall(grid.path.name, Home(tmp_path)), Home(tmp_path))
+    overview = Overview.of(recall(grid, Home(tmp_path)), Home(tmp_path))
     page = report.render(overview, measured=Measured(noun=noun_of(overview.cells)))
     assert "<th>V→T R@1</th>" in page.replace(' scope="col"', "")
     [row] = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()

@@ -29,12 +29,8 @@ def both(pair: Home, verb: Verb) -> Home:
     return pair
 
 
-def saved(home: Home) -> list[str]:
-    return [folder.path.name for folder in home.grids()]
-
-
 def test_a_run_with_overrides_stands_beside_the_plain_grid(both: Home, verb: Verb) -> None:
-    plain, changed = saved(both)
+    plain, changed = both.grids()
     assert (plain, changed) == ("demo", load("demo", ONE).name)
     assert len(both.grid("demo").ids()) == 2
     assert len(both.grid(changed).ids()) == 1
@@ -60,7 +56,7 @@ def test_overrides_that_never_ran_show_the_trials_that_are_done_all_the_same(pai
     assert "1 trial: 1 done" in verb("status", "demo", *SET, runs=pair).stdout
     printed = verb("table", "demo", *SET, "--format", "markdown", runs=pair).stdout
     assert printed.startswith("<!-- goalgrid table demo --set 'recipes=[\"cnn-bow\"]' --set train.epochs=2 ")
-    assert saved(pair) == ["demo"]
+    assert pair.grids() == ["demo"]
 
 
 def test_a_launch_that_is_refused_saves_nothing(pair: Home, verb: Verb) -> None:
