@@ -200,6 +200,14 @@ def trials_of(cells: Iterable[Cell]) -> list[Trial]:
     return list({trial.id: trial for trials in ranks for trial in trials if trial is not None}.values())
 
 
+def libraries_of(trials: Iterable[Trial]) -> frozenset[str]:
+    """The packages of `Shared.libraries` of all trials: of a million trials, few differ in what decides on them."""
+    kinds = {
+        (id(t.shared.model), t.shared.recipe, t.shared.dataset.words, t.shared.objective.name): t.shared for t in trials
+    }
+    return frozenset().union(*(shared.libraries for shared in kinds.values()))
+
+
 def dropping(grid: Grid, cells: Sequence[Cell]) -> frozenset[str]:
     """Ids of the trials whose weights go once they are done: by `reliability.keep`, and no other trial reads them."""
     if grid.reliability.keep == "weights":

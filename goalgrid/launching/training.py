@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.expansion import libraries_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store import files, saved_grid, speed_probes
 from goalgrid.grid.store.home import Home, State
@@ -97,7 +98,7 @@ def _round(
 ) -> LaunchResult:
     """A launch of the chosen trials, if any is left to train."""
     selected = overview.selected(choice.only)
-    extras.require(f"grid {overview.grid.name!r}", *frozenset().union(*(t.shared.libraries for t in selected)))
+    extras.require(f"grid {overview.grid.name!r}", *libraries_of(selected))
     overview.data.check(selected)
     decisions = decide(overview, choice)
     todo, anew = to_train(decisions), to_replace(decisions)

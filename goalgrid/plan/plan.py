@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from goalgrid.grid import extras
 from goalgrid.grid.errors import counted
-from goalgrid.grid.expansion import Trial
+from goalgrid.grid.expansion import Trial, libraries_of
 from goalgrid.grid.groups import grouped
 from goalgrid.plan.costs import GridCost, cost_of, needs_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
@@ -99,7 +99,7 @@ class Plan:
             "tables": [line for table in _fills(overview) for line in _filled(table)],
             "evaluates": overview.evaluation_lines(),
             "work": work,
-            "needs": _lacking(overview, trials),
+            "needs": extras.missing(libraries_of(trials).union(overview.grid.trackers)),
             "costs": self.cost.lines() if work else [_nothing(overview)],
             "GPU": [f"{key}: {need.text()}" for key, need in needs.items()],
         }
@@ -145,14 +145,6 @@ def _work(overview: Overview, trials: Sequence[Trial]) -> list[str]:
     steps = [part.all_steps for part in parts if part.all_steps is not None]
     together = [f"in all {sum(steps):,} steps"] if 1 < len(parts) == len(steps) else []
     return [*(part.line() for part in parts), *together]
-
-
-def _lacking(overview: Overview, trials: Sequence[Trial]) -> list[str]:
-    """The packages of extras that are not installed here, of which a grid has few among a million trials."""
-    shared = {
-        (id(t.shared.model), t.shared.recipe, t.shared.dataset.words, t.shared.objective.name): t.shared for t in trials
-    }
-    return extras.missing({*overview.grid.trackers}.union(*(one.libraries for one in shared.values())))
 
 
 def _nothing(overview: Overview) -> str:
