@@ -125,11 +125,11 @@ def checksum(path: Path) -> str:
     return comment.removeprefix(_MARK).decode()
 
 
-def dumped(content: dict[str, Any]) -> memoryview:
+def dumped(content: dict[str, Any]) -> bytes:
     """Tensors and plain values as bytes."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    return buffer.getbuffer()
+    return buffer.getvalue()
 
 
 def loaded(data: bytes, device: torch.device) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
                 if learner.model.scorer is None:  # sets are embedded where they are scored
                     embedded(learner.model, settings, inputs, "val", learner.group)
             case ("random",):
-                answer(bytes(checkpoints.dumped(checkpoints.random_states(device))))
+                answer(checkpoints.dumped(checkpoints.random_states(device)))
             case ("end",):
                 exchange.destroy()
                 return

@@ -130,12 +130,12 @@ class Replicas:
             self._tell(other, "prepare", other.rank, self.settings, self.machine)
         for other in self._others:
             self._answer(other)
-        meeting, state = self._folder / "meeting", bytes(checkpoints.dumped(learner.state()))
+        meeting, state = self._folder / "meeting", checkpoints.dumped(learner.state())
         self._tell_all("init", str(meeting))
         with self._whole():
             learner.group = exchange.init(0, self.count, meeting, learner.inputs.device, self.machine.exchange)
         for place, other in enumerate(self._others):
-            random = bytes(checkpoints.dumped(states[place])) if place < len(states) else None
+            random = checkpoints.dumped(states[place]) if place < len(states) else None
             self._tell(other, "start", state, random, step)
         self._in_order = True
 
