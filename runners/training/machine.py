@@ -112,11 +112,6 @@ class Machine:
         """Whether objectives run as CUDA graphs; not on ROCm, where nobody has tried."""
         return self.cuda_graphs and self.device.type == "cuda" and torch.version.cuda is not None
 
-    @property
-    def device_name(self) -> str:
-        """The GPU's name; empty without a GPU."""
-        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else ""
-
     def root(self, dataset: str) -> Path | None:
         return next((Path(folder) for name, folder in self.roots if name == dataset), None)
 

@@ -176,8 +176,7 @@ class LoadedModel:
         """Differences between the trial's training and this process that may change the rounding."""
         assert self.trial is not None
         device = self.inputs.device
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-        now = provenance.environment(device.type, name, torch.get_num_threads())
+        now = environment_on(device)
         code = provenance.code_differs(self.trial.row["code_fingerprint"], code_fingerprint(self.settings))
         differences = [*provenance.elsewhere(self.trial.noted, now), *([code] if code else [])]
         if device.type != "cpu":
@@ -215,6 +214,12 @@ class LoadedModel:
         part, read = TILE[evaluation.image.device.type], (evaluation.image, evaluation.text, evaluation.image_of_text)
         with torch.inference_mode():
             return eccv.metrics(*read, by_scorer, part=part if by_scorer else None)
+
+
+def environment_on(device: torch.device) -> dict[str, Any]:
+    """The hardware and software of this process, which computes on a device with the number of threads of now."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    return provenance.environment(device.type, name, torch.get_num_threads())
 
 
 def sizes_of(model: Vse) -> tuple[int, int]:
@@ -274,7 +279,7 @@ def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine
     settings, inputs = loaded.settings, loaded.inputs
     folder = home.trial(imported.id_of(model.file.digest, settings))
     _, by_protocol = ranks_of_test(loaded.model, settings, inputs, protocols_of(settings))
-    environment = provenance.environment(machine.device.type, machine.device_name, torch.get_num_threads())
+    environment = environment_on(machine.device)
     written = trained(
         folder.trial_id,
         settings,

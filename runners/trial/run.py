@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from goalgrid.grid import uses
@@ -19,7 +18,7 @@ from goalgrid.grid.settings.own_parts import WrongReturn
 from goalgrid.grid.store.attempts import DONE, STOPPED, Failure
 from goalgrid.grid.store.files import make_durable, write_json
 from goalgrid.grid.store.home import State, TrialFolder
-from goalgrid.results.records import provenance, record, steps
+from goalgrid.results.records import record, steps
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.evaluation import Ranks
 from goalgrid.retrieval.model import Vse
@@ -41,7 +40,7 @@ from goalgrid.runners.trial import holding, learnt_pooling, move_aside
 from goalgrid.runners.trial.ensemble import Ensemble
 from goalgrid.runners.trial.events import Event, EventKind, Listener
 from goalgrid.runners.trial.holding import Hold
-from goalgrid.runners.trial.loaded_model import ranker, settings_of, sizes_of, trained
+from goalgrid.runners.trial.loaded_model import environment_on, ranker, settings_of, sizes_of, trained
 from goalgrid.runners.trial.retries import given_up
 from goalgrid.runners.trial.stopping import Stop
 
@@ -262,9 +261,7 @@ class TrialRun:
     @property
     def environment(self) -> dict[str, Any]:
         """The hardware and software of this attempt; a resumed trial keeps its number of threads."""
-        machine = self.machine
-        content = provenance.environment(machine.device.type, machine.device_name, torch.get_num_threads())
-        return content | {"tf32": self.settings.train.tf32}
+        return environment_on(self.machine.device) | {"tf32": self.settings.train.tf32}
 
     @cached_property
     def code(self) -> str:
