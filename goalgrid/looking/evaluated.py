@@ -174,14 +174,12 @@ def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated
     return _evaluated(loaded, trial_id, request, protocol, facts, recorded, None if request.root else folder)
 
 
-def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
-    """The best checkpoint of a finished trial on its own data, and the epoch that it is of; raises as `of_trial`."""
+def loaded(trial_id: str, home: Home) -> "LoadedModel":
+    """The best checkpoint of a finished trial on its own data; raises as `of_trial`."""
     folder, machine, _ = _trained(trial_id, home, EvaluationRequest())
-    from goalgrid.runners.training.progress import best_of
     from goalgrid.runners.trial.loaded_model import LoadedModel
 
-    model = LoadedModel.of_trial(folder, machine)
-    return model, int(best_of(folder, model.inputs.device)["row"]["epoch"])
+    return LoadedModel.of_trial(folder, machine)
 
 
 def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, request: EvaluationRequest) -> Evaluated:

@@ -23,12 +23,14 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
     """What `sphere_gradients` measures of each trial, with its objective, seed and kept epoch; or UserError."""
     rows = []
     for trial in trials:
-        loaded, epoch = evaluated.loaded(trial, home)
+        loaded = evaluated.loaded(trial, home)
         from goalgrid.runners.trial.sphere_gradients import mean_gradients
 
+        assert loaded.trial is not None, "it is evaluated on its own data"
         facts = {"trial": trial, "objective": loaded.settings.objective.name, "seed": loaded.settings.seed}
+        facts["epoch"] = loaded.trial.row["selected_epoch"]
         try:
-            rows.append(facts | {"epoch": epoch} | mean_gradients(loaded))
+            rows.append(facts | mean_gradients(loaded))
         except UserError as error:
             raise UserError(f"trial {trial}: {error}") from error
     return rows
