@@ -111,7 +111,7 @@ class Vocabulary:
         known: Sequence[str] = (),
         split: Callable[[str], list[str]] = words,
     ) -> None:
-        self.boundaries, self.split, self.known = BOUNDARIES if boundaries else (), split, bool(known)
+        self.boundaries, self.split = BOUNDARIES if boundaries else (), split
         self.words = list(known) or self._frequent(captions, min_count)
         self.words += [MASK] if masked and MASK not in self.words else []
         self.index = {word: index for index, word in enumerate(self.words)}
