@@ -2,7 +2,7 @@
 
 import gc
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +21,6 @@ from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store import gpu_needs
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.grid.uses import register, uses_of
 from goalgrid.runners.training import companions
 from goalgrid.runners.training.inputs import Inputs, prepare, protocols_of
@@ -35,20 +34,10 @@ CONTEXT = 2 * 2**30
 """Most bytes that a process takes besides its tensors, for the driver's context and loaded kernels: anything beyond
 belongs to other processes."""
 
+Samples = Mapping[str, TrialSettings]
+"""A trial of each kind, by the kind, which `speed_of` gives."""
 Needs = Mapping[str, Need]
-"""The need of trials by their kind, which `speed_of` gives."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A trial that represents all trials of its kind."""
-
-    settings: TrialSettings
-    machine: Machine
-
-    @property
-    def kind(self) -> str:
-        return speed_of(self.settings)
+"""The need of trials by their kind."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +53,18 @@ class Probed:
 
 
 def needs_of(
-    samples: Sequence[Sample], on_gpus: Callable[..., list[Probed]], home: Home, say: Callable[[str], None]
+    samples: Samples, machine: Machine, on_gpus: Callable[..., list[Probed]], home: Home, say: Callable[[str], None]
 ) -> Needs:
     """The memory that trials of each kind need on the smallest GPU; UserError: a trial does not fit there.
 
     Args:
+        machine: the resources of all these trials.
         on_gpus: calls a function with its arguments in a separate process on each node that has a GPU.
     """
     if not samples:
         return {}
     try:
-        replies: list[Probed] = on_gpus(probe, samples, home)
+        replies: list[Probed] = on_gpus(probe, samples, machine, home)
     except Exception as error:  # the recipe's share serves too
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         say(f"the memory of trials could not be measured, so their recipes' shares of a GPU count: {reason}")
@@ -92,44 +82,43 @@ def needs_of(
     return {kind: gpu_needs.smallest(node.needs[kind] for node in replies if kind in node.needs) for kind in kinds}
 
 
-def probe(samples: Sequence[Sample], home: Home) -> Probed:
+def probe(samples: Samples, machine: Machine, home: Home) -> Probed:
     """Measure the unknown needs on the smallest GPU of this process, and store them in the runs folder.
 
     Call it `apart`: only the end of a process frees all its GPU memory. Raises a UserError if data cannot be used.
     """
     if not torch.cuda.is_available():
         return Probed([], {})
-    for sample in samples[:1]:  # all are of one grid
-        register(uses_of(sample.machine.uses))
+    register(uses_of(machine.uses))
     gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
     report = Probed([(gpu.total_memory, gpu.name) for gpu in gpus], {})
     sizes = [total for total, _ in report.devices]
     torch.cuda.set_device(sizes.index(min(sizes)))
     name = torch.cuda.get_device_name()
-    for sample in samples:
-        need = gpu_needs.read(home, sample.kind).get(name)
+    for kind, settings in samples.items():
+        need = gpu_needs.read(home, kind).get(name)
         if need is None:
             free, total = torch.cuda.mem_get_info()
             try:
-                need = _measure(sample)
+                need = _measure(settings, machine)
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
-                recipe, batch = sample.settings.recipe, sample.settings.train.batch_size
+                recipe, batch = settings.recipe, settings.train.batch_size
                 taken = torch.cuda.max_memory_reserved()
                 problem = gpu_needs.too_large(recipe, batch, name, taken=taken, free=free, total=total)
                 return replace(report, problem=str(problem))
             with suppress(UserError):  # a disk that is full now costs another measurement
-                gpu_needs.remember(home, sample.kind, need)
-        report.needs[sample.kind] = need
+                gpu_needs.remember(home, kind, need)
+        report.needs[kind] = need
     return report
 
 
-def _measure(sample: Sample) -> Need:
-    sample.machine.begin()
-    settings = heavy(sample.settings)
-    settings = settings.model_copy(update={"objective": heaviest_objective(settings, sample.machine.device)})
-    inputs = with_stand_ins(settings, longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size))
+def _measure(settings: TrialSettings, machine: Machine) -> Need:
+    machine.begin()
+    settings = heavy(settings)
+    settings = settings.model_copy(update={"objective": heaviest_objective(settings, machine.device)})
+    inputs = with_stand_ins(settings, longest(prepare(settings, machine), STEPS * settings.train.batch_size))
     alone = peak_of(partial(train, settings, inputs))
     free, total = torch.cuda.mem_get_info()
     context = max(0, min(total - free - torch.cuda.memory_reserved(), CONTEXT))

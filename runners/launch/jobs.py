@@ -20,7 +20,7 @@ from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.grid.uses import register, uses_of
-from goalgrid.runners.gpu.memory_probe import Needs, Sample
+from goalgrid.runners.gpu.memory_probe import Needs, Samples
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import Cadence
 
@@ -165,15 +165,15 @@ def gpu_share(resources: Resources, recipe: str) -> float:
     return share
 
 
-def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
+def samples(jobs: Sequence[Job], resources: Resources) -> Samples:
     """A trial of each kind whose memory is to be measured; empty where a trial does not take what it needs."""
     if not resources.shares_gpus:
-        return []
-    by_kind = dict[str, Sample]()
+        return {}
+    by_kind = dict[str, TrialSettings]()
     for job in jobs:
         for settings in _training(job) if job.machine.gpu else ():
-            by_kind.setdefault(speed_of(settings), Sample(settings, job.machine))
-    return list(by_kind.values())
+            by_kind.setdefault(speed_of(settings), settings)
+    return by_kind
 
 
 def _training(job: Job) -> list[TrialSettings]:

@@ -21,7 +21,7 @@ from goalgrid.grid.store.speed_probes import Probe, speed_of
 from goalgrid.runners.gpu import memory_probe
 from goalgrid.runners.gpu.memory_probe import apart, with_stand_ins
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
-from goalgrid.runners.launch.jobs import jobs_for, samples
+from goalgrid.runners.launch.jobs import jobs_for, machine_for, samples
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.inputs import batches, prepare
 from goalgrid.runners.training.machine import Machine
@@ -52,7 +52,8 @@ def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Conso
     check_inputs(jobs)
     compute_features(jobs, console)
     say = partial(console.print, markup=False, soft_wrap=True)
-    memory_probe.needs_of(samples(jobs, grid.resources), lambda *call: [apart(*call)], home, say)
+    machine = machine_for(grid, home, gpu=True)
+    memory_probe.needs_of(samples(jobs, grid.resources), machine, lambda *call: [apart(*call)], home, say)
 
 
 def measure(settings: TrialSettings, machine: Machine) -> Probe:

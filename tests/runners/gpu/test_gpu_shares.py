@@ -9,12 +9,14 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.resources import Resources
+from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.runners.gpu import memory_probe
-from goalgrid.runners.gpu.memory_probe import Probed, Sample
+from goalgrid.runners.gpu.memory_probe import Probed, Samples
 from goalgrid.runners.launch.jobs import Job, jobs_for, samples, with_shares
+from goalgrid.runners.training.machine import Machine
 
 GB = 1e9
 CHAIN = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "seeds=[0]")
@@ -38,10 +40,10 @@ class Replies:
     """GPUs on which a probe found this."""
 
     def __init__(self, *replies: Probed | Exception) -> None:
-        self.replies, self.asked = replies, list[Sample]()
+        self.replies, self.asked = replies, list[TrialSettings]()
 
-    def __call__(self, function: Callable[..., Probed], wanted: Sequence[Sample], home: Home) -> list[Probed]:
-        self.asked += wanted
+    def __call__(self, function: Callable[..., Probed], wanted: Samples, machine: Machine, home: Home) -> list[Probed]:
+        self.asked += wanted.values()
         for reply in self.replies:
             if isinstance(reply, Exception):
                 raise reply
@@ -51,7 +53,8 @@ class Replies:
 def measured(replies: Replies, some: Sequence[Job]) -> tuple[memory_probe.Needs, list[str]]:
     """What is found, and what is said of it."""
     said = list[str]()
-    return memory_probe.needs_of(samples(some, Resources()), replies, Home(Path("/tmp/runs")), said.append), said
+    some, machine, home = samples(some, Resources()), some[0].machine, Home(Path("/tmp/runs"))
+    return memory_probe.needs_of(some, machine, replies, home, said.append), said
 
 
 def test_a_measured_share_replaces_the_recipes_and_bounds_what_is_allocated() -> None:
@@ -92,10 +95,10 @@ def test_a_chain_asks_for_what_its_largest_trial_needs() -> None:
 
 def test_one_trial_of_each_kind_is_probed_unless_the_grid_states_the_share() -> None:
     both = jobs('recipes=["cnn-bow","cnn-gru"]')
-    assert [sample.settings.recipe for sample in samples(both, Resources())] == ["cnn-bow", "cnn-gru"]
-    assert samples(jobs("resources.gpu=0.5"), Resources(gpu=0.5)) == []
-    assert samples(jobs("resources.replicas=2"), Resources(replicas=2)) == []
-    assert samples(jobs(gpus=0), Resources()) == []
+    assert [settings.recipe for settings in samples(both, Resources()).values()] == ["cnn-bow", "cnn-gru"]
+    assert samples(jobs("resources.gpu=0.5"), Resources(gpu=0.5)) == {}
+    assert samples(jobs("resources.replicas=2"), Resources(replicas=2)) == {}
+    assert samples(jobs(gpus=0), Resources()) == {}
 
 
 def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:
@@ -105,7 +108,7 @@ def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:
     found, said = measured(driver, some)
     assert set(found.values()) == {small}
     assert said == ["different GPUs, of which the smallest decides the shares: small (16 GB), large (80 GB)"]
-    assert [sample.settings for sample in driver.asked] == [some[0].trials[0]]
+    assert driver.asked == [some[0].trials[0]]
 
 
 def test_a_trial_that_does_not_fit_is_an_error_before_anything_starts() -> None:

@@ -13,7 +13,6 @@ from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.runners.gpu.memory_probe import (
     STEPS,
-    Sample,
     apart,
     heaviest_objective,
     heavy,
@@ -91,7 +90,7 @@ def test_a_trial_runs_to_its_test_and_leaves_nothing(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_where_torch_sees_no_gpu_nothing_is_found(tmp_path: Path) -> None:
-    found = probe([Sample(settings(), Machine(gpu=True))], Home(tmp_path))
+    found = probe({"a kind": settings()}, Machine(gpu=True), Home(tmp_path))
     assert (found.devices, found.needs, found.problem) == ([], {}, "")
 
 
@@ -102,12 +101,12 @@ def test_a_process_of_its_own_raises_here_what_it_raises_there() -> None:
 
 @needs_gpu
 def test_what_is_measured_on_a_gpu_holds_for_a_trial_and_is_remembered(tmp_path: Path) -> None:
-    sample = Sample(settings("model.text.encoder=gru"), Machine(gpu=True))
-    (need,) = apart(probe, [sample], Home(tmp_path)).needs.values()
-    assert gpu_needs.read(Home(tmp_path), sample.kind) == {need.device: need}
+    trial, machine = settings("model.text.encoder=gru"), Machine(gpu=True)
+    (need,) = apart(probe, {"a kind": trial}, machine, Home(tmp_path)).needs.values()
+    assert gpu_needs.read(Home(tmp_path), "a kind") == {need.device: need}
     assert 0 < need.context < need.total
-    inputs = prepare(sample.settings, sample.machine)
-    short = heavy(sample.settings)
+    inputs = prepare(trial, machine)
+    short = heavy(trial)
     assert peak_of(lambda: train(short, inputs)) <= gpu_needs.MARGIN * need.alone
 
 
