@@ -28,9 +28,13 @@ from goalgrid.grid.store.home import Home
 from goalgrid.retrieval.data import shapes
 from tests import few
 
+gc.disable()  # until all is imported
 torch.set_num_threads(1)
 # Ray's workers would wait for all other tests.
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
+# Workers and hundreds of processes share what the first compiles.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile("goalgrid", deadline=None, max_examples=25)  # no test asserts how long something takes
 settings.load_profile("goalgrid")
 typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)  # it inspects every verb
@@ -46,6 +50,7 @@ def pytest_collection_finish() -> None:
     """Let garbage be looked for among what tests make, not in all modules."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 ROOT = Path(__file__).parent.parent
