@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from statsmodels.formula.api import ols
-from statsmodels.stats.anova import anova_lm
 
 from goalgrid.results.analysis.factors import PAIR, TRIPLET, factors_of
 from goalgrid.results.statistics.anova import anova, anova_of_printed
@@ -45,13 +43,21 @@ def test_sums_of_squares_are_the_literal_ones() -> None:
     assert found.effects[0].omega2 == pytest.approx((sums["pair"] - 4 * mean_square) / (total + mean_square))
 
 
+def of_statsmodels(formula: str, rows: list[dict[str, float]]) -> pd.DataFrame:
+    from statsmodels.formula.api import ols
+    from statsmodels.stats.anova import anova_lm
+
+    table: pd.DataFrame = anova_lm(ols(formula, pd.DataFrame(rows)).fit(), typ=2)
+    return table
+
+
 @settings(max_examples=10)
 @given(st.integers(2, 5), st.integers(2, 3), st.integers(2, 4), st.integers(0, 999))
 def test_it_is_statsmodels_analysis_of_variance(pairs: int, triplets: int, seeds: int, seed: int) -> None:
     draws = np.random.default_rng(seed)
     y = draws.normal(size=(pairs, triplets, seeds)) + np.arange(pairs)[:, None, None] + draws.normal(size=seeds)
     rows = [{"p": i, "t": j, "s": s, "y": y[i, j, s]} for i, j, s in itertools.product(*map(range, y.shape))]
-    theirs = anova_lm(ols("y ~ C(p) * C(t) + C(s)", pd.DataFrame(rows)).fit(), typ=2)
+    theirs = of_statsmodels("y ~ C(p) * C(t) + C(s)", rows)
     found = anova(y, {"p": tuple(map(str, range(pairs))), "t": tuple(map(str, range(triplets)))})
     for effect, name in zip(found.effects, ("C(p)", "C(t)", "C(p):C(t)"), strict=True):
         own = (effect.squares, effect.freedom, effect.f, effect.p)
@@ -63,7 +69,7 @@ def test_it_is_statsmodels_analysis_of_variance(pairs: int, triplets: int, seeds
 def test_of_means_and_deviations_it_is_statsmodels_without_seeds() -> None:
     y = MATRIX[:, :, :3]
     rows = [{"p": i, "t": j, "y": y[i, j, s]} for i, j, s in itertools.product(*map(range, y.shape))]
-    theirs = anova_lm(ols("y ~ C(p) * C(t)", pd.DataFrame(rows)).fit(), typ=2)
+    theirs = of_statsmodels("y ~ C(p) * C(t)", rows)
     found = anova_of_printed(y.mean(2), y.std(2, ddof=1), 3, LEVELS)
     for effect, name in zip(found.effects, ("C(p)", "C(t)", "C(p):C(t)"), strict=True):
         own = (effect.squares, effect.freedom, effect.f, effect.p)

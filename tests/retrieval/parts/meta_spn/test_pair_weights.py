@@ -21,7 +21,7 @@ from goalgrid.runners.training.machine import Machine
 from tests.conftest import SMALL
 
 CPU = torch.device("cpu")
-PAIRS = shapes.load(View(32))
+PICTURES = View(32)
 
 
 def settings_of(*words: str) -> TrialSettings:
@@ -55,7 +55,7 @@ def literal(sim: Tensor, weigh: LearntWeights | None) -> Tensor:
 
 def test_finite_differences_equal_a_second_backward_pass() -> None:
     torch.manual_seed(0)
-    weights = LearntWeights(settings_of(), PAIRS, CPU)
+    weights = LearntWeights(settings_of(), shapes.load(PICTURES), CPU)
     weights.network.double()
     model = nn.ParameterList([torch.randn(4, size, dtype=torch.float64) for size in (6, 5)])
     theta = list(model)
@@ -82,13 +82,16 @@ def test_finite_differences_equal_a_second_backward_pass() -> None:
 
 def test_the_networks_and_their_optimizer_are_meta_weight_nets() -> None:
     """100 hidden units; Adam with 1e-3 and a decay of 1e-4."""
-    weights = LearntWeights(settings_of(), PAIRS, CPU)
+    weights = LearntWeights(settings_of(), shapes.load(PICTURES), CPU)
     assert weights.margin == 0.2
     for network in (weights.network.positive, weights.network.negative):
         assert [layer.weight.shape for layer in network if isinstance(layer, nn.Linear)] == [(100, 2), (1, 100)]
     (group,) = weights.optimizer.param_groups
     assert (type(weights.optimizer), group["lr"], group["weight_decay"]) == (torch.optim.Adam, 1e-3, 1e-4)
-    first, second = (LearntWeights(settings_of(f"seeds=[{seed}]"), PAIRS, CPU).network.state_dict() for seed in (0, 1))
+    first, second = (
+        LearntWeights(settings_of(f"seeds=[{seed}]"), shapes.load(PICTURES), CPU).network.state_dict()
+        for seed in (0, 1)
+    )
     assert not first["positive.0.weight"].equal(second["positive.0.weight"])
     assert not first["positive.0.weight"].equal(first["negative.0.weight"])
 
@@ -126,7 +129,7 @@ def test_validation_images_beyond_the_margin_teach_nothing() -> None:
 
 def test_weights_are_given_in_the_precision_that_is_asked_for() -> None:
     """The densities of a trial with `train.trace_every` ask in float64."""
-    weights = LearntWeights(settings_of(), PAIRS, CPU)
+    weights = LearntWeights(settings_of(), shapes.load(PICTURES), CPU)
     for kind in (torch.float32, torch.float64):
         s_pos, s_neg = torch.rand(2, 5, 1, dtype=kind)
         assert {weight.dtype for weight in weights.weigh(Triplets(s_pos, s_neg))} == {kind}

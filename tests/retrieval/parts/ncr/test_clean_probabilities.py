@@ -6,8 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import roc_auc_score
-from sklearn.mixture import GaussianMixture
 
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
@@ -55,6 +53,8 @@ def literal(losses: list[float]) -> list[float]:
 
 
 def test_the_probability_equals_the_literal_mixture_and_orders_two_heaps() -> None:
+    from sklearn.metrics import roc_auc_score
+
     rng = np.random.default_rng(0)
     losses = np.concatenate([rng.normal(0.3, 0.1, 60), rng.normal(1.2, 0.2, 40)])
     found = clean_probability(losses)
@@ -64,6 +64,8 @@ def test_the_probability_equals_the_literal_mixture_and_orders_two_heaps() -> No
 
 
 def test_as_released_the_mixture_is_that_of_ncrs_code_and_no_other() -> None:
+    from sklearn.mixture import GaussianMixture
+
     rng = np.random.default_rng(1)
     losses = np.concatenate([rng.gamma(1.0, 0.2, 700), rng.normal(0.9, 0.4, 300)])
     scaled = ((losses - losses.min()) / (losses.max() - losses.min()))[:, None]
