@@ -16,8 +16,8 @@ DESK, TABLET, PHONE = (1280, 900), (768, 1000), (390, 800)
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 
 
-def browser(*, scripts: bool = True, online: bool = False) -> webdriver.Chrome:
-    """Chromium, unless it is `online` without a network; where none is installed, the test is skipped."""
+def browser(*, scripts: bool = True) -> webdriver.Chrome:
+    """Chromium without a network; where none is installed, the test is skipped."""
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not program or not driver:
         pytest.skip("no chromium and chromedriver here: apt-get install chromium chromium-driver")
@@ -30,10 +30,15 @@ def browser(*, scripts: bool = True, online: bool = False) -> webdriver.Chrome:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     started = webdriver.Chrome(options=options, service=Service(driver))
     started.set_script_timeout(100)  # of axe, on a machine with other work
-    if not online:
-        offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-        started.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+    reach(started, network=False)
     return started
+
+
+def reach(driver: webdriver.Chrome, *, network: bool) -> None:
+    """Give or take the network."""
+    bytes_a_second = -1 if network else 0
+    throughput = {"downloadThroughput": bytes_a_second, "uploadThroughput": bytes_a_second}
+    driver.execute_cdp_cmd("Network.emulateNetworkConditions", {"offline": not network, "latency": 0, **throughput})
 
 
 def visit(driver: webdriver.Chrome, page: Path, size: tuple[int, int] = DESK) -> webdriver.Chrome:

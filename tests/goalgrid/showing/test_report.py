@@ -36,7 +36,7 @@ from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
 from goalgrid.showing import report
 
-from ...browser import DESK, PHONE, TABLET, browser, visit
+from ...browser import DESK, PHONE, TABLET, browser, reach, visit
 from ...conftest import ROOT
 from ...paper_records import write_trial
 from ...states import fail, interrupt
@@ -486,11 +486,13 @@ def served(home: Home, *words: str, end: int = signal.SIGINT) -> Iterator[tuple[
         process.communicate(timeout=60)
 
 
-def test_a_served_page_follows_the_grid_and_stays_when_its_program_ends(pair: Home) -> None:
+def test_a_served_page_follows_the_grid_and_stays_when_its_program_ends(opened: webdriver.Chrome, pair: Home) -> None:
     ids = [trial.id for trial in overview(pair).trials]
     done = pair.trial(ids[1]).done
     done.rename(aside := done.with_name("aside"))
-    driver = browser(online=True)
+    driver = opened
+    reach(driver, network=True)
+    driver.get_log("browser")
     try:
         with served(pair) as (address, process):
             driver.get(address)
@@ -510,7 +512,7 @@ def test_a_served_page_follows_the_grid_and_stays_when_its_program_ends(pair: Ho
         assert "2 done" in driver.execute_script(page)
         assert [entry for entry in driver.get_log("browser") if "ERR_CONNECTION_REFUSED" not in entry["message"]] == []
     finally:
-        driver.quit()
+        reach(driver, network=False)
 
 
 def answer(address: str, **headers: str) -> int:
