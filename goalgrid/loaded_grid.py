@@ -190,7 +190,6 @@ class LoadedGrid:
         blocks: str | None = None,
         metric: str = "r1",
         protocol: str | None = None,
-        on: str | None = None,
         against: str | None = None,
         marks: bool = False,
         only: str = "",
@@ -198,7 +197,7 @@ class LoadedGrid:
         """The paper's table of what is done so far. The options are those of `goalgrid table`."""
         request = TableRequest(
             self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
-            on=on, against=against, marks=marks, only=only, set_=self._overrides,
+            against=against, marks=marks, only=only, set_=self._overrides,
         )  # fmt: skip
         return TableOutput(draw(request, self._home, self._grid))
 

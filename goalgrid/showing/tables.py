@@ -39,7 +39,7 @@ def draw(request: TableRequest, home: Home, grid: Grid | None = None) -> Table:
         return _printed(request)
     overview = Overview.of(grid or recall(request.grid, home, request.set_), home, request.only)
     anew = start(request.grid, home, request.set_)
-    scores = some_scores(overview, request.protocol or request.on, anew)
+    scores = some_scores(overview, request.protocol, anew)
     return with_seeds(request.draw(overview.cells, scores), overview)
 
 
@@ -145,7 +145,7 @@ def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -
 
 def _filled(request: TableRequest, home: Home) -> Table:
     """A paper's table, filled by the trials of all grids."""
-    named = {"GRID": request.grid, "--reference": request.reference, "--protocol": request.protocol, "--on": request.on}
+    named = {"GRID": request.grid, "--reference": request.reference, "--protocol": request.protocol}
     named |= {"--rows, --columns and --blocks": request.axes, "--set": request.set_, "--only": request.only}
     if others := [name for name, value in named.items() if value]:
         raise UserError(f"--paper fills a paper's own table by its own protocols; leave {', '.join(others)} out.")
@@ -158,7 +158,7 @@ def _filled(request: TableRequest, home: Home) -> Table:
 
 
 def _printed(request: TableRequest) -> Table:
-    others = {"--against": request.against, "--protocol": request.protocol, "--on": request.on, "--only": request.only}
+    others = {"--against": request.against, "--protocol": request.protocol, "--only": request.only}
     others |= {"--rows": request.rows, "--columns": request.columns, "--blocks": request.blocks}
     if given := [name for name, value in others.items() if value]:
         raise UserError(f"--reference shows a table as the paper printed it; leave {' and '.join(given)} out.")

@@ -29,6 +29,7 @@ def table(
     grid: str | None = argument(None, "GRID", "A grid; with --reference, a paper or its table.", completion.grids),
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
+    protocol: str | None = options.PROTOCOL,
     format_: str = flag("terminal", "--format", "E.g. latex or markdown, a wrong name lists all."),
     output: Path | None = options.OUTPUT,
     as_json: bool = flag(False, "--json", "The same as --format json."),
@@ -45,7 +46,7 @@ def table(
 
     format_ = "json" if as_json else format_
     check_known("format", format_, renderers.FORMATS)
-    request = TableRequest(grid or "", set_=tuple(set_), **options)
+    request = TableRequest(grid or "", protocol=protocol, set_=tuple(set_), **options)
     if request.reference and (grid is None or grid in PAPERS):
         show_list(listing(grid))
     elif grid is None and request.paper is None:
@@ -62,7 +63,6 @@ def effects(
     metric: str = options.METRIC,
     direction: str = options.DIRECTION,
     protocol: str | None = options.PROTOCOL,
-    on: str | None = options.ON,
     baseline: str | None = flag(None, "--baseline", "Compare with it; default: con_con, else the first.", "OBJECTIVE"),
     across: list[str] = flag([], "--across", "Make this axis a factor too, e.g. objective.tau.", "AXIS"),
     reference: bool = flag(False, "--reference", "GRID is a paper's table: analyse its printed means and deviations."),
@@ -79,7 +79,7 @@ def effects(
 
     check_known("format", format_, effects_text.FORMATS)
     if reference:
-        if protocol or on or baseline or across or set_:
+        if protocol or baseline or across or set_:
             raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")
         analyses = [analysis for analysis in printed_analyses(grid) if direction in (analysis.metric[:3], "both")]
         cells = list[Cell]()
@@ -87,7 +87,7 @@ def effects(
         overview = Overview.of(recall(grid, home, set_), home)
         cells = overview.cells
         analyses = analysed(
-            overview, metric=metric, direction=direction, protocol=protocol or on,
+            overview, metric=metric, direction=direction, protocol=protocol,
             baseline=baseline, across=across, anew=start(grid, home, set_, verb="effects"),
         )  # fmt: skip
     text = effects_text.write_out(analyses, cells, format_).rstrip("\n")
@@ -129,7 +129,6 @@ def compare(
     metric: str = options.METRIC,
     direction: str = options.DIRECTION,
     protocol: str | None = options.PROTOCOL,
-    on: str | None = options.ON,
     format_: str = options.ANALYSIS_FORMAT,
     output: Path | None = options.OUTPUT,
     as_json: bool = options.JSON,
@@ -146,7 +145,7 @@ def compare(
         format_ = renderers.format_of(output) or format_
     check_known("format", format_, grid_comparison.FORMATS)
     comparison = compared(
-        a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol or on
+        a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol
     )
     if as_json:
         show_json(comparison)
@@ -168,7 +167,6 @@ def figures(
     output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/figures.", "DIR"),
     format_: str = options.PICTURE_FORMAT,
     protocol: str | None = options.PROTOCOL,
-    on: str | None = options.ON,
     **options: Any,
 ) -> None:
     """Draw the figures of what is done so far.
@@ -179,7 +177,7 @@ def figures(
     chose among. Of one trial: attention, which words of a caption look at which regions of an image, in a model of
     sets; and examples, queries with their first answers.
     """
-    request = FigureRequest(kinds, format_, only, protocol or on, **options)
+    request = FigureRequest(kinds, format_, only, protocol, **options)
     for line in draw(request, grid, home, set_, output):
         say(line)
 

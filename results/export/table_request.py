@@ -33,10 +33,8 @@ class TableRequest:
     metric: str = option(
         "r1", "r1, r5, r10, medr, rsum, parameters or kpps; several where a layout has room: medr,kpps."
     )
-    protocol: str | None = option(None, "A protocol, e.g. coco-5x1k or eccv; default: that of the grid's first table.")
-    on: str | None = option(
-        None, "A data set that [evaluate] of the grid names: the same models on its test split.", "DATASET"
-    )
+    protocol: str | None = None
+    """What `--protocol` names: a protocol, or a data set that [evaluate] names."""
     paper: str | None = option(
         None, "Instead of GRID: a paper's table, filled by the trials of all grids in the runs folder.", "NAME"
     )
