@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from goalgrid.grid.expansion import Cell
+from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.groups import nested
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS, is_matrix
 from goalgrid.grid.select import Point
@@ -82,8 +82,9 @@ ENDS = {"retry": State.INTERRUPTED, **{state.value: state for state in (*ENDED, 
 
 @dataclass(slots=True)
 class TrialProgress:
+    cell: Cell
+    trial: Trial
     state: State
-    epochs: int
     epoch: int = 0
     steps: int = 0
     """Steps of the whole training; 0 until its process reports them."""
@@ -107,13 +108,13 @@ class TrialProgress:
     def behind(self) -> float:
         """Epochs trained, with the part of the current epoch."""
         if self.state is State.DONE:
-            return self.epochs
-        return max(self.epoch, min(self.epoch + 1, self.epochs * self.step / self.steps) if self.steps else 0)
+            return self.trial.epochs
+        return max(self.epoch, min(self.epoch + 1, self.trial.epochs * self.step / self.steps) if self.steps else 0)
 
     @property
     def ahead(self) -> float:
         """Epochs that this launch has to train."""
-        return 0 if not self.to_train or self.state in ENDED else max(0, self.epochs - self.behind)
+        return 0 if not self.to_train or self.state in ENDED else max(0, self.trial.epochs - self.behind)
 
 
 class Board:
@@ -142,7 +143,7 @@ class Board:
         self._first_progress: float | None = None
         self._any_done = False
         self.trials: dict[str, TrialProgress] = {
-            trial.id: TrialProgress(states[trial.id], trial.epochs, to_train=to_train is None or trial.id in to_train)
+            trial.id: TrialProgress(cell, trial, states[trial.id], to_train=to_train is None or trial.id in to_train)
             for cell in cells
             for trial in cell.trials
         }
@@ -150,7 +151,6 @@ class Board:
         """The cells of each matrix, by objective."""
         self._differs = [len(set(values)) > 1 for values in zip(*self.blocks, strict=True)]
         """Whether data sets, recipes and swept settings do, in the grid."""
-        self._cell_of = {trial.id: cell for cell in cells for trial in cell.trials}
         self._before = self._behind()
 
     def update(self, event: Event) -> None:
@@ -203,9 +203,9 @@ class Board:
 
     def render(self, height: int = 1000) -> RenderableType:
         """The matrices that fit into so many lines, the number of the others, the running trials, and the summary."""
-        running = [(name, trial) for name, trial in self.trials.items() if trial.state is State.RUNNING]
+        running = [progress for progress in self.trials.values() if progress.state is State.RUNNING]
         room = height - 4 - min(len(running), TRIALS + 1)
-        blocks, at_work = list[RenderableType](), {matrix_of(self._cell_of[name]) for name, _ in running}
+        blocks, at_work = list[RenderableType](), {matrix_of(progress.cell) for progress in running}
         for block in sorted(self.blocks, key=lambda block: block not in at_work)[:BLOCKS]:
             table = self._block(block)
             room -= len(table.rows) + 5
@@ -219,30 +219,29 @@ class Board:
         gpus = [Text(self.gpus)] if self.gpus else []
         return Group(*blocks, *more, *trials, *gpus, Text(self.summary(), style="bold"))
 
-    def _running(self, running: Sequence[tuple[str, TrialProgress]]) -> Table:
+    def _running(self, running: Sequence[TrialProgress]) -> Table:
         """A line for each running trial: how far it is, how fast, and the time to its end."""
         table = Table(box=None, pad_edge=False)
         table.add_column("running", no_wrap=True, overflow="ellipsis")
         for title in ("epoch", "step", "steps/s", "to go"):
             table.add_column(title, justify="right", no_wrap=True)
-        for name, trial in running[:TRIALS]:
-            step = f"{trial.step:,}/{trial.steps:,}" if trial.steps else "starting"
-            rate = f"{trial.rate:.3g}" if trial.rate else ""
-            to_go = clock((trial.steps - trial.step) / trial.rate) if trial.rate and not self.stopping() else ""
-            now = min(trial.epoch + 1, trial.epochs)
-            table.add_row(self._name(name), f"{now}/{trial.epochs}", step, rate, to_go)
+        for progress in running[:TRIALS]:
+            step = f"{progress.step:,}/{progress.steps:,}" if progress.steps else "starting"
+            rate, epochs = progress.rate, progress.trial.epochs
+            to_go = clock((progress.steps - progress.step) / rate) if rate and not self.stopping() else ""
+            epoch = f"{min(progress.epoch + 1, epochs)}/{epochs}"
+            table.add_row(self._name(progress), epoch, step, f"{rate:.3g}" if rate else "", to_go)
         if len(running) > TRIALS:
             table.add_row(f"and {len(running) - TRIALS} more")
         return table
 
-    def _name(self, trial_id: str) -> str:
+    def _name(self, progress: TrialProgress) -> str:
         """The values that distinguish a trial within the grid."""
-        cell = self._cell_of[trial_id]
-        (seed,) = (trial.seed for trial in cell.trials if trial.id == trial_id)
+        cell = progress.cell
         axes = [cell.dataset, cell.recipe, *(f"{name}={value}" for name, value in cell.swept)]
         differs = [*self._differs[:2], *(self._differs[2] for _ in cell.swept)]
         words = [word for word, shown in zip(axes, differs, strict=True) if shown]
-        return " ".join([cell.objective or cell.recipe, f"seed {seed}", *words])
+        return " ".join([cell.objective or cell.recipe, f"seed {progress.trial.seed}", *words])
 
     def _block(self, block: MatrixKey) -> Table:
         cells = self.blocks[block]
