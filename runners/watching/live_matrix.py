@@ -1,5 +1,6 @@
 """The live view of a running grid, updated by events: a matrix on a terminal, else plain lines."""
 
+import math
 import shutil
 import subprocess
 import threading
@@ -140,8 +141,8 @@ class Board:
         """The launch's activity before the first trial begins."""
         self.gpus = ""
         self._first_report: float | None = None
-        self._first_progress: float | None = None
-        self._any_done = False
+        self._settled = math.inf
+        """When the pace begins to say something about the rest."""
         self.trials: dict[str, TrialProgress] = {
             trial.id: TrialProgress(cell, trial, states[trial.id], to_train=to_train is None or trial.id in to_train)
             for cell in cells
@@ -168,9 +169,10 @@ class Board:
         for name in ("val_i2t_r1", "val_t2i_r1"):
             if name in event.metrics:
                 trial.best[name] = max(trial.best.get(name, 0.0), event.metrics[name])
-        if trial.behind > before:
-            self._first_progress = self._first_progress or time.monotonic()
-        self._any_done = self._any_done or event.kind == "done"
+        if event.kind == "done":
+            self._settled = 0.0
+        elif trial.behind > before:
+            self._settled = min(self._settled, time.monotonic() + SETTLED)
 
     def _behind(self) -> float:
         return sum(trial.behind for trial in self.trials.values())
@@ -280,11 +282,7 @@ class Board:
 
     def _to_go(self, now: float) -> str:
         """The remaining time by the pace of epochs since the first report; empty before this pace is known."""
-        if (
-            not self._first_report
-            or not self._first_progress
-            or not (self._any_done or now - self._first_progress >= SETTLED)
-        ):
+        if self._first_report is None or now < self._settled:
             return ""
         done, elapsed = self._behind() - self._before, now - self._first_report
         rest = sum(trial.ahead for trial in self.trials.values())
