@@ -36,17 +36,15 @@ class OpenRun(Protocol):
 
 @dataclass(frozen=True)
 class RunFiles(Tracker):
-    """A tracker of files: a folder for each trial below the place.
+    """A tracker of files: below the place, which has the grid's name, a folder for each trial, which has its id.
 
     Args:
-        begin: opens a new run in an empty folder, given the experiment, the trial's id, and its settings as tables.
-        experiment: the grid's name.
+        begin: opens a new run in such a folder, which is empty, given the trial's settings as tables.
     """
 
     name: str
-    begin: Callable[[Path, str, str, Mapping[str, Any]], OpenRun]
+    begin: Callable[[Path, Mapping[str, Any]], OpenRun]
     place: Path
-    experiment: str
 
     def open(self) -> "_Runs":
         return _Runs(self)
@@ -90,7 +88,7 @@ class _Runs(Store):
             if path.exists():
                 shutil.rmtree(path)
             path.mkdir(parents=True)
-            run = self.tracker.begin(path, self.tracker.experiment, folder.trial_id, read_json(folder.settings))
+            run = self.tracker.begin(path, read_json(folder.settings))
             copy = self.copies[folder] = _Copy(run, start_time(folder))
         for row in rows[len(copy.rows) :]:
             copy.when += row["seconds"]
@@ -111,7 +109,7 @@ class _Runs(Store):
 class EventFile:
     """TensorBoard's, flushed after every epoch: `tensorboard --logdir` on a grid's folder shows each trial as a run."""
 
-    def __init__(self, path: Path, experiment: str, trial_id: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         from tensorboardX import SummaryWriter
 
         self.writer = SummaryWriter(str(path))
@@ -138,7 +136,7 @@ FLUSH_SECONDS = 60.0
 class OfflineRun:
     """A run that W&B writes to the disk alone, in the project of its grid, with the trial's id."""
 
-    def __init__(self, path: Path, experiment: str, trial_id: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else it reports its errors to its makers
         import wandb
 
@@ -148,7 +146,7 @@ class OfflineRun:
             x_disable_stats=True,
         )  # fmt: skip
         self.run = wandb.init(
-            mode="offline", dir=str(path), project=experiment, id=trial_id, name=trial_id,
+            mode="offline", dir=str(path), project=path.parent.name, id=path.name, name=path.name,
             config=dict(settings), reinit="create_new", settings=quiet,
         )  # fmt: skip
 
@@ -190,8 +188,8 @@ def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[T
     if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
         trackers.append(Mlflow.of(home, grid.name, mlflow_uri))
     if "tensorboard" in grid.trackers:
-        trackers.append(RunFiles("TensorBoard", EventFile, home.tensorboard / grid.name, grid.name))
+        trackers.append(RunFiles("TensorBoard", EventFile, home.tensorboard / grid.name))
     if "wandb" in grid.trackers:
         extras.require(f"grid {grid.name!r}, by its trackers,", "wandb")
-        trackers.append(RunFiles("W&B", OfflineRun, home.wandb / grid.name, grid.name))
+        trackers.append(RunFiles("W&B", OfflineRun, home.wandb / grid.name))
     return trackers

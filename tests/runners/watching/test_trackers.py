@@ -55,7 +55,7 @@ def tracker(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[RunFiles, C
     kind, read = request.param
     if kind is OfflineRun:
         pytest.importorskip("wandb", reason="pip install 'goalgrid[wandb]'")
-    return RunFiles("copies", kind, tmp_path / "copies", "demo"), read
+    return RunFiles("copies", kind, tmp_path / "copies"), read
 
 
 def killed(tracker: RunFiles, folder: TrialFolder) -> None:
@@ -117,7 +117,7 @@ class End:
 
 
 def test_each_run_ends_with_its_launch_and_says_whether_its_trial_is_done(trained: Home, tmp_path: Path) -> None:
-    whole, tracker = trained.trials()[0], RunFiles("ends", End, tmp_path / "copies", "demo")
+    whole, tracker = trained.trials()[0], RunFiles("ends", End, tmp_path / "copies")
     cut = Home(tmp_path / "cut").trial(trained.trials()[1].trial_id)
     shutil.copytree(trained.trials()[1].path, cut.path)
     cut.done.unlink()
