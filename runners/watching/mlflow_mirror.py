@@ -52,28 +52,19 @@ class _Run:
         return self.epochs <= epochs
 
 
-@dataclass(frozen=True)
 class Mlflow(Tracker):
-    """An experiment of MLflow.
+    """An experiment of MLflow, on a tracking server or in a database; without a URI, in that of the runs folder."""
 
-    Args:
-        place: URI of the tracking server or database.
-        note_file: list of the finished trials that MLflow holds; None: no list.
-        artifacts: folder of the copied files; None: no files are copied.
-    """
-
-    place: str
-    experiment: str
-    note_file: Path | None = None
-    artifacts: Path | None = None
     name = "MLflow"
+    place: str
 
-    @classmethod
-    def of(cls, home: Home, experiment: str, uri: str | None = None) -> "Mlflow":
-        """An experiment on a server, or in the database of the runs folder."""
-        uri = f"sqlite:///{home.mlflow.absolute()}" if uri is None else uri
-        files = home.mlflow_files.absolute() / experiment if _database(uri) else None
-        return cls(uri, experiment, home.grid(experiment).mirrored, files)
+    def __init__(self, home: Home, experiment: str, uri: str | None = None) -> None:
+        self.place = f"sqlite:///{home.mlflow.absolute()}" if uri is None else uri
+        self.experiment = experiment
+        self.note_file = home.grid(experiment).mirrored
+        """List of the finished trials that MLflow holds."""
+        self.artifacts = home.mlflow_files.absolute() / experiment if self.copies else None
+        """Folder of the copied files; None: no files are copied."""
 
     def open(self) -> "_Experiment":
         return _Experiment(self)
@@ -81,19 +72,14 @@ class Mlflow(Tracker):
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
         """The finished trials that are not in the list of copies; all finished trials if MLflow's database is gone."""
         gone = self.copies and not self.copies.exists()
-        note = read_json(self.note_file) if self.note_file and not gone else {}
+        note = {} if gone else read_json(self.note_file)
         known = note["done"] if note.get("uri") == self.place and isinstance(note.get("done"), dict) else {}
         return [folder for folder in folders if folder.is_done() and known.get(folder.trial_id) != when_done(folder)]
 
     @property
     def copies(self) -> Path | None:
-        return _database(self.place)
-
-
-def _database(uri: str) -> Path | None:
-    """The file of a database in a file; None for a server."""
-    scheme, _, path = uri.partition(":///")
-    return Path(path.partition("?")[0]) if scheme == "sqlite" else None
+        scheme, _, path = self.place.partition(":///")
+        return Path(path.partition("?")[0]) if scheme == "sqlite" else None
 
 
 def _make_database(file: Path) -> None:
@@ -176,10 +162,9 @@ class _Experiment(Store):
 
     def close(self) -> None:
         """Write the list of the finished trials."""
-        if self.tracker.note_file:
-            done = {trial_id: run.done for trial_id, run in self.runs.items() if run.done}
-            with suppress(UserError):  # a full disk: the next run asks MLflow again
-                write_json(self.tracker.note_file, {"uri": self.tracker.place, "done": done}, durable=False)
+        done = {trial_id: run.done for trial_id, run in self.runs.items() if run.done}
+        with suppress(UserError):  # a full disk: the next run asks MLflow again
+            write_json(self.tracker.note_file, {"uri": self.tracker.place, "done": done}, durable=False)
 
     def _metrics(self, values: Mapping[str, Any], epoch: int) -> list[Any]:
         numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}

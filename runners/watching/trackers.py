@@ -186,7 +186,7 @@ def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[T
     """The trackers that a grid names, with another MLflow than the runs folder's ('': none); or UserError."""
     trackers: list[Tracker] = []
     if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
-        trackers.append(Mlflow.of(home, grid.name, mlflow_uri))
+        trackers.append(Mlflow(home, grid.name, mlflow_uri))
     if "tensorboard" in grid.trackers:
         trackers.append(RunFiles("TensorBoard", EventFile, home.tensorboard / grid.name))
     if "wandb" in grid.trackers:

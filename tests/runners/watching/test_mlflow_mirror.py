@@ -53,11 +53,11 @@ def uri(trained: Home, tmp_path: Path) -> str:
     return f"sqlite:///{shutil.copy(trained.mlflow, tmp_path / 'copy.db')}"
 
 
-def test_mirroring_again_adds_nothing(trained: Home, uri: str) -> None:
+def test_mirroring_again_adds_nothing(trained: Home, tmp_path: Path, uri: str) -> None:
     warned: list[str] = []
     folders = [trained.trial(path.name) for path in sorted((trained.path / "trials").iterdir())]
     for _ in range(2):
-        mirror = Mirror(Mlflow(uri, "copy"), warned.append)
+        mirror = Mirror(Mlflow(Home(tmp_path), "copy", uri), warned.append)
         for folder in folders * 2:
             mirror.sync(folder)
         mirror.close()
@@ -75,7 +75,7 @@ def test_runs_hold_every_epoch_and_result_of_the_folders(trained: Home, tmp_path
         row | {"epoch": epoch, "loss": float("nan")} for epoch in range(1, 51) for row in list(json_lines(history))[:1]
     ]
     write_json_lines(history, [*long[:-1], long[-1] | {"s_pos": float("inf")}])
-    mirror = Mirror(Mlflow(uri, "copy"), warned.append)
+    mirror = Mirror(Mlflow(Home(tmp_path), "copy", uri), warned.append)
     for folder in home.trials():
         mirror.sync(folder)
     mirror.close()
@@ -102,7 +102,7 @@ def stored(value: float) -> float:
 def mirrored(home: Home, to: Home, experiment: str) -> list[str]:
     """The warnings of a mirror of all trials to the database of a runs folder."""
     warned: list[str] = []
-    mirror = Mirror(Mlflow.of(to, experiment), warned.append)
+    mirror = Mirror(Mlflow(to, experiment), warned.append)
     for folder in home.trials():
         mirror.sync(folder)
     mirror.close()
@@ -121,7 +121,7 @@ def test_a_database_whose_making_was_killed_is_made_by_the_next_launch(trained: 
                 os.kill(os.getpid(), signal.SIGKILL)
 
         event.listen(Engine, "before_cursor_execute", kill)
-        Mlflow.of(home, "demo").open()
+        Mlflow(home, "demo").open()
 
     assert os.waitstatus_to_exitcode(os.waitpid(forked(killed), 0)[1]) == -signal.SIGKILL
     assert mirrored(trained, home, "demo") == []
@@ -142,13 +142,13 @@ def test_first_launches_at_once_all_mirror(trained: Home, tmp_path: Path) -> Non
         assert {run.data.tags[TAG] for run in runs_of(f"sqlite:///{home.mlflow}", name)} == trained.standing()
 
 
-def test_a_run_that_a_kill_cut_off_is_completed(trained: Home, uri: str) -> None:
+def test_a_run_that_a_kill_cut_off_is_completed(trained: Home, tmp_path: Path, uri: str) -> None:
     """After a kill between its last metrics and its status, or before its tags."""
     from mlflow.tracking import MlflowClient
 
     folder, warned = trained.trials()[0], list[str]()
     for _ in range(2):
-        mirror = Mirror(Mlflow(uri, "copy"), warned.append)
+        mirror = Mirror(Mlflow(Home(tmp_path), "copy", uri), warned.append)
         mirror.sync(folder)
         mirror.close()
         (run,) = runs_of(uri, "copy")
@@ -167,7 +167,7 @@ def test_a_trial_that_is_trained_anew_gets_a_run_of_its_own(trained: Home, tmp_p
     folder, warned = copy.trial(first.name), list[str]()
     for when in ("before", "after", "after"):
         folder.done.write_text(f"{when}\n")
-        mirror = Mirror(Mlflow(uri, "copy"), warned.append)
+        mirror = Mirror(Mlflow(Home(tmp_path), "copy", uri), warned.append)
         mirror.sync(folder)
         mirror.close()
     found = {run.data.tags["goalgrid.done"]: run.data.tags for run in runs_of(uri, "copy")}
@@ -177,9 +177,9 @@ def test_a_trial_that_is_trained_anew_gets_a_run_of_its_own(trained: Home, tmp_p
     assert TAG not in found["before"]
 
 
-def test_an_mlflow_that_is_down_costs_two_warnings(trained: Home) -> None:
+def test_an_mlflow_that_is_down_costs_two_warnings(trained: Home, tmp_path: Path) -> None:
     warned: list[str] = []
-    mirror = Mirror(Mlflow("http://127.0.0.1:9", "demo"), warned.append)
+    mirror = Mirror(Mlflow(Home(tmp_path), "demo", "http://127.0.0.1:9"), warned.append)
     for path in (trained.path / "trials").iterdir():
         mirror.sync(trained.trial(path.name))
     mirror.close()
@@ -195,7 +195,7 @@ def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
     path = Path(uri.removeprefix("sqlite:///"))
     uri, warned = f"{uri}?timeout=0.1", list[str]()
     folders = [trained.trial(path.name) for path in sorted((trained.path / "trials").iterdir())]
-    first = Mirror(Mlflow(uri, "copy"), warned.append)
+    first = Mirror(Mlflow(Home(tmp_path), "copy", uri), warned.append)
     first.sync(folders[0])
     first.close()
     if how == "locked":
@@ -204,7 +204,7 @@ def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
     else:
         path.rename(tmp_path / "away.db")
         path.mkdir()
-    second = Mirror(Mlflow(uri, "copy"), warned.append)
+    second = Mirror(Mlflow(Home(tmp_path), "copy", uri), warned.append)
     second.sync(folders[1])
     until = time.monotonic() + 60
     while not warned and time.monotonic() < until:
@@ -240,15 +240,15 @@ def test_a_trial_that_was_not_mirrored_is_mirrored_by_the_same_command(
     damaged = goalgrid("run", grid, "--here", "--mlflow-uri", f"sqlite:///{cut}", runs=home.path)
     assert f"if {cut} is damaged, remove it" in damaged.stderr, damaged.stderr
     assert damaged.returncode == 0
-    assert Mlflow.of(home, "demo").lacking(home.trials()) == []
+    assert Mlflow(home, "demo").lacking(home.trials()) == []
     home.mlflow.unlink()
-    assert Mlflow.of(home, "demo").lacking(home.trials()) == home.trials()
+    assert Mlflow(home, "demo").lacking(home.trials()) == home.trials()
 
 
 def test_a_run_begins_and_ends_as_its_own_trial_did(trained: Home, tmp_path: Path) -> None:
     """Not as the launch did, nor as its copy was made; its files lie in the runs folder."""
     shutil.copy(trained.mlflow, Home(tmp_path).mlflow)
-    tracker, warned = Mlflow.of(Home(tmp_path), "copy"), list[str]()
+    tracker, warned = Mlflow(Home(tmp_path), "copy"), list[str]()
     mirror = Mirror(tracker, warned.append)
     for folder in trained.trials():
         mirror.sync(folder)
@@ -274,7 +274,7 @@ def test_a_runs_duration_leaves_out_the_time_between_a_kill_and_the_resume(
     write_json_lines(cut.history, list(json_lines(whole.history))[:1])
     os.utime(cut.settings, (1_700_000_000, 1_700_000_000))  # the first attempt began years ago
     for folder in (cut, whole):
-        store = Mlflow(uri, "copy").open()
+        store = Mlflow(Home(tmp_path), "copy", uri).open()
         store.sync(folder)
     (run,) = runs_of(uri, "copy")
     [made] = record.collect([whole.record], ["train_seconds"]).to_pylist()
