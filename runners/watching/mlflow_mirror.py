@@ -45,12 +45,6 @@ class _Run:
     epochs: int = 0
     done: str = ""
 
-    def mirrors(self, folder: TrialFolder, epochs: int) -> bool:
-        """Whether it mirrors the folder's training, and not an earlier training of the same trial."""
-        if self.done:
-            return folder.is_done() and self.done == when_done(folder)
-        return self.epochs <= epochs
-
 
 class Mlflow(Tracker):
     """An experiment of MLflow, on a tracking server or in a database; without a URI, in that of the runs folder."""
@@ -130,10 +124,10 @@ class _Experiment(Store):
         if not folder.settings.exists():
             return
         run = self.runs.get(folder.trial_id)
-        if run and run.done and run.mirrors(folder, run.epochs):
+        if run and run.done and run.done == when_done(folder):
             return
         rows = list(folder.rows())
-        if run and not run.mirrors(folder, len(rows)):
+        if run and (run.done or run.epochs > len(rows)):  # it mirrors an earlier training of the same trial
             self.client.set_tag(run.id, REPLACED, folder.trial_id)
             self.client.delete_tag(run.id, TAG)
             run = None
