@@ -15,11 +15,10 @@ from goalgrid.results.records import provenance
 
 def mark(home: Home) -> str:
     """The mark of this runs folder, which a launch creates; UserError: it is damaged, or cannot be written."""
-    word = f"{uuid.uuid4().hex}\n"
     try:
         if not home.mark.exists():
             home.path.mkdir(parents=True, exist_ok=True)
-            create_text(home.mark, word, durable=True)
+            create_text(home.mark, f"{uuid.uuid4().hex}\n", durable=True)
     except OSError as error:
         raise cannot_write(home.mark, error) from error
     word = _seen(home)
