@@ -86,6 +86,7 @@ class TrialProgress:
     cell: Cell
     trial: Trial
     state: State
+    to_train: bool
     epoch: int = 0
     steps: int = 0
     """Steps of the whole training; 0 until its process reports them."""
@@ -93,7 +94,6 @@ class TrialProgress:
     """Best validation Recall@1 so far, by direction."""
     reports: tuple[tuple[float, int], ...] = ()
     """The latest step reports of this attempt: time in seconds, and step."""
-    to_train: bool = True
 
     @property
     def step(self) -> int:
@@ -123,7 +123,7 @@ class Board:
 
     Args:
         states: of each trial, by id.
-        to_train: ids of the trials that this launch trains; None: all.
+        to_train: ids of the trials that this launch trains.
         stopping: says whether the trials were asked to end.
     """
 
@@ -131,7 +131,7 @@ class Board:
         self,
         cells: Sequence[Cell],
         states: Mapping[str, State],
-        to_train: Collection[str] | None = None,
+        to_train: Collection[str],
         *,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -144,7 +144,7 @@ class Board:
         self._settled = math.inf
         """When the pace begins to say something about the rest."""
         self.trials: dict[str, TrialProgress] = {
-            trial.id: TrialProgress(cell, trial, states[trial.id], to_train=to_train is None or trial.id in to_train)
+            trial.id: TrialProgress(cell, trial, states[trial.id], to_train=trial.id in to_train)
             for cell in cells
             for trial in cell.trials
         }

@@ -17,7 +17,8 @@ from goalgrid.runners.watching.live_matrix import SETTLED, Board, Display
 
 def board(*overrides: str) -> Board:
     cells: list[Cell] = expand(load("demo", overrides))
-    return Board(cells, {trial.id: State.PLANNED for cell in cells for trial in cell.trials})
+    states = {trial.id: State.PLANNED for cell in cells for trial in cell.trials}
+    return Board(cells, states, states)
 
 
 def drawn(board: Board, width: int = 120) -> str:
@@ -69,7 +70,7 @@ def test_what_was_done_before_does_not_count_for_the_pace() -> None:
     cells = expand(load("demo"))
     states = {trial.id: State.DONE for cell in cells for trial in cell.trials}
     states[cells[0].trials[0].id] = State.PLANNED
-    live = Board(cells, states)
+    live = Board(cells, states, states)
     assert live.summary().startswith("44/45 done")
     assert "to go" not in live.summary()
 
