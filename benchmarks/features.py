@@ -25,6 +25,7 @@ import torch
 
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.grid.store.home import Home
@@ -64,7 +65,7 @@ def seconds(crops: int | str, trials: int, threads: int) -> float:
     """Wall time of all these trials, from an empty runs folder."""
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
-        machine = Machine(threads=threads, features=home.features)
+        machine = Machine(Resources(cpu=threads), features=home.features)
         started = time.perf_counter()
         for trial_id, one in settings(crops, trials):
             state = run_trial(one, home.trial(trial_id), lambda event: None, machine)

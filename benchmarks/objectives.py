@@ -37,6 +37,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from goalgrid.grid.objectives import LOSSES
 from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.resources import Resources
 from goalgrid.objectives import build
 from goalgrid.runners.training.machine import Machine
 
@@ -353,7 +354,7 @@ def main() -> None:
     if arguments.peak_of:
         print(peak_megabytes(arguments.peak_of, arguments.batch[0], arguments.device))
         return
-    Machine(threads=arguments.threads).begin()
+    Machine(Resources(cpu=arguments.threads)).begin()
     chip = [torch.cuda.get_device_name()] if arguments.device == "cuda" else []
     measuring.begin("torch", note=", ".join([*chip, f"{arguments.threads} thread(s)", f"d = {DIM}"]))
     selected = cases(arguments.objectives)

@@ -15,6 +15,7 @@ from benchmarks.gpu_blocks.sample import Size, reading
 from goalgrid.grid import catalog
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.encoders.reasoning import PaddedGru
@@ -159,7 +160,7 @@ def replica_rows(device: str) -> list[str]:
 def replicated(settings: TrialSettings, device: str, count: int) -> tuple[list[float], list[int | None], float]:
     """The losses of the steps of so many replicas, what the others ended with, and seconds."""
     with tempfile.TemporaryDirectory() as name:
-        machine = Machine(gpu=device == "cuda", features=Path(name), replicas=count, exchange="gloo")
+        machine = Machine(Resources(replicas=count, exchange="gloo"), gpu=device == "cuda", features=Path(name))
         with Replicas(settings, machine) as replicas:
             trainer = Trainer(settings, prepare(settings, machine), TrialFolder(Path(name)), replicas=replicas)
             began = time.monotonic()

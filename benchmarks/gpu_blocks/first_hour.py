@@ -23,6 +23,7 @@ from PIL import Image
 from benchmarks.gpu_blocks.sample import reading
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.runners.gpu import architectures
 from goalgrid.runners.gpu.cards import CARDS
@@ -270,7 +271,7 @@ def feeding_rows(device: str, steps: int, *, small: bool) -> Iterator[str]:
         learner = learner_of(settings, shapes, device)
         busy = seconds_of(step_of(learner, batch_of(settings, shapes, device)), device, min(steps, 20), 3)
         for threads in (2, 8, 16):
-            machine = Machine(workers=threads, gpu=device == "cuda", roots=(("made", name),))
+            machine = Machine(Resources(workers=threads), gpu=device == "cuda", roots=(("made", name),))
             read = reading(settings, prepare(settings, machine))
             began, whole = 0.0, 0.0
             for number in range(steps + 2):

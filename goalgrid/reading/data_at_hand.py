@@ -10,7 +10,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records.provenance import Now
-from goalgrid.runners.training.batch_sizes import batches_of_epoch, check_alone, check_replicas
+from goalgrid.runners.training.batch_sizes import batches_of_epoch, check_replicas
 
 if TYPE_CHECKING:
     from goalgrid.retrieval.data.content import Content
@@ -88,17 +88,14 @@ class DataAtHand:
 
             for trial in {(trial.shared.train, trial.shared.model): trial for trial in trials}.values():
                 check_recomputation(trial.settings)
-        replicas = self.grid.resources.replicas
         for trial in trials:
             shared = trial.shared
-            if replicas > 1:  # expansion checked the rest
-                check_alone(trial.settings, replicas)
             if content := self.content(shared):
                 check_fit(
                     shared.dataset, shared.model, self.grid.root(shared.dataset.name), content, allow_leak=allow_leak
                 )
                 captions, sure = learnt_captions(shared, self.sizes(shared)["train"])
-                check_replicas(shared.train, captions, replicas if sure else 1)
+                check_replicas(shared.train, captions, self.grid.resources.replicas if sure else 1)
 
     def _check_start(self, shared: Shared) -> None:
         """Check that a published checkpoint is on this machine and fits what fine-tunes it."""

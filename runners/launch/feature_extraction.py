@@ -21,7 +21,7 @@ from goalgrid.retrieval.fit import check_fit
 from goalgrid.retrieval.published.published_model import check_whole
 from goalgrid.runners.launch.driver import Spread
 from goalgrid.runners.launch.jobs import Job, jobs_for
-from goalgrid.runners.training.batch_sizes import check_alone, check_replicas
+from goalgrid.runners.training.batch_sizes import check_replicas
 from goalgrid.runners.training.companions import kinds
 from goalgrid.runners.training.inputs import (
     caption_source,
@@ -47,9 +47,6 @@ def check_inputs(
         for settings, protocols in zip(job.trials, job.protocols, strict=False):
             evaluations.check(settings, protocols, job.machine)
     jobs = [job for job in jobs if not job.protocols]
-    for job in jobs:
-        for settings in job.trials:
-            check_alone(settings, job.machine.replicas)
     recomputing = {(s.train, s.model): s for job in jobs for s in job.trials if s.train.computes_again}
     if recomputing:
         from goalgrid.runners.gpu.architectures import check_recomputation  # not with every torch
@@ -75,7 +72,7 @@ def check_inputs(
                 check_whole_once(place, model)
         for companion in companions:
             companion.check(dataset, root, pairs)
-        check_replicas(train, captions_of_epoch(dataset, train, pairs.train), machine.replicas)
+        check_replicas(train, captions_of_epoch(dataset, train, pairs.train), machine.resources.replicas)
     return tuple(fingerprints.items())
 
 
@@ -108,7 +105,8 @@ def feature_sources(jobs: Iterable[Job]) -> dict[Path, tuple[CachedArrays, Job]]
 def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.ndarray]]:
     """What computes units of the features in a folder here, with these CPUs, for a trial of the job (JSON)."""
     job = Job.from_json(content)
-    machine = replace(job.machine, threads=cpus, workers=cpus)
+    resources = job.machine.resources.model_copy(update={"cpu": cpus, "workers": cpus})
+    machine = replace(job.machine, resources=resources)
     machine.begin()
     source, _ = feature_sources([replace(job, machine=machine)])[folder]
     return source.reader(machine.device)

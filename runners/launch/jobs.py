@@ -152,9 +152,7 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     uses = tuple((use.path, use.source) for use in grid.uses)
     places = user_path(resources.features or home.features).absolute(), home.data.absolute()
     checkpoints = tuple(grid.checkpoints.items())
-    same = {"replicas", "exchange", "channels_last", "cudnn_benchmark", "cuda_graphs"}
-    more = resources.model_dump(include=same)
-    return Machine(resources.cpu, resources.threads, gpu, roots, weights, checkpoints, *places, uses, **more)
+    return Machine(resources, gpu, roots, weights, checkpoints, *places, uses)
 
 
 def gpu_share(resources: Resources, recipe: str) -> float:

@@ -1,7 +1,7 @@
 """How many pairs the batches of an epoch have, and whether replicas can share them. This module loads no torch."""
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.settings import TrainSettings, TrialSettings, parts
+from goalgrid.grid.settings import TrainSettings
 
 
 def batch_sizes(captions: int, train: TrainSettings) -> tuple[int, int]:
@@ -24,12 +24,6 @@ def batch_sizes(captions: int, train: TrainSettings) -> tuple[int, int]:
 def batches_of_epoch(captions: int, train: TrainSettings) -> int:
     whole, last = batch_sizes(captions, train)
     return whole + bool(last)
-
-
-def check_alone(settings: TrialSettings, replicas: int) -> None:
-    """Raise a UserError if replicas cannot share what the trial reads; an ensemble trains nothing."""
-    if not settings.ensemble and (clash := parts.clash(settings.model, settings.objective.name, replicas)):
-        raise UserError(f"{clash}.")
 
 
 def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:

@@ -224,7 +224,7 @@ def opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, hel
     """The data as they lie; images that a network reads once are not kept in memory."""
     root, on_gpu = machine.root(dataset.name), machine.device.type == "cuda"
     options: dict[str, Any] = {"reads": image.reads, "keep": image.feature_network is None}
-    options |= {"workers": machine.workers, "pinned": on_gpu}
+    options |= {"workers": machine.resources.threads, "pinned": on_gpu}
     return opening.opened(dataset.name, root, image.view, held.fingerprint, **options)
 
 

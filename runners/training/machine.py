@@ -3,11 +3,12 @@
 import ctypes
 import gc
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrainSettings, TrialSettings
 
 _NO_MEMORY = (
@@ -56,11 +57,9 @@ def _keep_freed_memory() -> None:
 
 @dataclass(frozen=True)
 class Machine:
-    """The resources of a trial."""
+    """What a trial computes with, and where it finds data and weights."""
 
-    threads: int = 1
-    workers: int = 1
-    """Threads that decode pictures."""
+    resources: Resources = field(default_factory=Resources)
     gpu: bool = False
     roots: tuple[tuple[str, str], ...] = ()
     """(data set, folder) of every data set that is not embedded."""
@@ -74,16 +73,6 @@ class Machine:
     """Folder that caches the content of data sets; None: they are read whole at each start."""
     uses: tuple[tuple[str, str], ...] = ()
     """(path, text) of the plug-ins, which each process that trains imports."""
-    replicas: int = 1
-    """Processes that train a trial together, each with its own GPU (if any), threads and workers."""
-    exchange: str | None = None
-    """The backend of the process group, `nccl` or `gloo`; None: nccl between GPUs, gloo between CPUs."""
-    channels_last: bool = False
-    """On a GPU, weights of convolutions have their channels together."""
-    cudnn_benchmark: bool = False
-    """On a GPU, cuDNN times its algorithms and takes the fastest."""
-    cuda_graphs: bool = True
-    """On a GPU, objectives run as CUDA graphs."""
 
     @property
     def device(self) -> torch.device:
@@ -91,8 +80,8 @@ class Machine:
 
     def begin(self) -> None:
         """Let this process compute with these threads, and keep the memory of a step for the next step."""
-        torch.set_num_threads(self.threads)
-        torch.backends.cudnn.benchmark = self.cudnn_benchmark
+        torch.set_num_threads(self.resources.cpu)
+        torch.backends.cudnn.benchmark = self.resources.cudnn_benchmark
         _keep_freed_memory()
 
     def release(self) -> None:
@@ -104,13 +93,13 @@ class Machine:
     @property
     def layout(self) -> torch.memory_format:
         """Of the model's weights. On a CPU, another layout has other kernels, so other digits, which ids promise."""
-        on_gpu = self.channels_last and self.device.type == "cuda"
+        on_gpu = self.resources.channels_last and self.device.type == "cuda"
         return torch.channels_last if on_gpu else torch.preserve_format
 
     @property
     def graphs(self) -> bool:
         """Whether objectives run as CUDA graphs; not on ROCm, where nobody has tried."""
-        return self.cuda_graphs and self.device.type == "cuda" and torch.version.cuda is not None
+        return self.resources.cuda_graphs and self.device.type == "cuda" and torch.version.cuda is not None
 
     def root(self, dataset: str) -> Path | None:
         return next((Path(folder) for name, folder in self.roots if name == dataset), None)

@@ -53,7 +53,7 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
     learner, device = Learner(settings, inputs), inputs.device
     answer("ready")
     _, meeting = next_order()
-    learner.group = exchange.init(rank, machine.replicas, Path(meeting), device, machine.exchange)
+    learner.group = exchange.init(rank, machine.resources.replicas, Path(meeting), device, machine.resources.exchange)
     _, state, random, step = next_order()
     learner.load(checkpoints.loaded(state, device))
     if random is None:

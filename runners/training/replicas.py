@@ -103,10 +103,10 @@ class Replicas:
         return f"{self.count} replicas: this process, and {pids}"
 
     def __enter__(self) -> "Replicas":
-        if self.machine.replicas > 1:
+        if self.machine.resources.replicas > 1:
             self._folder = Path(tempfile.mkdtemp(prefix="goalgrid-replicas-"))
             try:
-                for rank in range(1, self.machine.replicas):
+                for rank in range(1, self.machine.resources.replicas):
                     self._others.append(Replica.start(rank, self.machine.uses))
             except BaseException:
                 self._end()
@@ -132,8 +132,9 @@ class Replicas:
             self._answer(other)
         meeting, state = self._folder / "meeting", checkpoints.dumped(learner.state())
         self._tell_all("init", str(meeting))
+        backend = self.machine.resources.exchange
         with self._whole():
-            learner.group = exchange.init(0, self.count, meeting, learner.inputs.device, self.machine.exchange)
+            learner.group = exchange.init(0, self.count, meeting, learner.inputs.device, backend)
         for place, other in enumerate(self._others):
             random = checkpoints.dumped(states[place]) if place < len(states) else None
             self._tell(other, "start", state, random, step)

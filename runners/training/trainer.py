@@ -233,7 +233,9 @@ class Trainer:
             self.progress.threads = now
         elif began != now:
             torch.set_num_threads(began)
-            self.replicas.machine = replace(self.replicas.machine, threads=began)
+            machine = self.replicas.machine
+            resources = machine.resources.model_copy(update={"cpu": began})
+            self.replicas.machine = replace(machine, resources=resources)
             self.hooks.warn(
                 f"it goes on with {counted(began, 'thread')}, with which it began, though resources.cpu is {now} now: "
                 f"another number of threads gives other digits. To train it with {now} from the beginning: "

@@ -79,7 +79,7 @@ def test_gpus_that_no_process_uses_are_named_and_replicas_over_gloo_may_share_a_
     assert "so the others of each job are idle. resources.replicas = 2 uses them all." in Resources(gpu=2).idle
     assert Resources(gpu=0.5).idle == Resources(replicas=2).idle == ""
     shared = jobs("resources.replicas=2", 'resources.exchange="gloo"')[0]
-    assert (shared.request.gpu, shared.machine.exchange) == (1.0, "gloo")
+    assert (shared.request.gpu, shared.machine.resources.exchange) == (1.0, "gloo")
     assert jobs("resources.replicas=2")[0].request.gpu == 2
     with pytest.raises(ValueError, match='exchange = "gloo" lets them share a GPU'):
         Resources(replicas=2, gpu=1)

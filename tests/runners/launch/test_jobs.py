@@ -48,7 +48,7 @@ def test_each_replica_has_cpus_and_a_gpu_of_its_own() -> None:
     two = ("resources.replicas=2", "resources.cpu=3")
     (on_cpus, on_gpus, kept) = (jobs(*two)[0], jobs(*two, gpus=4)[0], jobs(*two, "resources.gpu=0", gpus=4)[0])
     assert [(job.request.cpu, job.request.gpu) for job in (on_cpus, on_gpus, kept)] == [(6, 0), (6, 2), (6, 0)]
-    assert [job.machine.replicas for job in (on_cpus, on_gpus, kept)] == [2, 2, 2]
+    assert [job.machine.resources.replicas for job in (on_cpus, on_gpus, kept)] == [2, 2, 2]
     assert jobs("resources.replicas=2", "resources.gpu=2", gpus=2)[0].request.gpu == 2
     assert Job.from_json(on_gpus.to_json()) == on_gpus
     with pytest.raises(UserError, match="the largest node has 8 CPU and 1 GPU"):

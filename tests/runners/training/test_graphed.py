@@ -11,6 +11,7 @@ from torch import Tensor
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.resources import Resources
 from goalgrid.objectives import build
 from goalgrid.objectives.objective import Objective
 from goalgrid.runners.training.graphed import Graphs
@@ -91,6 +92,6 @@ def test_a_companion_which_takes_gradients_of_its_own_has_no_graphs(objective: s
 
 
 def test_a_cpu_has_no_graphs() -> None:
-    assert Machine().cuda_graphs
+    assert Machine().resources.cuda_graphs
     assert Machine(gpu=True).graphs == torch.cuda.is_available()
-    assert not Machine(gpu=True, cuda_graphs=False).graphs
+    assert not Machine(Resources(cuda_graphs=False), gpu=True).graphs

@@ -10,6 +10,7 @@ import torch
 
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives import build
 from goalgrid.runners.training import checkpoints
@@ -54,7 +55,7 @@ def test_layout_and_algorithms_of_convolutions_change_no_number_on_a_cpu_and_onl
     settings = settings_of(
         'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=8", "train.frozen_epochs=0"
     )
-    machine, measured = Machine(channels_last=True, cudnn_benchmark=True), list[dict[str, torch.Tensor]]()
+    machine, measured = Machine(Resources(channels_last=True, cudnn_benchmark=True)), list[dict[str, torch.Tensor]]()
     there = replace(prepare(settings, machine), layout=torch.channels_last)  # as on a GPU
     for inputs in (prepare(settings, Machine()), prepare(settings, machine), there):
         learner = Learner(settings, inputs)

@@ -18,6 +18,7 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.splits.pairs import DataError
@@ -44,7 +45,7 @@ def few(root: Path, *overrides: str, replicas: int = 1) -> tuple[TrialSettings, 
     """A small training on a few photographs: 200 captions in batches of 67, 67 and 66."""
     small = ("model.dim=8", "model.text.word_dim=8", "train.batch_size=67", "train.epochs=3")
     settings = settings_of(f'data.few.root="{root}"', 'datasets=["few"]', *small, *overrides)
-    return settings, Machine(roots=(("few", str(root)),), replicas=replicas)
+    return settings, Machine(Resources(replicas=replicas), roots=(("few", str(root)),))
 
 
 def go_on(trainer: Trainer, step: int) -> bool:
@@ -259,7 +260,7 @@ def test_a_replica_ends_with_the_first_one_and_with_nothing_else(small_trial: Tr
     mine = "import goalgrid\n\n\n@goalgrid.objective('mine')\ndef mine(t):\n    return t.s_neg - t.s_pos\n"
     replica = Replica.start(1, [("/on/another/host/mine.py", mine)])
     settings = small_trial.settings.model_copy(update={"objective": ObjectiveSettings(name="mine")})
-    replica.connection.send(("prepare", 1, settings, Machine(replicas=2)))
+    replica.connection.send(("prepare", 1, settings, Machine(Resources(replicas=2))))
     assert replica.connection.recv() == "ready"
     for number in (signal.SIGINT, signal.SIGTERM):  # the first one hears them too
         replica.process.send_signal(number)

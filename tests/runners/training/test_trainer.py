@@ -429,7 +429,7 @@ def test_replicas_go_on_with_the_threads_that_the_trial_began_with(tmp_path: Pat
     try:
         resumed = trainer_in(tmp_path / "t", short)
         resumed.fit()
-        assert torch.get_num_threads() == resumed.replicas.machine.threads == before
+        assert torch.get_num_threads() == resumed.replicas.machine.resources.cpu == before
     finally:
         torch.set_num_threads(before)
 

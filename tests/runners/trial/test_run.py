@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from goalgrid.grid.expansion import Trial
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State, TrialFolder
@@ -191,9 +192,9 @@ def test_a_trial_goes_on_with_the_threads_that_it_began_with_and_the_record_has_
     stop.ask()
     threads = torch.get_num_threads()
     try:
-        run(small_trial, whole, Machine(threads=1))
-        run(small_trial, cut, Machine(threads=1), stop=stop)
-        state, events = run(small_trial, cut, Machine(threads=2))
+        run(small_trial, whole, Machine(Resources(cpu=1)))
+        run(small_trial, cut, Machine(Resources(cpu=1)), stop=stop)
+        state, events = run(small_trial, cut, Machine(Resources(cpu=2)))
     finally:
         torch.set_num_threads(threads)
     assert state is State.DONE

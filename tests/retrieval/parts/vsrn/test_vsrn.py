@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.objectives import build
 from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.parts.vsrn import CaptioningSettings, RegionGraphSettings
 from goalgrid.retrieval.parts.vsrn.network import Captioner, RegionGraph
-from goalgrid.runners.training.batch_sizes import check_alone
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.learner import Learner
 from tests.retrieval.parts.vsrn import literal
@@ -172,8 +172,8 @@ def test_twins_and_replicas_are_refused(few_pictures: Path) -> None:
     needs = "fusion captioning needs the captions of a whole batch in one network, which "
     with pytest.raises(UserError, match=f"{needs}model.networks = twins cannot give"):
         settings_of(few_pictures, "vsrn-tiny", "model.networks=twins")
-    with pytest.raises(UserError, match=f"{needs}resources.replicas = 2 cannot give"):
-        check_alone(settings_of(few_pictures, "vsrn-tiny"), 2)
+    clash = parts.clash(settings_of(few_pictures, "vsrn-tiny").model, replicas=2)
+    assert clash.startswith(f"{needs}resources.replicas = 2 cannot give")
 
 
 def test_the_image_encoder_trains_without_the_captioner() -> None:

@@ -1,12 +1,12 @@
 """Training with a fusion encoder: its loss beside the objective's, its optimiser, and what cannot be split."""
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from goalgrid.grid.errors import UserError
-from goalgrid.runners.training.batch_sizes import check_alone
+from goalgrid.grid.settings import parts
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.optimizers import linear_rate
@@ -55,7 +55,5 @@ def test_the_rate_rises_and_falls_step_by_step_and_norms_have_no_decay(learner: 
 
 
 def test_replicas_are_refused(learner: Learner) -> None:
-    with pytest.raises(
-        UserError, match=r"fusion x-vlm needs negatives of a whole batch .*, which resources\.replicas = 2"
-    ):
-        check_alone(learner.settings, 2)
+    clash = parts.clash(learner.settings.model, replicas=2)
+    assert re.match(r"fusion x-vlm needs negatives of a whole batch .*, which resources\.replicas = 2", clash)
