@@ -4,15 +4,15 @@ A part is a folder in `retrieval/parts/`, whose first page registers it: without
 it computes stands there under a dotted name. A folder that is deleted takes its part away, and nothing else.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, reduce
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import permutations
 from operator import or_
 from pkgutil import iter_modules, resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_args, get_origin
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.objectives import needs
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from goalgrid.grid.settings.model import ModelSettings
 
 FOLDER = "goalgrid.retrieval.parts"
+
+
+class Logged(NamedTuple):
+    """A value of an epoch's row in the history. Without another word, training's are means over the epoch's steps."""
+
+    meaning: str
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,7 @@ class Part:
         data: dotted name of the form of the data that it reads (`retrieval/data/forms.py`); empty: images or features.
         warms_up: whether a training may warm up without it, since it estimates what a new model knows nothing of.
         libraries: packages that only trainings with it load, and that compute their numbers.
+        logged: what its trainings log beside what all log, by name.
         about: a sentence on it for who asks about an objective that needs it.
     """
 
@@ -56,6 +64,7 @@ class Part:
     data: str = ""
     warms_up: bool = False
     libraries: frozenset[str] = frozenset()
+    logged: Mapping[str, Logged] = field(default_factory=dict)
     about: str = ""
 
 

@@ -66,7 +66,8 @@ def draw_steps(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
 
 def _labels(quantities: Sequence[str], usual: Mapping[str, str]) -> Mapping[str, str]:
     """By name: the label of the usual quantities, of other ones the name and the unit; none given: the usual ones."""
-    units = {name: history.LOGGED[name].unit.split(",")[0] if name in history.LOGGED else "" for name in quantities}
+    logged = history.all_logged()
+    units = {name: logged[name].unit.split(",")[0] if name in logged else "" for name in quantities}
     return {name: usual.get(name) or (f"{name}\n({unit})" if unit else name) for name, unit in units.items()} or usual
 
 

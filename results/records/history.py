@@ -3,17 +3,10 @@
 A row lacks what its objective or its model does not have, and an older row what was logged later.
 """
 
-from typing import NamedTuple
+from goalgrid.grid.settings.parts import Logged, parts
 
 METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
 """Metrics of an evaluation. i2t: images search texts; t2i: texts search images; r1: Recall@1; medr: median rank."""
-
-
-class Logged(NamedTuple):
-    """A value of a row. Without another word, training's values are means over the epoch's steps."""
-
-    meaning: str
-    unit: str = ""
 
 
 def unit_of(metric: str) -> str:
@@ -32,10 +25,6 @@ LOGGED = {
     "active": Logged("share of triplets that moved anything", "share"),
     "false_negatives": Logged("share of mined negatives that show the anchor's own image", "share"),
     "k": Logged("ADOPT's number of negatives", "negatives"),
-    "clean": Logged("mean estimated probability of a training pair to be clean", "probability"),
-    "clean_auc": Logged("share of pairs (matched, mismatched by dataset.noise) that this probability orders", "share"),
-    "matching": Logged("mean loss of the second stage on pairs of the batch and drawn negatives"),
-    "captioning": Logged("mean -log p of a caption's words by VSRN's captioner"),
     "temperature": Logged("learnt temperature of itc"),
     "tau": Logged("learnt inverse temperature of siglip"),
     "bias": Logged("learnt bias of siglip"),
@@ -48,7 +37,6 @@ LOGGED = {
     "grad_norm_text": Logged("mean norm of the gradient of the text encoder"),
     "grad_norm_scorer": Logged("mean norm of the gradient of the scorer of sets"),
     "grad_norm_fusion": Logged("mean norm of the gradient of the second stage"),
-    "grad_norm_captioner": Logged("mean norm of the gradient of VSRN's captioner"),
     "grad_norm_objective": Logged("mean norm of the gradient of what the objective itself learns"),
     **{f"val_{name}": Logged(f"{name} on the validation split", unit_of(name)) for name in METRICS},
     "val_loss": Logged("mean loss of batches of validation images with their first captions"),
@@ -65,4 +53,12 @@ LOGGED = {
     "val_spread": Logged("standard deviation of validation similarities", "cosine"),
     "val_chance": Logged("rsum that a model which knows nothing may reach", "percent"),
 }
-"""By name. In a step, the squares of the `grad_norm_` of all parts add up to the square of `grad_norm`."""
+"""By name; parts of a model or a training log more.
+
+In a step, the squares of the `grad_norm_` of all parts add up to the square of `grad_norm`.
+"""
+
+
+def all_logged() -> dict[str, Logged]:
+    """By name, with what parts log."""
+    return LOGGED | {name: value for part in parts().values() for name, value in part.logged.items()}

@@ -6,7 +6,7 @@ from pydantic import Field, PositiveInt
 
 from goalgrid.grid.settings.base import Dropout, Unit
 from goalgrid.grid.settings.image_encoders import IMAGE_ENCODER, ImageEncoderSettings
-from goalgrid.grid.settings.parts import Part, register
+from goalgrid.grid.settings.parts import Logged, Part, register
 from goalgrid.grid.settings.scorers import FUSION, FusionSettings, ProductSettings
 from goalgrid.grid.settings.text_encoders import WordSettings
 
@@ -62,6 +62,10 @@ register(
         settings=(RegionGraphSettings, CaptioningSettings),
         of=lambda model: f"fusion {model.fusion.kind}" if isinstance(model.fusion, CaptioningSettings) else "",
         fits=_fits,
+        logged={
+            "captioning": Logged("mean -log p of a caption's words by VSRN's captioner"),
+            "grad_norm_captioner": Logged("mean norm of the gradient of VSRN's captioner"),
+        },
         network=f"{__name__}.network.Vsrn",
     )
 )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from goalgrid.grid.settings.parts import Part, register
+from goalgrid.grid.settings.parts import Logged, Part, register
 from goalgrid.retrieval.parts.xvlm.settings import BertLayersSettings, SwinSettings, XvlmFusionSettings
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ register(
         settings=(SwinSettings, BertLayersSettings, XvlmFusionSettings),
         of=lambda model: f"fusion {model.fusion.kind}" if isinstance(model.fusion, XvlmFusionSettings) else "",
         fits=_fits,
+        logged={"matching": Logged("mean loss of the second stage on pairs of the batch and drawn negatives")},
         network=f"{__name__}.network.Xvlm",
     )
 )

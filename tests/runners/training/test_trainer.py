@@ -21,7 +21,7 @@ from goalgrid.grid.objectives import OURS, needs
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.results.records.history import LOGGED
+from goalgrid.results.records.history import all_logged
 from goalgrid.retrieval.evaluation import Ranks
 from goalgrid.retrieval.parts.ncr.clean_probabilities import CleanProbabilities, clean_probability
 from goalgrid.runners.training import checkpoints
@@ -355,7 +355,7 @@ def test_every_objective_trains(name: str, tmp_path: Path) -> None:
     [row] = trainer.progress.rows
     assert {"s_pos", "s_neg", "delta_s", "active", "false_negatives", "grad_image", "grad_text"} <= set(row)
     assert {"val_loss", "val_s_pos", "val_s_neg", "grad_norm_image", "grad_norm_last", "grad_norm_text"} <= set(row)
-    assert set(row) <= set(LOGGED)
+    assert set(row) <= set(all_logged())
     assert row["val_loss"] == pytest.approx(literal_validation_loss(trainer), rel=1e-5)
     assert final_ranks(trainer).metrics()["rsum"] > 0
 
@@ -402,7 +402,7 @@ def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated_al
     assert 0.55 < matched.mean() < 0.7
     rows = trainer.progress.rows
     assert ["clean_auc" in row for row in rows] == [False, True, True, True]
-    assert set(rows[-1]) <= set(LOGGED)
+    assert set(rows[-1]) <= set(all_logged())
     assert rows[-1]["clean"] == pytest.approx(np.mean([list(own.values()) for own in estimates]))
     ordered = [
         (own[one] > own[other]) + (own[one] == own[other]) / 2
