@@ -108,7 +108,7 @@ def expand(grid: Grid) -> list[Cell]:
         shared = resolver.shared(dataset, recipe, name, overrides.of(cell))
         if shared is None:
             continue
-        if clash := parts.clash(shared.model, name, grid.resources.replicas):
+        if clash := parts.clash(shared.model, name, grid.resources.parts):
             resolver.problems[f"{recipe} with {name}: {clash}"] = None
             continue
         parents = catalog.recipe(recipe).parents

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from goalgrid.grid.settings.base import Settings, Unit
+from goalgrid.grid.settings.parts import REPLICAS, Part
 
 
 def cpus_here(groups: Path = Path("/sys/fs/cgroup"), member: Path = Path("/proc/self/cgroup")) -> int:
@@ -86,6 +87,11 @@ class Resources(Settings):
                 'exchange = "gloo" lets them share a GPU.'
             )
         return self
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The part that trainings have by these resources, by what a user calls it."""
+        return {f"resources.replicas = {self.replicas}": REPLICAS} if self.replicas > 1 else {}
 
     @property
     def cpus(self) -> int:

@@ -14,6 +14,7 @@ from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import digest
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.protocols import protocol
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.grid.store.speed_probes import speed_of
@@ -304,7 +305,7 @@ class _OnCard:
         if shared.train.precision != "bf16" and whole.reserved / 2 <= room:
             sizes["train.precision=bf16 (another trial)"] = self._counted(peak, trial, shapes, precision="bf16")
         if part:
-            alone = bool(parts.clash(shared.model, shared.objective.name, replicas=2))
+            alone = bool(parts.clash(shared.model, shared.objective.name, Resources(replicas=2).parts))
             others = "" if alone else f", or resources.replicas={batch // part} (each)"
             sizes[f"train.batch_size={part} (another trial){others}"] = fewer[part]
         return {what: CONTEXT + taken for what, taken in sizes.items() if taken <= room}

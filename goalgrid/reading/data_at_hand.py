@@ -10,7 +10,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records.provenance import Now
-from goalgrid.runners.training.batch_sizes import batches_of_epoch, check_replicas
+from goalgrid.runners.training.batch_sizes import batches_of_epoch, check_batches
 
 if TYPE_CHECKING:
     from goalgrid.retrieval.data.content import Content
@@ -95,7 +95,8 @@ class DataAtHand:
                     shared.dataset, shared.model, self.grid.root(shared.dataset.name), content, allow_leak=allow_leak
                 )
                 captions, sure = learnt_captions(shared, self.sizes(shared)["train"])
-                check_replicas(shared.train, captions, self.grid.resources.replicas if sure else 1)
+                if sure:
+                    check_batches(shared.train, captions, self.grid.resources)
 
     def _check_start(self, shared: Shared) -> None:
         """Check that a published checkpoint is on this machine and fits what fine-tunes it."""

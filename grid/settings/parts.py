@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from itertools import permutations
 from operator import or_
 from pkgutil import iter_modules, resolve_name
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_args, get_origin
 
 from goalgrid.grid.errors import UserError
@@ -143,11 +144,10 @@ def of_model(model: "ModelSettings") -> dict[str, Part]:
     return {label: part for part in parts().values() if (label := part.of(model))}
 
 
-def clash(model: "ModelSettings", objective: str = "", replicas: int = 1) -> str:
-    """Why a model, an objective and replicas do not go together; empty: they do."""
-    present = of_model(model)
+def clash(model: "ModelSettings", objective: str = "", others: Mapping[str, Part] = MappingProxyType({})) -> str:
+    """Why a model, an objective and other parts do not go together; empty: they do."""
+    present = {**of_model(model), **others}
     present |= {f"objective {objective!r}": part for part in of_objective(objective)} if objective else {}
-    present |= {f"resources.replicas = {replicas}": REPLICAS} if replicas > 1 else {}
     for (label, part), (other, excluded) in permutations(present.items(), 2):
         if excluded.name in part.excludes:
             return f"{label} needs {part.needs}, which {other} cannot give: {excluded.without}, or exclude this cell"

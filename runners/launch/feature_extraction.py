@@ -21,7 +21,7 @@ from goalgrid.retrieval.fit import check_fit
 from goalgrid.retrieval.published.published_model import check_whole
 from goalgrid.runners.launch.driver import Spread
 from goalgrid.runners.launch.jobs import Job, jobs_for
-from goalgrid.runners.training.batch_sizes import check_replicas
+from goalgrid.runners.training.batch_sizes import check_batches
 from goalgrid.runners.training.companions import kinds
 from goalgrid.runners.training.inputs import (
     caption_source,
@@ -39,7 +39,7 @@ def check_inputs(
 ) -> tuple[tuple[DataKey, str], ...]:
     """Open all data sets and find all networks' weights, so that a wrong path is one UserError, not 45 failed trials.
 
-    Also check that companions' files belong to these data, and that replicas can share the batches. `allow_leak`: test
+    Also check that companions' files belong to these data, and that batches are large enough. `allow_leak`: test
     images may stand in the training split. `warn` is called with each problem that does not prevent training. Returns
     the fingerprints of all data.
     """
@@ -72,7 +72,7 @@ def check_inputs(
                 check_whole_once(place, model)
         for companion in companions:
             companion.check(dataset, root, pairs)
-        check_replicas(train, captions_of_epoch(dataset, train, pairs.train), machine.resources.replicas)
+        check_batches(train, captions_of_epoch(dataset, train, pairs.train), machine.resources)
     return tuple(fingerprints.items())
 
 

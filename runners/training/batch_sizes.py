@@ -1,6 +1,7 @@
 """How many pairs the batches of an epoch have, and whether replicas can share them. This module loads no torch."""
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrainSettings
 
 
@@ -26,10 +27,10 @@ def batches_of_epoch(captions: int, train: TrainSettings) -> int:
     return whole + bool(last)
 
 
-def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
+def check_batches(train: TrainSettings, captions: int, resources: Resources) -> None:
     """Check that a batch of an epoch's captions has at least a pair for every replica; UserError: one is too small."""
     whole, last = batch_sizes(captions, train)
-    least = last or (train.batch_size if whole else 0)
+    least, replicas = last or (train.batch_size if whole else 0), resources.replicas
     if replicas > 1 and least < replicas:
         raise UserError(
             f"the smallest batch of an epoch has {least} pairs, of {captions:,} in batches of {train.batch_size}: too "

@@ -31,7 +31,10 @@ class Policy:
 
 POLICY: dict[Failure, Policy] = {
     Failure.OUT_OF_MEMORY: Policy(
-        2, "a larger resources.gpu or resources.cpu share, more resources.replicas, or a smaller batch", 2.0, alone=True
+        2,
+        "train.micro_batch or train.checkpoint_activations, a larger share (resources.gpu or cpu), or a smaller batch",
+        2.0,
+        alone=True,
     ),
     Failure.DEVICE: Policy(
         2, "look at that GPU (nvidia-smi; dmesg for an Xid); the next try has a new process", 1.0, at_once=True

@@ -23,7 +23,7 @@ from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import exchange
-from goalgrid.runners.training.batch_sizes import check_replicas
+from goalgrid.runners.training.batch_sizes import check_batches
 from goalgrid.runners.training.embedding import _shared
 from goalgrid.runners.training.exchange import GradientSums, ProcessGroup
 from goalgrid.runners.training.inputs import batches, prepare
@@ -304,10 +304,10 @@ def test_a_replica_that_dies_before_it_answers_is_named(tmp_path: Path, few_pict
 
 def test_replicas_need_a_part_of_every_batch(small_trial: Trial) -> None:
     train = small_trial.settings.train
-    check_replicas(train, 5002, 2)
+    check_batches(train, 5002, Resources(replicas=2))
     with pytest.raises(UserError, match=r"has 2 pairs, of 5,002 in batches of 100: .*replicas = 3.* Use at most 2\."):
-        check_replicas(train, 5002, 3)
-    check_replicas(train.model_copy(update={"drop_last": True}), 5002, 3)
+        check_batches(train, 5002, Resources(replicas=3))
+    check_batches(train.model_copy(update={"drop_last": True}), 5002, Resources(replicas=3))
 
 
 @pytest.mark.parametrize("objective", ["aoq", "meta-spn"])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.objectives import build
@@ -172,7 +173,7 @@ def test_twins_and_replicas_are_refused(few_pictures: Path) -> None:
     needs = "fusion captioning needs the captions of a whole batch in one network, which "
     with pytest.raises(UserError, match=f"{needs}model.networks = twins cannot give"):
         settings_of(few_pictures, "vsrn-tiny", "model.networks=twins")
-    clash = parts.clash(settings_of(few_pictures, "vsrn-tiny").model, replicas=2)
+    clash = parts.clash(settings_of(few_pictures, "vsrn-tiny").model, others=Resources(replicas=2).parts)
     assert clash.startswith(f"{needs}resources.replicas = 2 cannot give")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import parts
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
@@ -55,5 +56,5 @@ def test_the_rate_rises_and_falls_step_by_step_and_norms_have_no_decay(learner: 
 
 
 def test_replicas_are_refused(learner: Learner) -> None:
-    clash = parts.clash(learner.settings.model, replicas=2)
+    clash = parts.clash(learner.settings.model, others=Resources(replicas=2).parts)
     assert re.match(r"fusion x-vlm needs negatives of a whole batch .*, which resources\.replicas = 2", clash)
