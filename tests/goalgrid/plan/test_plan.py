@@ -271,7 +271,7 @@ class TestCosts:
         file, home = tmp_path / "grid.toml", Home(tmp_path / "runs")
         file.write_text(
             'name = "g"\ndatasets = "shapes"\nrecipes = ["frozen-bow", "gone"]\nobjectives = "con_con"\nseeds = 0\n'
-            '[recipe.gone]\nextends = "vse-inf-wsl"\nmodel.image.weights = "nobody/nothing"\n'
+            '[recipe.gone]\nextends = "vse-inf-wsl"\nmodel.image.weights = "nobody/nothing"\nmodel.image.size = 64\n'
         )
         with pytest.raises(UserError, match="'nobody/nothing' cannot be fetched"):
             verb("plan", str(file), "--probe", runs=home)
