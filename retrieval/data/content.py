@@ -195,10 +195,9 @@ def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
             "pictures with their annotations under the root. goalgrid recipes says what a recipe reads."
         )
     annotated = annotations.Annotated.of(name, root)
-    sums = iter(stamp.digests([file for _, file in annotated.files], sha256_of))
-    listings = {split: annotated.listing(split) for split in annotated.by_split}
+    listings = annotated.listings
     return Summed(
-        {split: digest([next(sums) for _ in listing.files]) for split, listing in listings.items()},
+        {split: digest(stamp.digests(listing.files, sha256_of)) for split, listing in listings.items()},
         {split: [listing.captions, listing.image_of_text.tolist()] for split, listing in listings.items()},
         {split: (len(listing.files), len(listing.captions)) for split, listing in listings.items()},
         [*annotated.problems, *annotated.notes()],

@@ -7,7 +7,8 @@ from typing import Any
 from goalgrid.grid import catalog
 from goalgrid.grid.settings.image_views import View
 from goalgrid.grid.settings.parts import PartRead
-from goalgrid.retrieval.data import annotations, precomp, shapes
+from goalgrid.retrieval.data import precomp, shapes
+from goalgrid.retrieval.data.annotations import Annotated
 from goalgrid.retrieval.data.content import check_form, checked_root, package
 from goalgrid.retrieval.data.forms import form_of
 from goalgrid.retrieval.data.images import ImageFiles
@@ -49,7 +50,7 @@ def load(
             listing.captions,
             listing.image_of_text,
         )
-        for listing in annotations.load(name, checked_root(name, root))
+        for listing in Annotated.of(name, checked_root(name, root)).listings.values()
     ))  # fmt: skip
 
 

@@ -149,7 +149,7 @@ def _files(split: Split, dataset: str, root: Path | None) -> dict[int, Path]:
     if root is None or annotations.find(dataset, root) is None:
         return {}
     try:
-        listing = Annotated.of(dataset, root).listing("test")
+        listing = Annotated.of(dataset, root).listings["test"]
     except UserError:  # features need no annotations
         return {}
     listing_rows = _by_captions(listing.captions, listing.image_of_text)

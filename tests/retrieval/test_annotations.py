@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from goalgrid.retrieval.data import annotations
-from goalgrid.retrieval.data.annotations import find
+from goalgrid.retrieval.data.annotations import Annotated, find
 from goalgrid.retrieval.splits.pairs import DataError, Listing
 
 from .packages import (
@@ -35,6 +34,11 @@ def change(path: Path, edit: Callable[[Any], object]) -> None:
     path.write_text(json.dumps(content))
 
 
+def load(name: str, root: Path) -> list[Listing]:
+    """Train, val and test."""
+    return list(Annotated.of(name, root).listings.values())
+
+
 def aligned(listing: Listing) -> bool:
     """Whether every caption `image N ...` stands with the file of that number."""
     owners = [listing.files[row].stem.removeprefix("COCO_") for row in listing.image_of_text]
@@ -44,7 +48,7 @@ def aligned(listing: Listing) -> bool:
 class TestKarpathy:
     def test_restval_trains_and_captions_may_be_any_number(self, tmp_path: Path) -> None:
         write_karpathy(tmp_path)
-        train, val, test = annotations.load("flickr8k", tmp_path)
+        train, val, test = load("flickr8k", tmp_path)
         assert train.image_of_text.tolist() == [0] * 5 + [1] * 3
         assert train.captions[5] == "a restval picture 0"
         assert [file.name for file in train.files] == ["0.png", "1.png"]
@@ -54,7 +58,7 @@ class TestKarpathy:
         write_karpathy(tmp_path)
         (tmp_path / "images" / "3.png").unlink()
         with pytest.raises(DataError, match=r"images/3\.png: the image is missing"):
-            annotations.load("flickr8k", tmp_path)
+            load("flickr8k", tmp_path)
 
     @pytest.mark.parametrize(
         ("name", "file"), [("3.jpeg", "3.jpg"), ("3.jpg", "3.JPG"), ("3", "3.png"), ("3.b", "3.b.jpg")]
@@ -65,17 +69,17 @@ class TestKarpathy:
         change(path, lambda content: content["images"][3].update(filename=name))
         advice = re.escape(f"{tmp_path}/images holds {file}. Write that ending in the annotations.")
         with pytest.raises(DataError, match=rf"images/{name}: the image is missing; {advice}"):
-            annotations.load("flickr8k", tmp_path)
+            load("flickr8k", tmp_path)
         change(path, lambda content: content.update(images=[content["images"][3]]))
         with pytest.raises(DataError, match=rf"no folder below it holds '{name}', or any other.*; {advice}"):
-            annotations.load("flickr8k", tmp_path)
+            load("flickr8k", tmp_path)
 
     def test_many_missing_images_are_counted(self, tmp_path: Path) -> None:
         write_karpathy(tmp_path)
         for number in (1, 2, 3):
             (tmp_path / "images" / f"{number}.png").unlink()
         with pytest.raises(DataError, match="3 problems"):
-            annotations.load("flickr8k", tmp_path)
+            load("flickr8k", tmp_path)
 
     @pytest.mark.parametrize("folder", ["karpathy", "annotations"])
     @pytest.mark.parametrize("name", ["dataset.json", "dataset_flickr30k.json", "dataset_own.json"])
@@ -83,7 +87,7 @@ class TestKarpathy:
         path = write_karpathy(tmp_path)
         (tmp_path / folder).mkdir()
         path.rename(tmp_path / folder / name)
-        assert len(annotations.load("flickr30k", tmp_path)[0].files) == 2
+        assert len(load("flickr30k", tmp_path)[0].files) == 2
 
     def test_of_several_jsons_that_of_the_data_set_is_read(self, tmp_path: Path) -> None:
         path = write_karpathy(tmp_path)
@@ -107,7 +111,7 @@ class TestKarpathy:
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         for file in (tmp_path / "aside").iterdir():
             file.rename(tmp_path / folder / file.name)
-        train = annotations.load("flickr30k", tmp_path)[0]
+        train = load("flickr30k", tmp_path)[0]
         assert [file.parent for file in train.files] == [tmp_path / folder] * 2
 
     @pytest.mark.parametrize("folder", [".", "images"])
@@ -118,7 +122,7 @@ class TestKarpathy:
         for number, year in enumerate(("train2014", "val2014", "val2014", "val2014")):
             write_image(tmp_path / folder / ("" if flat else year) / f"{number}.png", number)
             change(path, lambda content, n=number, y=year: content["images"][n].update(filepath=y))
-        assert [len(listing.files) for listing in annotations.load("coco", tmp_path)] == [2, 1, 1]
+        assert [len(listing.files) for listing in load("coco", tmp_path)] == [2, 1, 1]
 
     @pytest.mark.parametrize(
         "content",
@@ -132,7 +136,7 @@ class TestKarpathy:
     def test_another_layout_is_named(self, tmp_path: Path, content: str) -> None:
         (tmp_path / "dataset.json").write_text(content)
         with pytest.raises(DataError, match=r"dataset\.json"):
-            annotations.load("flickr8k", tmp_path)
+            load("flickr8k", tmp_path)
 
 
 class TestCoco:
@@ -142,7 +146,7 @@ class TestCoco:
         if below == ".":
             for year in ("train2014", "val2014"):
                 (tmp_path / "images" / year).rename(tmp_path / year)
-        train, val, test = annotations.load("coco", tmp_path)
+        train, val, test = load("coco", tmp_path)
         assert [file.stem for file in train.files] == ["COCO_1", "COCO_0", "COCO_11", "COCO_10"]
         assert [file.parent.name for file in train.files] == ["train2014"] * 2 + ["val2014"] * 2
         assert train.captions[:2] == ["image 1 caption 0", "image 1 caption 1"]
@@ -151,37 +155,37 @@ class TestCoco:
 
     def test_without_restval_only_train2014_trains(self, tmp_path: Path) -> None:
         write_coco(tmp_path, restval=False)
-        assert len(annotations.load("coco", tmp_path)[0].files) == 2
+        assert len(load("coco", tmp_path)[0].files) == 2
 
     def test_id_files_may_stand_in_the_root(self, tmp_path: Path) -> None:
         write_coco(tmp_path)
         for path in (tmp_path / "annotations").glob("*.npy"):
             path.rename(tmp_path / path.name)
-        assert len(annotations.load("coco", tmp_path)[0].files) == 4
+        assert len(load("coco", tmp_path)[0].files) == 4
 
     def test_ids_that_are_pickles_are_not_opened(self, tmp_path: Path) -> None:
         write_coco(tmp_path)
         np.save(tmp_path / "annotations" / "coco_dev_ids.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
         with pytest.raises(DataError, match=r"coco_dev_ids\.npy: cannot be read"):
-            annotations.load("coco", tmp_path)
+            load("coco", tmp_path)
 
     def test_ids_of_images_instead_of_captions_are_named(self, tmp_path: Path) -> None:
         write_coco(tmp_path)
         np.save(tmp_path / "annotations" / "coco_test_ids.npy", np.array([31, 32]))
         with pytest.raises(DataError, match=r"2 annotation ids not in captions_val2014\.json: 31, 32"):
-            annotations.load("coco", tmp_path)
+            load("coco", tmp_path)
 
     def test_a_missing_id_file_is_named(self, tmp_path: Path) -> None:
         write_coco(tmp_path)
         (tmp_path / "annotations" / "coco_dev_ids.npy").unlink()
         with pytest.raises(DataError, match=r"coco_dev_ids\.npy: is missing"):
-            annotations.load("coco", tmp_path)
+            load("coco", tmp_path)
 
 
 class TestCocoSplits:
     def test_a_caption_file_a_split_needs_no_id_files(self, tmp_path: Path) -> None:
         write_coco_splits(tmp_path)
-        train, val, test = annotations.load("mine", tmp_path)
+        train, val, test = load("mine", tmp_path)
         assert [file.name for file in train.files] == ["COCO_1.png", "COCO_2.png"]
         assert all(map(aligned, (train, val, test)))
         assert (len(val.files), len(test.captions)) == (2, 4)
@@ -190,8 +194,8 @@ class TestCocoSplits:
         write_coco_splits(tmp_path)
         lost = {"id": 7, "image_id": 99, "caption": "nothing"}
         change(tmp_path / "captions_val.json", lambda content: content["annotations"].append(lost))
-        annotated = annotations.Annotated.of("mine", tmp_path)
-        assert len(annotated.listing("val").captions) == 4
+        annotated = Annotated.of("mine", tmp_path)
+        assert len(annotated.listings["val"].captions) == 4
         (note,) = annotated.problems
         assert note.what == "1 annotation of an image that is not in its list of images: 7 (image 99)"
 
@@ -199,20 +203,20 @@ class TestCocoSplits:
         write_coco_splits(tmp_path)
         (tmp_path / "captions_train.json").unlink()
         with pytest.raises(DataError, match=r"captions_train\.json: is missing"):
-            annotations.load("mine", tmp_path)
+            load("mine", tmp_path)
 
     def test_official_files_without_ids_are_told_both_ways(self, tmp_path: Path) -> None:
         write_coco(tmp_path)
         (tmp_path / "annotations" / "coco_test_ids.npy").unlink()
         with pytest.raises(DataError, match=r"coco_test_ids\.npy: is missing.*splits of your own.*captions_test\.json"):
-            annotations.load("coco", tmp_path)
+            load("coco", tmp_path)
 
 
 class TestXvlm:
     def test_captions_of_an_image_are_gathered_and_may_be_any_number(self, tmp_path: Path) -> None:
         write_xvlm(tmp_path)
         assert find("mine", tmp_path) == ("X-VLM's JSON", tmp_path / "mine_test.json")
-        train, val, test = annotations.load("mine", tmp_path)
+        train, val, test = load("mine", tmp_path)
         for listing, split in ((train, "train"), (val, "val"), (test, "test")):
             assert [file.name for file in listing.files] == [f"{split}0.png", f"{split}1.png"]
             assert listing.image_of_text.tolist() == [0, 0, 0, 1, 1]
@@ -231,19 +235,19 @@ class TestXvlm:
         write_xvlm(tmp_path)
         change(tmp_path / "mine_train.json", edit)
         with pytest.raises(DataError, match=said):
-            annotations.load("mine", tmp_path)
+            load("mine", tmp_path)
 
     def test_a_split_without_its_list_is_named(self, tmp_path: Path) -> None:
         write_xvlm(tmp_path)
         (tmp_path / "mine_val.json").unlink()
         with pytest.raises(DataError, match=r"mine_val\.json: is missing"):
-            annotations.load("mine", tmp_path)
+            load("mine", tmp_path)
 
 
 class TestOwnFiles:
     def test_a_spreadsheet_s_csv_is_read(self, tmp_path: Path) -> None:
         write_csv(tmp_path)
-        train, val, _ = annotations.load("mine", tmp_path)
+        train, val, _ = load("mine", tmp_path)
         assert train.captions == ['a 0.png, and "more"', 'a 1.png, and "more"']
         assert [file.name for file in val.files] == ["2.png"]
 
@@ -251,7 +255,7 @@ class TestOwnFiles:
         write_csv(tmp_path)
         with (tmp_path / "captions.csv").open("a") as file:
             file.write(" 0.png ,once more, train \n")
-        train = annotations.load("mine", tmp_path)[0]
+        train = load("mine", tmp_path)[0]
         assert [file.name for file in train.files] == ["0.png", "1.png"]
         assert train.image_of_text.tolist() == [0, 0, 1]
 
@@ -259,7 +263,7 @@ class TestOwnFiles:
         write_csv(tmp_path)
         with (tmp_path / "captions.csv").open("a") as file:
             file.write("0.png,once more,train\n")
-        train = annotations.load("mine", tmp_path)[0]
+        train = load("mine", tmp_path)[0]
         assert train.captions[1] == "once more"
         assert train.image_of_text.tolist() == [0, 0, 1]
 
@@ -269,7 +273,7 @@ class TestOwnFiles:
             (tmp_path / "captions.csv").write_text("image,caption\n" + "".join(f"{name},a\n" for name in names))
             for number, name in enumerate(names):
                 write_image(tmp_path / "images" / name, number)
-            return [{file.name for file in listing.files} for listing in annotations.load("mine", tmp_path)]
+            return [{file.name for file in listing.files} for listing in load("mine", tmp_path)]
 
         few, many = sizes(30), sizes(60)
         assert all(before <= after for before, after in zip(few, many, strict=True))
@@ -281,7 +285,7 @@ class TestOwnFiles:
     ) -> None:
         write(tmp_path)
         (tmp_path / "train.txt").write_text("\ufeff0\r\n\r\n", encoding="utf-8")
-        assert [[file.name for file in listing.files] for listing in annotations.load("mine", tmp_path)] == [
+        assert [[file.name for file in listing.files] for listing in load("mine", tmp_path)] == [
             ["0.png"],
             ["2.png"],
             ["3.png"],
@@ -290,12 +294,12 @@ class TestOwnFiles:
     def test_of_two_token_files_the_lemmatised_one_is_left(self, tmp_path: Path) -> None:
         write_tokens(tmp_path)
         (tmp_path / "mine.lemma.token.txt").write_text("0.png#0\tlemma\n")
-        assert annotations.load("mine", tmp_path)[0].captions[0] == "a 0.png 0"
+        assert load("mine", tmp_path)[0].captions[0] == "a 0.png 0"
 
     def test_sentences_may_be_plain_texts(self, tmp_path: Path) -> None:
         path = write_karpathy(tmp_path)
         change(path, lambda content: content["images"][3].update(sentences=["a dog", {"raw": "a cat"}]))
-        assert annotations.load("mine", tmp_path)[2].captions == ["a dog", "a cat"]
+        assert load("mine", tmp_path)[2].captions == ["a dog", "a cat"]
 
 
 class TestVseInfinity:
@@ -303,7 +307,7 @@ class TestVseInfinity:
     @pytest.mark.parametrize("folder", ["images", "flickr30k-images"])
     def test_ids_may_stand_once_an_image_or_once_a_caption(self, tmp_path: Path, repeated: bool, folder: str) -> None:
         write_vse_infinity(tmp_path, repeated=repeated, folder=folder)
-        train, val, test = annotations.load("flickr30k", tmp_path)
+        train, val, test = load("flickr30k", tmp_path)
         assert [file.stem for file in train.files] == [str(i) for i in range(6)]
         assert [file.stem for file in val.files] == [str(100 + i) for i in range(6)]
         assert [len(listing.captions) for listing in (train, val, test)] == [30] * 3
@@ -315,20 +319,20 @@ class TestVseInfinity:
             text = (tmp_path / "precomp" / f"test_{kind}.txt").read_text().splitlines()
             (tmp_path / "precomp" / f"testall_{kind}.txt").write_text("\n".join(text) + "\n")
             (tmp_path / "precomp" / f"test_{kind}.txt").write_text("\n".join(text[: len(text) // 3]) + "\n")
-        assert len(annotations.load("coco", tmp_path)[2].files) == 6
-        assert len(annotations.load("flickr30k", tmp_path)[2].files) == 2
+        assert len(load("coco", tmp_path)[2].files) == 6
+        assert len(load("flickr30k", tmp_path)[2].files) == 2
 
     def test_an_id_without_a_file_name_is_named(self, tmp_path: Path) -> None:
         write_vse_infinity(tmp_path)
         change(tmp_path / "id_mapping.json", lambda content: content.pop("103"))
         with pytest.raises(DataError, match=r"dev_ids\.txt: 1 id not in id_mapping\.json: 103"):
-            annotations.load("flickr30k", tmp_path)
+            load("flickr30k", tmp_path)
 
     def test_ids_that_do_not_fit_the_captions_are_named(self, tmp_path: Path) -> None:
         write_vse_infinity(tmp_path)
         (tmp_path / "precomp" / "dev_ids.txt").write_text("100\n101\n102\n103\n")
         with pytest.raises(DataError, match=r"dev_ids\.txt: has 4 ids for the 30 lines"):
-            annotations.load("flickr30k", tmp_path)
+            load("flickr30k", tmp_path)
 
 
 @pytest.mark.parametrize(("name", "captions"), [("coco", 5), ("flickr30k", 7), ("mine", 7)])
@@ -345,7 +349,7 @@ def test_coco_keeps_the_first_five_captions_and_others_all(
         for split in ("train", "dev", "test"):
             lines = [f"image {i} caption {c}" for i in range(6) for c in range(7)]
             (tmp_path / "precomp" / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
-    for listing in annotations.load(name, tmp_path):
+    for listing in load(name, tmp_path):
         assert set(np.bincount(listing.image_of_text)) == {captions}
         assert [caption[-1] for caption in listing.captions[:captions]] == [str(c) for c in range(captions)]
 
@@ -367,7 +371,7 @@ class TestOutside:
         given = {"filename": value} if field == "filename" else {"filename": "secret.png", "filepath": value[:-11]}
         change(path, lambda content: content["images"][3].update(given))
         with pytest.raises(DataError, match="leads out of"):
-            annotations.load("flickr8k", tmp_path / "root")
+            load("flickr8k", tmp_path / "root")
 
     @pytest.mark.parametrize("name", ["../../elsewhere/secret.png", "ABSOLUTE"])
     def test_id_mapping_names(self, tmp_path: Path, secret: Path, name: str) -> None:
@@ -375,14 +379,14 @@ class TestOutside:
         value = str(secret) if name == "ABSOLUTE" else name
         change(tmp_path / "root" / "id_mapping.json", lambda content: content.update({"201": value}))
         with pytest.raises(DataError, match="leads out of"):
-            annotations.load("flickr30k", tmp_path / "root")
+            load("flickr30k", tmp_path / "root")
 
     def test_coco_names(self, tmp_path: Path, secret: Path) -> None:
         write_coco(tmp_path / "root")
         path = tmp_path / "root" / "annotations" / "captions_val2014.json"
         change(path, lambda content: content["images"][-1].update(file_name=str(secret)))
         with pytest.raises(DataError, match="leads out of"):
-            annotations.load("coco", tmp_path / "root")
+            load("coco", tmp_path / "root")
 
     @pytest.mark.parametrize("link", ["file", "folder"])
     def test_links(self, tmp_path: Path, secret: Path, link: str) -> None:
@@ -392,7 +396,7 @@ class TestOutside:
         name = "out" if link == "file" else "out/secret.png"
         change(path, lambda content: content["images"][3].update(filename=name))
         with pytest.raises(DataError, match="leads out of"):
-            annotations.load("flickr8k", tmp_path / "root")
+            load("flickr8k", tmp_path / "root")
 
     def test_links_that_stay_inside_and_a_linked_image_folder_are_fine(self, tmp_path: Path) -> None:
         root = tmp_path / "root"
@@ -401,11 +405,11 @@ class TestOutside:
         (root / "images").symlink_to(tmp_path / "disk")
         (tmp_path / "disk" / "0.png").rename(tmp_path / "disk" / "real.png")
         (tmp_path / "disk" / "0.png").symlink_to("real.png")
-        assert len(annotations.load("flickr8k", root)[0].files) == 2
+        assert len(load("flickr8k", root)[0].files) == 2
 
     @pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "\ud800.png", "images"])
     def test_names_that_no_image_can_have_are_missing_images(self, tmp_path: Path, name: str) -> None:
         path = write_karpathy(tmp_path)
         change(path, lambda content: content["images"][3].update(filename=name))
         with pytest.raises(DataError, match="the image is missing"):
-            annotations.load("flickr8k", tmp_path)
+            load("flickr8k", tmp_path)

@@ -97,17 +97,21 @@ class Annotated:
         refuse(annotated.problems, str(annotated.path), check_command(name, root.absolute()))
         return annotated
 
-    def listing(self, split: str) -> Listing:
-        entries = self.by_split[split]
-        captions = [caption for entry in entries for caption in entry.captions]
-        return Listing([file for entry, file in self.files if entry.split == split], captions, owners(entries))
+    @property
+    def listings(self) -> dict[str, Listing]:
+        """Train, val and test, as training reads them."""
+        listings = dict[str, Listing]()
+        for split, entries in self.by_split.items():
+            files = [file for entry, file in self.files if entry.split == split]
+            captions = [caption for entry in entries for caption in entry.captions]
+            listings[split] = Listing(files, captions, owners(entries))
+        return listings
 
     def notes(self) -> list[Problem]:
         """Captions that are empty or no text, and images in two splits or twice in one."""
         notes = []
-        for split, entries in self.by_split.items():
-            captions = [caption for entry in entries for caption in entry.captions]
-            notes += faults_of_captions(captions, f"captions of the {split} split of {self.path}")
+        for split, listing in self.listings.items():
+            notes += faults_of_captions(listing.captions, f"captions of the {split} split of {self.path}")
         names = {split: [entry.names[0] for entry in entries] for split, entries in self.by_split.items()}
         notes += overlaps(names, str(self.path), "image")
         for split, given in names.items():
@@ -116,9 +120,3 @@ class Annotated:
                 fix = "Give each image one entry with all its captions."
                 notes.append(Problem(f"{split} split of {self.path}", what, fix, "note"))
         return notes
-
-
-def load(name: str, root: Path) -> tuple[Listing, Listing, Listing]:
-    """Train, val and test by the annotations under the root; raises as `Annotated.of`."""
-    annotated = Annotated.of(name, root)
-    return annotated.listing("train"), annotated.listing("val"), annotated.listing("test")
