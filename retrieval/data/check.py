@@ -12,10 +12,9 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data import annotations, precomp
-from goalgrid.retrieval.data.annotations.annotation import owners
 from goalgrid.retrieval.data.content import content
 from goalgrid.retrieval.data.forms import CheckProgress, Part, SplitSize, forms
-from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.retrieval.splits.pairs import DataError, Listing
 from goalgrid.retrieval.splits.problems import TOO_LARGE, Problem, faults_of_captions, faults_of_ids, shortened
 
 FEATURES = "precomputed features"
@@ -82,7 +81,7 @@ def _pictures(annotated: annotations.Annotated, progress: CheckProgress, workers
     path = annotated.path
     part = Part(f"raw images, {annotated.title}", path, problems=annotated.problems)
     for split, entries in annotated.by_split.items():
-        part.sizes[split] = SplitSize.of(owners(entries), len(entries))
+        part.sizes[split] = SplitSize.of(Listing.of(entries, [entry.captions for entry in entries]))
         if not part.sizes[split].captions and not (annotated.problems and not any(annotated.by_split.values())):
             fix = "Each of train, val and test needs images: look at what the annotations say of splits."
             part.problems.append(Problem(f"{split} split of {path}", "is empty: 0 images", fix))
@@ -130,9 +129,8 @@ def _features(folder: Path, test_splits: list[str], progress: CheckProgress) -> 
             shapes[split] = " x ".join(map(str, array.shape[1:]))
             part.notes[split] = f"{shapes[split]} {array.dtype}"
             part.problems += _values(array, folder / f"{file}_ims.npy", progress)
-            if places := precomp.align(array, captions, ids, folder / file, part.problems):
-                rows, image_of_text = places
-                images, part.sizes[split] = len(rows), SplitSize.of(image_of_text, len(rows))
+            if listing := precomp.align(array, captions, ids, folder / file, part.problems):
+                images, part.sizes[split] = len(listing.images), SplitSize.of(listing)
         part.problems += faults_of_ids(ids, len(captions), images, f"{folder / file}_ids.txt") if ids else []
     if len(set(shapes.values())) > 1:
         differ = ", ".join(f"{split} {shape}" for split, shape in shapes.items())

@@ -25,7 +25,7 @@ from goalgrid.grid.settings.parts import PartRead
 from goalgrid.grid.store.files import write_text
 from goalgrid.retrieval.data import annotations, precomp
 from goalgrid.retrieval.data.forms import Summed, form_of, forms
-from goalgrid.retrieval.splits.pairs import DataError, check_sizes
+from goalgrid.retrieval.splits.pairs import DataError, Listing, check_sizes
 from goalgrid.retrieval.splits.problems import Problem, faults_of_captions
 from goalgrid.retrieval.words import vocabulary_files
 
@@ -92,11 +92,14 @@ def _content(name: str, root: Path, *, features: bool, kept: Path | None) -> Con
         return known
     stamp = Stamp(root, paths)
     summed = _features(name, root, stamp) if features else _pictures(name, root, stamp)
-    check_sizes(repr(name), summed.sizes)
-    images = digest(dict(summed.marks))
-    mark, sizes = digest([images, dict(summed.listed)]), ((split, *size) for split, size in summed.sizes.items())
+    listings = summed.listings
+    sizes = {split: (len(listing.images), len(listing.captions)) for split, listing in listings.items()}
+    check_sizes(repr(name), sizes)
+    images = digest(summed.marks)
+    listed = {split: [listing.captions, listing.image_of_text.tolist()] for split, listing in listings.items()}
+    mark = digest([images, listed])
     notes = tuple(problem for problem in summed.problems if problem.kind != "fault")
-    known = Content(f"{VERSION}{mark[:16]}", images, tuple(sizes), notes)
+    known = Content(f"{VERSION}{mark[:16]}", images, tuple((split, *size) for split, size in sizes.items()), notes)
     if file:
         text = json.dumps({"paths": stamp.paths, "content": asdict(known)}, separators=(",", ":"), sort_keys=True)
         with suppress(UserError):  # a disk that takes no stamp costs the next reader time
@@ -196,12 +199,8 @@ def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
         )
     annotated = annotations.Annotated.of(name, root)
     listings = annotated.listings
-    return Summed(
-        {split: digest(stamp.digests(listing.files, sha256_of)) for split, listing in listings.items()},
-        {split: [listing.captions, listing.image_of_text.tolist()] for split, listing in listings.items()},
-        {split: (len(listing.files), len(listing.captions)) for split, listing in listings.items()},
-        [*annotated.problems, *annotated.notes()],
-    )
+    marks = {split: digest(stamp.digests(listing.images, sha256_of)) for split, listing in listings.items()}
+    return Summed(marks, listings, [*annotated.problems, *annotated.notes()])
 
 
 def _features(name: str, root: Path, stamp: Stamp) -> Summed:
@@ -211,17 +210,15 @@ def _features(name: str, root: Path, stamp: Stamp) -> Summed:
         if form.has_features(root) or (expected and not precomputed):
             return form.summed(root, known.test_splits, stamp)
     folder = package(name, root)
-    marks, sizes, notes = dict[str, str](), dict[str, tuple[int, int]](), list[Problem]()
-    listed, keys = dict[str, Any](), dict[str, list[str]]()
+    marks, listings = dict[str, str](), dict[str, Listing[Any]]()
+    keys, notes = dict[str, list[str]](), list[Problem]()
     for split, file in precomp.splits(folder, known.test_splits).items():
         array, texts, ids = precomp.files(folder, file)
         stamp.note([texts, ids])
-        _, rows, captions, image_of_text, keys[split] = precomp.aligned(folder, file)
-        sizes[split] = len(rows), len(captions)
-        marks[split] = digest([*stamp.digests([array], precomp.finite_sum), rows.tolist()])
-        listed[split] = [captions, image_of_text.tolist()]
-        notes += faults_of_captions(captions, str(texts))
-    return Summed(marks, listed, sizes, [*notes, *precomp.overlapping(keys, folder)])
+        _, listings[split], keys[split] = precomp.aligned(folder, file)
+        marks[split] = digest([*stamp.digests([array], precomp.finite_sum), listings[split].images.tolist()])
+        notes += faults_of_captions(listings[split].captions, str(texts))
+    return Summed(marks, listings, [*notes, *precomp.overlapping(keys, folder)])
 
 
 def _status(path: Path) -> tuple[int, int]:

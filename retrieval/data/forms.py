@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
 
 from goalgrid.grid.catalog import Dataset
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.parts import PartRead
-from goalgrid.retrieval.splits.pairs import Pairs
+from goalgrid.retrieval.splits.pairs import Listing, Pairs
 from goalgrid.retrieval.splits.problems import Problem
 
 if TYPE_CHECKING:
@@ -36,9 +35,10 @@ class SplitSize:
         return self.captions / self.images if self.images else 0.0
 
     @classmethod
-    def of(cls, image_of_text: Int[np.ndarray, " t"], images: int) -> "SplitSize":
-        per_image = np.bincount(image_of_text, minlength=images) if images else np.zeros(1, dtype=int)
-        return cls(images, len(image_of_text), int(per_image.min()), int(per_image.max()))
+    def of(cls, listing: Listing[Any]) -> "SplitSize":
+        images = len(listing.images)
+        per_image = np.bincount(listing.image_of_text, minlength=images) if images else np.zeros(1, dtype=int)
+        return cls(images, len(listing.captions), int(per_image.min()), int(per_image.max()))
 
 
 @dataclass
@@ -90,14 +90,11 @@ class Summed(NamedTuple):
 
     Args:
         marks: by split: a fingerprint of what stands in the place of the images.
-        listed: by split: the captions, and what each describes.
-        sizes: by split: images and captions.
         problems: leaks and notes.
     """
 
-    marks: Mapping[str, str]
-    listed: Mapping[str, Any]
-    sizes: Mapping[str, tuple[int, int]]
+    marks: dict[str, str]
+    listings: Mapping[str, Listing[Any]]
     problems: Sequence[Problem]
 
 

@@ -46,7 +46,7 @@ def load(
         return shapes.load(view)
     return Pairs(*(
         Split(
-            ImageFiles(listing.files, view, workers=workers, keep=keep, pinned=pinned),
+            ImageFiles(listing.images, view, workers=workers, keep=keep, pinned=pinned),
             listing.captions,
             listing.image_of_text,
         )

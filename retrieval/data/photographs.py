@@ -154,7 +154,7 @@ def _files(split: Split, dataset: str, root: Path | None) -> dict[int, Path]:
         return {}
     listing_rows = _by_captions(listing.captions, listing.image_of_text)
     split_rows = _by_captions(split.captions, split.image_of_text)
-    return {row: listing.files[listing_rows[key]] for key, row in split_rows.items() if key in listing_rows}
+    return {row: listing.images[listing_rows[key]] for key, row in split_rows.items() if key in listing_rows}
 
 
 def _by_captions(captions: Sequence[str], owners: Int[np.ndarray, " t"]) -> dict[tuple[tuple[str, ...], ...], int]:

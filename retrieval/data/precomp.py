@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from goalgrid.retrieval.splits.pairs import WHOLE, DataError, Pairs, Split
+from goalgrid.retrieval.splits.pairs import WHOLE, DataError, Listing, Pairs, Split
 from goalgrid.retrieval.splits.problems import Problem, array_of, lines_of, overlaps, refuse
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ def load(root: Path, *, test_splits: Sequence[str] = ("test",)) -> Pairs:
     """Open the three splits under `root`; raises as `aligned`."""
     pairs = list[Split]()
     for name in splits(root, test_splits).values():
-        array, rows, captions, image_of_text, _ = aligned(root, name)
-        pairs.append(Split(Features(root / f"{name}_ims.npy", array, rows), captions, image_of_text))
+        array, listing, _ = aligned(root, name)
+        images = Features(root / f"{name}_ims.npy", array, listing.images)
+        pairs.append(Split(images, listing.captions, listing.image_of_text))
     return Pairs(*pairs)
 
 
@@ -89,16 +90,16 @@ def files(root: Path, name: str) -> list[Path]:
     return [root / f"{name}_{kind}" for kind in ("ims.npy", "caps.txt", "ids.txt")]
 
 
-def aligned(root: Path, name: str) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray, list[str]]:
-    """Of a split: array, row of each image, captions, image of each caption, ids; DataError: they do not fit."""
+def aligned(root: Path, name: str) -> tuple[np.ndarray, Listing[np.ndarray], list[str]]:
+    """The array of a split, the row of each image with its captions, and ids; DataError: they do not fit."""
     problems: list[Problem] = []
     array, captions, ids = read(root, name, problems)
     refuse(problems, str(root))
     assert array is not None, "what is missing was refused"
-    places = align(array, captions, ids, root / name, problems)
+    listing = align(array, captions, ids, root / name, problems)
     refuse(problems, str(root))
-    assert places is not None, "what does not fit was refused"
-    return array, places[0], captions, places[1], ids
+    assert listing is not None, "what does not fit was refused"
+    return array, listing, ids
 
 
 def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -141,8 +142,8 @@ def read(root: Path, name: str, problems: list[Problem]) -> tuple[np.ndarray | N
 
 def align(
     array: np.ndarray, captions: list[str], ids: list[str], stem: Path, problems: list[Problem]
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Which row is each image's, and which image is each caption's; None, and reported, where that cannot be told."""
+) -> Listing[np.ndarray] | None:
+    """The row of each image, with its captions; None, and reported, where that cannot be told."""
     if not captions or not len(array):
         what = f"{stem.name} split under {stem.parent} is empty: {len(array)} feature rows, {len(captions)} captions"
         problems.append(Problem(f"{stem}_ims.npy", what, "Take all files of this split from one package, whole."))
@@ -153,15 +154,14 @@ def align(
         image_of_text = np.array([position[key] for key in ids])
         if len(array) == len(captions):
             _, first = np.unique(image_of_text, return_index=True)
-            return first, image_of_text
+            return Listing(first, captions, image_of_text)
         if len(array) == len(order):
-            return np.arange(len(array)), image_of_text
+            return Listing(np.arange(len(array)), captions, image_of_text)
     elif len(captions) % len(array) == 0:
         per_image = len(captions) // len(array)
-        if per_image == 1:
-            per_image = _repeats(array)
-            return np.arange(0, len(array), per_image), np.arange(len(captions)) // per_image
-        return np.arange(len(array)), np.arange(len(captions)) // per_image
+        repeats = _repeats(array) if per_image == 1 else 1
+        rows = np.arange(0, len(array), repeats)
+        return Listing(rows, captions, np.arange(len(captions)) // (per_image * repeats))
     what = (
         f"captions and images do not match in number: {stem}_ims.npy has {len(array)} rows, {stem}_caps.txt "
         f"{len(captions)} lines, {stem}_ids.txt {len(ids)}"

@@ -1,9 +1,8 @@
 """The one interface of all data sets: images, captions, and which image each caption describes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -17,6 +16,8 @@ if TYPE_CHECKING:  # verbs that read annotations load no torch
 class DataError(UserError):
     """Something is wrong with the user's copy of a data set: the message says what, in which file, and the fix."""
 
+
+Items = TypeVar("Items", bound=Sized)
 
 WHOLE = slice(None)
 """Of a batch: all of it."""
@@ -41,13 +42,25 @@ class Images(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
-    """Images with any number of captions each."""
+class Listing(Generic[Items]):
+    """One split: images with any number of captions each. Until they are opened, images are files, names or rows."""
 
-    images: Images
+    images: Items
     captions: list[str]
     image_of_text: Int[np.ndarray, " t"]
     """Row of the image that each caption describes."""
+
+    @classmethod
+    def of(cls, images: Items, captions: Sequence[Sequence[str]]) -> "Listing[Items]":
+        """The split with these captions of each image, in its order."""
+        counts = np.array([len(texts) for texts in captions], dtype=np.int64)
+        return cls(images, [text for texts in captions for text in texts], np.repeat(np.arange(len(counts)), counts))
+
+
+@dataclass(frozen=True, eq=False)
+class Split(Listing[Images]):
+    """A split whose images are open."""
+
     matched: Bool[np.ndarray, " t"] | None = None
     """Of captions that were shuffled, whether each still describes its image; None: all do."""
 
@@ -66,15 +79,6 @@ class Split:
         """How many images the first so many are (None: all), and the rows of their captions."""
         count = len(self.images) if images is None else min(images, len(self.images))
         return count, np.flatnonzero(self.image_of_text < count)
-
-
-@dataclass(frozen=True, eq=False)
-class Listing:
-    """One split as annotations give it: image files by name, before anyone has opened them."""
-
-    files: list[Path]
-    captions: list[str]
-    image_of_text: Int[np.ndarray, " t"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,14 +34,14 @@ def change(path: Path, edit: Callable[[Any], object]) -> None:
     path.write_text(json.dumps(content))
 
 
-def load(name: str, root: Path) -> list[Listing]:
+def load(name: str, root: Path) -> list[Listing[list[Path]]]:
     """Train, val and test."""
     return list(Annotated.of(name, root).listings.values())
 
 
-def aligned(listing: Listing) -> bool:
+def aligned(listing: Listing[list[Path]]) -> bool:
     """Whether every caption `image N ...` stands with the file of that number."""
-    owners = [listing.files[row].stem.removeprefix("COCO_") for row in listing.image_of_text]
+    owners = [listing.images[row].stem.removeprefix("COCO_") for row in listing.image_of_text]
     return [caption.split()[1] for caption in listing.captions] == owners
 
 
@@ -51,7 +51,7 @@ class TestKarpathy:
         train, val, test = load("flickr8k", tmp_path)
         assert train.image_of_text.tolist() == [0] * 5 + [1] * 3
         assert train.captions[5] == "a restval picture 0"
-        assert [file.name for file in train.files] == ["0.png", "1.png"]
+        assert [file.name for file in train.images] == ["0.png", "1.png"]
         assert (len(val.captions), len(test.captions)) == (4, 1)
 
     def test_a_missing_image_is_named(self, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ class TestKarpathy:
         path = write_karpathy(tmp_path)
         (tmp_path / folder).mkdir()
         path.rename(tmp_path / folder / name)
-        assert len(load("flickr30k", tmp_path)[0].files) == 2
+        assert len(load("flickr30k", tmp_path)[0].images) == 2
 
     def test_of_several_jsons_that_of_the_data_set_is_read(self, tmp_path: Path) -> None:
         path = write_karpathy(tmp_path)
@@ -112,7 +112,7 @@ class TestKarpathy:
         for file in (tmp_path / "aside").iterdir():
             file.rename(tmp_path / folder / file.name)
         train = load("flickr30k", tmp_path)[0]
-        assert [file.parent for file in train.files] == [tmp_path / folder] * 2
+        assert [file.parent for file in train.images] == [tmp_path / folder] * 2
 
     @pytest.mark.parametrize("folder", [".", "images"])
     @pytest.mark.parametrize("flat", [False, True])
@@ -122,7 +122,7 @@ class TestKarpathy:
         for number, year in enumerate(("train2014", "val2014", "val2014", "val2014")):
             write_image(tmp_path / folder / ("" if flat else year) / f"{number}.png", number)
             change(path, lambda content, n=number, y=year: content["images"][n].update(filepath=y))
-        assert [len(listing.files) for listing in load("coco", tmp_path)] == [2, 1, 1]
+        assert [len(listing.images) for listing in load("coco", tmp_path)] == [2, 1, 1]
 
     @pytest.mark.parametrize(
         "content",
@@ -147,21 +147,21 @@ class TestCoco:
             for year in ("train2014", "val2014"):
                 (tmp_path / "images" / year).rename(tmp_path / year)
         train, val, test = load("coco", tmp_path)
-        assert [file.stem for file in train.files] == ["COCO_1", "COCO_0", "COCO_11", "COCO_10"]
-        assert [file.parent.name for file in train.files] == ["train2014"] * 2 + ["val2014"] * 2
+        assert [file.stem for file in train.images] == ["COCO_1", "COCO_0", "COCO_11", "COCO_10"]
+        assert [file.parent.name for file in train.images] == ["train2014"] * 2 + ["val2014"] * 2
         assert train.captions[:2] == ["image 1 caption 0", "image 1 caption 1"]
-        assert (len(val.files), len(test.files)) == (2, 2)
+        assert (len(val.images), len(test.images)) == (2, 2)
         assert all(aligned(listing) for listing in (train, val, test))
 
     def test_without_restval_only_train2014_trains(self, tmp_path: Path) -> None:
         write_coco(tmp_path, restval=False)
-        assert len(load("coco", tmp_path)[0].files) == 2
+        assert len(load("coco", tmp_path)[0].images) == 2
 
     def test_id_files_may_stand_in_the_root(self, tmp_path: Path) -> None:
         write_coco(tmp_path)
         for path in (tmp_path / "annotations").glob("*.npy"):
             path.rename(tmp_path / path.name)
-        assert len(load("coco", tmp_path)[0].files) == 4
+        assert len(load("coco", tmp_path)[0].images) == 4
 
     def test_ids_that_are_pickles_are_not_opened(self, tmp_path: Path) -> None:
         write_coco(tmp_path)
@@ -186,9 +186,9 @@ class TestCocoSplits:
     def test_a_caption_file_a_split_needs_no_id_files(self, tmp_path: Path) -> None:
         write_coco_splits(tmp_path)
         train, val, test = load("mine", tmp_path)
-        assert [file.name for file in train.files] == ["COCO_1.png", "COCO_2.png"]
+        assert [file.name for file in train.images] == ["COCO_1.png", "COCO_2.png"]
         assert all(map(aligned, (train, val, test)))
-        assert (len(val.files), len(test.captions)) == (2, 4)
+        assert (len(val.images), len(test.captions)) == (2, 4)
 
     def test_a_caption_of_an_unlisted_image_is_left_out_and_noted(self, tmp_path: Path) -> None:
         write_coco_splits(tmp_path)
@@ -218,7 +218,7 @@ class TestXvlm:
         assert find("mine", tmp_path) == ("X-VLM's JSON", tmp_path / "mine_test.json")
         train, val, test = load("mine", tmp_path)
         for listing, split in ((train, "train"), (val, "val"), (test, "test")):
-            assert [file.name for file in listing.files] == [f"{split}0.png", f"{split}1.png"]
+            assert [file.name for file in listing.images] == [f"{split}0.png", f"{split}1.png"]
             assert listing.image_of_text.tolist() == [0, 0, 0, 1, 1]
             assert listing.captions[3:] == [f"image photos/{split}1.png caption {c}" for c in range(2)]
 
@@ -249,14 +249,14 @@ class TestOwnFiles:
         write_csv(tmp_path)
         train, val, _ = load("mine", tmp_path)
         assert train.captions == ['a 0.png, and "more"', 'a 1.png, and "more"']
-        assert [file.name for file in val.files] == ["2.png"]
+        assert [file.name for file in val.images] == ["2.png"]
 
     def test_spaces_around_the_name_of_an_image_are_none_of_it(self, tmp_path: Path) -> None:
         write_csv(tmp_path)
         with (tmp_path / "captions.csv").open("a") as file:
             file.write(" 0.png ,once more, train \n")
         train = load("mine", tmp_path)[0]
-        assert [file.name for file in train.files] == ["0.png", "1.png"]
+        assert [file.name for file in train.images] == ["0.png", "1.png"]
         assert train.image_of_text.tolist() == [0, 0, 1]
 
     def test_captions_of_an_image_may_stand_apart(self, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ class TestOwnFiles:
             (tmp_path / "captions.csv").write_text("image,caption\n" + "".join(f"{name},a\n" for name in names))
             for number, name in enumerate(names):
                 write_image(tmp_path / "images" / name, number)
-            return [{file.name for file in listing.files} for listing in load("mine", tmp_path)]
+            return [{file.name for file in listing.images} for listing in load("mine", tmp_path)]
 
         few, many = sizes(30), sizes(60)
         assert all(before <= after for before, after in zip(few, many, strict=True))
@@ -285,7 +285,7 @@ class TestOwnFiles:
     ) -> None:
         write(tmp_path)
         (tmp_path / "train.txt").write_text("\ufeff0\r\n\r\n", encoding="utf-8")
-        assert [[file.name for file in listing.files] for listing in load("mine", tmp_path)] == [
+        assert [[file.name for file in listing.images] for listing in load("mine", tmp_path)] == [
             ["0.png"],
             ["2.png"],
             ["3.png"],
@@ -308,8 +308,8 @@ class TestVseInfinity:
     def test_ids_may_stand_once_an_image_or_once_a_caption(self, tmp_path: Path, repeated: bool, folder: str) -> None:
         write_vse_infinity(tmp_path, repeated=repeated, folder=folder)
         train, val, test = load("flickr30k", tmp_path)
-        assert [file.stem for file in train.files] == [str(i) for i in range(6)]
-        assert [file.stem for file in val.files] == [str(100 + i) for i in range(6)]
+        assert [file.stem for file in train.images] == [str(i) for i in range(6)]
+        assert [file.stem for file in val.images] == [str(100 + i) for i in range(6)]
         assert [len(listing.captions) for listing in (train, val, test)] == [30] * 3
         assert aligned(train)
 
@@ -319,8 +319,8 @@ class TestVseInfinity:
             text = (tmp_path / "precomp" / f"test_{kind}.txt").read_text().splitlines()
             (tmp_path / "precomp" / f"testall_{kind}.txt").write_text("\n".join(text) + "\n")
             (tmp_path / "precomp" / f"test_{kind}.txt").write_text("\n".join(text[: len(text) // 3]) + "\n")
-        assert len(load("coco", tmp_path)[2].files) == 6
-        assert len(load("flickr30k", tmp_path)[2].files) == 2
+        assert len(load("coco", tmp_path)[2].images) == 6
+        assert len(load("flickr30k", tmp_path)[2].images) == 2
 
     def test_an_id_without_a_file_name_is_named(self, tmp_path: Path) -> None:
         write_vse_infinity(tmp_path)
@@ -405,7 +405,7 @@ class TestOutside:
         (root / "images").symlink_to(tmp_path / "disk")
         (tmp_path / "disk" / "0.png").rename(tmp_path / "disk" / "real.png")
         (tmp_path / "disk" / "0.png").symlink_to("real.png")
-        assert len(load("flickr8k", root)[0].files) == 2
+        assert len(load("flickr8k", root)[0].images) == 2
 
     @pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "\ud800.png", "images"])
     def test_names_that_no_image_can_have_are_missing_images(self, tmp_path: Path, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import counted
 from goalgrid.retrieval.data.annotations import coco, csv_captions, flickr_tokens, karpathy, vse_infinity, xvlm_json
-from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, located, owners
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, located
 from goalgrid.retrieval.splits.pairs import DataError, Listing
 from goalgrid.retrieval.splits.problems import Problem, check_command, faults_of_captions, overlaps, refuse, repeated
 
@@ -98,13 +98,12 @@ class Annotated:
         return annotated
 
     @property
-    def listings(self) -> dict[str, Listing]:
-        """Train, val and test, as training reads them."""
-        listings = dict[str, Listing]()
+    def listings(self) -> dict[str, Listing[list[Path]]]:
+        """The image files of each split, as training reads them."""
+        listings = dict[str, Listing[list[Path]]]()
         for split, entries in self.by_split.items():
             files = [file for entry, file in self.files if entry.split == split]
-            captions = [caption for entry in entries for caption in entry.captions]
-            listings[split] = Listing(files, captions, owners(entries))
+            listings[split] = Listing.of(files, [entry.captions for entry in entries])
         return listings
 
     def notes(self) -> list[Problem]:

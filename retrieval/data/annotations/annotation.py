@@ -13,9 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-from jaxtyping import Int
-
 from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.splits.problems import Problem
@@ -59,11 +56,6 @@ def entries_of(split: str, pairs: Iterable[tuple[str, str]], place: Path, folder
         Annotation(split, (f"{folder}/{image}", image) if folder else (image,), tuple(texts), f"{place}: image {image}")
         for image, texts in grouped(pairs).items()
     ]
-
-
-def owners(entries: Sequence[Annotation]) -> Int[np.ndarray, " t"]:
-    """Which entry each caption describes, where captions stand in the entries' order."""
-    return np.repeat(np.arange(len(entries)), [len(entry.captions) for entry in entries])
 
 
 def below(name: str, folder: Path) -> str:

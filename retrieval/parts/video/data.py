@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from goalgrid.grid.catalog import Dataset
 from goalgrid.grid.errors import counted, sha256_of
@@ -31,15 +28,15 @@ def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
     names = expert_files.names(folder)
     experts = [found for name in names if (found := expert_files.read(folder / name, part.problems))]
     for split, listing in listings.items():
-        part.sizes[split] = SplitSize.of(np.array(listing.video_of_text, dtype=np.int64), len(listing.videos))
-        part.problems += faults_of_captions(listing.texts, f"captions of the {split} split of {captions}")
-        silent = [int((expert.spans_of(listing.videos)[:, 1] == 0).sum()) for expert in experts]
+        part.sizes[split] = SplitSize.of(listing)
+        part.problems += faults_of_captions(listing.captions, f"captions of the {split} split of {captions}")
+        silent = [int((expert.spans_of(listing.images)[:, 1] == 0).sum()) for expert in experts]
         lacks = [f"{count:,} lack {expert.folder.name}" for expert, count in zip(experts, silent, strict=True) if count]
         part.notes[split] = ", ".join([counted(len(experts), "expert"), *lacks])
     for expert in experts:
         _values(expert, part.problems, progress)
     part.files = [*expert_files.files(folder), *msr_vtt.files(captions)]
-    videos = {split: listing.videos for split, listing in listings.items()}
+    videos = {split: listing.images for split, listing in listings.items()}
     if msr_vtt.JSFUSION in official.test_splits and not set(videos["val"]) - set(videos["train"]):
         part.notes["val"] += "; its videos also train, as in MMT"
         del videos["val"]
@@ -77,14 +74,12 @@ def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:
     present = [expert for expert in experts if expert]
     sums = stamp.digests([expert.folder / expert_files.FEATURES for expert in present], finite_sum)
     times = [None if expert.times is None else sha256_of(expert.folder / expert_files.TIMES) for expert in present]
-    marks, sizes, listed = dict[str, str](), dict[str, tuple[int, int]](), dict[str, Any]()
+    marks = dict[str, str]()
     for split, listing in listings.items():
-        sizes[split] = len(listing.videos), len(listing.texts)
-        spans = [[expert.folder.name, expert.spans_of(listing.videos).tolist()] for expert in present]
+        spans = [[expert.folder.name, expert.spans_of(listing.images).tolist()] for expert in present]
         marks[split] = digest([sums, times, spans])
-        listed[split] = [listing.texts, listing.video_of_text]
-    names = {split: listing.videos for split, listing in listings.items()}
-    return Summed(marks, listed, sizes, overlaps(names, str(captions), "video"))
+    names = {split: listing.images for split, listing in listings.items()}
+    return Summed(marks, listings, overlaps(names, str(captions), "video"))
 
 
 VIDEOS = Form(

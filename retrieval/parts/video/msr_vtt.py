@@ -2,12 +2,12 @@
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from goalgrid.grid.errors import counted
 from goalgrid.retrieval.parts.video import expert_files
+from goalgrid.retrieval.splits.pairs import Listing
 from goalgrid.retrieval.splits.problems import Problem, lines_of, object_of, refuse, rows_of, shortened
 
 JSON = "MSRVTT_data.json"
@@ -17,22 +17,6 @@ SPLIT_NAMES = {"train": "train", "validate": "val", "val": "val", "test": "test"
 JSFUSION = "jsfusion"
 """The name of the test split of 1k-A in `test_splits` of a data set."""
 LAYOUT = '{"videos": [{"video_id", "split"}], "sentences": [{"video_id", "caption"}]}'
-
-
-@dataclass(frozen=True)
-class VideoListing:
-    """The videos of a split, and the captions of each."""
-
-    videos: list[str]
-    captions: list[list[str]]
-
-    @property
-    def texts(self) -> list[str]:
-        return [text for texts in self.captions for text in texts]
-
-    @property
-    def video_of_text(self) -> list[int]:
-        return [row for row, texts in enumerate(self.captions) for _ in texts]
 
 
 def find(root: Path) -> Path | None:
@@ -67,7 +51,7 @@ def files(path: Path) -> list[Path]:
     return [path, path.with_name(TEST_1K_A), *(path.with_name(name) for name in TRAIN_1K_A), *lists]
 
 
-def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> dict[str, VideoListing]:
+def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> dict[str, Listing[list[str]]]:
     """Train, val and test; videos without a caption are reported.
 
     In 1k-A, all videos that do not test train; so do the validation videos of the full split, as in MMT.
@@ -85,7 +69,7 @@ def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> d
         if silent:
             what = f"{counted(len(silent), 'video')} of the {split} split without a caption: {shortened(silent)}"
             problems.append(Problem(str(path), what, "Add their sentences, or take them out of the split."))
-        listings[split] = VideoListing(names, [texts.get(name, []) for name in names])
+        listings[split] = Listing.of(names, [texts.get(name, []) for name in names])
     return listings
 
 

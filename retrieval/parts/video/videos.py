@@ -99,6 +99,6 @@ def load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) ->
     listings = msr_vtt.splits(captions, test_splits, problems)
     refuse(problems, str(root))
     return Pairs(*(
-        Split(Videos(listing.videos, reads, experts), listing.texts, np.array(listing.video_of_text, dtype=np.int64))
+        Split(Videos(listing.images, reads, experts), listing.captions, listing.image_of_text)
         for listing in listings.values()
     ))  # fmt: skip

@@ -82,13 +82,14 @@ def test_the_splits_are_those_of_the_json_of_the_lists_and_of_1k_a(tmp_path: Pat
         problems: list[object] = []
         found = msr_vtt.splits(captions, test_splits, problems)  # type: ignore[arg-type]
         assert problems == []
-        assert found["train"].captions[0] == ["a dog", "a cat"]
-        return {split: [name.removeprefix("video") for name in listing.videos] for split, listing in found.items()}
+        assert found["train"].captions[:2] == ["a dog", "a cat"]
+        assert found["train"].image_of_text[:3].tolist() == [0, 0, 1]
+        return {split: [name.removeprefix("video") for name in listing.images] for split, listing in found.items()}
 
     assert names("test") == {"train": list("0123"), "val": list("45"), "test": list("678")}
     (tmp_path / msr_vtt.TEST_1K_A).write_text("key,vid_key,video_id,sentence\nret0,msr7,video7,a man\n")
     assert names("jsfusion") == {"train": list("01234568"), "val": list("45"), "test": list("7")}
-    assert msr_vtt.splits(captions, ["jsfusion"], [])["test"].captions == [["a man"]]
+    assert msr_vtt.splits(captions, ["jsfusion"], [])["test"].captions == ["a man"]
     (tmp_path / "MSRVTT_train.9k.csv").write_text("video_id\nvideo0\nvideo8\n")
     assert names("jsfusion")["train"] == list("08")
     (tmp_path / "test_list_full.txt").write_text("video8")
