@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from goalgrid.grid.errors import check_regular, counted, regular_bytes
 from goalgrid.retrieval.splits.pairs import DataError
+
+Json = TypeVar("Json", dict[str, Any], list[Any])
 
 SHOWN = 5
 """Problems that an error spells out, and ids or rows that a problem spells out."""
@@ -116,27 +118,21 @@ def array_of(path: Path) -> Any:
         raise ValueError(str(error)) from error
 
 
-def object_of(path: Path, layout: str, problems: list[Problem]) -> dict[str, Any]:
-    """The JSON object in a file; empty, and reported, where there is none."""
-    content: dict[str, Any] = json_of(path, dict, layout, problems) or {}
-    return content
-
-
-def json_of(path: Path, kind: type, layout: str, problems: list[Problem]) -> Any:
-    """The JSON object or list in a file; None, and reported, where there is none or an empty one."""
+def json_of(path: Path, kind: type[Json], layout: str, problems: list[Problem]) -> Json:
+    """The JSON object or list in a file; empty, and reported, where there is none or an empty one."""
     try:
         content = json.loads(regular_bytes(path))
     except FileNotFoundError:
         problems.append(Problem(str(path), "is missing", f"Expected {layout}."))
-        return None
+        return kind()
     except (OSError, ValueError, RecursionError) as error:
         problems.append(torn(path, error))
-        return None
+        return kind()
     if isinstance(content, kind) and content:
         return content
     what = f"holds no JSON {'object' if kind is dict else 'list'}, or an empty one"
     problems.append(Problem(str(path), what, f"Expected {layout}."))
-    return None
+    return kind()
 
 
 def lines_of(path: Path, what: str, problems: list[Problem]) -> list[str]:

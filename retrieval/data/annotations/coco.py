@@ -14,7 +14,7 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import split_files
 from goalgrid.retrieval.data.annotations.annotation import Annotation, entries_of, first
-from goalgrid.retrieval.splits.problems import Problem, array_of, object_of, shortened, torn
+from goalgrid.retrieval.splits.problems import Problem, array_of, json_of, shortened, torn
 
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
 PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}
@@ -116,7 +116,7 @@ def _named(place: Path, captions: Captions, year: str, problems: list[Problem]) 
 
 def _captions(path: Path, problems: list[Problem]) -> Captions:
     """The captions of a file; a caption of an image that the file does not list is noted and left out."""
-    content = object_of(path, LAYOUT, problems)
+    content = json_of(path, dict, LAYOUT, problems)
     if not content:
         return {}
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from goalgrid.retrieval.data.annotations.annotation import Annotation, first
-from goalgrid.retrieval.splits.problems import Problem, object_of
+from goalgrid.retrieval.splits.problems import Problem, json_of
 
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 FOLDERS = (".", "karpathy", "annotations")
@@ -28,7 +28,7 @@ def find(name: str, root: Path) -> Path | None:
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the JSON names; what is no image with captions and a split is reported."""
-    content = object_of(path, LAYOUT, problems)
+    content = json_of(path, dict, LAYOUT, problems)
     images = content.get("images")
     if not isinstance(images, list) or not images:
         if content:

@@ -6,7 +6,7 @@ from pathlib import Path
 from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations.annotation import Annotation, first
-from goalgrid.retrieval.splits.problems import Problem, faults_of_ids, lines_of, object_of, shortened
+from goalgrid.retrieval.splits.problems import Problem, faults_of_ids, json_of, lines_of, shortened
 
 LAYOUT = '{"391895": "val2014/COCO_val2014_000000391895.jpg", ...}'
 
@@ -17,7 +17,7 @@ def find(name: str, root: Path) -> Path | None:
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image whose id the text files name; the first of `test_splits` that exists is the test split."""
-    mapping = object_of(path, LAYOUT, problems)
+    mapping = json_of(path, dict, LAYOUT, problems)
     if not all(isinstance(name, str) for name in mapping.values()):
         problems.append(Problem(str(path), "gives an id that has no file name", f"Expected {LAYOUT}."))
         mapping = {}

@@ -32,7 +32,7 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
     annotations = []
     for split in SPLITS:
         file = path.with_name(f"{path.stem.removesuffix('_test')}_{split}.json")
-        items = json_of(file, list, LAYOUT, problems) or []
+        items = json_of(file, list, LAYOUT, problems)
         pairs = [pair for row, item in enumerate(items) for pair in _pairs(item, file, row, problems)]
         annotations += entries_of(split, pairs, file)
     return annotations

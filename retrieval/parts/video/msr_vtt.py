@@ -8,7 +8,7 @@ from typing import Any
 from goalgrid.grid.errors import counted
 from goalgrid.retrieval.parts.video import expert_files
 from goalgrid.retrieval.splits.pairs import Listing
-from goalgrid.retrieval.splits.problems import Problem, lines_of, object_of, refuse, rows_of, shortened
+from goalgrid.retrieval.splits.problems import Problem, json_of, lines_of, refuse, rows_of, shortened
 
 JSON = "MSRVTT_data.json"
 TEST_1K_A = "MSRVTT_JSFUSION_test.csv"
@@ -75,7 +75,7 @@ def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> d
 
 def _captions(path: Path, problems: list[Problem]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Captions by video, without captions that have no letter (CE leaves these out too); and the videos by split."""
-    content: Any = object_of(path, LAYOUT, problems)
+    content = json_of(path, dict, LAYOUT, problems)
     captions: dict[str, list[str]] = {}
     by_split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
     try:
