@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from goalgrid.grid.errors import counted
-from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import split_files
 from goalgrid.retrieval.data.annotations.annotation import Annotation, entries_of, first
 from goalgrid.retrieval.splits.problems import Problem, array_of, json_of, shortened, torn
@@ -90,7 +89,7 @@ def find_one_file(name: str, root: Path) -> Path | None:
 
 def one_file(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the splits name, with its captions in their order."""
-    return split_files.entries(grouped(_captions(path, problems).values()), path, problems)
+    return split_files.entries(_captions(path, problems).values(), path, problems)
 
 
 def _files(folder: Path, split: str) -> list[Path]:

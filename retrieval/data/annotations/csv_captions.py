@@ -40,17 +40,15 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
         row["image"], row["caption"] = row["image"].strip(), " ".join(row["caption"].splitlines())
         if not row["image"]:
             problems.append(Problem(f"{path}, line {line}", "names no image", "Give the image's file name."))
+    pairs = [(row["image"], row["caption"]) for _, row in rows]
     if rows and "split" in rows[0][1]:
         splits = [split_files.split_of(row["split"], f"{path}, line {line}", problems) for line, row in rows]
     elif split_files.given(path):
-        return split_files.entries(grouped((row["image"], row["caption"]) for _, row in rows), path, problems)
+        return split_files.entries(pairs, path, problems)
     else:
-        splits = [split_files.by_hash(below(row["image"], root)) for _, row in rows]
-    annotations = []
-    for split in SPLITS:
-        chosen = [row for (_, row), row_split in zip(rows, splits, strict=True) if row_split == split and row["image"]]
-        annotations += entries_of(split, ((row["image"], row["caption"]) for row in chosen), path)
-    return annotations
+        splits = [split_files.by_hash(below(image, root)) for image, _ in pairs]
+    by_split = grouped((split, pair) for split, pair in zip(splits, pairs, strict=True) if pair[0])
+    return [entry for split in SPLITS for entry in entries_of(split, by_split.get(split, []), path)]
 
 
 def _columns(path: Path) -> list[str]:

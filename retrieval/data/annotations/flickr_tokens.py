@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import split_files
 from goalgrid.retrieval.data.annotations.annotation import Annotation
 from goalgrid.retrieval.splits.problems import Problem, lines_of
@@ -35,4 +34,4 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
         elif line.strip():
             what = f"is no caption with its image: {line[:40]!r}"
             problems.append(Problem(f"{path}, line {number}", what, f"Expected {LAYOUT}."))
-    return split_files.entries(grouped(pairs), path, problems)
+    return split_files.entries(pairs, path, problems)

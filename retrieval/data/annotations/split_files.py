@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -28,9 +28,9 @@ def given(path: Path) -> bool:
     return any(os.path.lexists(path.with_name(name)) for name in (TABLE, *chain(*LISTS.values())))
 
 
-def entries(captions: Mapping[str, Sequence[str]], path: Path, problems: list[Problem]) -> list[Annotation]:
-    """The images that the splits beside the file of captions name; an image that no split names is not used."""
-    table = path.with_name(TABLE)
+def entries(pairs: Iterable[tuple[str, str]], path: Path, problems: list[Problem]) -> list[Annotation]:
+    """The images, of pairs of image and caption, that the splits beside the file of captions name; no others."""
+    captions, table = grouped(pairs), path.with_name(TABLE)
     by_split = _of_table(table, problems) if os.path.lexists(table) else _of_lists(path, problems)
     by_stem = grouped((name.rpartition(".")[0], name) for name in captions)
     names = {stem: alike[0] for stem, alike in by_stem.items() if len(alike) == 1}
