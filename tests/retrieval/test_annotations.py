@@ -398,6 +398,13 @@ class TestOutside:
         with pytest.raises(DataError, match="leads out of"):
             load("flickr8k", tmp_path / "root")
 
+    def test_a_link_is_no_advice_where_no_image_is_found(self, tmp_path: Path, secret: Path) -> None:
+        path = write_karpathy(tmp_path / "root")
+        change(path, lambda content: [entry.update(filename=f"sub/{secret.name}") for entry in content["images"]])
+        (tmp_path / "root" / "images" / secret.name).symlink_to(secret)
+        with pytest.raises(DataError, match=r"no folder below it holds 'sub/secret\.png'.*Put the images into"):
+            load("flickr8k", tmp_path / "root")
+
     def test_links_that_stay_inside_and_a_linked_image_folder_are_fine(self, tmp_path: Path) -> None:
         root = tmp_path / "root"
         write_karpathy(root)

@@ -97,7 +97,7 @@ class Locator:
     def of(self, entry: Annotation, problems: list[Problem]) -> Path | None:
         """The file of an entry; reports why there is none."""
         try:
-            file = self._first(entry.names)
+            file = next((file for name in entry.names if (file := self.file(name))), None)
         except Outside as name:
             what = f"file name {str(name)!r} leads out of {self.folder}"
             problems.append(Problem(entry.place, what, "Name images by their path below that folder, or copy them in."))
@@ -111,23 +111,21 @@ class Locator:
         """The problem of an image that is not here, which may lie here with another ending."""
         bases, other = [base for name in names for base in (name.removesuffix(Path(name).suffix), name)], None
         if self._truly_missing < SAMPLE:  # of thousands of images on a shared disk, each look takes time
-            with suppress(Outside):
-                other = self._first(base + ending for base in bases for ending in ENDINGS)
+            other = self.find(base + ending for base in bases for ending in ENDINGS)
             self._truly_missing += other is None
         if other:
             return Problem(place, f"{what}; {other.parent} holds {other.name}", OTHER_ENDING)
         return Problem(place, what, "Unpack its archive again, fetch this file, or delete its captions.")
 
-    def _first(self, names: Iterable[str]) -> Path | None:
-        return next((file for name in names if (file := self.file(name))), None)
+    def find(self, names: Iterable[str]) -> Path | None:
+        """The first file of these names; None where there is none, or a name before it leads out."""
+        with suppress(Outside):
+            return next((file for name in names if (file := self.file(name))), None)
+        return None
 
     def hits(self, entries: Sequence[Annotation]) -> int:
         """How many of these entries have their file here."""
-        count = 0
-        for entry in entries:
-            with suppress(Outside):
-                count += self._first(entry.names) is not None
-        return count
+        return sum(self.find(entry.names) is not None for entry in entries)
 
 
 def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, Path]]:
@@ -153,7 +151,7 @@ def _all_missing(names: Sequence[str], root: Path) -> Problem:
     for locator in _locators(root):
         if (problem := locator.missing(str(root), what, names)).fix == OTHER_ENDING:
             return problem
-        if bare != name and locator.file(bare):
+        if bare != name and locator.find([bare]):
             return Problem(str(root), what, f"{bare!r} lies in {locator.folder}: name images by that.")
     return Problem(str(root), what, f"Put the images into {root / FOLDERS[0]}.")
 
