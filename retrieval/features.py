@@ -251,10 +251,7 @@ class ImageSource(FeatureSource):
     network: BackboneSettings
     pairs: Pairs
     images: str
-
-    @property
-    def what(self) -> str:
-        return "views"
+    what = "views"
 
     @cached_property
     def key(self) -> str:

@@ -49,6 +49,7 @@ class ShrunkPictures(CachedArrays):
     pairs: Pairs
     images: str
     cache: Path
+    what = "bytes"
 
     @property
     def side(self) -> int:
@@ -58,10 +59,6 @@ class ShrunkPictures(CachedArrays):
     @property
     def title(self) -> str:
         return f"pictures of {self.name} with a shorter side of {self.side}"
-
-    @property
-    def what(self) -> str:
-        return "bytes"
 
     @cached_property
     def key(self) -> str:
