@@ -55,24 +55,6 @@ class Inputs:
     graphs: bool = False
     """Whether objectives run as CUDA graphs."""
 
-    @classmethod
-    def prepare(
-        cls,
-        pairs: Pairs,
-        dataset: DatasetSettings,
-        text: TextSettings,
-        content: Content,
-        machine: Machine,
-        known: Sequence[str] = (),
-    ) -> "Inputs":
-        """The data set with its captions encoded by `read_captions`; a frozen text network runs here."""
-        reader, tokens = read_captions(pairs, dataset, text, machine, known)
-        if network := text.feature_network:
-            source = SOURCES[network.encoder](dataset.name, network, machine.places, tokens, len(reader))
-            tokens = {**source.load(machine.features, machine.device)}
-        layout, graphs = machine.layout, machine.graphs
-        return cls(pairs, reader, tokens, machine.device, machine.places, content, layout=layout, graphs=graphs)
-
     @property
     def vocabulary(self) -> str:
         """Fingerprint of the words that captions are read by, or of the tokenizer's name."""
@@ -209,15 +191,21 @@ def _inputs(
     held: Content,
     known: tuple[str, ...],
 ) -> Inputs:
-    if network := image.feature_network:
-        pairs = image_source(dataset, network, machine).load(machine.features, machine.device)
+    """The data set as the encoders read it; frozen networks run here."""
+    if backbone := image.feature_network:
+        pairs = image_source(dataset, backbone, machine).load(machine.features, machine.device)
     elif dataset.cache and image.view:
         pairs = shrunk_pictures(dataset, image, machine).load()
     else:
         pairs = opened(dataset, image, machine, held)
     if dataset.noise:
         pairs = replace(pairs, train=pairs.train.shuffled(dataset.noise, dataset.noise_seed))
-    return Inputs.prepare(pairs, dataset, text, held, machine, known)
+    reader, tokens = read_captions(pairs, dataset, text, machine, known)
+    if network := text.feature_network:
+        source = SOURCES[network.encoder](dataset.name, network, machine.places, tokens, len(reader))
+        tokens = {**source.load(machine.features, machine.device)}
+    layout, graphs = machine.layout, machine.graphs
+    return Inputs(pairs, reader, tokens, machine.device, machine.places, held, layout=layout, graphs=graphs)
 
 
 def opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
