@@ -109,9 +109,10 @@ class CaptionBank(Tokens):
 
 @dataclass(frozen=True)
 class CachedArrays(ABC):
-    """What is computed of the splits of a data set once, and memory-mapped by all trials."""
+    """What is computed of the splits of a data set once, and memory-mapped by all trials; `cache` holds all folders."""
 
     name: str
+    cache: Path
 
     @property
     @abstractmethod
@@ -128,8 +129,9 @@ class CachedArrays(ABC):
     def key(self) -> str:
         """Hash of all that decides the arrays."""
 
+    @property
     @abstractmethod
-    def folder(self, cache: Path) -> Path:
+    def folder(self) -> Path:
         """Where the arrays stand."""
 
     @abstractmethod
@@ -162,14 +164,13 @@ class CachedArrays(ABC):
     def views(self) -> int:
         return sum(map(self._rows, SPLITS))
 
-    def wanting(self, cache: Path) -> list[Path]:
+    def wanting(self) -> list[Path]:
         """The files of features that the cache lacks, or that are damaged."""
-        files = ((self.folder(cache) / f"{name}.npy", self._rows(name)) for name in SPLITS)
+        files = ((self.folder / f"{name}.npy", self._rows(name)) for name in SPLITS)
         return [path for path, rows in files if not (_verified(path) or _whole(path, rows))]
 
     def fill(
         self,
-        cache: Path,
         device: torch.device,
         progress: RowsDone = lambda rows: None,
         compute: Callable[[Sequence[Unit]], Computed] | None = None,
@@ -179,12 +180,12 @@ class CachedArrays(ABC):
         `compute` does so as the method, in other processes; it may give the units in any order. UserError: an image or
         the weights cannot be read, the disk is full, or features overflow float16.
         """
-        folder = self.folder(cache)
-        if self.wanting(cache):
+        folder = self.folder
+        if self.wanting():
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 with FileLock(folder / "lock"):
-                    self._fill(self.wanting(cache), compute or partial(self.compute, device=device), progress)
+                    self._fill(self.wanting(), compute or partial(self.compute, device=device), progress)
             except OSError as error:
                 raise UserError(f"features cannot be written to {folder}: {error}") from error
         return folder
@@ -233,11 +234,12 @@ class FeatureSource(CachedArrays):
     def built(self, device: torch.device) -> Callable[..., Tensor]:
         """The network, which gives the rows of a block."""
 
-    def folder(self, cache: Path) -> Path:
+    @property
+    def folder(self) -> Path:
         """`<cache>/<data set>-<weights>-<key>`."""
         network = self.network
         weights = network.architecture["model_type"] if network.weights == RANDOM else network.weights
-        return cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key[:12]}"
+        return self.cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key[:12]}"
 
     def rows(self, device: torch.device) -> Callable[[Block], np.ndarray]:
         network = self.built(device)
@@ -283,9 +285,9 @@ class ImageSource(FeatureSource):
     def built(self, device: torch.device) -> Callable[..., Tensor]:
         return Vision(self.network, self.places).eval().to(device)
 
-    def load(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> Pairs:
+    def load(self, device: torch.device) -> Pairs:
         """The data set as features; those missing in the cache, or damaged there, are computed here, as by `fill`."""
-        folder = self.fill(cache, device, progress)
+        folder = self.fill(device)
         banks = {name: Bank(folder / f"{name}.npy", self._crops(name)) for name in SPLITS}
         return Pairs(*(replace(split, images=banks[name]) for name, split in self.pairs.splits.items()))
 
@@ -343,9 +345,9 @@ class CaptionSource(FeatureSource):
 
         return rows
 
-    def load(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> dict[str, CaptionBank]:
+    def load(self, device: torch.device) -> dict[str, CaptionBank]:
         """The captions of each split as features; those missing in the cache, or damaged there, are computed here."""
-        folder, states = self.fill(cache, device, progress), self.network.output == "states"
+        folder, states = self.fill(device), self.network.output == "states"
         return {name: CaptionBank.open(folder / f"{name}.npy", self.tokens[name], states=states) for name in SPLITS}
 
 

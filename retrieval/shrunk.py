@@ -19,7 +19,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.store.files import written_aside
 from goalgrid.retrieval.data.images import ImageFiles, opened, size_of
-from goalgrid.retrieval.features import BLOCK, SPLITS, Block, CachedArrays, RowsDone, Unit
+from goalgrid.retrieval.features import BLOCK, SPLITS, Block, CachedArrays, Unit
 from goalgrid.retrieval.splits.pairs import Pairs
 
 ROOM = 1.15
@@ -44,11 +44,10 @@ class ShrunkImages(ImageFiles):
 
 @dataclass(frozen=True)
 class ShrunkPictures(CachedArrays):
-    """The photographs of a data set, with their fingerprint, and the cache that holds them shrunk."""
+    """The photographs of a data set, with their fingerprint; the cache holds them shrunk."""
 
     pairs: Pairs
     images: str
-    cache: Path
     what = "bytes"
 
     @property
@@ -64,17 +63,18 @@ class ShrunkPictures(CachedArrays):
     def key(self) -> str:
         return digest({"images": self.images, "side": self.side})
 
-    def folder(self, cache: Path) -> Path:
+    @property
+    def folder(self) -> Path:
         """`<cache>/<data set>-shrunk-<side>-<key>`."""
-        return cache / f"{self.name}-shrunk-{self.side}-{self.key[:12]}"
+        return self.cache / f"{self.name}-shrunk-{self.side}-{self.key[:12]}"
 
     def blocks(self, split: str) -> list[int]:
         sizes = self._sizes[split].prod(axis=1, dtype=np.int64) * 3
         return [int(sizes[start : start + BLOCK].sum()) for start in range(0, len(sizes), BLOCK)]
 
-    def load(self, progress: RowsDone = lambda rows: None) -> Pairs:
+    def load(self, device: torch.device) -> Pairs:
         """The data set with pictures of the cache; those missing there are decoded here."""
-        folder = self.fill(self.cache, torch.device("cpu"), progress)
+        folder = self.fill(device)
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in SPLITS}
         return Pairs(*(
             replace(split, images=ShrunkImages(self._files(name), arrays[name], self._sizes[name]))
@@ -93,7 +93,7 @@ class ShrunkPictures(CachedArrays):
         return {name: self._sizes_of(name) for name in SPLITS}
 
     def _sizes_of(self, split: str) -> Sizes:
-        images, path = self._files(split), self.folder(self.cache) / f"{split}.sizes.npy"
+        images, path = self._files(split), self.folder / f"{split}.sizes.npy"
         if path.exists() and len(sizes := np.load(path)) == len(images):
             return sizes
         full = np.array(list(images.pool.map(size_of, images.files)))

@@ -23,14 +23,7 @@ from goalgrid.runners.launch.driver import Spread
 from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.batch_sizes import check_batches
 from goalgrid.runners.training.companions import kinds
-from goalgrid.runners.training.inputs import (
-    caption_source,
-    captions_of_epoch,
-    content_of,
-    image_source,
-    opened,
-    shrunk_pictures,
-)
+from goalgrid.runners.training.inputs import caption_source, captions_of_epoch, content_of, image_source, opened
 from goalgrid.runners.trial import evaluations
 
 
@@ -90,15 +83,9 @@ def feature_sources(jobs: Iterable[Job]) -> dict[Path, tuple[CachedArrays, Job]]
             first.setdefault((settings.dataset, settings.model, job.machine), alone)
     by_folder: dict[Path, tuple[CachedArrays, Job]] = {}
     for (dataset, model, machine), job in first.items():
-        sources = list[CachedArrays]()
-        if image := model.image.feature_network:
-            sources.append(image_source(dataset, image, machine))
-        if text := model.text.feature_network:
-            sources.append(caption_source(dataset, model, text, machine))
-        if dataset.cache and model.image.view and not image:
-            sources.append(shrunk_pictures(dataset, model.image, machine))
-        for source in sources:
-            by_folder.setdefault(source.folder(machine.features), (source, job))
+        for source in (image_source(dataset, model.image, machine), caption_source(dataset, model, machine)):
+            if source:
+                by_folder.setdefault(source.folder, (source, job))
     return by_folder
 
 
@@ -123,7 +110,7 @@ def compute_features(
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     for folder, (source, job) in feature_sources(jobs).items():
         machine = job.machine
-        if wanting := source.wanting(machine.features):
+        if wanting := source.wanting():
             for path in wanting:
                 if path.exists():
                     say(f"warning: the features {path} are damaged: they are set aside and computed anew")
@@ -131,6 +118,6 @@ def compute_features(
             with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
                 task = bar.add_task(source.title, total=source.views())
                 on_gpus = spread(reader, job.to_json(), folder)
-                source.fill(machine.features, machine.device, partial(bar.advance, task), on_gpus)
+                source.fill(machine.device, partial(bar.advance, task), on_gpus)
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()

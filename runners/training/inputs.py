@@ -14,9 +14,9 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import derived_seed, digest
 from goalgrid.grid.settings import DatasetSettings, TrainSettings, TrialSettings
-from goalgrid.grid.settings.image_encoders import BackboneSettings, ImageSettings
+from goalgrid.grid.settings.image_encoders import ImageSettings
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.grid.settings.text_encoders import TextSettings, TransformerSettings
+from goalgrid.grid.settings.text_encoders import TextSettings
 from goalgrid.retrieval.data import opening
 from goalgrid.retrieval.data.content import Content, content
 from goalgrid.retrieval.encoders import pretrained
@@ -157,29 +157,30 @@ def protocols_of(settings: TrialSettings) -> list[str]:
     return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
 
 
-def image_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> ImageSource:
-    """The images of a data set, with the frozen backbone whose features of them are cached."""
+def image_source(
+    dataset: DatasetSettings, image: ImageSettings, machine: Machine
+) -> ImageSource | ShrunkPictures | None:
+    """What is computed of a data set's images once for all trials, features or smaller pictures; None: nothing is."""
+    network = image.feature_network
+    kind = network.encoder if network else dataset.cache if image.view else None
+    if kind is None:
+        return None
     data = content_of(dataset, image, machine)
     pairs = opened(dataset, image, machine, data)
-    source: ImageSource = SOURCES[image.encoder](dataset.name, image, machine.places, pairs, data.images)
+    frozen = {"network": network, "places": machine.places} if network else {}
+    source: ImageSource | ShrunkPictures = SOURCES[kind](
+        dataset.name, machine.features, pairs=pairs, images=data.images, **frozen
+    )
     return source
 
 
-def shrunk_pictures(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> ShrunkPictures:
-    """The photographs of a data set, with the cache that holds them shrunk."""
-    data = content_of(dataset, image, machine)
-    pairs, kind = opened(dataset, image, machine, data), dataset.cache or ""
-    pictures: ShrunkPictures = SOURCES[kind](dataset.name, pairs, data.images, machine.features)
-    return pictures
-
-
-def caption_source(
-    dataset: DatasetSettings, model: ModelSettings, network: TransformerSettings, machine: Machine
-) -> CaptionSource:
-    """The captions of a data set, with the frozen network whose features of them are cached."""
+def caption_source(dataset: DatasetSettings, model: ModelSettings, machine: Machine) -> CaptionSource | None:
+    """The captions of a data set, with the frozen network whose features of them are cached; None: there is none."""
+    if (network := model.text.feature_network) is None:
+        return None
     pairs = opened(dataset, model.image, machine, content_of(dataset, model.image, machine))
     reader, tokens = read_captions(pairs, dataset, network, machine)
-    return CaptionSource(dataset.name, network, machine.places, tokens, len(reader))
+    return CaptionSource(dataset.name, machine.features, network, machine.places, tokens, len(reader))
 
 
 @lru_cache(maxsize=4)
@@ -192,18 +193,14 @@ def _inputs(
     known: tuple[str, ...],
 ) -> Inputs:
     """The data set as the encoders read it; frozen networks run here."""
-    if backbone := image.feature_network:
-        pairs = image_source(dataset, backbone, machine).load(machine.features, machine.device)
-    elif dataset.cache and image.view:
-        pairs = shrunk_pictures(dataset, image, machine).load()
-    else:
-        pairs = opened(dataset, image, machine, held)
+    images = image_source(dataset, image, machine)
+    pairs = images.load(machine.device) if images else opened(dataset, image, machine, held)
     if dataset.noise:
         pairs = replace(pairs, train=pairs.train.shuffled(dataset.noise, dataset.noise_seed))
     reader, tokens = read_captions(pairs, dataset, text, machine, known)
     if network := text.feature_network:
-        source = SOURCES[network.encoder](dataset.name, network, machine.places, tokens, len(reader))
-        tokens = {**source.load(machine.features, machine.device)}
+        source = SOURCES[network.encoder](dataset.name, machine.features, network, machine.places, tokens, len(reader))
+        tokens = {**source.load(machine.device)}
     layout, graphs = machine.layout, machine.graphs
     return Inputs(pairs, reader, tokens, machine.device, machine.places, held, layout=layout, graphs=graphs)
 

@@ -33,51 +33,53 @@ def backbone(**changes: object) -> BackboneSettings:
     return BackboneSettings.model_validate(content)
 
 
-def source(image: BackboneSettings, places: dict[str, Path] | None = None, pairs: Pairs | None = None) -> ImageSource:
+def source(
+    cache: Path, image: BackboneSettings, places: dict[str, Path] | None = None, pairs: Pairs | None = None
+) -> ImageSource:
     """The embedded scenes under this backbone, or these pairs."""
     pairs = pairs or opening.load("shapes", None, image.view, keep=False)
-    return ImageSource("shapes", image, places or {}, pairs, "shapes")
+    return ImageSource("shapes", cache, image, places or {}, pairs, "shapes")
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that holds the plain features; tests read it."""
     folder = tmp_path_factory.mktemp("cache")
-    source(backbone()).load(folder, CPU)
+    source(folder, backbone()).load(CPU)
     return folder
 
 
 @pytest.mark.parametrize("output", ["pooled", "grid"])
 def test_features_are_what_the_backbone_gives(output: str, cache: Path) -> None:
     image = backbone(output=output)
-    ours = source(image)
+    ours = source(cache, image)
     rows = np.array([5, 0, 5, 249])
     live = Vision(image, {}).eval()(ours.pairs.val.images.gather(rows)).detach()
-    cached = ours.load(cache, CPU).val.images.gather(rows)
+    cached = ours.load(CPU).val.images.gather(rows)
     assert cached.dtype == torch.float16
     assert cached.shape == live.shape
     assert torch.allclose(cached.float(), live, rtol=2e-3, atol=1e-3)
 
 
 def test_they_are_memory_mapped(cache: Path) -> None:
-    bank = source(backbone()).load(cache, CPU).train.images
+    bank = source(cache, backbone()).load(CPU).train.images
     assert isinstance(bank, Bank)
     assert isinstance(bank.array, np.memmap)
 
 
 def test_captions_and_images_stay_as_they_are(cache: Path) -> None:
-    ours = source(backbone())
-    loaded = ours.load(cache, CPU)
+    ours = source(cache, backbone())
+    loaded = ours.load(CPU)
     assert loaded.test.captions == ours.pairs.test.captions
     assert len(loaded.test.images) == len(ours.pairs.test.images)
 
 
 def test_the_key_is_of_all_that_decides_features_and_of_nothing_else(tmp_path: Path) -> None:
     places = {"a": save(tmp_path / "a", "resnet"), "b": save(tmp_path / "b", "resnet")}
-    pairs = source(backbone()).pairs
+    pairs = source(tmp_path, backbone()).pairs
 
     def key(places: dict[str, Path] | None = None, **changes: object) -> str:
-        return source(backbone(**changes), places, pairs).key
+        return source(tmp_path, backbone(**changes), places, pairs).key
 
     variants = [
         key(),
@@ -98,8 +100,8 @@ def test_the_key_is_of_all_that_decides_features_and_of_nothing_else(tmp_path: P
 
 def test_a_bank_gives_each_look_one_of_its_crops(tmp_path: Path) -> None:
     image = backbone(crops=3)
-    ours = source(image)
-    bank = ours.load(tmp_path, CPU).train.images
+    ours = source(tmp_path, image)
+    bank = ours.load(CPU).train.images
     assert len(bank) == 1000
     rows = np.zeros(300, dtype=int) + 7
     looks = bank.gather(rows, 1)
@@ -116,7 +118,7 @@ def test_what_was_cut_off_goes_on_and_ends_the_same(
     cut: int, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after its second block, with `cut` bytes of a third or of the header on the disk."""
-    ours, calls = source(backbone()), []
+    ours, calls = source(tmp_path, backbone()), []
     whole = features._features
 
     def dies(*arguments: object) -> np.ndarray:
@@ -127,14 +129,15 @@ def test_what_was_cut_off_goes_on_and_ends_the_same(
 
     monkeypatch.setattr(features, "_features", dies)
     with pytest.raises(KeyboardInterrupt):
-        ours.load(tmp_path, CPU)
-    part = ours.folder(tmp_path) / "train.npy.part"
+        ours.load(CPU)
+    part = ours.folder / "train.npy.part"
     left = part.read_bytes()
     part.write_bytes(left + bytes(cut) if cut > 5 else left[:cut])
     told: list[int] = []
     calls[:] = [1] * 9
-    loaded = ours.load(tmp_path, CPU, told.append)
-    expected = source(backbone()).load(cache, CPU)
+    ours.fill(CPU, told.append)
+    loaded = ours.load(CPU)
+    expected = source(cache, backbone()).load(CPU)
     for split in ("train", "val", "test"):
         one, other = getattr(loaded, split).images, getattr(expected, split).images
         assert (one.array == other.array).all()
@@ -143,11 +146,11 @@ def test_what_was_cut_off_goes_on_and_ends_the_same(
 
 
 def test_a_file_whose_last_block_was_written_before_a_kill_is_finished(cache: Path, tmp_path: Path) -> None:
-    ours = source(backbone())
-    shutil.copytree(ours.folder(cache), folder := ours.folder(tmp_path), copy_function=shutil.copy2)
+    ours = source(tmp_path, backbone())
+    shutil.copytree(source(cache, backbone()).folder, folder := ours.folder, copy_function=shutil.copy2)
     (folder / "val.npy").rename(folder / "val.npy.part")
     (folder / "val.npy.blocks").write_text("".join(f"{place}\n" for place in range(len(ours.blocks("val")))))
-    assert len(ours.load(tmp_path, CPU).val.images) == 250
+    assert len(ours.load(CPU).val.images) == 250
 
 
 def test_files_are_decoded_once_for_all_crops_and_give_the_views_of_each(tmp_path: Path) -> None:
@@ -167,7 +170,7 @@ def test_files_are_decoded_once_for_all_crops_and_give_the_views_of_each(tmp_pat
 def test_two_processes_compute_them_once(tmp_path: Path) -> None:
     script = (
         "import torch; from pathlib import Path; from tests.retrieval.test_features import *\n"
-        f"told = []; source(backbone()).load(Path({str(tmp_path)!r}), CPU, told.append); print(sum(told))"
+        f"told = []; source(Path({str(tmp_path)!r}), backbone()).fill(CPU, told.append); print(sum(told))"
     )
     both = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     views = sorted(int(process.communicate(timeout=120)[0]) for process in both)
@@ -177,19 +180,19 @@ def test_two_processes_compute_them_once(tmp_path: Path) -> None:
 def test_features_that_overflow_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Vision, "forward", lambda self, pixels: torch.full((len(pixels), 2), 1e6))
     with pytest.raises(UserError, match="float16 cannot hold"):
-        source(backbone()).load(tmp_path, CPU)
+        source(tmp_path, backbone()).load(CPU)
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="features cannot be written to"):
-        source(backbone()).load(tmp_path / "file", CPU)
+        source(tmp_path / "file", backbone()).load(CPU)
 
 
 def test_damaged_features_are_computed_anew(cache: Path, tmp_path: Path) -> None:
     """A flipped bit, features of nan, too few rows, no features at all: only the damaged file is computed."""
-    ours = source(backbone())
-    shutil.copytree(ours.folder(cache), folder := ours.folder(tmp_path), copy_function=shutil.copy2)
+    ours = source(tmp_path, backbone())
+    shutil.copytree(source(cache, backbone()).folder, folder := ours.folder, copy_function=shutil.copy2)
     whole = {name: (folder / f"{name}.npy").read_bytes() for name in ours.pairs.splits}
     flipped = bytearray(whole["val"])
     flipped[-1000] ^= 1
@@ -197,22 +200,23 @@ def test_damaged_features_are_computed_anew(cache: Path, tmp_path: Path) -> None
     np.save(few, np.load(folder / "val.npy")[:-1])
     for content in (bytes(flipped), whole["val"][:-1], b"", few.getvalue()):
         (folder / "val.npy").write_bytes(content)
-        assert ours.wanting(tmp_path) == [folder / "val.npy"]
+        assert ours.wanting() == [folder / "val.npy"]
         told: list[int] = []
-        assert len(ours.load(tmp_path, CPU, told.append).val.images) == 250
+        ours.fill(CPU, told.append)
+        assert len(ours.load(CPU).val.images) == 250
         assert (folder / "val.npy").read_bytes() == whole["val"]
         assert (folder / "val.corrupt").read_bytes() == content
         assert sum(told[1:]) == 250
 
 
 def test_features_are_verified_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, opened = source(backbone()), list[str]()
-    ours.load(cache, CPU)
+    ours, opened = source(cache, backbone()), list[str]()
+    ours.load(CPU)
     monkeypatch.setattr(features, "_whole", lambda path, rows: opened.append(path.name) or True)
-    assert ours.wanting(cache) == []
+    assert ours.wanting() == []
     assert opened == []
-    (ours.folder(cache) / "val.npy").touch()
-    assert ours.wanting(cache) == []
+    (ours.folder / "val.npy").touch()
+    assert ours.wanting() == []
     assert opened == ["val.npy"]
 
 

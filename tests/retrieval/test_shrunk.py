@@ -15,6 +15,7 @@ from goalgrid.retrieval.shrunk import ShrunkImages, ShrunkPictures
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 
 VIEW = View(16, "centre-crop", "resized-crop", flip=True)
+CPU = torch.device("cpu")
 SIDE = 19
 """ceil(1.15 x 16)."""
 
@@ -33,7 +34,7 @@ def pairs(tmp_path: Path) -> Pairs:
 
 
 def test_views_are_those_of_the_picture_with_a_shorter_side_of_the_cache(pairs: Pairs, tmp_path: Path) -> None:
-    cached, rows = ShrunkPictures("some", pairs, "print", tmp_path / "cache").load(), np.array([3, 0, 1, 4, 2, 0])
+    cached, rows = ShrunkPictures("some", tmp_path / "cache", pairs, "print").load(CPU), np.array([3, 0, 1, 4, 2, 0])
     images = cached.train.images
     assert isinstance(images, ShrunkImages)
     assert isinstance(images.pixels, np.memmap)
@@ -49,22 +50,22 @@ def test_views_are_those_of_the_picture_with_a_shorter_side_of_the_cache(pairs: 
 
 
 def test_files_are_read_once_for_all_trials(pairs: Pairs, tmp_path: Path) -> None:
-    first = ShrunkPictures("some", pairs, "print", tmp_path / "cache").load()
+    first = ShrunkPictures("some", tmp_path / "cache", pairs, "print").load(CPU)
     for split in pairs.splits.values():
         assert isinstance(split.images, ImageFiles)
         for file in split.images.files:
             file.unlink()
     done: list[int] = []
-    again = ShrunkPictures("some", pairs, "print", tmp_path / "cache").load(done.append)
+    pictures = ShrunkPictures("some", tmp_path / "cache", pairs, "print")
+    pictures.fill(CPU, done.append)
     assert done == []
+    again = pictures.load(CPU)
     assert again.val.images.gather(np.arange(5), 3).equal(first.val.images.gather(np.arange(5), 3))
-    assert ShrunkPictures("some", pairs, "other", tmp_path).key != ShrunkPictures("some", pairs, "print", tmp_path).key
+    assert pictures.key != ShrunkPictures("some", tmp_path, pairs, "other").key
 
 
 def test_a_data_set_without_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r'dataset\.cache = "shrunk" keeps photographs; data set \'shapes\' has no image'
     ):
-        ShrunkPictures("shapes", opening.load("shapes", None, VIEW), "print", tmp_path).fill(
-            tmp_path, torch.device("cpu")
-        )
+        ShrunkPictures("shapes", tmp_path, opening.load("shapes", None, VIEW), "print").fill(CPU)
