@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, UInt8
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.settings.image_views import View
-from goalgrid.retrieval.data import annotations, opening, precomp
+from goalgrid.retrieval.data import opening, precomp
 from goalgrid.retrieval.data.annotations import Annotated
 from goalgrid.retrieval.data.images import opened, pixels_of
 from goalgrid.retrieval.data.precomp import Features
@@ -146,7 +146,7 @@ def _ids(split: Split) -> list[str]:
 
 def _files(split: Split, dataset: str, root: Path | None) -> dict[int, Path]:
     """The picture of each row: that of the annotated image with the same captions. Empty without annotations."""
-    if root is None or annotations.find(dataset, root) is None:
+    if root is None:
         return {}
     try:
         listing = Annotated.of(dataset, root).listings["test"]
