@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import combinations
+from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -251,8 +251,7 @@ def faults_of_ids(ids: Sequence[str], captions: int, images: int, place: str) ->
         twice = repeated(ids)
         what, fix = "given more than once", "Each image has one id; take the file from its package again."
     else:
-        runs = [key for index, key in enumerate(ids) if index == 0 or ids[index - 1] != key]
-        twice = repeated(runs)
+        twice = repeated(key for key, _ in groupby(ids))
         what = "with captions in lines that are not consecutive"
         fix = "Sort ids, captions and features alike: captions of one image stand together."
     return [Problem(place, f"{counted(len(twice), 'id')} {what}, the first is {twice[0]}", fix)] if twice else []
