@@ -40,8 +40,8 @@ BLOCK = 256
 BATCH = {"cpu": 32, "cuda": 256}
 """Images or captions that the network sees together."""
 
-Unit = tuple[str, int]
-"""A split, and the number of one of its `units`."""
+Unit = tuple[str, tuple[int, ...]]
+"""A split, and blocks of it that are computed together, by their places in `blocks`."""
 RowsDone = Callable[[int], None]
 """Called with how many more rows of features are done."""
 Block = tuple[Any, ...]
@@ -138,9 +138,9 @@ class CachedArrays(ABC):
     def blocks(self, split: str) -> list[int]:
         """The number of rows of each block of a split."""
 
-    def units(self, split: str) -> list[list[int]]:
-        """The blocks of a split that are computed together, by their places in `blocks`."""
-        return [[place] for place in range(len(self.blocks(split)))]
+    def units(self, split: str) -> list[Unit]:
+        """The units of a split; together they have all its blocks."""
+        return [(split, (place,)) for place in range(len(self.blocks(split)))]
 
     @abstractmethod
     def read(self, unit: Unit) -> list[Block]:
@@ -201,16 +201,11 @@ class CachedArrays(ABC):
                 path.replace(path.with_suffix(".corrupt"))
             _sum(path).unlink(missing_ok=True)
         files = {path.stem: GrowingArray(path, self.blocks(path.stem)) for path in wanting}
-        units = {name: self.units(name) for name in files}
         progress(self.views() - sum(file.blocks[place] for file in files.values() for place in file.missing))
-        lacking = [
-            (name, number)
-            for name, file in files.items()
-            for number, unit in enumerate(units[name])
-            if file.missing & {*unit}
-        ]
-        for (name, number), blocks in compute(lacking):
-            for place, block in zip(units[name][number], blocks, strict=True):
+        units = [unit for name in files for unit in self.units(name)]
+        lacking = [(name, places) for name, places in units if not files[name].missing.isdisjoint(places)]
+        for (name, places), blocks in compute(lacking):
+            for place, block in zip(places, blocks, strict=True):
                 if place in files[name].missing:
                     files[name].write(place, block)
                     progress(files[name].blocks[place])
@@ -270,14 +265,14 @@ class ImageSource(FeatureSource):
     def blocks(self, split: str) -> list[int]:
         return [len(rows) for rows in self._images(split)]
 
-    def units(self, split: str) -> list[list[int]]:
+    def units(self, split: str) -> list[Unit]:
         """All crops of the same pictures, which are decoded once."""
         runs = len(self._images(split)) // self._crops(split)
-        return [list(range(run, runs * self._crops(split), runs)) for run in range(runs)]
+        return [(split, tuple(range(run, runs * self._crops(split), runs))) for run in range(runs)]
 
     def read(self, unit: Unit) -> list[Block]:
-        split, number = unit
-        images, rows, places = self.pairs.splits[split].images, self._images(split)[number], self.units(split)[number]
+        split, places = unit
+        images, rows = self.pairs.splits[split].images, self._images(split)[places[0]]
         if self._crops(split) == 1:
             return [(images.gather(rows),)]
         return [(views,) for views in looks(images, rows, places)]
@@ -330,7 +325,7 @@ class CaptionSource(FeatureSource):
         return [int(lengths[rows].sum()) if states else len(rows) for rows in _runs(len(lengths))]
 
     def read(self, unit: Unit) -> list[Block]:
-        split, place = unit
+        split, (place,) = unit
         tokens = self.tokens[split]
         return [tokens.gather(torch.from_numpy(_runs(len(tokens))[place]))]
 

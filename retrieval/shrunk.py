@@ -104,8 +104,8 @@ class ShrunkPictures(CachedArrays):
         return sizes
 
     def read(self, unit: Unit) -> list[Block]:
-        split, number = unit
-        images, rows = self._files(split), slice(number * BLOCK, (number + 1) * BLOCK)
+        split, (place,) = unit
+        images, rows = self._files(split), slice(place * BLOCK, (place + 1) * BLOCK)
         return [tuple(images.pool.map(_shrunk, images.files[rows], self._sizes[split][rows].tolist()))]
 
     def rows(self, device: torch.device) -> Callable[[Block], np.ndarray]:
