@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -267,8 +267,7 @@ def _grained(size: int) -> int:
 
 
 def _slices(sizes: list[int]) -> list[slice]:
-    ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
-    return [slice(start, stop) for start, stop in pairwise(ends)]
+    return [slice(start, stop) for start, stop in pairwise(accumulate(sizes, initial=0))]
 
 
 def _filled(vectors: Float[Tensor, "n d"], size: int) -> Float[Tensor, "m d"]:
