@@ -25,7 +25,7 @@ from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import TransformerSettings
 from goalgrid.grid.store.files import read_json, write_json
-from goalgrid.retrieval.data.images import looks
+from goalgrid.retrieval.data.images import ImageFiles
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.text import features_of, text_network
 from goalgrid.retrieval.encoders.vision import Vision
@@ -275,7 +275,9 @@ class ImageSource(FeatureSource):
         images, rows = self.pairs.splits[split].images, self._images(split)[places[0]]
         if self._crops(split) == 1:
             return [(images.gather(rows),)]
-        return [(views,) for views in looks(images, rows, places)]
+        if isinstance(images, ImageFiles):
+            return [(views,) for views in images.looks(rows, places)]
+        return [(images.gather(rows, draw),) for draw in places]
 
     def built(self, device: torch.device) -> Callable[..., Tensor]:
         return Vision(self.network, self.places).eval().to(device)

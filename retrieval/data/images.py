@@ -20,7 +20,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from goalgrid.grid.settings.image_views import View
-from goalgrid.retrieval.splits.pairs import WHOLE, DataError, Images
+from goalgrid.retrieval.splits.pairs import WHOLE, DataError
 from goalgrid.retrieval.splits.problems import TOO_LARGE
 
 KEPT_BYTES = 1 << 30
@@ -197,12 +197,6 @@ class ImageFiles:
         for view, seed in zip(views, seeds, strict=True):
             draw = None if seed is None else np.random.default_rng(seed)
             view.copy_(planes(pixels_of(picture, self.view, draw)))
-
-
-def looks(images: Images, rows: Int[np.ndarray, " b"], draws: Sequence[int]) -> Iterable[UInt8[Tensor, "b 3 h w"]]:
-    """The training views of several draws; image files are decoded once for all of them."""
-    several = images.looks(rows, draws) if isinstance(images, ImageFiles) and images.view.random else None
-    return (images.gather(rows, draw) for draw in draws) if several is None else several
 
 
 def planes(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[Tensor, "3 h w"]:

@@ -17,7 +17,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.retrieval import features
 from goalgrid.retrieval.data import opening
-from goalgrid.retrieval.data.images import ImageFiles, looks
+from goalgrid.retrieval.data.images import ImageFiles
 from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.features import Bank, ImageSource
 from goalgrid.retrieval.growing_array import GrowingArray
@@ -162,7 +162,7 @@ def test_files_are_decoded_once_for_all_crops_and_give_the_views_of_each(tmp_pat
     whole = [ours.gather(rows, draw) for draw in (3, 5, 8, 9)]
     decode = ours._decode
     ours._decode = lambda views, row, seeds: (decoded.append(row), decode(views, row, seeds))  # type: ignore[method-assign]
-    assert all(one.equal(other) for one, other in zip(looks(ours, rows, [3, 5, 8, 9]), whole, strict=True))
+    assert all(one.equal(other) for one, other in zip(ours.looks(rows, [3, 5, 8, 9]), whole, strict=True))
     assert sorted(decoded) == [0, 1, 2]
 
 
