@@ -210,13 +210,13 @@ def _features(name: str, root: Path, stamp: Stamp) -> Summed:
         if form.has_features(root) or (expected and not precomputed):
             return form.summed(root, known.test_splits, stamp)
     folder = package(name, root)
-    marks, listings = dict[str, str](), dict[str, Listing[Any]]()
+    marks, listings = dict[str, str](), dict[str, Listing[precomp.Features]]()
     keys, notes = dict[str, list[str]](), list[Problem]()
     for split, file in precomp.splits(folder, known.test_splits).items():
         array, texts, ids = precomp.files(folder, file)
         stamp.note([texts, ids])
-        _, listings[split], keys[split] = precomp.aligned(folder, file)
-        marks[split] = digest([*stamp.digests([array], precomp.finite_sum), listings[split].images.tolist()])
+        listings[split], keys[split] = precomp.aligned(folder, file)
+        marks[split] = digest([*stamp.digests([array], precomp.finite_sum), listings[split].images.rows.tolist()])
         notes += faults_of_captions(listings[split].captions, str(texts))
     return Summed(marks, listings, [*notes, *precomp.overlapping(keys, folder)])
 

@@ -56,12 +56,8 @@ class Features:
 
 def load(root: Path, *, test_splits: Sequence[str] = ("test",)) -> Pairs:
     """Open the three splits under `root`; raises as `aligned`."""
-    pairs = list[Split]()
-    for name in splits(root, test_splits).values():
-        array, listing, _ = aligned(root, name)
-        images = Features(root / f"{name}_ims.npy", array, listing.images)
-        pairs.append(Split(images, listing.captions, listing.image_of_text))
-    return Pairs(*pairs)
+    listings = (aligned(root, name)[0] for name in splits(root, test_splits).values())
+    return Pairs(*(Split(listing.images, listing.captions, listing.image_of_text) for listing in listings))
 
 
 def find(name: str, root: Path) -> Path | None:
@@ -90,8 +86,8 @@ def files(root: Path, name: str) -> list[Path]:
     return [root / f"{name}_{kind}" for kind in ("ims.npy", "caps.txt", "ids.txt")]
 
 
-def aligned(root: Path, name: str) -> tuple[np.ndarray, Listing[np.ndarray], list[str]]:
-    """The array of a split, the row of each image with its captions, and ids; DataError: they do not fit."""
+def aligned(root: Path, name: str) -> tuple[Listing[Features], list[str]]:
+    """The features of a split with captions, and ids; DataError: they do not fit."""
     problems: list[Problem] = []
     array, captions, ids = read(root, name, problems)
     refuse(problems, str(root))
@@ -99,7 +95,8 @@ def aligned(root: Path, name: str) -> tuple[np.ndarray, Listing[np.ndarray], lis
     listing = align(array, captions, ids, root / name, problems)
     refuse(problems, str(root))
     assert listing is not None, "what does not fit was refused"
-    return array, listing, ids
+    features = Features(root / f"{name}_ims.npy", array, listing.images)
+    return Listing(features, listing.captions, listing.image_of_text), ids
 
 
 def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
