@@ -18,7 +18,7 @@ from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.data.content import Content
 from goalgrid.retrieval.splits.pairs import WHOLE as ALL
 from goalgrid.retrieval.splits.pairs import Pairs, Split
-from goalgrid.runners.training.inputs import Batch, Inputs, batches
+from goalgrid.runners.training.inputs import Batch, Inputs, batches, read_captions
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.trainer import Trainer
 
@@ -98,8 +98,9 @@ def settings_of(size: Size) -> TrialSettings:
 def inputs_of(size: Size, device: str) -> Inputs:
     """What it reads."""
     settings, pairs = settings_of(size), Pairs(*(split(size.images // part, size) for part in (1, 10, 10)))
-    held = Content("random", "random", ())
-    return Inputs.prepare(pairs, settings.dataset, settings.model.text, held, Machine(gpu=device == "cuda"))
+    held, machine = Content("random", "random", ()), Machine(gpu=device == "cuda")
+    reader, tokens = read_captions(pairs, settings.dataset, settings.model.text, machine)
+    return Inputs(pairs, reader, tokens, machine.device, {}, held, layout=machine.layout, graphs=machine.graphs)
 
 
 def one_of(size: Size, device: str) -> tuple[TrialSettings, Inputs]:
