@@ -48,7 +48,7 @@ class Companion:
     second_batch: ClassVar[bool] = False
     """Whether it reads a batch of the validation split, too."""
     listens: bool = False
-    """Whether it wants to see the scores of each batch."""
+    """Whether it wants to see the scores of each batch; where memory and time are measured, it is set to False."""
     network: nn.Module | None = None
     """What learns beside the model; a checkpoint of the best model keeps it, too."""
     optimizer: torch.optim.Optimizer
@@ -113,9 +113,6 @@ class Companion:
 
         `mean_loss` gives the mean loss of a batch, by the objective or by another one.
         """
-
-    def rehearse(self) -> None:
-        """Keep nothing of the batches to come: they have shapes, and no values."""
 
     def report(self) -> dict[str, float]:
         """Values of an epoch for the history."""

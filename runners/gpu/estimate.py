@@ -185,7 +185,7 @@ def _heaviest_step(learner: Learner, shapes: Shapes, trace: Trace) -> None:
 
 def _step(learner: Learner, epoch: int, batch: Batch, trace: Trace, *, frozen: bool = False) -> Work:
     for companion in learner.companions:
-        companion.rehearse()
+        companion.listens = False  # the scores have a shape, and no values
     learner.begin(epoch)
     learner.model.hold_image_backbone(frozen)
     trace.begin()

@@ -65,9 +65,6 @@ class CleanProbabilities(Companion):
     def scored(self, place: int, sim: Float[Tensor, "b b"]) -> None:
         self._losses[place].append(pair_losses(sim, margin=self.margin))
 
-    def rehearse(self) -> None:
-        self.listens = False
-
     def report(self) -> dict[str, float]:
         """The mean probability; and where mismatches are known, the share of (matched, mismatched) in right order."""
         if not self.known:
