@@ -5,7 +5,7 @@ squared norm of the latter is a' G a, G the products of the context with itself.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -76,15 +76,14 @@ class ScoreBlock:
     """Products of regions and words, of all images with captions of one length; or of pairs, one caption an image.
 
     Args:
-        dots: products of regions and words (i, n, g, l); of pairs (p, n, 1, l). None: words do not attend.
-        across: the same with words first (g, l, i, n); of pairs (p, l, 1, n). None: regions do not attend.
+        products: of regions and words, the context first, by the directions that are scored: where words attend, "t2i",
+            (i, n, g, l), of pairs (p, n, 1, l); where regions attend, "i2t", (g, l, i, n), of pairs (p, l, 1, n).
         of_regions, of_words: products of the regions of an image, and of the words of a caption, with one another.
         present: which regions there are; None: all.
         paired: whether i and g are the same pairs.
     """
 
-    dots: Float[Tensor, "i n #g l"] | None
-    across: Float[Tensor, "g l #i n"] | None
+    products: Mapping[Direction, Float[Tensor, "b c q k"]]
     of_regions: Float[Tensor, "i n n"]
     of_words: Float[Tensor, "g l l"]
     present: Bool[Tensor, "i n"] | None
@@ -92,14 +91,13 @@ class ScoreBlock:
 
     def scores(self, direction: Direction, sharpness: float, focus: Focus, pool: Pool) -> Float[Tensor, "i g"]:
         """What `pool` makes of the cosines of one side with what it attends to on the other side; of pairs (p, 1)."""
+        dots = self.products[direction]
         if direction == "t2i":
-            assert self.dots is not None
             of_words = self.beside(norms(self.of_words))
-            return pool(cosines(self.dots, self.of_regions, of_words, sharpness, focus, self.present), None)
-        assert self.across is not None
+            return pool(cosines(dots, self.of_regions, of_words, sharpness, focus, self.present), None)
         of_regions = self.beside(norms(self.of_regions))
         present = None if self.present is None else self.beside(self.present)
-        scores = pool(cosines(self.across, self.of_words, of_regions, sharpness, focus, None), present)
+        scores = pool(cosines(dots, self.of_words, of_regions, sharpness, focus, None), present)
         return scores if self.paired else scores.T
 
     def beside(self, of_queries: Shaped[Tensor, "q k"]) -> Shaped[Tensor, "#b #q k"]:
@@ -255,32 +253,28 @@ class CrossAttention(SetScorer):
         groups, places = by_size(texts.sizes, most, texts.device)
         words = [texts.vectors[rows, :size] for rows, size in groups]
         listed, widths = torch.cat([part.flatten(0, 1) for part in words]), [len(rows) * size for rows, size in groups]
-        dots, across = self._products(regions.flatten(0, 1), listed)
+        products = self._products(regions.flatten(0, 1), listed)
+        of_groups = {way: dots.split(widths, 1 if way == "t2i" else 0) for way, dots in products.items()}
         of_regions = regions @ regions.transpose(1, 2)
         again = torch.is_grad_enabled() and (regions.requires_grad or listed.requires_grad)
-        parts = [None] * len(words) if dots is None else dots.split(widths, 1)
-        crossed = [None] * len(words) if across is None else across.split(widths)
         scores = []
-        for part, along, back in zip(words, parts, crossed, strict=True):
-            group_shape, images_by = part.shape[:2], (count, n)
-            block = ScoreBlock(
-                None if along is None else along.view(*images_by, *group_shape),
-                None if back is None else back.view(*group_shape, *images_by),
-                of_regions,
-                part @ part.transpose(1, 2),
-                present,
-            )
+        for place, part in enumerate(words):
+            shapes = {"t2i": (count, n, *part.shape[:2]), "i2t": (*part.shape[:2], count, n)}
+            dots = {way: parts[place].view(shapes[way]) for way, parts in of_groups.items()}
+            block = ScoreBlock(dots, of_regions, part @ part.transpose(1, 2), present)
             scores.append(recomputed(self.scores, block) if again else self.scores(block))
         return torch.cat(scores, 1).index_select(1, places)
 
     def _products(
         self, regions: Float[Tensor, "r d"], words: Float[Tensor, "w d"]
-    ) -> tuple[Float[Tensor, "r w"] | None, Float[Tensor, "w r"] | None]:
-        """Products with regions first, where words attend, and with words first, where regions attend."""
-        dots = regions @ words.T if "t2i" in self.directions else None
-        if "i2t" not in self.directions:
-            return dots, None
-        return dots, words @ regions.T if dots is None else dots.T.contiguous()
+    ) -> dict[Direction, Float[Tensor, "c q"]]:
+        """Products by direction: with regions first, where words attend, and with words first, where regions attend."""
+        products = dict[Direction, Tensor]()
+        if "t2i" in self.directions:
+            products["t2i"] = regions @ words.T
+        if "i2t" in self.directions:
+            products["i2t"] = products["t2i"].T.contiguous() if products else words @ regions.T
+        return products
 
     def pairs(
         self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
@@ -295,8 +289,8 @@ class CrossAttention(SetScorer):
             row, column = rows[place], columns[place]
             dots = products[place, :, None, :size]
             mask = None if present is None else present[row]
-            across = dots.transpose(1, 3).contiguous()
-            block = ScoreBlock(dots, across, of_regions[row], of_words[column, :size, :size], mask, paired=True)
+            both: dict[Direction, Tensor] = {"t2i": dots, "i2t": dots.transpose(1, 3).contiguous()}
+            block = ScoreBlock(both, of_regions[row], of_words[column, :size, :size], mask, paired=True)
             scores.append(self.scores(block)[:, 0])
         return torch.cat(scores).index_select(0, places)
 
