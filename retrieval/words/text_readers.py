@@ -19,8 +19,7 @@ from goalgrid.retrieval.words.tokens import Tokens, WordDropping, padded
 MOST_WORDS = 30
 """A longer caption is cut: X-VLM's max_words, and MMT's max_text_words."""
 
-_DROPPED = dict.fromkeys(map(ord, ",.'!?\"()*#:;~"))
-_BLANK = dict.fromkeys(map(ord, "-/"), " ")
+_WITHOUT_MARKS = str.maketrans("-/", "  ", ",.'!?\"()*#:;~")
 
 
 def xvlm(caption: str) -> str:
@@ -29,7 +28,7 @@ def xvlm(caption: str) -> str:
     >>> xvlm("A man-made pond; <person>'s dog (black/white) swims.")
     'a man made pond persons dog black white swims'
     """
-    plain = caption.lower().translate(_DROPPED | _BLANK).replace("<person>", "person")
+    plain = caption.lower().translate(_WITHOUT_MARKS).replace("<person>", "person")
     words = plain.split()[:MOST_WORDS]
     if not words:
         raise UserError(
@@ -205,12 +204,11 @@ def build(
     network, prepare = settings.tokenizer, PREPARATIONS[settings.preparation]
     if network is not None:
         return WordPieces(pretrained.tokenizer(network, places), network.weights, prepare)
-    masked = settings.word_drop > 0
     return Vocabulary(
         captions,
         min_count=min_count,
         boundaries=getattr(settings, "boundaries", False),
-        masked=masked,
+        masked=settings.word_drop > 0,
         known=known or (vocabulary_files.read(vocabulary) if vocabulary else ()),
         split=lambda caption: SPLITTERS[split](prepare(caption)),
     )
