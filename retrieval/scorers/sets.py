@@ -94,9 +94,7 @@ def by_size(
     return [(part, size) for whole, size in same for part in whole.split(max(1, most // size))], places
 
 
-def gathered(images: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"] | None) -> Float[Tensor, "b n d"]:
+def gathered(images: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
     """The vectors that are present first, in their order, then zeros."""
-    if present is None:
-        return images
     order = (~present).to(torch.uint8).argsort(dim=1, stable=True)[..., None]
     return (images * present[..., None]).gather(1, order.expand_as(images))
