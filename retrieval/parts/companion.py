@@ -51,8 +51,6 @@ class Companion:
     """Whether it wants to see the scores of each batch; where memory and time are measured, it is set to False."""
     network: nn.Module | None = None
     """What learns beside the model; a checkpoint of the best model keeps it, too."""
-    optimizer: torch.optim.Optimizer
-    """Of the network."""
 
     def __init__(self, settings: TrialSettings, pairs: Pairs, device: torch.device, prepared: Any) -> None:
         self.settings, self.device = settings, device

@@ -178,8 +178,6 @@ def without_weights(learner: Learner, trace: Trace) -> None:
     for companion in learner.companions:
         if companion.network is not None:
             remove_data(companion.network, trace)
-            weights, options = companion.network.parameters(), companion.optimizer.defaults
-            companion.optimizer = type(companion.optimizer)(weights, **options)
 
 
 def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple[int, ...]]:

@@ -5,7 +5,7 @@ second backward pass, which cuDNN's recurrent networks do not have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,7 +62,6 @@ class LearntWeights(Companion):
         super().__init__(settings, pairs, device, prepared)
         self.margin = float(settings.objective.parameters["margin"] or 0.0)
         self.network = PairWeightNetwork(derived_seed(settings, "meta weights")).to(device)
-        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=LR, weight_decay=DECAY)
         images, texts = pairs.val.first(settings.dataset.val_images)
         self._meta = torch.from_numpy(texts[pairs.val.image_of_text[texts] >= self.selecting(images)])
         self._held: Triplets | None = None
@@ -71,6 +70,10 @@ class LearntWeights(Companion):
     @classmethod
     def selecting(cls, images: int) -> int:
         return images // 2
+
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.network.parameters(), lr=LR, weight_decay=DECAY)
 
     def join(self, objective: Objective) -> None:
         loss: Callable[..., Tensor] = objective.loss
