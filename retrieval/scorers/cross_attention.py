@@ -6,12 +6,11 @@ squared norm of the latter is a' G a, G the products of the context with itself.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 from torch.utils.checkpoint import checkpoint
@@ -69,40 +68,6 @@ class SetScorer(nn.Module):
     ) -> Float[Tensor, " p"]:
         """Where scores are `by_pair`, those of the images of these rows by the captions of these columns."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreBlock:
-    """Products of regions and words, of all images with captions of one length; or of pairs, one caption an image.
-
-    Args:
-        products: of regions and words, the context first, by the directions that are scored: where words attend, "t2i",
-            (i, n, g, l), of pairs (p, n, 1, l); where regions attend, "i2t", (g, l, i, n), of pairs (p, l, 1, n).
-        of_regions, of_words: products of the regions of an image, and of the words of a caption, with one another.
-        present: which regions there are; None: all.
-        paired: whether i and g are the same pairs.
-    """
-
-    products: Mapping[Direction, Float[Tensor, "b c q k"]]
-    of_regions: Float[Tensor, "i n n"]
-    of_words: Float[Tensor, "g l l"]
-    present: Bool[Tensor, "i n"] | None
-    paired: bool = False
-
-    def scores(self, direction: Direction, sharpness: float, focus: Focus, pool: Pool) -> Float[Tensor, "i g"]:
-        """What `pool` makes of the cosines of one side with what it attends to on the other side; of pairs (p, 1)."""
-        dots = self.products[direction]
-        if direction == "t2i":
-            of_words = self.beside(norms(self.of_words))
-            return pool(cosines(dots, self.of_regions, of_words, sharpness, focus, self.present), None)
-        of_regions = self.beside(norms(self.of_regions))
-        present = None if self.present is None else self.beside(self.present)
-        scores = pool(cosines(dots, self.of_words, of_regions, sharpness, focus, None), present)
-        return scores if self.paired else scores.T
-
-    def beside(self, of_queries: Shaped[Tensor, "q k"]) -> Shaped[Tensor, "#b #q k"]:
-        """Values of the queries, in the shape in which they stand beside their contexts."""
-        return of_queries[:, None] if self.paired else of_queries[None]
 
 
 def norms(products: Float[Tensor, "b n n"]) -> Float[Tensor, "b n"]:
@@ -261,8 +226,8 @@ class CrossAttention(SetScorer):
         for place, part in enumerate(words):
             shapes = {"t2i": (count, n, *part.shape[:2]), "i2t": (*part.shape[:2], count, n)}
             dots = {way: parts[place].view(shapes[way]) for way, parts in of_groups.items()}
-            block = ScoreBlock(dots, of_regions, part @ part.transpose(1, 2), present)
-            scores.append(recomputed(self.scores, block) if again else self.scores(block))
+            given = dots, of_regions, part @ part.transpose(1, 2), present
+            scores.append(recomputed(self.block, *given) if again else self.block(*given))
         return torch.cat(scores, 1).index_select(1, places)
 
     def _products(
@@ -288,16 +253,42 @@ class CrossAttention(SetScorer):
         for place, size in groups:
             row, column = rows[place], columns[place]
             dots = products[place, :, None, :size]
-            mask = None if present is None else present[row]
             both: dict[Direction, Tensor] = {"t2i": dots, "i2t": dots.transpose(1, 3).contiguous()}
-            block = ScoreBlock(both, of_regions[row], of_words[column, :size, :size], mask, paired=True)
-            scores.append(self.scores(block)[:, 0])
+            there = None if present is None else present[row]
+            scores.append(self.block(both, of_regions[row], of_words[column, :size, :size], there, paired=True)[:, 0])
         return torch.cat(scores).index_select(0, places)
 
-    def scores(self, block: ScoreBlock) -> Float[Tensor, "i g"]:
-        """The scores of a block; of pairs (p, 1)."""
-        parts = (block.scores(way, self.sharpness, self.focus, self.pool) for way in self.directions)
-        return reduce(torch.add, parts)
+    def block(
+        self,
+        products: Mapping[Direction, Float[Tensor, "b c q k"]],
+        of_regions: Float[Tensor, "i n n"],
+        of_words: Float[Tensor, "g l l"],
+        present: Bool[Tensor, "i n"] | None,
+        *,
+        paired: bool = False,
+    ) -> Float[Tensor, "i g"]:
+        """Scores of all images by captions of one length; or of pairs, one caption an image: (p, 1).
+
+        Args:
+            products: of regions and words, the context first, by direction: where words attend, "t2i", (i, n, g, l), of
+                pairs (p, n, 1, l); where regions attend, "i2t", (g, l, i, n), of pairs (p, l, 1, n).
+            of_regions, of_words: products of the regions of an image, and of the words of a caption, with one another.
+            present: which regions there are; None: all.
+            paired: whether i and g are the same pairs.
+        """
+        beside = 1 if paired else 0  # a pair's queries stand beside their one context, others beside every context
+        scores = list[Tensor]()
+        for direction in self.directions:
+            if direction == "t2i":
+                queries = norms(of_words).unsqueeze(beside)
+                values = cosines(products["t2i"], of_regions, queries, self.sharpness, self.focus, present)
+                scores.append(self.pool(values, None))
+            else:
+                queries = norms(of_regions).unsqueeze(beside)
+                values = cosines(products["i2t"], of_words, queries, self.sharpness, self.focus, None)
+                pooled = self.pool(values, None if present is None else present.unsqueeze(beside))
+                scores.append(pooled if paired else pooled.T)
+        return reduce(torch.add, scores)
 
 
 class Scan(CrossAttention):
