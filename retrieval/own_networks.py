@@ -63,9 +63,6 @@ class OwnScorer(SetScorer):
         self.name, self.defined = settings.name, network
         self.score = network(dim, **parameters) if isinstance(network, type) else partial(network, **parameters)
 
-    def pair_weights(self) -> list[nn.Parameter]:
-        return list(self.parameters())
-
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         """The scores, in float32; WrongReturn: the user's scorer returns something else, or what cannot learn."""
         images, texts = images.full(), texts.full()

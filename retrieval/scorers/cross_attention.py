@@ -53,7 +53,7 @@ class SetScorer(nn.Module):
 
     def pair_weights(self) -> list[nn.Parameter]:
         """The weights that score pairs; the others make vectors of whole sets, an image or a caption at a time."""
-        return []
+        return list(self.parameters())
 
     def looks(self, regions: Float[Tensor, "n d"], words: Float[Tensor, "l d"]) -> dict[str, Float[Tensor, "l n"]]:
         """Attention of words and regions, by direction: in t2i a word's row sums to 1, in i2t a region's column."""
