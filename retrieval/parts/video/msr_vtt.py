@@ -1,9 +1,8 @@
 """Captions and splits of MSR-VTT: MSRVTT_data.json, split lists as CE has them, and the 1k-A test of JSFusion."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import Any
 
 from goalgrid.grid.errors import counted
 from goalgrid.retrieval.parts.video import expert_files
@@ -107,9 +106,7 @@ def _tested(path: Path, problems: list[Problem]) -> dict[str, list[str]]:
     return {row["video_id"].strip(): [row["sentence"].strip()] for _, row in rows}
 
 
-def _trained(
-    path: Path, by_json: dict[str, list[str]], tested: Sequence[str] | dict[str, Any], problems: list[Problem]
-) -> list[str]:
+def _trained(path: Path, by_json: dict[str, list[str]], tested: Container[str], problems: list[Problem]) -> list[str]:
     """The training videos of 1k-A: those of the first list that is there, otherwise all but the test videos."""
     for name in TRAIN_1K_A:
         file = path.with_name(name)
