@@ -62,9 +62,7 @@ class CeSettings(VideoSettings):
     @property
     def reads(self) -> tuple[ExpertRead, ...]:
         return tuple(
-            ExpertRead(name, width, "none", self.tokens[name])
-            if name in self.tokens
-            else ExpertRead(name, width, "mean")
+            ExpertRead(name, width, "none" if name in self.tokens else "mean", self.tokens.get(name, 0))
             for name, width in sorted(self.experts.items())
         )
 
