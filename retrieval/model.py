@@ -121,6 +121,12 @@ class Vse(nn.Module):
                 groups[kind].append(parameter)
         return {kind: parameters for kind, parameters in groups.items() if parameters}
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Number of its weights, and of those that training may change."""
+        learning = sum(weight.numel() for group in self.groups().values() for weight in group)
+        return sum(weight.numel() for weight in self.parameters()), learning
+
     def parts(self) -> list[str]:
         """The named part of each of `parameters()`, in their order: `last`, `image`, `text`, `scorer`, or a part's own.
 

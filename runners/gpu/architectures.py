@@ -249,8 +249,7 @@ def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -
         words: size of the vocabulary, if no tokenizer determines it.
     """
     model, frozen = _blank(settings, image_shape, words)
-    learning = sum(weight.numel() for group in model.groups().values() for weight in group)
-    return ModelSize(_count(model), learning, frozen)
+    return ModelSize(*model.sizes, frozen)
 
 
 def check_recomputation(settings: TrialSettings) -> None:

@@ -206,7 +206,7 @@ class LoadedModel:
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else provenance.processor()
         # The first call embeds the captions of a scorer of sets, and warms up.
         pairs = len(image) * len(text) / min(times[1:])
-        return Speed(pairs, queries / whole, *sizes_of(self.model), name, torch.get_num_threads())
+        return Speed(pairs, queries / whole, *self.model.sizes, name, torch.get_num_threads())
 
     def eccv_metrics(self, evaluation: Evaluation) -> dict[str, float]:
         """ECCV Caption's and CxC's metrics of COCO's test split; UserError: as `eccv.metrics`."""
@@ -220,12 +220,6 @@ def environment_on(device: torch.device) -> dict[str, Any]:
     """The hardware and software of this process, which computes on a device with the number of threads of now."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     return provenance.environment(device.type, name, torch.get_num_threads())
-
-
-def sizes_of(model: Vse) -> tuple[int, int]:
-    """Number of the model's weights, and of those that training may change."""
-    learning = sum(weight.numel() for group in model.groups().values() for weight in group)
-    return sum(weight.numel() for weight in model.parameters()), learning
 
 
 def settings_of(folder: TrialFolder) -> TrialSettings:

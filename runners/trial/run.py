@@ -40,7 +40,7 @@ from goalgrid.runners.trial import holding, learnt_pooling, move_aside
 from goalgrid.runners.trial.ensemble import Ensemble
 from goalgrid.runners.trial.events import Event, EventKind, Listener
 from goalgrid.runners.trial.holding import Hold
-from goalgrid.runners.trial.loaded_model import environment_on, ranker, settings_of, sizes_of, trained
+from goalgrid.runners.trial.loaded_model import environment_on, ranker, settings_of, trained
 from goalgrid.runners.trial.retries import given_up
 from goalgrid.runners.trial.stopping import Stop
 
@@ -167,7 +167,7 @@ class TrialRun:
             rows=progress.rows,
             replicas=progress.replicas,
             devices=progress.devices,
-            parameters=sizes_of(trainer.learner.model),
+            parameters=trainer.learner.model.sizes,
         )
 
     def _write_steps(self, trainer: Trainer) -> None:
@@ -208,8 +208,7 @@ class TrialRun:
         content = {"trial": folder.trial_id, "row": selected, "sources": {"data": data}}
         content |= {"model": model.weights(), "vocabulary": inputs.vocabulary}
         checkpoints.save(folder.best_checkpoint, content)
-        sizes = sizes_of(model)[0], 0
-        return self.finish(inputs, by_protocol, selected=selected, parameters=sizes)
+        return self.finish(inputs, by_protocol, selected=selected, parameters=(model.sizes[0], 0))
 
     def parents(self) -> list[TrialFolder]:
         """The folders of an ensemble's members, or of parent and ranker; UserError: a trial among them is not done."""
