@@ -53,7 +53,7 @@ class Companion:
     """What learns beside the model; a checkpoint of the best model keeps it, too."""
 
     def __init__(self, settings: TrialSettings, pairs: Pairs, device: torch.device, prepared: Any) -> None:
-        self.settings, self.device = settings, device
+        self.settings, self.device, self.prepared = settings, device, prepared
 
     @classmethod
     def check(cls, dataset: DatasetSettings, root: Path | None, pairs: Pairs) -> None:

@@ -28,11 +28,8 @@ class OfflineNegatives(Companion):
 
     name: ClassVar[str] = "offline"
     pairs_beside: ClassVar[int] = 2
-
-    def __init__(self, settings: TrialSettings, pairs: Pairs, device: torch.device, prepared: Candidates) -> None:
-        super().__init__(settings, pairs, device, prepared)
-        self.candidates = prepared
-        self._draw = 0
+    prepared: Candidates
+    _draw = 0
 
     @classmethod
     def check(cls, dataset: DatasetSettings, root: Path | None, pairs: Pairs) -> None:
@@ -64,7 +61,7 @@ class OfflineNegatives(Companion):
     def further(
         self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], place: int
     ) -> tuple[Int[np.ndarray, " f"], Int[np.ndarray, " f"]]:
-        images, captions = self.candidates.draw(owners, texts, self._draw + place)
+        images, captions = self.prepared.draw(owners, texts, self._draw + place)
         return images.ravel(), captions.ravel()
 
     def split(self, network: Any, image: Embedded, text: Embedded, count: int) -> tuple[Embedded, Embedded, Extra]:
