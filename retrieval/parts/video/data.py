@@ -11,7 +11,7 @@ from goalgrid.retrieval.data.forms import CheckProgress, Form, Part, SplitSize, 
 from goalgrid.retrieval.data.precomp import blocks, finite_sum, unfit
 from goalgrid.retrieval.parts.video import expert_files, msr_vtt
 from goalgrid.retrieval.parts.video.settings import ExpertRead
-from goalgrid.retrieval.splits.pairs import Pairs
+from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, overlaps, refuse
 
 FORMAT = "features of videos by experts"
@@ -60,9 +60,17 @@ def _check(root: Path, reads: Sequence[ExpertRead]) -> None:
 
 
 def _load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) -> Pairs:
-    from goalgrid.retrieval.parts.video.videos import load
+    """Open the videos under a root with the captions of MSR-VTT; DataError: they cannot be read, or do not fit."""
+    from goalgrid.retrieval.parts.video.videos import Videos
 
-    return load(root, test_splits, reads)
+    (folder, captions), problems = msr_vtt.present(root), list[Problem]()
+    experts = expert_files.chosen(folder, reads, problems)
+    listings = msr_vtt.splits(captions, test_splits, problems)
+    refuse(problems, str(root))
+    return Pairs(*(
+        Split(Videos(listing.images, reads, experts), listing.captions, listing.image_of_text)
+        for listing in listings.values()
+    ))  # fmt: skip
 
 
 def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:

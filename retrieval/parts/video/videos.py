@@ -1,7 +1,6 @@
 """Videos of a split, read by index: a video is a single vector of all that a model reads of its experts."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,11 +8,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from goalgrid.retrieval.parts.video import expert_files, msr_vtt
 from goalgrid.retrieval.parts.video.expert_files import Expert
 from goalgrid.retrieval.parts.video.settings import ExpertRead
-from goalgrid.retrieval.splits.pairs import WHOLE, DataError, Pairs, Split
-from goalgrid.retrieval.splits.problems import Problem, refuse
+from goalgrid.retrieval.splits.pairs import WHOLE, DataError
 
 
 class Videos:
@@ -90,15 +87,3 @@ def unpacked(reads: Sequence[ExpertRead], videos: Float[Tensor, "b values"]) -> 
     for read, part in zip(reads, videos.split([read.values for read in reads], dim=1), strict=True):
         vectors, times, count = part.split([read.rows * read.width, read.rows, 1], dim=1)
         yield Unpacked(vectors.unflatten(1, (read.rows, read.width)), times, count[:, 0])
-
-
-def load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) -> Pairs:
-    """Open the videos under a root with the captions of MSR-VTT; DataError: they cannot be read, or do not fit."""
-    (folder, captions), problems = msr_vtt.present(root), list[Problem]()
-    experts = expert_files.chosen(folder, reads, problems)
-    listings = msr_vtt.splits(captions, test_splits, problems)
-    refuse(problems, str(root))
-    return Pairs(*(
-        Split(Videos(listing.images, reads, experts), listing.captions, listing.image_of_text)
-        for listing in listings.values()
-    ))  # fmt: skip
