@@ -112,7 +112,7 @@ class FeatureSettings(HeadSettings, ImageEncoderSettings):
 class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     """A `transformers` vision network on raw images, under a head. Frozen, it runs once: its features are cached."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.encoders.image:backbone"
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.image:Backbone"
     dropout: ClassVar[float] = 0.0
     encoder: Literal["backbone"] = Field(description=IMAGE_ENCODER)
     output: Literal["pooled", "grid", "projected"] = Field(

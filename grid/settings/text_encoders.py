@@ -76,7 +76,7 @@ class BiGruSettings(WordSettings, PoolingSettings):
 class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.encoders.text:transformer"
+    network: ClassVar[str] = "goalgrid.retrieval.encoders.text:Transformer"
     boundaries: ClassVar[bool] = True
     encoder: Literal["transformer"] = Field(default="transformer", description=TEXT_ENCODER)
     frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")

@@ -100,17 +100,12 @@ class FeatureHead(nn.Module):
 
 
 class Backbone(FeatureHead):
-    """A network of `transformers` on pixels, under a head."""
+    """A network of `transformers` on pixels, under a head; the head alone, where its features are computed before."""
 
     def __init__(self, settings: BackboneSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> None:
-        vision = Vision(settings, places)
-        super().__init__(settings, (vision.width,), dim, places)
+        vision = None if settings.feature_network else Vision(settings, places)
+        super().__init__(settings, shape if vision is None else (vision.width,), dim, places)
         self.backbone = vision
 
-    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Encoded:
-        return super().forward(self.backbone(images))
-
-
-def backbone(settings: BackboneSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> nn.Module:
-    """A network under its head; the head alone, where the features of the network are computed before."""
-    return (FeatureHead if settings.feature_network else Backbone)(settings, shape, dim, places)
+    def forward(self, images: Tensor) -> Encoded:
+        return super().forward(images if self.backbone is None else self.backbone(images))

@@ -57,48 +57,38 @@ class BiGru(nn.Module):
         return self.pool((forward + backward) / 2, present_of(ids, lengths))
 
 
-class TextHead(nn.Module):
-    """A linear map of the features of a text network: of a state a token, which are then pooled, or of one vector."""
+class Transformer(nn.Module):
+    """What a `transformers` network makes of captions, projected and pooled. VSE-infinity §4.
 
-    def __init__(self, settings: TransformerSettings, width: int, dim: int, places: pretrained.Places) -> None:
+    That is a state a token, special tokens included, or one vector. Where it is computed before, no network is here.
+    """
+
+    def __init__(self, settings: TransformerSettings, words: int, dim: int, places: pretrained.Places) -> None:
         super().__init__()
-        self.project = pretrained.head(settings.head, width, dim)
+        backbone = None if settings.feature_network else text_network(settings, words, places)
+        self.project = pretrained.head(settings.head, words if backbone is None else width_of(backbone, settings), dim)
         if settings.init == "xavier" and isinstance(self.project, nn.Linear):
             nn.init.xavier_uniform_(self.project.weight)
             nn.init.zeros_(self.project.bias)
         self.pool = pooling(settings, dim)
+        self.backbone, self.output, self.frozen = backbone, settings.output, settings.frozen
+        if backbone is not None:
+            backbone.requires_grad_(not settings.frozen)
 
-    def forward(self, features: Tensor, lengths: Int[Tensor, " b"]) -> Encoded:
-        projected = self.project(features.float())
-        return projected if features.ndim == 2 else self.pool(projected, present_of(features, lengths))
-
-
-class Transformer(TextHead):
-    """States of a `transformers` network, special tokens included, projected and pooled. VSE-infinity §4."""
-
-    def __init__(self, settings: TransformerSettings, words: int, dim: int, places: pretrained.Places) -> None:
-        backbone = text_network(settings, words, places)
-        super().__init__(settings, width_of(backbone, settings), dim, places)
-        self.backbone, self.output = backbone, settings.output
-        self.backbone.requires_grad_(not settings.frozen)
-        self.frozen = settings.frozen
-
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            features = features_of(self.backbone, self.output, ids, lengths)
-        return super().forward(features, lengths)
+    def forward(self, captions: Tensor, lengths: Int[Tensor, " b"]) -> Encoded:
+        """From indices (b, n), or from features that a frozen network gave before: (b, k), or (b, n, k)."""
+        if self.backbone is not None:
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+                captions = features_of(self.backbone, self.output, captions, lengths)
+        projected = self.project(captions.float())
+        return projected if captions.ndim == 2 else self.pool(projected, present_of(captions, lengths))
 
     def train(self, mode: bool = True) -> "Transformer":
         """Frozen, the network stays in evaluation, without dropout."""
         super().train(mode)
-        if self.frozen:
+        if self.backbone is not None and self.frozen:
             self.backbone.eval()
         return self
-
-
-def transformer(settings: TransformerSettings, words: int, dim: int, places: pretrained.Places) -> nn.Module:
-    """A network under its head; the head alone, where the features of the network are computed before."""
-    return (TextHead if settings.feature_network else Transformer)(settings, words, dim, places)
 
 
 def text_network(settings: Pretrained, words: int, places: pretrained.Places) -> nn.Module:

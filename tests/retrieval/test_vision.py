@@ -58,9 +58,11 @@ def test_a_cell_sees_its_own_patch_alone(kind: str) -> None:
 @pytest.mark.parametrize("kind", REGISTERED)
 def test_registers_count_neither_for_a_mean_nor_for_an_estimate(kind: str) -> None:
     settings = backbone(kind, head="none", normalize=False, pooling="mean")
-    encoder = Backbone(settings, (3, settings.size, settings.size), 16, {}).eval()
+    learning = settings.model_copy(update={"frozen": False})  # frozen, its encoder is the head alone
+    encoder = Backbone(learning, (3, settings.size, settings.size), 16, {}).eval()
     pictures = torch.randint(0, 255, (3, 3, 32, 32), dtype=torch.uint8)
     network = encoder.backbone
+    assert network is not None
     states = network.network((pictures.float() - network.mean) / network.deviation).last_hidden_state
     assert states.shape[1] == 4 + SPECIAL[kind][1]
     torch.testing.assert_close(encoder(pictures), states[:, -4:].mean(dim=1))
