@@ -266,7 +266,7 @@ class CrossAttention(SetScorer):
         present: Bool[Tensor, "i n"] | None,
         *,
         paired: bool = False,
-    ) -> Float[Tensor, "i g"]:
+    ) -> Float[Tensor, "i #g"]:
         """Scores of all images by captions of one length; or of pairs, one caption an image: (p, 1).
 
         Args:

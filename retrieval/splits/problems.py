@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import combinations, groupby
@@ -21,7 +21,7 @@ import numpy as np
 from goalgrid.grid.errors import check_regular, counted, regular_bytes
 from goalgrid.retrieval.splits.pairs import DataError
 
-Json = TypeVar("Json", dict[str, Any], list[Any])
+Json = TypeVar("Json", bound=Sized)
 
 SHOWN = 5
 """Problems that an error spells out, and ids or rows that a problem spells out."""
