@@ -109,7 +109,8 @@ def expand(grid: Grid) -> list[Cell]:
         if shared is None:
             continue
         if clash := parts.clash(shared.model, name, grid.resources.parts):
-            resolver.problems[f"{recipe} with {name}: {clash}"] = None
+            of = f"{recipe} with {name}" if repr(name) in clash else recipe
+            resolver.problems[f"{of}: {clash}"] = None
             continue
         parents = catalog.recipe(recipe).parents
         before = [cells.trials.get((dataset, parent, name, point), ()) for parent in parents]

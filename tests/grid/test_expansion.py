@@ -216,3 +216,19 @@ def test_a_filter_may_ask_for_what_only_some_trials_have() -> None:
     assert select(cells, "seed=0", also) == [first]
     with pytest.raises(UserError, match="Did you mean 'failure'"):
         select(cells, "failur=killed", also)
+
+
+def test_what_replicas_cannot_share_is_said_once_of_each_recipe_whatever_its_objectives() -> None:
+    named = 'objectives=["con_con","lin_con"]', 'recipes=["fc-bow","xvlm-tiny","vsrn-tiny"]', "resources.replicas=2"
+    with pytest.raises(UserError) as refused:
+        expand(load("demo", named))
+    lines = [line for line in str(refused.value).splitlines() if "resources.replicas = 2 cannot give" in line]
+    assert [line.strip(" -").split(":")[0] for line in lines] == ["xvlm-tiny", "vsrn-tiny"]
+
+
+def test_an_objective_that_replicas_cannot_have_is_named_with_its_recipe() -> None:
+    named = 'objectives=["aoq","con_con"]', 'recipes="fc-bow"', 'train.ranker="fc-bow"', "resources.replicas=2"
+    with pytest.raises(
+        UserError, match=r"fc-bow with aoq: objective 'aoq' needs .*resources\.replicas = 2 cannot give"
+    ):
+        expand(load("demo", named))
