@@ -9,7 +9,7 @@ from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import IdentityDefault, Settings, Unit
 from goalgrid.grid.settings.image_encoders import MLP_HEADS, ImageEncoderSettings, ImageSettings
 from goalgrid.grid.settings.own_parts import OwnPartSettings
-from goalgrid.grid.settings.pretrained_networks import Pretrained
+from goalgrid.grid.settings.pretrained_networks import Pretrained, PretrainedFile
 from goalgrid.grid.settings.scorers import (
     AnyFusion,
     AnyScorer,
@@ -68,10 +68,15 @@ class ModelSettings(Settings):
         return self.fusion.ranked_anew
 
     @property
+    def whole_file(self) -> PretrainedFile | None:
+        """The file of weights with which the whole model begins; None: its parts begin by themselves."""
+        return self.fusion.file
+
+    @property
     def pretrained(self) -> list[Pretrained]:
         """What comes from elsewhere: networks with weights of their own, tokenizers, the weights of a whole model."""
         encoders = [part for part in (self.image, self.text) if isinstance(part, Pretrained)]
-        others = [self.fusion.file, None if isinstance(self.text, Pretrained) else self.text.tokenizer]
+        others = [self.whole_file, None if isinstance(self.text, Pretrained) else self.text.tokenizer]
         return encoders + [part for part in others if part is not None]
 
     @property

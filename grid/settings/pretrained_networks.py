@@ -45,3 +45,5 @@ class PretrainedFile(Pretrained):
     """Weights of a whole model in a file of its authors', by name."""
 
     of_file: ClassVar[bool] = True
+    family: str
+    """As maps of published weights name it."""

@@ -97,7 +97,6 @@ class FusionSettings(Settings):
     """What the settings of every kind have."""
 
     kind: str
-    """As maps of published weights name the family of a whole model."""
 
     @property
     def file(self) -> PretrainedFile | None:

@@ -36,7 +36,6 @@ LOGGED = {
     "grad_norm_last": Logged("mean norm of the gradient of the image encoder's last linear map"),
     "grad_norm_text": Logged("mean norm of the gradient of the text encoder"),
     "grad_norm_scorer": Logged("mean norm of the gradient of the scorer of sets"),
-    "grad_norm_fusion": Logged("mean norm of the gradient of the second stage"),
     "grad_norm_objective": Logged("mean norm of the gradient of what the objective itself learns"),
     **{f"val_{name}": Logged(f"{name} on the validation split", unit_of(name)) for name in METRICS},
     "val_loss": Logged("mean loss of batches of validation images with their first captions"),

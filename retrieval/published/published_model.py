@@ -113,10 +113,10 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
 
 def check_whole(path: Path, settings: ModelSettings) -> None:
     """Raise a UserError if a file of weights does not fit the whole model of these settings."""
-    file = CheckpointFile.read(path)
-    mapping = map_of_family(file, settings.fusion.kind)
-    view = settings.image.view
+    file, whole, view = CheckpointFile.read(path), settings.whole_file, settings.image.view
+    assert whole is not None, "only a model with a file of all its weights is checked"
     assert view is not None, "a model that looks at an image and a caption together reads pixels"
+    mapping = map_of_family(file, whole.family)
     with torch.device("meta"):  # its shapes are enough
         model = class_of(settings)(settings, (3, view.size, view.size), mapping.words(file.weights), seed=0)
     start_weights(file, model, mapping.family)

@@ -20,10 +20,8 @@ from goalgrid.grid.uses import Use
 from goalgrid.results.records import provenance
 from goalgrid.results.records.sources import Sources
 
-ROOTS = frozenset(
-    f"goalgrid.runners.training.{name}" for name in ("trainer.Trainer", "inputs.prepare", "replica_process.follow")
-)
-"""The roots of a training, in the trial's process and in a replica's. All code that they reach counts."""
+ROOTS = frozenset({"goalgrid.runners.training.trainer.Trainer", "goalgrid.runners.training.inputs.prepare"})
+"""The roots of every training. All code that they reach counts."""
 ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
 """The root of an ensemble's evaluation."""
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.runners.training import checkpoints, exchange
+from goalgrid.runners.training import checkpoints, exchange, replica_process
 from goalgrid.runners.training.exchange import PeerLost
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
@@ -56,7 +56,8 @@ class Replica:
     def start(cls, rank: int, uses: Sequence[tuple[str, str]] = ()) -> "Replica":
         """Start a new interpreter: a fork would copy torch's locks without the threads that hold them."""
         ours, theirs = Pipe()
-        script = f"from goalgrid.runners.training import replica_process as it; it.main({theirs.fileno()})"
+        main = replica_process.main
+        script = f"from {main.__module__} import main; main({theirs.fileno()})"
         path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", script],

@@ -227,11 +227,11 @@ class TrialRun:
         trainer gets the function and imports no map of weights, so that an edited map makes no other trial stale.
         """
         checkpoint = self.settings.train.starts_from
-        file, family = self.settings.model.fusion.file, self.settings.model.fusion.kind
+        file = self.settings.model.whole_file
         if checkpoint is None and file is not None and not self.settings.parents:
             path = pretrained.locate(file, self.machine.places)
             assert path is not None, "a file is no network with random weights"
-            return partial(start_weights, CheckpointFile.read(path), family=family)
+            return partial(start_weights, CheckpointFile.read(path), family=file.family)
         if checkpoint is None:
             return None
         return partial(start_weights, CheckpointFile.known(checkpoint, dict(self.machine.checkpoints)))

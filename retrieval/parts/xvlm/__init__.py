@@ -29,7 +29,10 @@ register(
         settings=(SwinSettings, BertLayersSettings, XvlmFusionSettings),
         of=lambda model: f"fusion {model.fusion.kind}" if isinstance(model.fusion, XvlmFusionSettings) else "",
         fits=_fits,
-        logged={"matching": Logged("mean loss of the second stage on pairs of the batch and drawn negatives")},
+        logged={
+            "matching": Logged("mean loss of the second stage on pairs of the batch and drawn negatives"),
+            "grad_norm_fusion": Logged("mean norm of the gradient of the second stage"),
+        },
         network=f"{__name__}.network.Xvlm",
     )
 )

@@ -110,4 +110,4 @@ class XvlmFusionSettings(FusionSettings):
     @property
     def file(self) -> PretrainedFile | None:
         """X-VLM's file; None: the model begins at random."""
-        return None if self.weights == RANDOM else PretrainedFile(weights=self.weights, architecture={})
+        return None if self.weights == RANDOM else PretrainedFile(weights=self.weights, architecture={}, family="x-vlm")
