@@ -268,7 +268,7 @@ class _OnCard:
 
     def _counted(self, count: Callable[..., Any], trial: Trial, shapes: Shapes, **changed: Any) -> Any:
         """What a function counts of a trial; once for trials whose steps have the same operations."""
-        from goalgrid.runners.gpu.estimate import trained_by
+        from goalgrid.runners.gpu.memory_probe import trained_by
 
         alike = {"recipe": "", "dataset": self.overview.trials[0].shared.dataset}
         settings = trained_by(trial.settings.model_copy(update=alike), **RATES, **changed)
@@ -281,7 +281,9 @@ class _OnCard:
 
     def _helps(self, trial: Trial, shapes: Shapes) -> dict[str, float]:
         """What makes a trial fit, with its bytes: computing again, half precision, a smaller batch, or replicas."""
-        from goalgrid.runners.gpu.estimate import check_parts, half_peak, peak, trained_by
+        from goalgrid.runners.gpu.architectures import rehearsing
+        from goalgrid.runners.gpu.estimate import half_peak, peak
+        from goalgrid.runners.gpu.memory_probe import trained_by
 
         shared, whole = trial.shared, self._footprint(trial, shapes, micro_batch=None)
         batch, room = shared.train.batch_size, self.card.bytes - RESERVED - CONTEXT
@@ -300,7 +302,7 @@ class _OnCard:
                     sizes[f"train.checkpoint_activations=true{price}"] = blocks
             with suppress(UserError):
                 if part:
-                    check_parts(trained_by(trial.settings, micro_batch=part), shapes, self.places)
+                    rehearsing(trained_by(trial.settings, micro_batch=part), shapes, self.places)  # it may be refused
                     sizes[f"train.micro_batch={part}{price}"] = fewer[part]
         if shared.train.precision != "bf16" and whole.reserved / 2 <= room:
             sizes["train.precision=bf16 (another trial)"] = self._counted(peak, trial, shapes, precision="bf16")

@@ -1,10 +1,9 @@
 """Models without trained weights: networks by the architecture of the weights that recipes name, and their sizes."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -26,10 +25,10 @@ from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words.tokens import Tokens
+from goalgrid.runners.gpu.memory_probe import heavy
 from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, Shapes, reads_regions
 from goalgrid.runners.gpu.trace import Trace, Work, remove_data, unfilled, without_data
 from goalgrid.runners.training import companions, recomputation
-from goalgrid.runners.training import learner as learner_module
 from goalgrid.runners.training.inputs import Inputs
 from goalgrid.runners.training.learner import Learner, model_of
 
@@ -37,8 +36,6 @@ MODELS = dict[str, Vse]()
 """Models of this process that were traced, by their settings and the shapes that they read."""
 NETWORKS = dict[str, nn.Module]()
 """Pretrained networks in them."""
-SHARED = (image_encoders, "Vision"), (text_encoders, "text_network")
-"""What builds these."""
 _SIZE_LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
@@ -95,25 +92,28 @@ def from_architecture(part: Any, places: Places, hint: str = "Or say where they 
     return part.model_copy(update={"weights": RANDOM, "architecture": architecture, **small})
 
 
-def in_architecture(model: ModelSettings, places: Places) -> ModelSettings:
+def in_architecture(model: ModelSettings, places: Places, *hint: str) -> ModelSettings:
     """The model with `from_architecture` of both encoders."""
-    parts = {name: from_architecture(getattr(model, name), places) for name in ("image", "text")}
+    parts = {name: from_architecture(getattr(model, name), places, *hint) for name in ("image", "text")}
     return model.model_copy(update=parts)
 
 
 def rehearsing(settings: TrialSettings, shapes: Shapes, places: Places) -> Learner:
-    """A learner on images and captions of these shapes, with the `untrained_model`, to trace its steps."""
+    """A learner of the heaviest epochs with the `untrained_model`, to trace its steps; UserError: as of `Learner`."""
+    settings = heavy(settings)
     model = untrained_model(settings, shapes, places)
-    with unfilled(), _replaced(learner_module, "model_of", lambda *_: model):
-        return Learner(settings, inputs_of(shapes, settings, places))
+    with unfilled():
+        return Learner(settings, inputs_of(shapes, settings, places), model)
 
 
 def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
     """The model of a trial before training, with uninitialised weights; built once for all trials that have it."""
+    settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
     inputs = inputs_of(shapes, settings, places)
     key = repr((settings.model, shapes.image, inputs.words, settings.train.compile, places))
     if key not in MODELS:
-        vision, text = (_replaced(*one, _shared(getattr(*one))) for one in SHARED)
+        vision = patch.object(image_encoders, "Vision", _shared(Vision))
+        text = patch.object(text_encoders, "text_network", _shared(text_network))
         with unfilled(), vision, text:
             MODELS[key] = model_of(settings, inputs)
             as_resnext(MODELS[key])
@@ -122,17 +122,6 @@ def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> 
     for block in recomputation.blocks(model):
         vars(block).pop("forward", None)  # of a trial that checkpoints its blocks
     return model
-
-
-@contextmanager
-def _replaced(module: ModuleType, name: str, value: Any) -> Iterator[None]:
-    """Inside the block, a module has this value by this name."""
-    before = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, before)
 
 
 def _shared(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -266,9 +255,7 @@ def check_recomputation(settings: TrialSettings) -> None:
 def _blank(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -> tuple[Vse, int]:
     """A model without values, and the number of weights of the frozen networks beside it."""
     pieces = settings.text.tokenizer is not None
-    settings = settings.model_copy(
-        update={name: from_architecture(getattr(settings, name), {}, _SIZE_LATER) for name in ("image", "text")}
-    )
+    settings = in_architecture(settings, {}, _SIZE_LATER)
     frozen = 0
     with torch.device("meta"):
         image, text = settings.image, settings.text

@@ -14,12 +14,11 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.scorers.sets import Sets
-from goalgrid.runners.gpu.architectures import in_architecture, rehearsing, untrained_model, without_weights
-from goalgrid.runners.gpu.memory_probe import heavy
+from goalgrid.runners.gpu.architectures import rehearsing, untrained_model, without_weights
+from goalgrid.runners.gpu.memory_probe import trained_by
 from goalgrid.runners.gpu.outcomes import Hollow
 from goalgrid.runners.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu.trace import Trace, Work, remove_data, without_data
-from goalgrid.runners.training import recomputation
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE
 from goalgrid.runners.training.inputs import Batch
 from goalgrid.runners.training.learner import Learner
@@ -89,16 +88,13 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
         whole = estimate(trained_by(settings, micro_batch=None), shapes, places)
         taken = round(whole.of_pairs(size, batch, half_peak(settings, shapes, places)))
         return replace(whole.again(batch, math.ceil(batch / size)), reserved=taken, trained=taken)
-    settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
-    freezes, trains = settings.train.frozen_epochs > 0, settings.train.epochs > 0
-    settings = heavy(settings) if trains else settings
-    learner = rehearsing(settings, shapes, places) if trains else None
+    learner = rehearsing(settings, shapes, places) if settings.train.epochs else None
     model = learner.model if learner else untrained_model(settings, shapes, places)
     trace, steps = Trace(), (Work(), Work(), Work())
     with without_data():
         if learner:
             without_weights(learner, trace)
-            steps = rehearse(learner, shapes, trace, freezes=freezes)
+            steps = rehearse(learner, shapes, trace, freezes=settings.train.frozen_epochs > 0)
         else:
             remove_data(model, trace)
         trained = trace.allocator.most_reserved
@@ -110,9 +106,7 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
 
 def peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
     """Bytes that the step which uses most memory takes."""
-    settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
-    learner = rehearsing(heavy(settings), shapes, places)
-    trace = Trace()
+    learner, trace = rehearsing(settings, shapes, places), Trace()
     with without_data():
         without_weights(learner, trace)
         _make_moments(learner, trace)
@@ -125,17 +119,6 @@ def half_peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
     half = max(1, settings.train.batch_size // 2)
     changed = {"micro_batch": half} if settings.model.of_sets else {"micro_batch": None, "batch_size": max(2, half)}
     return peak(trained_by(settings, **changed), shapes, places)
-
-
-def check_parts(settings: TrialSettings, shapes: Shapes, places: Places) -> None:
-    """Check that a trial's model may embed a batch in parts, on the model that was traced; UserError: it may not."""
-    settings = heavy(settings.model_copy(update={"model": in_architecture(settings.model, places)}))
-    recomputation.check(settings, untrained_model(settings, shapes, places).train())
-
-
-def trained_by(settings: TrialSettings, **train: Any) -> TrialSettings:
-    """The trial with these settings of its training changed."""
-    return settings.model_copy(update={"train": settings.train.model_copy(update=train)})
 
 
 def rehearse(learner: Learner, shapes: Shapes, trace: Trace, *, freezes: bool = False) -> tuple[Work, Work, Work]:

@@ -144,7 +144,12 @@ def heavy(settings: TrialSettings) -> TrialSettings:
     """The same trial, cut to the epochs that use most memory: backbone unfrozen, a warm-up epoch if there is any."""
     warmed = min(1, settings.train.warmup_epochs)
     short = {"epochs": 1 + warmed, "warmup_epochs": warmed, "frozen_epochs": 0, "ramp_epochs": 0, "captions": "all"}
-    return settings.model_copy(update={"train": settings.train.model_copy(update=short)})
+    return trained_by(settings, **short)
+
+
+def trained_by(settings: TrialSettings, **train: Any) -> TrialSettings:
+    """The trial with these settings of its training changed."""
+    return settings.model_copy(update={"train": settings.train.model_copy(update=train)})
 
 
 def longest(inputs: Inputs, count: int) -> Inputs:

@@ -4,13 +4,13 @@ import gc
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import rnn
 from torch.nn.utils import clip_grad
 
 from goalgrid.objectives import mining
@@ -299,23 +299,14 @@ def undisturbed() -> Iterator[None]:
 @contextmanager
 def without_data() -> Iterator[None]:
     """Inside the block, `undisturbed`: tiles of a GPU's size, GRUs as in cuDNN, and gradients clipped together."""
-    tiles = [(table, table["cpu"]) for table in (cross_attention.BLOCK, similarity.VALUES, mining.WHOLE, mining.TILE)]
-    for table, _ in tiles:
-        table["cpu"] = table["cuda"]
-    supported = getattr(clip_grad, "_has_foreach_support", None)  # a torch without it counts clipping tensor by tensor
-    rnn._VF.gru = _gru  # type: ignore[attr-defined]
-    clip_grad._has_foreach_support = lambda *_: True  # type: ignore[attr-defined]
-    grouping = getattr(torch._C, "_group_tensors_by_device_and_dtype", _grouped)
-    torch._C._group_tensors_by_device_and_dtype = _grouped  # type: ignore[assignment]
-    try:
-        with undisturbed():
-            yield
-    finally:
-        del rnn._VF.gru  # type: ignore[attr-defined]
-        clip_grad._has_foreach_support = supported  # type: ignore[attr-defined, assignment]
-        torch._C._group_tensors_by_device_and_dtype = grouping  # type: ignore[assignment]
-        for table, size in tiles:
-            table["cpu"] = size
+    with undisturbed(), ExitStack() as replaced:
+        for table in (cross_attention.BLOCK, similarity.VALUES, mining.WHOLE, mining.TILE):
+            replaced.enter_context(patch.dict(table, cpu=table["cuda"]))
+        replaced.enter_context(patch.object(torch._VF, "gru", _gru))
+        # a torch without these counts clipping tensor by tensor
+        replaced.enter_context(patch.object(clip_grad, "_has_foreach_support", lambda *_: True, create=True))
+        replaced.enter_context(patch.object(torch._C, "_group_tensors_by_device_and_dtype", _grouped, create=True))
+        yield
 
 
 def remove_data(module: nn.Module, trace: Trace | None = None) -> bool:

@@ -19,7 +19,7 @@ from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.grid.store.speed_probes import Probe, speed_of
 from goalgrid.runners.gpu import memory_probe
-from goalgrid.runners.gpu.memory_probe import apart, with_stand_ins
+from goalgrid.runners.gpu.memory_probe import apart, trained_by, with_stand_ins
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
 from goalgrid.runners.launch.jobs import jobs_for, machine_for, samples
 from goalgrid.runners.training import checkpoints
@@ -60,8 +60,7 @@ def measure(settings: TrialSettings, machine: Machine) -> Probe:
     """Train a few steps, validate once, and measure the size of the files."""
     machine.begin()
     inputs, times = with_stand_ins(settings, prepare(settings, machine)), list[float]()
-    train = settings.train.model_copy(update={"frozen_epochs": 0})  # as in most epochs
-    probed = settings.model_copy(update={"train": train})
+    probed = trained_by(settings, frozen_epochs=0)  # as in most epochs
 
     def beat(step: int) -> bool:
         if step >= len(times):

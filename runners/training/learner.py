@@ -38,10 +38,10 @@ class Learner:
     _steps = 1
     """Batches of an epoch."""
 
-    def __init__(self, settings: TrialSettings, inputs: Inputs) -> None:
+    def __init__(self, settings: TrialSettings, inputs: Inputs, model: Vse | None = None) -> None:
         self.settings, self.inputs = settings, inputs
         checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
-        self.model = model_of(settings, inputs)
+        self.model = model or model_of(settings, inputs)
         recomputation.check(settings, self.model.train())
         if settings.train.checkpoint_activations:
             recomputation.checkpoint_blocks(self.model)

@@ -46,9 +46,8 @@ from goalgrid.runners.gpu.estimate import (
     peak,
     rehearse,
     second_stage,
-    trained_by,
 )
-from goalgrid.runners.gpu.memory_probe import heavy
+from goalgrid.runners.gpu.memory_probe import heavy, trained_by
 from goalgrid.runners.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu.trace import KERNELS, Trace, Work, unfilled, without_data
 from goalgrid.runners.training.learner import Learner
