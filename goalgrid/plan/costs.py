@@ -130,12 +130,12 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
     keys = dict.fromkeys(Key.of(trial) for trial in trials if trial.epochs)  # an ensemble costs an evaluation
     bases = {key: basis for key in keys if (basis := basis_of(overview, key))}
     anew = set(replaced)
-    known = [trial for trial in trials if Key.of(trial) in bases] if bases else []
-    seconds = dict[str, Span]()
-    for trial in known:
-        basis = bases[Key.of(trial)]
-        seconds[trial.id] = basis.step * steps_left(overview, trial, basis.epoch_steps, trial.id in anew)
-    shares = {key: share for key, share in shares_of(overview, known).items() if bases[key].gpu}
+    known = [(trial, bases[key]) for trial in trials if (key := Key.of(trial)) in bases]
+    seconds = {
+        trial.id: basis.step * steps_left(overview, trial, basis.epoch_steps, trial.id in anew)
+        for trial, basis in known
+    }
+    shares = shares_of(overview, [trial for trial, basis in known if basis.gpu])
     asked, why = _jobs(overview.grid.resources, shares, jobs)
     chained = chains(trials) if seconds else []
     in_order = [span for chain in chained if (span := [trial for trial in chain if trial.id in seconds])]
@@ -144,7 +144,7 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
     return GridCost(
         _hours(in_order, seconds, shares, overview.grid.resources.cpus),
         wall([total(seconds[trial.id] for trial in chain) for chain in in_order], together),
-        total(bases[Key.of(trial)].rest + bases[Key.of(trial)].best * (trial.id not in without) for trial in known),
+        total(basis.rest + basis.best * (trial.id not in without) for trial, basis in known),
         Span.of(end for basis in bases.values() for end in basis.best) * (RUNNING * together),
         together,
         why if together == asked else "as many as there are",

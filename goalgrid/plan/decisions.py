@@ -101,10 +101,6 @@ def to_evaluate(decisions: Iterable[TrialDecision], overview: Overview) -> list[
     return [decision.trial for decision in decisions if decision.trains or decision.trial.id in done]
 
 
-def starting(decisions: Iterable[TrialDecision]) -> list[Trial]:
-    return [decision.trial for decision in decisions if decision.starts]
-
-
 def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:
     """Ids of trials that begin anew; their folders are moved aside."""
     return [decision.trial.id for decision in decisions if decision.why == "forced"]

@@ -9,7 +9,7 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, libraries_of
 from goalgrid.grid.groups import grouped
 from goalgrid.plan.costs import GridCost, cost_of, needs_of, work_of
-from goalgrid.plan.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
+from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.plan.device_costs import DeviceCost, device_cost
 from goalgrid.plan.taken import Rented
 from goalgrid.reading.overview import Overview, ranges
@@ -30,9 +30,11 @@ class Plan:
 
     overview: Overview
     decisions: Sequence[TrialDecision]
+    trials: Sequence[Trial]
+    """Those that a run begins to train, and `pending`."""
     cost: GridCost
     pending: Sequence[Trial] = ()
-    """Stand-ins for the trials that start once validation has chosen; the cost has them, too."""
+    """Stand-ins for the trials that start once validation has chosen."""
     device: DeviceCost | None = None
 
     @classmethod
@@ -57,26 +59,25 @@ class Plan:
         overview.data.check(overview.selected(choice.only))
         decisions = decide(overview, choice)
         overview.data.check_fit(to_train(decisions), allow_leak=allow_leak)
-        trials, anew = starting(decisions), to_replace(decisions)
-        pending = [] if choice.failed else overview.pending(choice.only)
-        trials += pending
+        pending, anew = [] if choice.failed else overview.pending(choice.only), to_replace(decisions)
+        trials = [*(decision.trial for decision in decisions if decision.starts), *pending]
         device = device_cost(overview, trials, anew, rented) if rented else None
-        return cls(overview, decisions, cost_of(overview, trials, anew, jobs=jobs), pending, device)
+        return cls(overview, decisions, trials, cost_of(overview, trials, anew, jobs=jobs), pending, device)
 
     def to_dict(self) -> dict[str, Any]:
-        overview, trials = self.overview, [*starting(self.decisions), *self.pending]
+        overview = self.overview
         return {
             **overview.to_dict(),
             "left": [trial.id for trial in to_train(self.decisions)],
             "reasons": [decision.to_dict() for decision in self.decisions],
             **({"pending": len(self.pending)} if overview.searches else {}),
-            "work": [part.to_dict() for part in work_of(self.overview, trials)],
+            "work": [part.to_dict() for part in work_of(overview, self.trials)],
             "cost": asdict(self.cost),
-            **({"most_trials": self.overview.most} if self.overview.grid.budget else {}),
+            **({"most_trials": overview.most} if overview.grid.budget else {}),
             **({"device": self.device.to_dict()} if self.device else {}),
             "tables": [
                 {"name": t.name, "filled": len(t.filled), "lacking": len(t.lacking), "changed": list(t.changed)}
-                for t in _fills(self.overview)
+                for t in _fills(overview)
             ],
         }
 
@@ -86,8 +87,7 @@ class Plan:
         axes = overview.grid.axes().items()
         longest = max((len(decision.trial.id) for decision in decisions), default=0)
         width = max(LABEL, *(len(name) + 1 for name, _ in axes))
-        trials = [*starting(decisions), *self.pending]
-        work, needs = _work(overview, trials), needs_of(overview, trials)
+        work, needs = _work(overview, self.trials), needs_of(overview, self.trials)
         imported = [f"{len(overview.imported):3} x imported"] if overview.imported else []
         groups = {
             "budget": _budget(overview),
@@ -99,7 +99,7 @@ class Plan:
             "tables": [line for table in _fills(overview) for line in _filled(table)],
             "evaluates": overview.evaluation_lines(),
             "work": work,
-            "needs": extras.missing(libraries_of(trials).union(overview.grid.trackers)),
+            "needs": extras.missing(libraries_of(self.trials).union(overview.grid.trackers)),
             "costs": self.cost.lines() if work else [_nothing(overview)],
             "GPU": [f"{key}: {need.text()}" for key, need in needs.items()],
         }

@@ -167,27 +167,20 @@ def samples(jobs: Sequence[Job], resources: Resources) -> Samples:
     """A trial of each kind whose memory is to be measured; empty where a trial does not take what it needs."""
     if not resources.shares_gpus:
         return {}
-    by_kind = dict[str, TrialSettings]()
-    for job in jobs:
-        for settings in _training(job) if job.machine.gpu else ():
-            by_kind.setdefault(speed_of(settings), settings)
-    return by_kind
+    by_kind = grouped((speed_of(settings), settings) for job in jobs for settings in _on_gpu(job))
+    return {kind: alike[0] for kind, alike in by_kind.items()}
 
 
-def _training(job: Job) -> list[TrialSettings]:
-    """The trials that train. An ensemble evaluates models that trained on the same share."""
-    training = () if job.protocols else job.trials
+def _on_gpu(job: Job) -> list[TrialSettings]:
+    """The trials that train on a GPU. An ensemble evaluates models that trained on the same share."""
+    training = job.trials if job.machine.gpu and not job.protocols else ()
     return [settings for settings in training if settings.train.epochs and not settings.ensemble]
 
 
-def with_shares(jobs: Sequence[Job], needs: Needs) -> list[Job]:
-    """The jobs with the share that their largest trial needs, if the needs of all their trials are known."""
-    return [_sized(job, needs) if job.machine.gpu else job for job in jobs]
-
-
-def _sized(job: Job, needs: Needs) -> Job:
-    kinds = [speed_of(settings) for settings in _training(job)]
-    if not kinds or not needs.keys() >= set(kinds):
+def with_share(job: Job, needs: Needs) -> Job:
+    """The job with the share of a GPU that its largest trial needs, if the needs of all its trials are known."""
+    kinds = {speed_of(settings) for settings in _on_gpu(job)}
+    if not kinds or not needs.keys() >= kinds:
         return job
     largest = max((needs[kind] for kind in kinds), key=Need.share)
     return replace(job, request=replace(job.request, gpu=largest.share(), memory=largest.bound(largest.share())))

@@ -21,7 +21,7 @@ from goalgrid.runners.gpu import memory_probe
 from goalgrid.runners.launch import LaunchOptions, shared_folder, worker
 from goalgrid.runners.launch.driver import Driver, check_room
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
-from goalgrid.runners.launch.jobs import Job, Launched, evaluating, jobs_for, machine_for, samples, with_shares
+from goalgrid.runners.launch.jobs import Job, Launched, evaluating, jobs_for, machine_for, samples, with_share
 from goalgrid.runners.training.progress import Cadence
 from goalgrid.runners.trial import holding, move_aside
 from goalgrid.runners.trial.events import Event, Listener
@@ -115,8 +115,8 @@ class Launch:
         compute_features(jobs, self.console, partial(driver.spread, custom))
         display.board.phase = "measuring the memory that trials need on a GPU"
         on_gpus, machine = partial(driver.on_gpus, custom), machine_for(grid, self.home, gpu=True)
-        trials = samples(jobs, grid.resources)
-        return with_shares(jobs, memory_probe.needs_of(trials, machine, on_gpus, self.home, self._warn))
+        needs = memory_probe.needs_of(samples(jobs, grid.resources), machine, on_gpus, self.home, self._warn)
+        return [with_share(job, needs) for job in jobs]
 
     def _train(
         self, driver: Driver, grid: Grid, name: str, jobs: Sequence[Job], interrupts: Interrupts, display: Display

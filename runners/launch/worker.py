@@ -5,7 +5,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -15,9 +15,9 @@ import torch
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import DataKey
-from goalgrid.grid.store.attempts import Attempt, Failure
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json, readable_text, stands, write_text
-from goalgrid.grid.store.home import State, TrialFolder
+from goalgrid.grid.store.home import State
 from goalgrid.results.records import provenance
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.launch import shared_folder
@@ -25,7 +25,7 @@ from goalgrid.runners.launch.halving import is_rung
 from goalgrid.runners.launch.jobs import Job
 from goalgrid.runners.training.inputs import content_of
 from goalgrid.runners.training.progress import drop_weights
-from goalgrid.runners.trial import evaluations, holding, retries
+from goalgrid.runners.trial import evaluations, retries
 from goalgrid.runners.trial.events import Event, Listener
 from goalgrid.runners.trial.retries import Decision
 from goalgrid.runners.trial.run import Judgement, run_trial
@@ -248,24 +248,3 @@ def alone(job: Job) -> bool:
 def pause(job: Job) -> float:
     """Seconds to wait before the next attempt."""
     return max(decision(job, trial_id).wait for trial_id in job.ids)
-
-
-def end_after_death(
-    job: Job, judge: Callable[[Attempt], tuple[Failure, str]], ended: Container[Attempt]
-) -> tuple[Attempt, Event] | None:
-    """After process death, end the job's running attempt by `judge`, if none `ended` yet; returns it and an event."""
-    for latest in latest_attempts(job, ended):
-        folder = TrialFolder(latest.folder.parent)
-        if folder.is_done() or latest.outcome() not in (None, Failure.TIMEOUT):
-            continue  # it ended by itself; only the watchdog writes an end before the death
-        holding.end(latest, *judge(latest))
-        over = retries.given_up(folder, job.launched.name)
-        message = f"{latest.outcome()}: {latest.message()}"
-        return latest, Event(folder.trial_id, "failed" if over else "retry", message=message)
-    return None
-
-
-def latest_attempts(job: Job, ended: Container[Attempt]) -> list[Attempt]:
-    """The latest attempts of this launch at the job's trials, without those that `ended` in earlier deaths."""
-    latest = (job.home.trial(trial_id).latest() for trial_id in job.ids)
-    return [attempt for attempt in latest if attempt and attempt not in ended and attempt.launch() == job.launched.name]

@@ -15,7 +15,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.runners.gpu import memory_probe
 from goalgrid.runners.gpu.memory_probe import Probed, Samples
-from goalgrid.runners.launch.jobs import Job, jobs_for, samples, with_shares
+from goalgrid.runners.launch.jobs import Job, jobs_for, samples, with_share
 from goalgrid.runners.training.machine import Machine
 
 GB = 1e9
@@ -59,14 +59,14 @@ def measured(replies: Replies, some: Sequence[Job]) -> tuple[memory_probe.Needs,
 
 def test_a_measured_share_replaces_the_recipes_and_bounds_what_is_allocated() -> None:
     some, found = jobs(), need()
-    for job in with_shares(some, needs(some, found)):
+    for job in [with_share(one, needs(some, found)) for one in some]:
         assert job.request.gpu == found.share() == 0.08
         assert 0 < job.request.memory < job.request.gpu
         assert Job.from_json(job.to_json()) == job
 
 
 def test_without_a_measurement_the_recipes_share_counts_and_is_the_bound() -> None:
-    (job, *_) = with_shares(jobs(), {})
+    job = with_share(jobs()[0], {})
     assert (job.request.gpu, job.request.memory) == (0.25, 0.25)
 
 
@@ -86,11 +86,11 @@ def test_gpus_that_no_process_uses_are_named_and_replicas_over_gloo_may_share_a_
 
 
 def test_a_chain_asks_for_what_its_largest_trial_needs() -> None:
-    (job, *_) = some = jobs(*CHAIN)
+    job = jobs(*CHAIN)[0]
     parent, child = (speed_of(settings) for settings in job.trials)
     both = {parent: need(1.0), child: need(9.0)}
-    assert with_shares(some, both)[0].request.gpu == need(9.0).share()
-    assert with_shares(some, {child: need(9.0)})[0].request == job.request
+    assert with_share(job, both).request.gpu == need(9.0).share()
+    assert with_share(job, {child: need(9.0)}).request == job.request
 
 
 def test_one_trial_of_each_kind_is_probed_unless_the_grid_states_the_share() -> None:

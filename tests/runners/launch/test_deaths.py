@@ -56,6 +56,14 @@ def test_the_attempt_ends_with_the_cause_of_the_death(
     assert events[0].message.endswith(message)
 
 
+def test_an_attempt_of_another_launch_is_none_that_this_death_cut_off(tmp_path: Path) -> None:
+    one, events = job(tmp_path), list[Event]()
+    with holding.new_attempt(one.home.trial(one.id), Stop(), "before") as hold:
+        assert judge(one, events).process_died(one, "") == ""
+        assert hold.attempt.outcome() is None
+    assert events == []
+
+
 def test_a_launch_ends_when_process_after_process_dies_before_a_trial_begins(tmp_path: Path) -> None:
     one = job(tmp_path)
     deaths = judge(one, [])

@@ -112,25 +112,13 @@ def test_a_job_that_is_asked_to_end_begins_no_trial(tmp_path: Path) -> None:
     assert one.home.trial(one.id).state() is State.PLANNED
 
 
-def test_after_a_death_the_attempt_that_it_cut_off_is_judged_once(tmp_path: Path) -> None:
-    one = job(tmp_path)
-    attempt(one, Failure.STORAGE, launch="before")
-    assert worker.end_after_death(one, lambda attempt: (Failure.KILLED, "it died"), ()) is None
-    folder = one.home.trial(one.id)
-    with holding.new_attempt(folder, Stop(), "now") as hold:
-        found = worker.end_after_death(one, lambda attempt: (Failure.NODE_LOST, "its node is gone"), ())
-    assert found is not None
-    assert found[0] == hold.attempt
-    assert (found[1].kind, found[1].message) == ("retry", "node-lost: its node is gone")
-    assert worker.end_after_death(one, lambda attempt: (Failure.KILLED, "it died"), {found[0]}) is None
-    assert worker.attempt_count(one) == 1
-
-
 def test_a_failure_that_wants_the_machine_for_itself_says_so(tmp_path: Path) -> None:
     one = job(tmp_path)
     assert (worker.alone(one), worker.pause(one)) == (False, 0.0)
     attempt(one, Failure.OUT_OF_MEMORY)
     assert (worker.alone(one), worker.pause(one)) == (True, POLICY[Failure.OUT_OF_MEMORY].wait)
+    attempt(one, Failure.STORAGE, launch="another")
+    assert worker.attempt_count(one) == 1
 
 
 def test_a_job_without_the_runs_folder_fails_with_the_reason(tmp_path: Path) -> None:
