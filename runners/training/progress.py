@@ -122,7 +122,7 @@ class Progress:
         if not self.brief:
             self.save(state(), best)
         elif best:
-            self._write(best, None)
+            self.writer.start(self._write, best, None)
 
     @property
     def brief(self) -> bool:
@@ -140,20 +140,15 @@ class Progress:
     def save(self, state: Mapping[str, Any], best: dict[str, Any] | None = None) -> None:
         """Begin to write a checkpoint, after new best weights if there are any; UserError: the write before failed."""
         saved = {name: getattr(self, name) for name in SAVED} | {"trace": self.trace.state()}
-        self._write(best, {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state})
+        last = {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state}
+        self.writer.start(self._write, best, last)
         self._saved = (self.step, time.monotonic())
 
     def _write(self, best: dict[str, Any] | None, last: dict[str, Any] | None) -> None:
-        """Write what stands here now in a thread, once the write before is done."""
-        folder = self.folder
-
-        def write(best: dict[str, Any] | None, last: dict[str, Any] | None) -> None:
-            if best:
-                checkpoints.save(folder.best_checkpoint, best, durable=last is not None)
-            if last:
-                checkpoints.save(folder.last_checkpoint, last, previous=folder.previous_checkpoint)
-
-        self.writer.start(write, best, last)
+        if best:
+            checkpoints.save(self.folder.best_checkpoint, best, durable=last is not None)
+        if last:
+            checkpoints.save(self.folder.last_checkpoint, last, previous=self.folder.previous_checkpoint)
 
     def restore(self) -> dict[str, Any] | None:
         """Go on from the last whole checkpoint and return its state; None: start from the beginning.

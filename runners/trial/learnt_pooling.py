@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from goalgrid.retrieval.encoders.pooling import AdPool, Gpo
 from goalgrid.retrieval.model import Vse
@@ -23,8 +23,7 @@ class Means:
     def look(self, pool: Gpo | AdPool, read: tuple[Any, Any], _: object) -> None:
         """Add a pooling's input sets; a forward hook."""
         theta = pool.theta(*read).double().sum(dim=0)
-        before, length = self.theta.to(theta.device), max(len(theta), len(self.theta))
-        self.theta = pad(before, (0, length - len(before))) + pad(theta, (0, length - len(theta)))
+        self.theta = pad_sequence([self.theta.to(theta.device), theta]).sum(dim=1)
         self.sets += len(read[0])
         if isinstance(pool, AdPool):
             share = pool.token_share(*read).double().sum()

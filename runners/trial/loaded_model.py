@@ -1,7 +1,7 @@
 """A model with its trained weights and its data, for evaluation after training."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Int
 from pydantic import ValidationError
 from torch import Tensor
+from torch.nn.utils.rnn import unpad_sequence
 
 from goalgrid.grid.errors import UserError, regular_bytes
 from goalgrid.grid.protocols import protocol
@@ -57,31 +58,21 @@ class Evaluation:
         has the words of all captions one after another, `text_sizes` of each. Where a scorer reads a vector of the
         whole, there are `image_wholes` and `text_wholes`.
         """
-        tensors: dict[str, Any] = {"images": getattr(self.image, "vectors", self.image)}
+        tensors: dict[str, Any] = {"images": getattr(self.image, "vectors", self.image), "texts": self.text}
         if isinstance(self.text, Captions):
-            texts = list(_parts(self.text))
+            with torch.inference_mode():
+                texts = [self.text[start : start + EMBED_BATCH].sets for start in range(0, len(self.text), EMBED_BATCH)]
             words = [
-                vectors[:size]
-                for part in texts
-                for vectors, size in zip(part.vectors, part.sizes.tolist(), strict=True)
+                caption for part in texts for caption in unpad_sequence(part.vectors, part.sizes, batch_first=True)
             ]
             tensors |= {"texts": torch.cat(words), "text_sizes": torch.cat([part.sizes for part in texts])}
             wholes = [part.whole for part in texts if part.whole is not None]
             if wholes and isinstance(self.image, Sets):
                 tensors |= {"image_wholes": self.image.whole, "text_wholes": torch.cat(wholes)}
-        else:
-            tensors["texts"] = self.text
         named = {name: value.float().cpu().numpy() if value.is_floating_point() else value.numpy()
                  for name, value in tensors.items()}  # fmt: skip
         ranks = {"i2t_ranks": self.ranks.i2t, "t2i_ranks": self.ranks.t2i}
         return {**named, "image_of_text": self.image_of_text, **ranks}
-
-
-def _parts(texts: Captions) -> Iterator[Sets]:
-    """The captions as sets of words, in parts."""
-    for start in range(0, len(texts), EMBED_BATCH):
-        with torch.inference_mode():
-            yield texts[start : start + EMBED_BATCH].sets
 
 
 SCORED, SCORED_SETS = 1000, 64
