@@ -151,9 +151,9 @@ class _OnCard:
         self._networks: dict[tuple[Any, int], tuple[Work, Any]] = {}
         self._extracted = set[tuple[str, Any]]()
         self._counts = dict[str, Any]()
-        shared = {id(trial.shared): trial.shared for trial in overview.trials}.values()
-        sizes = [overview.data.sizes(one) for one in {one.dataset.name: one for one in shared}.values()]
-        tested = [size for of in sizes for split, size in of.items() if split != "train"]
+        by_dataset = {trial.shared.dataset.name: trial.shared for trial in overview.trials}
+        sizes = [item for shared in by_dataset.values() for item in overview.data.sizes(shared).items()]
+        tested = [size for split, size in sizes if split != "train"]
         self._largest = max(tested, default=(1000, 5000))
         """Images and captions of the largest split that is evaluated: data sets then share an estimate."""
 

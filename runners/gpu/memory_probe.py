@@ -16,6 +16,7 @@ from torch.nn.functional import normalize
 
 from goalgrid import objectives
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.objectives import OURS, needs
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store import gpu_needs
@@ -78,8 +79,8 @@ def needs_of(
     if len(devices) > 1:
         names = ", ".join(f"{name} ({total / 1e9:.0f} GB)" for total, name in devices)
         say(f"different GPUs, of which the smallest decides the shares: {names}")
-    kinds = dict.fromkeys(kind for node in replies for kind in node.needs)
-    return {kind: gpu_needs.smallest(node.needs[kind] for node in replies if kind in node.needs) for kind in kinds}
+    by_kind = grouped(item for node in replies for item in node.needs.items())
+    return {kind: gpu_needs.smallest(found) for kind, found in by_kind.items()}
 
 
 def probe(samples: Samples, machine: Machine, home: Home) -> Probed:

@@ -120,8 +120,8 @@ class Trace(Unguarded):
             kwargs = kwargs or {}
             if _of_host(func, inputs, args, kwargs):
                 return func(*args, **kwargs)  # neither memory nor work of the GPU
-            if func in STAND_INS and (result := STAND_INS[func](*args, **kwargs)) is not NotImplemented:
-                return result
+            if func is aten.index.Tensor and (lengths := _looked_up(*args)) is not None:
+                return lengths
             outcome = outcome_of(func, args, kwargs, inputs)
             outcome = replace(outcome, work=_work(func, args, kwargs, inputs, outcome.again(inputs)[0]))
             if torch.Tag.inplace_view not in func.tags:
@@ -185,10 +185,10 @@ def _of_host(func: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> bool:
     return whole and isinstance(args[0], list | tuple) and math.prod(args[0]) <= HOST
 
 
-def _looked_up(values: Tensor, places: list[Tensor | None]) -> Any:
-    """Lengths of mined captions: the indices have no values, so the lengths are taken in turn."""
+def _looked_up(values: Tensor, places: list[Tensor | None]) -> Tensor | None:
+    """Lengths of mined captions: the indices have no values, so the lengths are taken in turn; None: no lengths."""
     if isinstance(values, Hollow) or len(places) > 1 or places[0] is None or places[0].ndim > 1:
-        return NotImplemented
+        return None
     return values[torch.arange(len(places[0])) % len(values)]
 
 
@@ -232,9 +232,6 @@ def _packed_gru(
     last = torch.stack([direction[: int(sizes[0])] for direction in directions])
     return torch.cat(directions, dim=-1), last
 
-
-STAND_INS: dict[Any, Callable[..., Any]] = {aten.index.Tensor: _looked_up}
-"""Stand-ins for operations whose result's shape depends on values, for tensors without values."""
 
 ATTENTION = {
     aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
