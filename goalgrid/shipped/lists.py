@@ -87,13 +87,11 @@ def _integral(name: str) -> str:
 def size(name: str) -> "ModelSize":
     """The size of a recipe's model on MS-COCO; UserError: the architecture of weights is not known here."""
     from goalgrid.runners.gpu.architectures import ModelSize, size_of
-    from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, reads_regions
 
     recipe = catalog.recipe(name)
     if recipe.ensemble:
         return sum(map(size, recipe.ensemble), ModelSize(0, 0))
-    shape = REGIONS if reads_regions(recipe.model) else VECTOR
-    whole = size_of(recipe.model, shape, WORDS["coco"])
+    whole = size_of(recipe.model)
     return whole if recipe.train.epochs else replace(whole, learning=0)
 
 

@@ -26,7 +26,7 @@ from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words.tokens import Tokens
 from goalgrid.runners.gpu.memory_probe import heavy
-from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, Shapes, reads_regions
+from goalgrid.runners.gpu.shapes_of_data import WORDS, Shapes, expected_features
 from goalgrid.runners.gpu.trace import Trace, Work, remove_data, unfilled, without_data
 from goalgrid.runners.training import companions, recomputation
 from goalgrid.runners.training.inputs import Inputs
@@ -230,31 +230,24 @@ class ModelSize:
         return ModelSize(self.parameters + other.parameters, self.learning + other.learning, self.frozen + other.frozen)
 
 
-def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -> ModelSize:
-    """The size of a model for these images and this vocabulary; UserError: an architecture is not known here.
-
-    Args:
-        image_shape: shape of an image's features, if no network of the settings computes them.
-        words: size of the vocabulary, if no tokenizer determines it.
-    """
-    model, frozen = _blank(settings, image_shape, words)
+def size_of(settings: ModelSettings, words: int = WORDS["coco"]) -> ModelSize:
+    """The size of a model with a vocabulary of so many words; UserError: an architecture is not known here."""
+    model, frozen = _blank(settings, words)
     return ModelSize(*model.sizes, frozen)
 
 
 def check_recomputation(settings: TrialSettings) -> None:
     """As `recomputation.check` ahead of a training, if its architectures are known here; UserError: it may not."""
-    if not settings.train.computes_again or settings.ensemble:
-        return
     try:
-        model, _ = _blank(settings.model, REGIONS if reads_regions(settings.model) else VECTOR, WORDS["coco"])
+        model, _ = _blank(settings.model, WORDS["coco"])
     except UserError:
         return  # the training checks it as it begins
     recomputation.check(settings, model.train())
 
 
-def _blank(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -> tuple[Vse, int]:
+def _blank(settings: ModelSettings, words: int) -> tuple[Vse, int]:
     """A model without values, and the number of weights of the frozen networks beside it."""
-    pieces = settings.text.tokenizer is not None
+    pieces, image_shape = settings.text.tokenizer is not None, expected_features(settings)
     settings = in_architecture(settings, {}, _SIZE_LATER)
     frozen = 0
     with torch.device("meta"):

@@ -85,15 +85,16 @@ def shapes_of(
     elif here:
         shape = tuple(pairs.train.images.shape)
     else:
-        shape = REGIONS if reads_regions(shared.model) else VECTOR
+        shape = expected_features(shared.model)
         assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
     longest = min(longest, cut + 2)
     shapes = Shapes(shape, words, round(typical), longest, *largest, given)
     return shapes, {data.name: assumed} if assumed else {}
 
 
-def reads_regions(model: ModelSettings) -> bool:
-    """Whether a recipe expects several vectors an image: it pools or drops them, or only reads several."""
+def expected_features(model: ModelSettings) -> tuple[int, ...]:
+    """The shape of an image's features, several vectors where a recipe pools or drops them, or only reads several."""
     image = model.image
     pooled = getattr(image, "pooling", "mean") != "mean"
-    return model.of_sets or image.of_regions or pooled or getattr(image, "drop", 0.0) > 0
+    several = model.of_sets or image.of_regions or pooled or getattr(image, "drop", 0.0) > 0
+    return REGIONS if several else VECTOR

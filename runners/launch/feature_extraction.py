@@ -40,12 +40,11 @@ def check_inputs(
         for settings, protocols in zip(job.trials, job.protocols, strict=False):
             evaluations.check(settings, protocols, job.machine)
     jobs = [job for job in jobs if not job.protocols]
-    recomputing = {(s.train, s.model): s for job in jobs for s in job.trials if s.train.computes_again}
-    if recomputing:
+    training = [settings for job in jobs for settings in job.trials if not settings.ensemble]
+    for settings in {(s.train, s.model): s for s in training if s.train.computes_again}.values():
         from goalgrid.runners.gpu.architectures import check_recomputation  # not with every torch
 
-        for settings in recomputing.values():
-            check_recomputation(settings)
+        check_recomputation(settings)
     warn_once, check_whole_once, fingerprints = cache(warn), cache(check_whole), dict[DataKey, str]()
     configurations = (
         (job.machine, settings.dataset, settings.model, settings.train, tuple(kinds(settings)))

@@ -116,13 +116,13 @@ class Deaths:
         for trial_id in job.ids:  # a trial done before the death may not have been reported
             if trial_id not in self._over and job.home.trial(trial_id).is_done():
                 self.report(Event(trial_id, "done"))
-        latest = filter(None, (job.home.trial(trial_id).latest() for trial_id in job.ids))
-        attempts = [it for it in latest if it not in self._ended and it.launch() == job.launched.name]
-        cut_off = [it for it in attempts if it.outcome() in (None, Failure.TIMEOUT) and not _folder(it).is_done()]
+        latest = [(folder, it) for folder in map(job.home.trial, job.ids) if (it := folder.latest())]
+        new = [(of, it) for of, it in latest if it not in self._ended and it.launch() == job.launched.name]
+        cut_off = [(of, it) for of, it in new if it.outcome() in (None, Failure.TIMEOUT) and not of.is_done()]
         if cut_off:  # only the watchdog writes an end before the death
-            self._end(cut_off[0], error)
+            self._end(*cut_off[0], error)
         else:  # it ended by itself
-            for attempt in attempts:
+            for _, attempt in new:
                 if attempt.failure() is Failure.DEVICE:
                     self._ended.add(attempt)
                     self._blame_node(attempt, attempt.message())
@@ -132,11 +132,10 @@ class Deaths:
         why = f"{last[0].rstrip('.')} (dmesg tells whether the system ended them for want of memory)"
         return f"its processes died {self._vain} times before they began a trial: {why}"
 
-    def _end(self, attempt: Attempt, error: str) -> None:
+    def _end(self, folder: TrialFolder, attempt: Attempt, error: str) -> None:
         """End an attempt that the death of its process cut off."""
         self._ended.add(attempt)
         holding.end(attempt, *self._cause(attempt, error))
-        folder = _folder(attempt)
         over = retries.given_up(folder, attempt.launch())
         message = f"{attempt.outcome()}: {attempt.message()}"
         self.report(Event(folder.trial_id, "failed" if over else "retry", message=message))
@@ -166,9 +165,5 @@ class Deaths:
             why = f"{ROW} attempts in a row died there and none was finished ({message})"
             minutes = f"{self.nodes.pauses[node] / 60:g} minutes"
             warning = f"node {name} gets no job for {minutes}: {why}. They are no tries of their trials"
-            self.pass_on(Event(_folder(attempt).trial_id, "warning", message=warning))
+            self.pass_on(Event(attempt.folder.parent.name, "warning", message=warning))
         return bool(blamed)
-
-
-def _folder(attempt: Attempt) -> TrialFolder:
-    return TrialFolder(attempt.folder.parent)
