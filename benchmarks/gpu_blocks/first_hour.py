@@ -28,7 +28,7 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.runners.gpu import architectures
 from goalgrid.runners.gpu.cards import CARDS
 from goalgrid.runners.gpu.estimate import around, estimate
-from goalgrid.runners.gpu.shapes_of_data import LONGEST, PIECES, TYPICAL, WORDS, Shapes, expected_features
+from goalgrid.runners.gpu.shapes_of_data import LONGEST, PIECES, TYPICAL, WORDS, Shapes, expected_image
 from goalgrid.runners.training.inputs import Batch, prepare
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
@@ -76,11 +76,10 @@ def settings_of(recipe: str, small: bool, *more: str) -> TrialSettings:
 
 def shapes_of(settings: TrialSettings) -> Shapes:
     """Captions and images as COCO has them."""
-    model, view = settings.model, settings.model.image.view
-    shape = (3, view.size, view.size) if view else expected_features(model)
+    model = settings.model
     words = PIECES if model.text.tokenizer else WORDS["coco"]
     longest = min(LONGEST, model.text.longest(settings.dataset.max_words))
-    return Shapes(shape, words, min(TYPICAL, longest), longest, 1000, 5000)
+    return Shapes(expected_image(model), words, min(TYPICAL, longest), longest, 1000, 5000)
 
 
 def learner_of(settings: TrialSettings, shapes: Shapes, device: str) -> Learner:

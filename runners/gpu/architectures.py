@@ -26,7 +26,7 @@ from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words.tokens import Tokens
 from goalgrid.runners.gpu.memory_probe import heavy
-from goalgrid.runners.gpu.shapes_of_data import WORDS, Shapes, expected_features
+from goalgrid.runners.gpu.shapes_of_data import WORDS, Shapes, expected_image
 from goalgrid.runners.gpu.trace import Trace, Work, remove_data, unfilled, without_data
 from goalgrid.runners.training import companions, recomputation
 from goalgrid.runners.training.inputs import Inputs
@@ -247,20 +247,16 @@ def check_recomputation(settings: TrialSettings) -> None:
 
 def _blank(settings: ModelSettings, words: int) -> tuple[Vse, int]:
     """A model without values, and the number of weights of the frozen networks beside it."""
-    pieces, image_shape = settings.text.tokenizer is not None, expected_features(settings)
+    pieces, frozen = settings.text.tokenizer is not None, 0
     settings = in_architecture(settings, {}, _SIZE_LATER)
-    frozen = 0
+    image_shape = expected_image(settings)
     with torch.device("meta"):
         image, text = settings.image, settings.text
         if image.feature_network:
             vision = Vision(from_architecture(image.feature_network, {}, _SIZE_LATER), {})
             as_resnext(vision)
             width, frozen = vision.width, _count(vision)
-            image_shape = (width,) if image.feature_network.output != "grid" else (image_shape[0], width)
-        elif image.reads:
-            image_shape = (sum(read.values for read in image.reads),)
-        elif image.view:
-            image_shape = (3, image.view.size, image.view.size)
+            image_shape = (width,) if image.feature_network.output != "grid" else (1, width)  # of any number of cells
         if pieces:
             words = _vocabulary(text)
         if text.feature_network:

@@ -78,23 +78,24 @@ def shapes_of(
     shape: tuple[int, ...]
     if image.feature_network:
         shape = of_network(image.feature_network)
-    elif image.reads:
-        shape = (sum(read.values for read in image.reads),)
-    elif image.view:
-        shape = (3, image.view.size, image.view.size)
     elif here:
         shape = tuple(pairs.train.images.shape)
     else:
-        shape = expected_features(shared.model)
-        assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
+        shape = expected_image(shared.model)
+        if not image.reads and not image.view:
+            assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
     longest = min(longest, cut + 2)
     shapes = Shapes(shape, words, round(typical), longest, *largest, given)
     return shapes, {data.name: assumed} if assumed else {}
 
 
-def expected_features(model: ModelSettings) -> tuple[int, ...]:
-    """The shape of an image's features, several vectors where a recipe pools or drops them, or only reads several."""
+def expected_image(model: ModelSettings) -> tuple[int, ...]:
+    """The shape of an image; of features, several vectors where a recipe pools or drops them, or only reads several."""
     image = model.image
+    if image.reads:
+        return (sum(read.values for read in image.reads),)
+    if image.view:
+        return (3, image.view.size, image.view.size)
     pooled = getattr(image, "pooling", "mean") != "mean"
     several = model.of_sets or image.of_regions or pooled or getattr(image, "drop", 0.0) > 0
     return REGIONS if several else VECTOR
