@@ -126,6 +126,12 @@ def toml(package: str, name: str) -> dict[str, Any]:
     >>> toml("goalgrid.grid.presets", "demo")["name"]
     'demo'
     """
+    return deepcopy(_parsed(package, name))
+
+
+@cache
+def _parsed(package: str, name: str) -> dict[str, Any]:
+    """The same; for readers that do not change it."""
     return tomllib.loads(files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
