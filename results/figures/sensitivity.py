@@ -63,7 +63,7 @@ def draw(study: Study) -> Figure | None:
         row[0].set_ylabel(title)
     for axes, axis in zip(every[-1], shown, strict=True):
         axes.set_xlabel(axis)
-    figure.align_ylabels()
+    figure.align_ylabels(every[:, 0])
     legend_below(figure, handles.values(), handles, most=3)
     return figure
 

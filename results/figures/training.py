@@ -88,13 +88,14 @@ def _draw_epochs_until_near(
     """A line of marks an objective, a mark a seed; grey lines join the trials of a seed, the text is their mean."""
     epochs = {label: epochs_until_near(study, name) for label, name in lines.items()}
     seeds = sorted(set().union(*epochs.values()))
-    places = np.linspace(-0.24, 0.24, len(seeds)) if len(seeds) > 1 else np.zeros(len(seeds))
-    shifts = dict(zip(seeds, places.tolist(), strict=True))
+    around = np.linspace(-0.24, 0.24, len(seeds)) if len(seeds) > 1 else np.zeros(len(seeds))
+    shifts = dict(zip(seeds, around.tolist(), strict=True))
+    places = {label: place for place, label in enumerate(styles)}  # the panels share their vertical axis
     for seed, shift in shifts.items():
-        paired = [(values[seed], place + shift) for place, values in enumerate(epochs.values()) if seed in values]
+        paired = [(values[seed], places[label] + shift) for label, values in epochs.items() if seed in values]
         axes.plot(*zip(*paired, strict=True), color=FAINT, linewidth=0.6, zorder=1)
-    for place, (label, values) in enumerate(epochs.items()):
-        look = styles[label] | PLAIN | {"markersize": 4}
+    for label, values in epochs.items():
+        look, place = styles[label] | PLAIN | {"markersize": 4}, places[label]
         axes.plot(list(values.values()), [place + shifts[seed] for seed in values], **look)
         if values:
             mean = float(np.mean(list(values.values())))
@@ -104,8 +105,8 @@ def _draw_epochs_until_near(
                 fontsize="small",
                 ha="left" if late else "right", va="center",
             )  # fmt: skip
-    axes.set_yticks(range(len(epochs)), list(epochs))
-    axes.set_ylim(len(epochs) - 0.5, -0.5)
+    axes.set_yticks(range(len(places)), list(places))
+    axes.set_ylim(len(places) - 0.5, -0.5)
 
 
 def panels(study: Study) -> dict[str, dict[str, str]]:
@@ -167,8 +168,8 @@ def over_epochs(
         axes.set_title(heading, fontsize="x-large")
     for axes in every[-1]:
         axes.set_xlabel(along)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    figure.align_ylabels()
+        axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    figure.align_ylabels(every[:, 0])
     legend_below(figure, handles.values(), handles, most=5)
     return figure
 

@@ -372,6 +372,19 @@ def test_training_draws_the_means_of_what_was_logged_and_the_epochs_until_near(
     assert [text.get_text() for text in below.texts] == [f"mean {statistics.fmean(epochs):.1f}" for epochs in expected]
 
 
+def test_marks_stand_beside_the_name_of_their_pair_weight_where_columns_have_others(
+    studies: Mapping[str, list[Study]],
+) -> None:
+    (study,) = studies["whole"]
+    some = {name: cell for name, cell in study.part.cells.items() if name in ("con_con", "sig_cir")}
+    drawn = figures.FIGURES["training"].draw(replace(study, part=replace(study.part, cells=some)))
+    assert drawn
+    labels = [label.get_text() for label in drawn.axes[-2].get_yticklabels()]
+    for axes, name in zip(drawn.axes[-2:], ("con", "sig"), strict=True):
+        (height,) = {round(float(y)) for line in axes.lines if line.get_linestyle() == "None" for y in line.get_ydata()}
+        assert f"{{{name}}}" in labels[height]
+
+
 def test_the_matrix_shows_each_cells_mean_at_its_place_in_both_directions(
     studies: Mapping[str, list[Study]],
 ) -> None:
