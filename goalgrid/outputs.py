@@ -63,7 +63,9 @@ class TableOutput:
         from goalgrid.results.renderers import terminal
 
         target = io.StringIO()
-        Console(file=target, width=160, force_jupyter=False, color_system=None).print(terminal.render(self.table))
+        Console(file=target, width=160, force_jupyter=False, color_system=None).print(
+            terminal.render(self.table, bold=False)
+        )
         return plain(target.getvalue().rstrip())
 
     def _repr_html_(self) -> str:

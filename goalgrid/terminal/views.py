@@ -203,7 +203,7 @@ def show_table(table: "Table") -> None:
     from goalgrid.results.renderers import terminal
 
     console = PlainConsole(width=None if out.is_terminal else PIPED_WIDTH)
-    console.print(terminal.render(table, partial(spelt, encoding=console.encoding)))
+    console.print(terminal.render(table, partial(spelt, encoding=console.encoding), bold=out.is_terminal))
 
 
 def check_lines(verdicts_of: "Mapping[str, Sequence[Verdict]]") -> list[str]:

@@ -99,8 +99,9 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
         return scores.caption
     views = views or [scores]
     protocols = ", ".join(dict.fromkeys(shown(view.protocol_of(cell)) for cell in cells for view in views))
+    of_models = "of each model, whatever its objective and seed; best in bold" if what in OF_MODEL.values() else ""
     sentences = [
-        f"{what} on {protocols}: {chosen(cells)}{conditions(cells)}.",
+        f"{what} on {protocols}: {of_models or chosen(cells) + conditions(cells)}.",
         _of_fewer_points(cells),
         _missing(cells, views),
         scores.to_evaluate(cells),

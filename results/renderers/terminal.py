@@ -12,11 +12,16 @@ from rich.text import Text
 from goalgrid.results.tables import Block, Label, Row, Table
 
 
-def render(table: Table, spell: Callable[[str], str] = str) -> RenderableType:
-    """One Rich table a block, the caption below; a matrix with few cells as a list. `spell` is for poor terminals."""
+def render(table: Table, spell: Callable[[str], str] = str, *, bold: bool = True) -> RenderableType:
+    """One Rich table a block, the caption below; a matrix with few cells as a list. `spell` is for poor terminals.
+
+    Where nothing can be bold, as in a file, the best entries stand behind a star.
+    """
     table = as_list(table) if mostly_empty(table) else table
+    caption = table.caption if bold else table.caption.replace("best in bold", "best behind *")
     return Stack(
-        *(_FittedBlock(table, block, spell) for block in table.blocks), Text(spell(table.caption), style="italic")
+        *(_FittedBlock(table, block, spell, "" if bold else "*") for block in table.blocks),
+        Text(spell(caption), style="italic"),
     )
 
 
@@ -50,6 +55,8 @@ class _FittedBlock:
     table: Table
     block: Block
     spell: Callable[[str], str]
+    star: str
+    """What stands before the best entries."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         parts = self._parts(console, options)
@@ -89,6 +96,6 @@ class _FittedBlock:
             sheet.add_column(self.spell(heads), justify="right", overflow="fold")
         for label, entries in self.table.lines(self.block):
             shown = [entries[column] for column in columns]
-            texts = (Text(self.spell(text), style="bold" if bold else "") for text, bold in shown)
+            texts = (Text(self.star * best + self.spell(text), style="bold" if best else "") for text, best in shown)
             sheet.add_row(Text(self.spell(label.text)), *texts)
         return sheet
