@@ -46,6 +46,7 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
         value = f" (got {given if len(given) <= 80 else f'{given[:77]}...'})" if problem["type"] != "missing" else ""
         text = problem["msg"].removeprefix("Value error, ")
         text = _PROBLEMS.get(problem["type"], "{said}").format(said=text, **problem.get("ctx", {}))
+        value = "" if given in text else value
         lines.append(f"{prefix}{place}{': ' if place else ''}{text}{value}")
     return lines
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
-from pydantic import AfterValidator, Field, NonNegativeInt, PlainValidator, ValidationError
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
 from goalgrid.grid import catalog, uses
 from goalgrid.grid.content import Content, content_of, read_text
@@ -37,6 +37,12 @@ def _scalar(value: Any) -> Scalar:
     return value
 
 
+def _some(patterns: dict[str, Any]) -> dict[str, Any]:
+    if not patterns:
+        raise ValueError("it names no cells, as recipe = 'scan*' does")
+    return patterns
+
+
 def _grid_name(text: str) -> str:
     plain, separator, changes = text.partition("@")
     if separator and not re.fullmatch(CHANGES, changes):
@@ -51,7 +57,7 @@ def _tracker(name: str) -> str:
 
 
 Value = Annotated[Scalar, PlainValidator(_scalar)]
-Patterns = Annotated[dict[str, Value | Annotated[list[Value], Field(min_length=1)]], Field(min_length=1)]
+Patterns = Annotated[dict[str, Value | Annotated[list[Value], Field(min_length=1)]], AfterValidator(_some)]
 """Cells by values or patterns of their axes; of a list, one is to fit."""
 
 
@@ -76,7 +82,7 @@ class Grid(Settings):
     datasets: Annotated[list[Name], Field(min_length=1)]
     recipes: Annotated[list[str], Field(min_length=1)]
     objectives: Annotated[list[str], Field(min_length=1)]
-    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
+    seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1)]
     set: dict[str, Value] = {}
     sweep: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
     select: Select | None = None

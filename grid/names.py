@@ -123,7 +123,8 @@ def _of_evaluations(content: Content) -> list[str]:
     """Data sets to evaluate on that nobody knows, and protocols that none of the grid's data sets has."""
     table, known = content.table("evaluate"), sorted({*catalog.names("datasets"), *content.table("data")})
     further, names = (
-        [name for name in table.get(field, ()) if isinstance(name, str)] for field in ("datasets", "protocols")
+        [name for name in given if isinstance(name, str)] if isinstance(given := table.get(field), list) else []
+        for field in ("datasets", "protocols")
     )
     problems = [unknown("dataset", name, known, where="in evaluate.datasets") for name in further if name not in known]
     protocols = [name for dataset in content.placed for name in catalog.protocols(str(dataset))]

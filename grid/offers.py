@@ -131,6 +131,8 @@ def objective(
     Raises:
         UserError: the signature has other parameters, or a declaration is wrong.
     """
+    if callable(name):
+        raise UserError(f'it has no name: write @goalgrid.objective("{getattr(name, "__name__", "NAME")}")')
     remines = on == "hardest" if remines is None else remines
     entry = ObjectiveEntry("own", source, formula, parameters, known_as, reductions, needs, on, remines)
     return Declaration("objective", name, entry)

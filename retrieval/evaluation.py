@@ -95,7 +95,7 @@ def chance_rsum(images: int, texts: int) -> float:
     t2i = [min(1.0, k / images) for k in RECALLS]
     mean = sum(i2t) + sum(t2i)
     variance = sum(_variance_of_hits(shares) for shares in (i2t, t2i)) / images
-    return 100 * (mean + CHANCE_DEVIATIONS * math.sqrt(variance))
+    return min(200.0 * len(RECALLS), 100 * (mean + CHANCE_DEVIATIONS * math.sqrt(variance)))
 
 
 def _variance_of_hits(shares: Sequence[float]) -> float:

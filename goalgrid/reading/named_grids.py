@@ -25,7 +25,10 @@ def grid_to_train(
 ) -> Grid:
     """A grid to train: by file or preset, else as it was last run under this name; UserError: there is none."""
     if source.endswith(".toml") or source in catalog.names("presets"):
-        _say_single_seed({**read_text(source).table, **dict(map(key_and_value, overrides))}.get("seeds"))
+        table = {**read_text(source).table, **dict(map(key_and_value, overrides))}
+        _say_single_seed(table.get("seeds"))
+        if source.endswith(".toml") and (name := table.get("name")) in catalog.names("presets"):
+            say(f"note: a shipped grid is called {name}, too; goalgrid plan, run and resume {name} mean that one.")
         return _with_known_tables(load(source, overrides, roots=roots, weights=weights))
     return recall(source, home, overrides, roots=roots, weights=weights)
 

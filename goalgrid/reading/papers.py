@@ -1,5 +1,6 @@
 """The papers' tables by name: the grids that fill them, and what the trials of a runs folder have filled."""
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -37,29 +38,31 @@ def grid_of_paper(name: str) -> str:
     raise UserError(f"no row of {name} can be trained here. As printed: goalgrid table {name} --reference")
 
 
-def sources(grids: Sequence[str], paper: str | None) -> list[str]:
+def sources(grids: Sequence[str], paper: str | None, home: Home) -> list[str]:
     """The grids that a command names, by themselves or by a paper's table.
 
     UserError: neither or both, or as `grid_of_paper`.
     """
     if paper is None:
         if not grids:
-            raise no_grid()
+            raise no_grid(home)
         return list(grids)
     if grids:
         raise UserError(f"--paper {paper} names the grids itself; leave {' '.join(grids)} out.")
     return [grid_of_paper(paper)]
 
 
-def no_grid() -> UserError:
-    """That a command names no grid, with the grid files at hand."""
-    files = "".join(f"{path.name}, " for path in sorted(Path().glob("*.toml")))
-    return UserError(f"which grid? Known: {files}demo; goalgrid grids lists all that are shipped. Or --paper NAME.")
+def no_grid(home: Home) -> UserError:
+    """That a command names no grid, with those that ran and the grid files at hand."""
+    files = {path.name: path.read_text(errors="replace") for path in sorted(Path().glob("*.toml"))}
+    grids = [name for name, text in files.items() if re.search("^(name|datasets|objectives)", text, re.MULTILINE)]
+    known = ", ".join(dict.fromkeys([*home.grids(), *grids, "demo"]))
+    return UserError(f"which grid? Known: {known}; goalgrid grids lists all that are shipped. Or --paper NAME.")
 
 
-def source(grid: str | None, paper: str | None) -> str:
+def source(grid: str | None, paper: str | None, home: Home) -> str:
     """The same for a command that takes a single grid."""
-    return sources([grid] if grid else [], paper)[0]
+    return sources([grid] if grid else [], paper, home)[0]
 
 
 def filled_line(name: str, home: Home) -> str:

@@ -220,8 +220,9 @@ def _collapsed_lines(overview: Overview) -> list[str]:
     if not (chances := collapsed(overview)):
         return []
     count = f"{len(chances)} of {overview.counts[State.DONE]} done are no better than chance on the validation split"
-    most = f"where it reaches an rsum of up to {max(chances.values()):.0f}"
-    return [f"collapsed: {count}, {most}: {listed(list(chances))}"]
+    most = max(chances.values())
+    small = ", the most there is: take more validation images" * (most >= 600)
+    return [f"collapsed: {count}, where it reaches an rsum of up to {most:.0f}{small}: {listed(list(chances))}"]
 
 
 def note_lines(overview: Overview) -> list[str]:

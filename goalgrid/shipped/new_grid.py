@@ -28,6 +28,8 @@ def text(
     """
     from goalgrid.results.pages import page
 
+    if name in catalog.names("presets"):
+        raise UserError(f"a shipped grid is called {name!r}, and commands would mean that. Choose another name.")
     dataset = dataset or (name if root else "shapes")
     usual, doubt = _recipe(dataset, root) if root else ("cnn-bow", "")
     axes = {"recipes": recipes or [usual], "objectives": [*(objectives or (*EXAMPLES, *own_objectives))]}

@@ -60,6 +60,9 @@ def some_scores(overview: Overview, protocol: str | None = None, anew: str = "")
         if other:
             done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
             anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
+        elif overview.counts[State.PLANNED] < len(overview.trials):
+            done = f"{done} ({overview.headline()})"
+            anew = f"Why, and what helps: goalgrid status {grid.name}{runs_option(home)}"
         raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {anew}")
     return scores
 

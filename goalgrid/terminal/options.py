@@ -46,7 +46,7 @@ RUNS_FOLDER = "runs"
 _RUNS = "The runs folder, which holds trials, tables and reports."
 RUNS = flag(RUNS_FOLDER, "--runs", _RUNS, "DIR", envvar="GOALGRID_RUNS", parser=_home)
 OTHER_RUNS = flag(None, "--other-runs", "The runs folder of the second grid; default: --runs.", "DIR", parser=_home)
-_SET = "Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists them."
+_SET = "Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists those of trials."
 SET = flag([], "--set", _SET, "KEY=VALUE", autocompletion=completion.overrides)
 ROOT = flag([], "--root", "The folder of a data set on this machine.", "[DATASET=]DIR")
 WEIGHTS = flag([], "--weights", "The folder of pretrained weights on this machine.", "NAME=DIR")

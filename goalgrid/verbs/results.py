@@ -50,7 +50,7 @@ def table(
     if request.reference and (grid is None or grid in PAPERS):
         show_list(listing(grid))
     elif grid is None and request.paper is None:
-        raise no_grid()
+        raise no_grid(home)
     else:
         deliver(request, home, format_, output)
 
@@ -210,7 +210,7 @@ def report(
     from goalgrid.showing import report as page
     from goalgrid.showing.analyses import section
 
-    grid = source(grid, paper)
+    grid = source(grid, paper, home)
     overview = Overview.of(recall(grid, home, set_), home, only)
     compared = partial(section, beside, grid, home, other)
     if serve:
@@ -272,7 +272,7 @@ def export(
         grid, target = None, user_path(grid) if grid else None
     if target is None:
         raise UserError("into which folder? Give DIR, a new or empty folder.")
-    overview = Overview.of(recall(source(grid, paper), home, set_), home, only)
+    overview = Overview.of(recall(source(grid, paper, home), home, set_), home, only)
     if not overview.cells:
         go_on = f"goalgrid resume {overview.grid.name}{options.runs_option(home)}"
         raise UserError(f"grid {overview.grid.name!r}: no cell has chosen its settings yet. Go on: {go_on}")

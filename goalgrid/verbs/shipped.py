@@ -161,7 +161,7 @@ def tables(
 def diagrams(
     cells: list[str] = argument([], "CELL", "Draw the update fields of these, e.g. sig-ms_cir.", completion.objectives),
     output: Path = flag(Path(), "--output -o", "Folder of the pictures.", "DIR"),
-    format_: str = options.PICTURE_FORMAT,
+    format_: str = flag("png", "--format", "png, pdf or svg."),
     set_: list[str] = flag([], "--set", "A parameter or the variant, e.g. tau=5.", "KEY=VALUE"),
     files: list[str] = options.USES,
 ) -> None:

@@ -65,7 +65,7 @@ def plan(
     if not device and (hourly is not None or cores or gpus):
         raise UserError("--hourly, --cores and --gpus are of a machine with a GPU: say which, e.g. --device h100.")
     rented = Rented(card(device), hourly, gpus or (1 if cores else 0), cores) if device else None
-    chosen = named_grids.grids_to_train(sources(grids, paper), home, set_, roots=root, weights=weights)
+    chosen = named_grids.grids_to_train(sources(grids, paper, home), home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     if probe:
         from goalgrid.launching.training import measure
@@ -100,7 +100,7 @@ def run(
     The same command again goes on where it was cut off. Several grids are trained one after the other.
     """
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
-    chosen = named_grids.grids_to_train(sources(grids, paper), home, overrides, roots=root, weights=weights)
+    chosen = named_grids.grids_to_train(sources(grids, paper, home), home, overrides, roots=root, weights=weights)
     choice, launch = Choice(only, force=force, stale=stale), LaunchOptions(**options)
     if dry_run:
         of = partial(Plan.of, choice=choice, jobs=jobs, allow_leak=launch.allow_leak)
@@ -152,7 +152,7 @@ def slurm(
 
     The job queues itself again until the grid is done.
     """
-    grid = source(grid, paper)
+    grid = source(grid, paper, home)
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     asked, sharing = SlurmOptions(**options), None
     if asked.device:
@@ -186,7 +186,7 @@ def status(
 
     Of failures it says why, and what helps.
     """
-    grids = sources(grids, paper)
+    grids = sources(grids, paper, home)
     try:
         chosen = named_grids.as_last_run(grids, home, set_)
     except Untrusted:
@@ -260,7 +260,7 @@ def selftest(home: Home = options.RUNS, address: str | None = options.ADDRESS) -
     """
     from goalgrid.runners.selftest import story
 
-    say(f"takes less than a minute, in a folder of its own below {home.path}")
+    say(f"takes a minute or two, in a folder of its own below {home.path}")
     try:
         for claim in story.selftest(home.path, address):
             show(f"ok      {claim}")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import (
     AfterValidator,
@@ -12,7 +12,9 @@ from pydantic import (
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    model_validator,
 )
+from pydantic.fields import FieldInfo
 
 
 def check_name(text: str) -> str:
@@ -37,6 +39,18 @@ def told_once(allowed: str) -> WrapValidator:
     return WrapValidator(check)
 
 
+def _as_number(value: Any, field: FieldInfo | None) -> Any:
+    """The value of a field; as a text if it is true or false and the field takes numbers alone."""
+    if isinstance(value, list):
+        return [_as_number(one, field) for one in value]
+    kinds = _kinds(field.annotation) if field and isinstance(value, bool) else set()
+    return str(value).lower() if kinds & {int, float} and not kinds & {bool, str} else value
+
+
+def _kinds(kind: Any) -> set[Any]:
+    return {kind}.union(*map(_kinds, get_args(kind)))
+
+
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -44,6 +58,14 @@ class Settings(BaseModel):
     """Immutable, complete, and closed: an unknown name is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_number_is_true(cls, content: Any) -> Any:
+        """Make a text of true or false where a number belongs, which pydantic would read as 1 or 0."""
+        if not isinstance(content, dict):
+            return content
+        return {name: _as_number(value, cls.model_fields.get(name)) for name, value in content.items()}
 
     def __hash__(self) -> int:
         return hash(self.model_dump_json())  # values may be tables, which have no hash

@@ -76,6 +76,12 @@ def test_a_wrong_type_of_an_objective_parameter_is_an_error() -> None:
     [
         ("train.lr=-1", "train.lr: it should be above 0"),
         ("train.batch_size=1", "train.batch_size: it should be at least 2"),
+        ("train.lr=true", "train.lr: it should be a number (got 'true')"),
+        ("resources.gpu=false", "resources.gpu: it should be a number (got 'false')"),
+        ("seeds=[0,true]", "seeds.1: it should be a whole number (got 'true')"),
+        ("seeds=99999999999999999999", "seeds.0: it should be below"),
+        ('evaluate.protocols="eccv"', "evaluate.protocols: it should be a list (got 'eccv')"),
+        ('trackers=["wandbb"]', "unknown tracker 'wandbb'. Did you mean 'wandb'? Known: mlflow, tensorboard, wandb."),
         ('seeds="until resolvd"', 'seeds: the only text that stands there is "until resolved"'),
         (
             "model.image.encoder=linaer",

@@ -218,6 +218,7 @@ WRONG = {
     "a wrong line": (f"{MINE}\n\nx = 1 / 0\n", "losses.py does not import, line 11: x = 1 / 0: ZeroDivisionError"),
     "no Python": ("def mine(t:\n", "losses.py does not import, line 1: '(' was never closed"),
     "nothing offered": ("x = 1\n", "losses.py offers nothing. Put @goalgrid.objective(NAME) above a loss"),
+    "no name": (MINE.replace('("mine", tau=Parameter(10.0, "steepness"))', ""), 'write @goalgrid.objective("mine")'),
     "a name of ours": (MINE.replace('"mine"', '"con_con"'), "the name 'con_con' is taken, by this program"),
     "a name twice": (
         f'{MINE}\n\n@goalgrid.objective("mine")\ndef other(t):\n    return t.s_neg\n',

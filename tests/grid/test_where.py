@@ -123,7 +123,10 @@ WRONG = {
         "objective.gamma must be a number, not 'big'",
     ),
     "no settings": ('[[where]]\nrecipe = "fc-gru"\n', r"where.0.set: it needs 1 or more entries"),
-    "settings of no cells": ('[[where]]\nset."train.epochs" = 4\n', r"where.0.cells: it needs 1 or more entries"),
+    "settings of no cells": (
+        '[[where]]\nset."train.epochs" = 4\n',
+        "where.0.cells: it names no cells, as recipe = 'scan\\*' does",
+    ),
     "what nobody reads": (
         '[[where]]\nobjective = "con_con"\nset."objective.gamma" = 4.0\n',
         r"objective.gamma: no trial of this grid reads it",

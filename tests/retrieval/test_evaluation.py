@@ -209,7 +209,7 @@ def test_a_model_that_knows_a_little_is_above_the_rsum_of_chance() -> None:
 
 
 def test_where_every_query_finds_its_answer_by_chance_the_rsum_of_chance_is_the_largest_there_is() -> None:
-    assert chance_rsum(1, 1) == chance_rsum(1, 5) == 600
+    assert chance_rsum(1, 1) == chance_rsum(1, 5) == chance_rsum(2, 10) == 600
 
 
 def test_a_model_of_nan_scores_chance() -> None:

@@ -164,6 +164,9 @@ def test_a_trial_at_chance_level_is_collapsed_and_a_trial_that_learns_is_not(pai
     assert "collapsed: 1 of 2 done are no better than chance on the validation split, where it reaches" in told
     assert f" an rsum of up to 22: {first.trial_id}\n" in told
     assert told.count("collapsed") == 1
+    last_epoch(second, val_rsum=500.0, val_chance=600.0)
+    told = verb("status", "demo", runs=pair).stdout
+    assert "it reaches an rsum of up to 600, the most there is: take more validation images: " in told
 
 
 def test_a_trial_that_has_learnt_nothing_is_collapsed(tmp_path: Path, verb: Verb) -> None:
