@@ -128,7 +128,7 @@ class Evaluated:
         lines = [
             f"{self.subject}{facts}",
             f"{self.split} split of {dataset}{by}: {sizes}",
-            f"      {'R@1':>6}  {'R@5':>6}  {'R@10':>6}  median rank  mean rank  geometric mean",
+            f"      {'R@1':>6}  {'R@5':>6}  {'R@10':>6}  median rank  mean rank  geometric mean of R@K",
         ]
         further = ranks.further()
         for direction in ("i2t", "t2i"):
@@ -136,7 +136,7 @@ class Evaluated:
             median, mean = metrics.get(f"{direction}_medr"), further.get(f"{direction}_meanr")
             middle = "--" if median is None else f"{median:.1f}".removesuffix(".0")
             average = "--" if mean is None else f"{mean:.1f}"
-            lines.append(f"  {direction} {row}  {middle:>11}  {average:>9}  {further[f'{direction}_gmean']:14.2f}")
+            lines.append(f"  {direction} {row}  {middle:>11}  {average:>9}  {further[f'{direction}_gmean']:21.2f}")
         lines.append(f"  rsum {metrics['rsum']:.2f}")
         if ranks.listed is not None:
             lines.append(f"  the second stage ranked the {ranks.listed} best of each query anew")

@@ -313,7 +313,7 @@ class RecipeWork:
         if not self.epochs:
             return f"{self.trials} x {self.recipe} on {self.dataset}{after}: trains nothing"
         epochs = counted(self.epochs, "epoch")
-        steps = f" of {self.steps:,} steps, {self.all_steps:,} together" if self.steps is not None else ""
+        steps = f" of {counted(self.steps, 'step')}, {self.all_steps:,} together" if self.steps is not None else ""
         views = f"; its backbone sees {self.views:,} views, once for all" if self.views else ""
         return f"{self.trials} x {self.recipe} on {self.dataset}{after}: {epochs}{steps}{views}"
 

@@ -37,6 +37,8 @@ def recall(
     source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
     """A grid by file, else as it last ran here with these overrides or without, else the preset; or UserError."""
+    if not home.path.exists():
+        say(f"note: there is no runs folder {home.path} yet.")
     run_before = home.grids()
     known = sorted({*run_before, *catalog.names("presets")})
     if not source.endswith(".toml"):

@@ -92,7 +92,9 @@ def serve(page: LivePage, host: str, port: int) -> None:
     except ValueError:
         raise UserError(f"--host is the number of an interface, e.g. 127.0.0.1 or 0.0.0.0, not {host!r}") from None
     except (OSError, OverflowError) as error:
-        raise UserError(f"port {port} of {host} cannot be used: {error}. --port 0 takes a free one.") from None
+        raise UserError(
+            f"port {port} of {host} cannot be used: {str(error).rstrip('.')}. --port 0 takes a free one."
+        ) from None
     for number in (signal.SIGINT, signal.SIGTERM):  # a KeyboardInterrupt would wait for the threads that read results
         signal.signal(number, lambda *_: os._exit(0))
     port = server.server_address[1]

@@ -122,6 +122,7 @@ def unknown_objective(name: str, where: str = "", *, option: bool = False) -> st
         return unknown("triplet weight", triplet, TRIPLET_WEIGHTS, where=within)
     hint = "'goal' stands for the 15 PAIR_TRIPLET. A loss of your own: uses = [\"losses.py\"] in the grid file"
     hint += ", or --uses losses.py." if option else "."
-    near = nearest(name, CATALOGUE, count=8, cutoff=0.0)
-    known = [*near, f"and {len(CATALOGUE) - len(near)} more"] if nearest(name, CATALOGUE) else CATALOGUE
+    names = [*CATALOGUE, *["goal"] * (not option)]
+    near = nearest(name, names, count=8, cutoff=0.0)
+    known = [*near, f"and {len(names) - len(near)} more"] if nearest(name, names) else names
     return unknown("objective", name, known, where=where, hint=hint)

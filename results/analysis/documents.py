@@ -1,6 +1,7 @@
 """Documents of sentences and small tables of text, as text, Markdown and LaTeX: what `goalgrid effects` prints."""
 
 import math
+import shutil
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from goalgrid.results.records.rounding import NONE, written
 from goalgrid.results.renderers import latex, markdown
 from goalgrid.results.statistics.significance import Interval
 
-WIDTH = 100
+WIDTH = min(100, shutil.get_terminal_size((100, 0)).columns)
+"""Columns of a text: as many as the terminal has, and no more than are easily read."""
 GLUE = "\u00a0"
 
 
@@ -49,7 +51,7 @@ class Document:
 
 
 def text(document: Document) -> str:
-    """The document as text, aligned for a terminal of 100 columns."""
+    """The document as text, in lines of `WIDTH` columns at most."""
     footer = "\n".join(_wrapped(line, "- ") for line in document.footer)
     return _joined(document, lambda title: f"{title}\n{'=' * len(title)}", _aligned, _wrapped, footer)
 
