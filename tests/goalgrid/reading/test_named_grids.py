@@ -13,6 +13,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.reading import named_grids
 
 from ...conftest import SMALL, Goalgrid, swapped
+from ..conftest import Verb
 
 FAST = 'extends = "demo"\nobjectives = ["con_con"]\n[set]\n' + "".join(
     f"{setting}\n" for setting in SMALL[1::2] if setting.startswith(("train.", "model."))
@@ -113,3 +114,17 @@ def test_a_number_of_seeds_is_said_to_be_one_seed(goalgrid: Goalgrid, folder: Pa
     planned = goalgrid("plan", "one.toml", "--set", "seeds=5", runs=folder / "runs", folder=folder)
     assert "note: seeds = 5 is seed 5 alone. 5 seeds: seeds = [0, 1, 2, 3, 4].\n" in planned.stderr
     assert "note:" not in goalgrid("plan", "two.toml", runs=folder / "runs", folder=folder).stderr
+
+
+def test_a_file_called_like_a_shipped_grid_and_a_folder_that_is_not_there_are_said(verb: Verb, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('name = "demo"\nextends = "demo"\nseeds = [7]\n')
+    planned = verb("plan", str(tmp_path / "mine.toml"), runs=Home(tmp_path))
+    assert planned.stdout.startswith("demo: 15 trials")
+    assert (
+        "note: a shipped grid is called demo, too; goalgrid plan, run and resume demo mean that one." in planned.stderr
+    )
+    assert (
+        f"note: there is no runs folder {tmp_path / 'none'} yet."
+        in verb("status", "demo", runs=Home(tmp_path / "none")).stderr
+    )
+    assert "note:" not in verb("plan", "demo", runs=Home(tmp_path)).stderr
