@@ -123,7 +123,7 @@ class LoadedGrid:
         from goalgrid.results.records.record import data_frame
 
         overview, unreadable = self._overview(), dict[Path, str]()
-        frame = data_frame(self._home, [row["trial_id"] for row in overview.records], unreadable)
+        frame = data_frame(self._home, list(overview.records), unreadable)
         for message in [*overview.unreadable.values(), *unreadable.values()]:
             say_left_out(message)
         reasons = [overview.stale.get(str(trial_id), ()) for trial_id in frame.index]

@@ -165,7 +165,7 @@ def basis_of(overview: Overview, key: Key) -> Basis | None:
 
 
 def _from_records(overview: Overview, key: Key) -> Basis | None:
-    rows = [row for row in overview.records if (row["dataset"], row["recipe"]) == key]
+    rows = [row for row in overview.records.values() if (row["dataset"], row["recipe"]) == key]
     if not rows:
         return None
     folders = [overview.home.trial(row["trial_id"]) for row in rows]

@@ -72,8 +72,8 @@ def searches(grid: Grid, home: Home) -> list[Search]:
         groups.setdefault((cell.dataset, cell.recipe, cell.objective, swept), {}).setdefault(cell.trials[0].id, cell)
     states = _states((cell for points in groups.values() for cell in points.values()), home)
     done = [trial_id for trial_id, state in states.items() if state is State.DONE]
-    columns = ["trial_id", select.by]
-    values = {row["trial_id"]: row[select.by] for row in record_cache.rows(home, done, columns, {})}
+    rows = record_cache.rows(home, done, [select.by], {})
+    values = {trial_id: row[select.by] for trial_id, row in rows.items()}
     states |= {trial_id: State.UNREADABLE for trial_id in done if trial_id not in values}
     for trial_id in [trial_id for trial_id, state in states.items() if state is State.STOPPED]:
         value = _before_the_stop(select.by, home.trial(trial_id))

@@ -157,8 +157,8 @@ class Overview:
         return {"trials": len(self.trials), **{state.value: self.counts[state] for state in ENDED}}
 
     @cached_property
-    def records(self) -> list[dict[str, Any]]:
-        """The provenance of every finished trial whose record can be read, with its steps, epochs and seconds."""
+    def records(self) -> dict[str, dict[str, Any]]:
+        """By id: the provenance of each finished trial whose record can be read, its steps, epochs and seconds."""
         return self._records[0]
 
     @property
@@ -167,10 +167,10 @@ class Overview:
         return self._records[1]
 
     @cached_property
-    def _records(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    def _records(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         done = self.having(State.DONE)
         if not done:
-            return [], {}
+            return {}, {}
         from goalgrid.results.records import record_cache
 
         columns, unreadable = [*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters"], dict[Path, str]()
@@ -216,10 +216,10 @@ class Overview:
         return provenance.patched(self._trained_here) if self.records else {}
 
     @property
-    def _trained_here(self) -> list[dict[str, Any]]:
+    def _trained_here(self) -> dict[str, dict[str, Any]]:
         """The records of finished trials without those of published checkpoints."""
         imported = {trial.id for trial in self.imported}
-        return [row for row in self.records if row["trial_id"] not in imported]
+        return {trial_id: row for trial_id, row in self.records.items() if trial_id not in imported}
 
     @cached_property
     def data(self) -> DataAtHand:
@@ -230,8 +230,7 @@ class Overview:
         """Ids of the trials that are done, but on other data than are here now: no table shows them."""
         if not self.records:
             return set()
-        data = provenance.of_trials(self.points, {row["trial_id"] for row in self.records}, self.data.fingerprint)
-        return {row["trial_id"] for row in self.records if provenance.of_other_data(row, data[row["trial_id"]])}
+        return provenance.of_other_data(self.records, self.points, self.data.fingerprint)
 
     @cached_property
     def lacking(self) -> dict[str, list[str]]:

@@ -60,5 +60,5 @@ def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[G
 def _values(budget: Budget, done: Sequence[str], home: Home) -> dict[str, float]:
     """The metric that decides of finished trials, by id; of a recall, the mean of both directions."""
     columns = [f"test_{name}" for name in by_direction(budget.metric)]
-    rows = record_cache.rows(home, done, ["trial_id", *columns], {})
-    return {row["trial_id"]: sum(row[name] for name in columns) / len(columns) for row in rows}
+    rows = record_cache.rows(home, done, columns, {})
+    return {trial_id: sum(row[name] for name in columns) / len(columns) for trial_id, row in rows.items()}

@@ -230,9 +230,9 @@ def _alone(side: Side, matched: Sequence[SideCell]) -> str:
     return f"Only {side.name} has {counted(len(names), 'cell')}: {'; '.join(names)}." if names else ""
 
 
-def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict[str, str]:
+def _sources(rows: provenance.Rows, code: Mapping[str, str]) -> dict[str, str]:
     """Where the numbers come from, as texts: what all finished trials have, or the values that they have."""
-    other = [row["trial_id"] for row in rows if row["code_fingerprint"] != code[row["trial_id"]]]
+    other = [trial_id for trial_id, row in rows.items() if row["code_fingerprint"] != code[trial_id]]
 
     def noted(row: Mapping[str, Any]) -> dict[str, str]:
         environment = json.loads(row["environment"])
@@ -244,7 +244,7 @@ def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict
             **environment.get("versions", {}),
         }
 
-    values = nested((name, value, None) for row in rows for name, value in noted(row).items())
+    values = nested((name, value, None) for row in rows.values() for name, value in noted(row).items())
     of_code = f"other than now in {len(other)} of {len(rows)} trials" if other else "of now"
     return {"code": of_code} | {name: ", ".join(sorted(map(str, texts))) for name, texts in values.items()}
 

@@ -46,7 +46,7 @@ MANY = 500
 """Cells of which a page has one matrix, and not one of each metric."""
 
 _PROVENANCE = (
-    "trial_id", "dataset", "recipe", "objective", "seed", "selected_epoch", "epochs", "train_seconds",
+    "dataset", "recipe", "objective", "seed", "selected_epoch", "epochs", "train_seconds",
     "data_fingerprint", "environment", "test_i2t_r1", "test_t2i_r1", "test_rsum",
 )  # fmt: skip
 
@@ -91,7 +91,7 @@ class Measured:
         """Tables, effects and figures of the finished trials."""
         if not scores.rows:
             return cls()
-        rows = {row["trial_id"]: row for row in record_cache.rows(home, scores.rows, _PROVENANCE)}
+        rows = record_cache.rows(home, scores.rows, _PROVENANCE)
         noted = grouped(chain.from_iterable(map(_noted, rows.values())))
         sums = analyse(cells, scores, None, ["rsum"])
         best = foremost(cells, sums)

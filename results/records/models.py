@@ -138,8 +138,8 @@ class Models:
         trials = dict(self._trials())
         parts = {key: trial.parents if trial.shared.members else (trial.id,) for key, trial in trials.items()}
         ids = dict.fromkeys(chain.from_iterable(parts.values()))
-        rows = record_cache.rows(self.home, ids, ["trial_id", "parameters"], {})  # `Scores` names what is unreadable
-        sizes = {row["trial_id"]: row["parameters"] for row in rows if row["parameters"] is not None}
+        rows = record_cache.rows(self.home, ids, ["parameters"], {})  # `Scores` names what is unreadable
+        sizes = {part: row["parameters"] for part, row in rows.items() if row["parameters"] is not None}
         return {
             key: {trial.id: sum(sizes[part] for part in parts[key]) / 1e6}
             for key, trial in trials.items()

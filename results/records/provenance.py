@@ -31,6 +31,8 @@ from goalgrid.grid.uses import PROGRAM
 from goalgrid.results.records.sources import texts_of
 
 T = TypeVar("T")
+Rows = Mapping[str, Mapping[str, Any]]
+"""Columns of the records of finished trials, by id."""
 
 NUMERIC = ("torch", "numpy", "pillow", "transformers", "scikit-learn", "nltk")
 """Packages that compute numbers of trials: these two all numbers, the others those of trials that load them."""
@@ -60,9 +62,7 @@ class Now:
     data: Callable[[Shared], str] = lambda shared: ""
 
 
-COLUMNS = (
-    "trial_id", "dataset", "recipe", "data_fingerprint", "code_fingerprint", "environment", "finished_at",
-)  # fmt: skip
+COLUMNS = ("dataset", "recipe", "data_fingerprint", "code_fingerprint", "environment", "finished_at")
 """What `stale` reads of a record."""
 
 GIT_SECONDS = 2.0
@@ -190,19 +190,17 @@ def source() -> dict[str, Any] | None:
     return {"commit": described.removesuffix("-dirty"), "dirty": described.endswith("-dirty")}
 
 
-def stale(rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell], now: Now) -> dict[str, list[Stale]]:
+def stale(rows: Rows, cells: Sequence[Cell], now: Now) -> dict[str, list[Stale]]:
     """Finished trials of these cells by id that another run now might not repeat, each with every reason.
 
     `rows`: of their records, with the columns of `COLUMNS`.
     """
-    done = {row["trial_id"] for row in rows}
-    code, data = of_trials(cells, done, now.code), of_trials(cells, done, now.data)
-    libraries = of_trials(cells, done, attrgetter("libraries"))
-    of_now = [row for row in rows if not of_other_data(row, data[row["trial_id"]])]
+    code, data = of_trials(cells, rows, now.code), of_trials(cells, rows, now.data)
+    libraries = of_trials(cells, rows, attrgetter("libraries"))
+    of_now = [row for key, row in rows.items() if not _is_other(row, data[key])]
     ordered = sorted(of_now, key=lambda row: str(row["finished_at"]))
     latest = {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in ordered}
-    ids = {row["trial_id"]: row for row in rows}
-    by_trial = {key: _reasons(row, code[key], data[key], libraries[key], latest) for key, row in ids.items()}
+    by_trial = {key: _reasons(row, code[key], data[key], libraries[key], latest) for key, row in rows.items()}
     return {trial_id: reasons for trial_id, reasons in by_trial.items() if reasons}
 
 
@@ -222,8 +220,13 @@ def code_differs(then: str, now: str) -> str:
     return OTHER_CODE if then.startswith(CODE_VERSION) else UNTOLD_CODE
 
 
-def of_other_data(row: Mapping[str, Any], now: str) -> bool:
-    """Whether a record's data differ from the data of this fingerprint; False where that cannot be told."""
+def of_other_data(rows: Rows, cells: Iterable[Cell], now: Callable[[Shared], str]) -> set[str]:
+    """Ids of the finished trials whose data differ from the data of now; not of those of which that cannot be told."""
+    data = of_trials(cells, rows, now)
+    return {trial_id for trial_id, row in rows.items() if _is_other(row, data[trial_id])}
+
+
+def _is_other(row: Mapping[str, Any], now: str) -> bool:
     then = row["data_fingerprint"]
     return bool(now) and then.startswith(DATA_VERSION) and then.partition("+")[0] != now
 
@@ -238,7 +241,7 @@ def _reasons(
     if what := _listed(version for version in changed if version.decides):
         reasons.append(Stale(Cause.ENVIRONMENT, what))
     then, newest = row["data_fingerprint"], latest.get((row["dataset"], row["recipe"]))
-    if of_other_data(row, data):
+    if _is_other(row, data):
         reasons.append(Stale(Cause.DATA, f"{OTHER_DATA}: {then} -> {data}"))
     elif data and not then.startswith(DATA_VERSION):
         reasons.append(Stale(Cause.DATA, UNTOLD_DATA))
@@ -247,9 +250,9 @@ def _reasons(
     return reasons
 
 
-def patched(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def patched(rows: Rows) -> dict[str, str]:
     """The versions that changed without a change of any number, by id of the finished trials where some did."""
-    changed = {row["trial_id"]: _changed(json.loads(row["environment"]), tuple(DECIDING)) for row in rows}
+    changed = {trial_id: _changed(json.loads(row["environment"]), DECIDING) for trial_id, row in rows.items()}
     words = {
         trial_id: _listed(version for version in some if not version.decides) for trial_id, some in changed.items()
     }

@@ -46,11 +46,11 @@ def read(
 
 
 def rows(
-    home: Home, done: Iterable[str], columns: Sequence[str], unreadable: record.Unreadable | None = None
-) -> list[dict[str, Any]]:
-    """These columns of the records of finished trials, by their ids; `unreadable` as of `record.collect`."""
-    table = read(home, [home.trial(trial_id).record for trial_id in done], list(columns), unreadable)
-    return list(table.to_pylist())
+    home: Home, done: Iterable[str], columns: Iterable[str], unreadable: record.Unreadable | None = None
+) -> dict[str, dict[str, Any]]:
+    """The ids and these columns of the records of finished trials, by id; `unreadable` as of `record.collect`."""
+    table = read(home, [home.trial(trial_id).record for trial_id in done], ["trial_id", *columns], unreadable)
+    return {row["trial_id"]: row for row in table.to_pylist()}
 
 
 class Copying(ThreadPoolExecutor):

@@ -178,7 +178,7 @@ class Scores:
         done = [trial_id for trial_id, state in states.items() if state is State.DONE]
         begun = {name: state for name, state in states.items() if state not in (State.DONE, State.PLANNED)}
         absent = {name: _reason(home.trial(name), state) for name, state in begun.items()}
-        columns = ["trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
+        columns = ["dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
         columns += [f"test_{name}" for name in record.METRICS]
         unreadable: record.Unreadable = {}
         rows = record_cache.rows(home, done, columns, unreadable)
@@ -186,22 +186,20 @@ class Scores:
             absent[path.parent.name] = UNREADABLE
             leave(message)
         if now:
-            data = provenance.of_trials(cells, {row["trial_id"] for row in rows}, now.data)
-            other = {row["trial_id"] for row in rows if provenance.of_other_data(row, data[row["trial_id"]])}
+            other = provenance.of_other_data(rows, cells, now.data)
             absent |= dict.fromkeys(other, provenance.OTHER_DATA)
-            rows = [row for row in rows if row["trial_id"] not in other]
+            rows = {trial_id: row for trial_id, row in rows.items() if trial_id not in other}
         if not mixed:
-            refuse_mixed_data(rows)
+            refuse_mixed_data(rows.values())
         if protocol in evaluate.names:
-            _add_evaluations(rows, str(protocol), home, leave)
-        elif protocol is not None and not _evaluated(protocol, rows):
+            _add_evaluations(rows.values(), str(protocol), home, leave)
+        elif protocol is not None and not _evaluated(protocol, rows.values()):
             raise UserError(
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
-        by_trial, usual = {row["trial_id"]: row for row in rows}, usual if _evaluated(usual, rows) else None
-        models = Models(cells, home, by_trial, leave)
-        return cls(by_trial, protocol, usual, evaluate, make, absent, now, models, leave)
+        usual, models = usual if _evaluated(usual, rows.values()) else None, Models(cells, home, rows, leave)
+        return cls(rows, protocol, usual, evaluate, make, absent, now, models, leave)
 
     @property
     def metrics(self) -> tuple[str, ...]:

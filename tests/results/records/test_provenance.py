@@ -28,7 +28,9 @@ def stale(rows: list[dict[str, Any]], data: dict[str, str] = AWAY, libraries: st
     """The stale ones of these records; each trial loads these libraries."""
     shared: dict[str, Any] = {name: SimpleNamespace(data=data[name], libraries=libraries.split()) for name in AWAY}
     cells = [Cell("", "", "", (), (Trial(name, settings, 0),)) for name, settings in shared.items()]
-    return provenance.stale(rows, cells, provenance.Now(lambda _: CODE, attrgetter("data")))
+    return provenance.stale(
+        {row["trial_id"]: row for row in rows}, cells, provenance.Now(lambda _: CODE, attrgetter("data"))
+    )
 
 
 def of_versions(python: str = platform.python_version(), **versions: str) -> dict[str, Any]:
@@ -83,11 +85,11 @@ def test_another_python_or_patch_of_numpy_is_a_note_and_another_numpy_makes_stal
     now = version("numpy")
     patch, minor = f"{now.rpartition('.')[0]}.99", "1.26.0"
     assert stale([of_versions("3.0.0", numpy=patch)]) == {}
-    noted = provenance.patched([of_versions("3.0.0", numpy=patch)])
+    noted = provenance.patched({"one": of_versions("3.0.0", numpy=patch)})
     assert noted == {"one": f"python 3.0.0 -> {platform.python_version()}, numpy {patch} -> {now}"}
     ((reason,),) = stale([of_versions(numpy=minor)]).values()
     assert reason.what == f"numpy {minor} -> {now}"
-    assert provenance.patched([of_versions(numpy=minor)]) == provenance.patched([row()]) == {}
+    assert provenance.patched({"one": of_versions(numpy=minor)}) == provenance.patched({"one": row()}) == {}
 
 
 def test_the_latest_trial_decides_which_data_are_meant() -> None:
