@@ -21,6 +21,8 @@ from goalgrid.grid.settings import RANKED, TrialSettings, parts
 
 Place = tuple[str, str, str, Point]
 """A cell by its data set, recipe, objective and swept values."""
+BlockKey = tuple[str, str, Point]
+"""A block of a table by its data set, recipe and swept values."""
 
 
 class Trial(NamedTuple):
@@ -76,6 +78,16 @@ class Cell:
     def axes(self) -> dict[str, Scalar]:
         """The cell's value on every axis but the seed, by the names that filters use."""
         return {"dataset": self.dataset, "recipe": self.recipe, "objective": self.objective, **dict(self.swept)}
+
+    @property
+    def block(self) -> BlockKey:
+        return self.dataset, self.recipe, self.swept
+
+
+def block_title(block: BlockKey) -> str:
+    """`fc-bow on flickr8k, objective.tau = 10`."""
+    dataset, recipe, swept = block
+    return f"{recipe} on {dataset}" + "".join(f", {name} = {value}" for name, value in swept)
 
 
 def expand(grid: Grid) -> list[Cell]:

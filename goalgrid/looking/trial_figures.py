@@ -109,8 +109,7 @@ def _queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
 
     cells = [*overview.cells, *overview.points]
     cell_of_trial = next(cell for cell in cells if trial_id in {trial.id for trial in cell.trials})
-    place = (cell_of_trial.dataset, cell_of_trial.recipe, cell_of_trial.swept)
-    block = [cell for cell in cells if (cell.dataset, cell.recipe, cell.swept) == place]
+    block = [cell for cell in cells if cell.block == cell_of_trial.block]
     ranks = QueryRanks.read(block, overview.home)
     shown = ranks.by_trial.keys() - overview.of_other_data  # other data have other queries
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from goalgrid.grid.expansion import Cell, Shared, expand
+from goalgrid.grid.expansion import Cell, Shared, block_title, expand
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.select import Chosen, Halving, Point, Tried
 from goalgrid.grid.store.home import ENDED, Home, State, TrialFolder
-from goalgrid.results.layouts.captions import block_title
 from goalgrid.results.records import record_cache
 
 

@@ -8,10 +8,9 @@ from itertools import combinations, product
 from typing import Any, TypeVar
 
 from goalgrid.grid.errors import counted
-from goalgrid.grid.expansion import Cell
+from goalgrid.grid.expansion import Cell, block_title
 from goalgrid.grid.groups import nested
 from goalgrid.results.analysis.documents import GLUE, Document, DocumentSection, Sheet
-from goalgrid.results.layouts.captions import block_title
 from goalgrid.results.records.rounding import p_text, written
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference import claims as reference

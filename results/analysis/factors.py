@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from goalgrid.grid.errors import check_known
-from goalgrid.grid.expansion import Cell
+from goalgrid.grid.expansion import BlockKey, Cell, block_title
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from goalgrid.results.layouts.captions import BlockKey, block_title
 
 Levels = tuple[str, ...]
 """Levels of a cell: its objective, then its values on the other axes that are factors. Or all levels of a factor."""

@@ -12,13 +12,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from goalgrid.grid.expansion import Cell
+from goalgrid.grid.expansion import Cell, block_title
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.palette import BLUE, FAINT, INK
 from goalgrid.grid.select import Chosen
 from goalgrid.results.figures.study import FigureKind, Study, regrouped
 from goalgrid.results.figures.style import blank, legend_below, line_styles
-from goalgrid.results.layouts.captions import METRIC_NAMES, block_title
+from goalgrid.results.layouts.captions import METRIC_NAMES
 
 LineKey = tuple[str, tuple[Any, ...]]
 """Objective, and values on the other axes."""

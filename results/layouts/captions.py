@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from goalgrid.grid.errors import UserError, unknown
-from goalgrid.grid.expansion import Cell
+from goalgrid.grid.expansion import Cell, block_title
 from goalgrid.grid.groups import nested
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
@@ -13,8 +13,6 @@ from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 
 TableSource = Scores | Paper
 """Where the values of a table come from: the records of a grid, or what a paper prints."""
-
-BlockKey = tuple[str, str, tuple[tuple[str, object], ...]]
 
 
 @dataclass(frozen=True)
@@ -64,14 +62,8 @@ _SELECTION = {"best-val-rsum": "checkpoint with the best validation rsum", "last
 
 def blocks_of(cells: Sequence[Cell], rows: Callable[[dict[str, Cell]], Iterable[Row]]) -> tuple[Block, ...]:
     """A block for every data set, recipe and swept values, with the rows of its cells by objective."""
-    blocks = nested(((cell.dataset, cell.recipe, cell.swept), cell.objective, cell) for cell in cells)
+    blocks = nested((cell.block, cell.objective, cell) for cell in cells)
     return tuple(Block(block_title(key), tuple(rows(block))) for key, block in blocks.items())
-
-
-def block_title(key: BlockKey) -> str:
-    """`fc-bow on flickr8k, objective.tau = 10`."""
-    dataset, recipe, swept = key
-    return f"{recipe} on {dataset}" + "".join(f", {name} = {value}" for name, value in swept)
 
 
 def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEntry:
@@ -130,9 +122,9 @@ def chosen(cells: Sequence[Cell]) -> str:
 
 def _of_fewer_points(cells: Sequence[Cell]) -> str:
     """Which cells chose among fewer points than the grid draws: by what they read, or since search trials failed."""
-    several = len({(cell.dataset, cell.recipe, cell.swept) for cell in cells}) > 1
+    several = len({cell.block for cell in cells}) > 1
     fewer = [
-        f"{f'{block_title((c.dataset, c.recipe, c.swept))}: ' * several}{c.objective} {len(c.chosen.tried)}"
+        f"{f'{block_title(c.block)}: ' * several}{c.objective} {len(c.chosen.tried)}"
         for c in cells
         if c.chosen and len(c.chosen.tried) < c.chosen.draws
     ]

@@ -14,10 +14,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from goalgrid.grid.expansion import Cell, Trial
+from goalgrid.grid.expansion import BlockKey, Cell, Trial, block_title
 from goalgrid.grid.groups import nested
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS, is_matrix
-from goalgrid.grid.select import Point
 from goalgrid.grid.store.home import ENDED, State
 from goalgrid.results.records.rounding import written
 from goalgrid.runners.trial.events import Event
@@ -55,14 +54,6 @@ PACE = 20
 
 WIDTH = 16
 """Columns of a cell: the marks of three seeds, and two recalls."""
-
-MatrixKey = tuple[str, str, Point]
-"""Data set, recipe and swept settings: one matrix."""
-
-
-def matrix_of(cell: Cell) -> MatrixKey:
-    return cell.dataset, cell.recipe, cell.swept
-
 
 MARKS = {
     State.DONE: ("●", "green"),
@@ -148,7 +139,7 @@ class Board:
             for cell in cells
             for trial in cell.trials
         }
-        self.blocks = nested((matrix_of(cell), cell.objective, cell) for cell in cells)
+        self.blocks = nested((cell.block, cell.objective, cell) for cell in cells)
         """The cells of each matrix, by objective."""
         self._differs = [len(set(values)) > 1 for values in zip(*self.blocks, strict=True)]
         """Whether data sets, recipes and swept settings do, in the grid."""
@@ -207,14 +198,13 @@ class Board:
         """The matrices that fit into so many lines, the number of the others, the running trials, and the summary."""
         running = [progress for progress in self.trials.values() if progress.state is State.RUNNING]
         room = height - 4 - min(len(running), TRIALS + 1)
-        blocks, at_work = list[RenderableType](), {matrix_of(progress.cell) for progress in running}
+        blocks, at_work = list[RenderableType](), {progress.cell.block for progress in running}
         for block in sorted(self.blocks, key=lambda block: block not in at_work)[:BLOCKS]:
             table = self._block(block)
             room -= len(table.rows) + 5
             if blocks and room < 0:
                 break
-            swept = "".join(f", {name} = {value}" for name, value in block[2])
-            blocks += [Text(f"{block[1]} on {block[0]}{swept}: best validation R@1 (i2t / t2i)"), table]
+            blocks += [Text(f"{block_title(block)}: best validation R@1 (i2t / t2i)"), table]
         others = len(self.blocks) - len(blocks) // 2
         more = [Text(f"and {others} more", style="dim")] if others else []
         trials = [self._running(running)] if running else []
@@ -245,7 +235,7 @@ class Board:
         words = [word for word, shown in zip(axes, differs, strict=True) if shown]
         return " ".join([cell.objective or cell.recipe, f"seed {progress.trial.seed}", *words])
 
-    def _block(self, block: MatrixKey) -> Table:
+    def _block(self, block: BlockKey) -> Table:
         cells = self.blocks[block]
         table = Table()
         if is_matrix(cells):
