@@ -266,7 +266,7 @@ def export(
     from goalgrid.results.export.export_folder import begun
     from goalgrid.results.export.export_folder import export as write
     from goalgrid.showing import report as page
-    from goalgrid.showing.tables import scores_of, table_of_paper
+    from goalgrid.showing.tables import table_of_paper
 
     if paper and target is None:
         grid, target = None, user_path(grid) if grid else None
@@ -277,7 +277,7 @@ def export(
         go_on = f"goalgrid resume {overview.grid.name}{options.runs_option(home)}"
         raise UserError(f"grid {overview.grid.name!r}: no cell has chosen its settings yet. Go on: {go_on}")
     with begun(target):
-        html, filled = page.render(overview, paper=paper), table_of_paper(paper, home)
-        scores = scores_of(overview, leave=lambda message: None)  # the report has said it
-        write(overview.grid, overview.cells, scores, home, target, report=html, paper=filled, only=only)
+        measured, filled = page.read(overview), table_of_paper(paper, home)
+        html = page.render(overview, measured=measured, paper=paper)
+        write(overview.grid, overview.cells, measured, home, target, report=html, paper=filled, only=only)
     say(f"written: {target}")

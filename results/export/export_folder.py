@@ -4,7 +4,7 @@ import json
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +19,8 @@ from goalgrid.grid.notes import later
 from goalgrid.grid.store.files import cannot_write, write_json, write_json_lines, write_text
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results import figures, pages, renderers
-from goalgrid.results.analysis.block_analysis import analyse, metrics_of
-from goalgrid.results.analysis.effects_text import write_out
-from goalgrid.results.analysis.factors import parts_of
-from goalgrid.results.analysis.queries import QueryRanks
-from goalgrid.results.export.report_page import BLOCKS, FOREMOST, foremost
+from goalgrid.results.analysis.documents import as_markdown
+from goalgrid.results.export.report_page import FOREMOST, Measured
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
@@ -54,7 +51,7 @@ def begun(target: Path) -> Iterator[None]:
 def export(
     grid: Grid,
     cells: Sequence[Cell],
-    scores: Scores,
+    measured: Measured,
     home: Home,
     target: Path,
     *,
@@ -64,20 +61,19 @@ def export(
 ) -> None:
     """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
 
-    `report` is that of the grid, as HTML; `paper` a paper's own table with our numbers; `only` the filter that named
-    these cells and trials.
+    `report` is that of the grid with what was `measured`, as HTML; `paper` a paper's own table with our numbers; `only`
+    the filter that named these cells and trials.
     """
+    scores = measured.scores
     record.write_records(scores.rows, home, target / "records.parquet")
-    tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores, home)) | (
-        {Path("tables", "paper", paper.name): paper} if paper else {}
-    )
+    tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores, home))
+    tables |= {Path("tables", "paper", paper.name): paper} if paper else {}
     for path, table in tables.items():
         renderers.write_all(table, (target / path).parent)
+    if measured.effects:
+        write_text(target / "effects.md", as_markdown(measured.effects))
     if scores.rows:
-        best = foremost(cells, analyse(cells, scores, None, ["rsum"]))
-        analyses = analyse(best, scores, QueryRanks.read(best, home), metrics_of("r1", "both"))
-        write_text(target / "effects.md", write_out(analyses, best, "markdown"))
-        drawings = figures.draw_all(figures.Study.read(best, scores, home))
+        drawings = figures.draw_all(figures.Study.read(measured.foremost, scores, home))
         figures.write(drawings, target / "figures", ("pdf", "svg", "png"))
     write_text(target / "report.html", report)
     write_text(target / "grid.toml", grid.to_toml())
@@ -86,10 +82,9 @@ def export(
         write_json(target / "choices.json", [cell.axes | cell.chosen.to_dict() for cell in chosen if cell.chosen])
         searched = [tried.trial for cell in chosen if cell.chosen for tried in cell.chosen.tried if tried.done]
         record.write_records(searched, home, target / "search.parquet")
-    environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
     if notes := grid.notes.markdown(later(home.grid(grid.name).notes)):
         write_text(target / "notes.md", notes)
-    write_text(target / "README.md", readme(grid, cells, tables, environments, noted=bool(notes)))
+    write_text(target / "README.md", readme(grid, cells, measured, tables, noted=bool(notes)))
     write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
     sums = (f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files)
@@ -119,16 +114,14 @@ def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores, home: 
             yield folder / table.name, table
 
 
-def readme(
-    grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], environments: Iterable[str], *, noted: bool = False
-) -> str:
+def readme(grid: Grid, cells: Sequence[Cell], measured: Measured, tables: Mapping[Path, Table], *, noted: bool) -> str:
     """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
     return pages.page(
         "export.md", name=grid.name, example=_train(cells[0]), tables=tables, noted=noted,
-        machines=dict(Counter(map(_machine, environments)).most_common()),
+        machines=dict(Counter(_machine(row["environment"]) for row in measured.rows.values()).most_common()),
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
         searched=grid.select is not None,
-        some=FOREMOST if len(parts_of(cells)) > BLOCKS else 0,
+        some=FOREMOST if measured.narrowed else 0,
     )  # fmt: skip
 
 

@@ -85,16 +85,19 @@ class Measured:
     """A message for each record, or file beside it, that cannot be read, so that a figure lacks its trial."""
     narrowed: bool = False
     """Whether effects and figures are those of the foremost blocks alone."""
+    scores: Scores = field(default_factory=lambda: Scores({}))
+    foremost: Sequence[Cell] = ()
+    """The cells whose effects and figures are shown."""
 
     @classmethod
     def of(cls, grid: str, cells: Sequence[Cell], scores: Scores, home: Home) -> "Measured":
         """Tables, effects and figures of the finished trials."""
         if not scores.rows:
-            return cls()
+            return cls(scores=scores)
         rows = record_cache.rows(home, scores.rows, _PROVENANCE)
         noted = grouped(chain.from_iterable(map(_noted, rows.values())))
         sums = analyse(cells, scores, None, ["rsum"])
-        best = foremost(cells, sums)
+        best = _foremost(cells, sums)
         recalls = metrics_of("r1", "both")
         analyses = analyse(best, scores, QueryRanks.read(best, home), recalls)
         studies = Study.read(cells if len(rows) <= CURVES else best, scores, home)
@@ -103,13 +106,15 @@ class Measured:
             tuple(map(finding, sorted(sums, key=_top, reverse=True) if len(sums) > BLOCKS else sums)),
             dict(_tables(grid, cells, shown) for shown in (scores, *scores.further(cells, home))),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
-            document(analyses, cells) if analyses else None,
+            document(analyses, best) if analyses else None,
             tuple(_pictures(studies, every, best)),
             rows,
             {heading: dict(Counter(texts).most_common()) for heading, texts in noted.items()},
             noun=noun_of(cells),
             cells=tuple(_opened(cells, sums, rows, studies[0].histories if studies else {})),
             narrowed=len(best) < len(cells),
+            scores=scores,
+            foremost=best,
         )
 
 
@@ -117,7 +122,7 @@ def _top(analysis: Analysis) -> float:
     return max(analysis.means)
 
 
-def foremost(cells: Sequence[Cell], sums: Sequence[Analysis]) -> Sequence[Cell]:
+def _foremost(cells: Sequence[Cell], sums: Sequence[Analysis]) -> Sequence[Cell]:
     """All cells; of more than `BLOCKS` blocks, the cells of those with the best rsum."""
     if len(sums) <= BLOCKS:
         return cells

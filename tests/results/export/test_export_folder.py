@@ -18,6 +18,7 @@ from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
 from goalgrid.results.export.export_folder import _tables, begun, export, readme, trial_list
+from goalgrid.results.export.report_page import Measured
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records.scores import Scores
 
@@ -44,7 +45,8 @@ def folder(grid: Grid, cells: list[Cell], trained: Home, tmp_path_factory: pytes
     shutil.copytree(trained.path, home.path)
     changed = home.trials()[0].settings
     changed.write_text(swapped(changed.read_text(), '"size": 16', '"size": 24'))
-    export(grid, cells, Scores.read(cells, home), home, target, report="<!doctype html>")
+    measured = Measured.of(grid.name, cells, Scores.read(cells, home), home)
+    export(grid, cells, measured, home, target, report="<!doctype html>")
     return target
 
 
@@ -110,7 +112,7 @@ def test_a_grid_that_a_paper_reports_is_put_beside_it() -> None:
     assert list(map(str, tables)) == ["tables/goal", "tables/against", "tables/coco-5x1k/goal"]
     assert tables[Path("tables/against")].command == "goalgrid table goal-table3-coco --against paper"
     assert tables[Path("tables/coco-5x1k/goal")].command == "goalgrid table goal-table3-coco --protocol coco-5x1k"
-    text = readme(grid, cells, tables, [])
+    text = readme(grid, cells, Measured(), tables, noted=False)
     assert "- `tables/against.*`: `goalgrid table goal-table3-coco --against paper --format FORMAT`" in text
     assert "Nothing is done yet." in text
 

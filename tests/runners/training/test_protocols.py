@@ -122,7 +122,8 @@ def test_an_export_holds_the_tables_of_all_protocols(
 ) -> None:
     grid = grid_of(root)
     overview = Overview.of(grid, swept[0])
-    export(grid, overview.cells, scores_of(overview), swept[0], tmp_path, report="<!doctype html>")
+    measured = Measured.of(grid.name, overview.cells, scores_of(overview), swept[0])
+    export(grid, overview.cells, measured, swept[0], tmp_path, report="<!doctype html>")
     assert FIVE not in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE in (tmp_path / "tables" / "coco-5x1k" / "goal.md").read_text()
 
@@ -137,10 +138,11 @@ def test_a_grid_that_names_a_table_is_shown_by_its_protocol_everywhere(
     cells, scores = overview.cells, scores_of(overview)
     assert scores.of(cells[0], "rsum").mean == Scores.read([folds], home).of(folds, "rsum").mean
     assert scores_of(overview, "coco-5k").protocol_of(cells[0]) == "coco-5k"
-    export(grid, cells, scores, home, tmp_path, report="<!doctype html>")
+    measured = Measured.of(grid.name, cells, scores, home)
+    export(grid, cells, measured, home, tmp_path, report="<!doctype html>")
     assert FIVE in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE not in (tmp_path / "tables" / "coco-5k" / "goal.md").read_text()
-    assert list(Measured.of(grid.name, cells, scores, home).tables) == ["coco-5x1k", "coco-5k"]
+    assert list(measured.tables) == ["coco-5x1k", "coco-5k"]
     drawn = keep_table(overview)
     assert drawn is not None
     assert FIVE in drawn.caption
