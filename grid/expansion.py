@@ -87,7 +87,12 @@ class Cell:
 def block_title(block: BlockKey) -> str:
     """`fc-bow on flickr8k, objective.tau = 10`."""
     dataset, recipe, swept = block
-    return f"{recipe} on {dataset}" + "".join(f", {name} = {value}" for name, value in swept)
+    return with_values(f"{recipe} on {dataset}", swept)
+
+
+def with_values(what: str, values: Iterable[tuple[str, object]]) -> str:
+    """What these values are of, and behind it the values: `fc-bow, con_con, train.lr = 0.001`."""
+    return ", ".join([what, *(f"{name} = {value}" for name, value in values)])
 
 
 def expand(grid: Grid) -> list[Cell]:

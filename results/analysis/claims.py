@@ -8,7 +8,7 @@ from itertools import combinations, product
 from typing import Any, TypeVar
 
 from goalgrid.grid.errors import counted
-from goalgrid.grid.expansion import Cell, block_title
+from goalgrid.grid.expansion import Cell, with_values
 from goalgrid.grid.groups import nested
 from goalgrid.results.analysis.documents import GLUE, Document, DocumentSection, Sheet
 from goalgrid.results.records.rounding import p_text, written
@@ -164,8 +164,7 @@ def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]
         if not _is_about(claim, cell.dataset) or (claim.across and claim.across not in swept):
             continue
         objective = f"{cell.objective}@{swept.pop(claim.across)}" if claim.across else cell.objective
-        key = (f"{cell.dataset} ({scores.protocol_of(cell)})", "", tuple(swept.items()))
-        block = block_title(key).removeprefix(" on ")
+        block = with_values(f"{cell.dataset} ({scores.protocol_of(cell)})", swept.items())
         for metric in [name for name in claim.metrics if name in scores.metrics]:
             score = scores.of(cell, metric)
             if score.n:

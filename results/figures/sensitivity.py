@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from goalgrid.grid.expansion import Cell, block_title
+from goalgrid.grid.expansion import Cell, block_title, with_values
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.palette import BLUE, FAINT, INK
 from goalgrid.grid.select import Chosen
@@ -107,7 +107,7 @@ def _label(key: LineKey, shown: Sequence[LineKey]) -> str:
     objective, others = key
     rivals = [other for name, other in shown if name == objective]
     varying = [pair for place, pair in enumerate(others) if len({rival[place] for rival in rivals}) > 1]
-    return ", ".join([objective, *(f"{axis.rpartition('.')[2]} = {value}" for axis, value in varying)])
+    return with_values(objective, ((axis.rpartition(".")[2], value) for axis, value in varying))
 
 
 def _line(axes: Axes, study: Study, line: Line, metric: str, style: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.expansion import Cell, trials_of, with_values
 from goalgrid.grid.groups import nested
 from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.factors import GridPart, parts_of
@@ -82,11 +82,8 @@ def by_dataset(studies: Sequence[Study]) -> list[Study]:
 
 def regrouped(studies: Sequence[Study], title: Callable[[Cell], str], name: Callable[[Cell], str]) -> list[Study]:
     """A study for every title, with the cells that have it, named by their swept values, too."""
-
-    def named(cell: Cell) -> str:
-        return ", ".join([name(cell), *(f"{axis} = {value}" for axis, value in cell.swept)])
-
-    groups = nested((title(cell), named(cell), cell) for study in studies for cell in study.part.cells.values())
+    every = [cell for study in studies for cell in study.part.cells.values()]
+    groups = nested((title(cell), with_values(name(cell), cell.swept), cell) for cell in every)
     return [
         replace(studies[0], part=GridPart(shown, cells, {known: (known,) for known in cells}))
         for shown, cells in groups.items()

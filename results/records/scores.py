@@ -12,7 +12,7 @@ from typing import Any
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.evaluations import Evaluate
-from goalgrid.grid.expansion import Cell
+from goalgrid.grid.expansion import Cell, with_values
 from goalgrid.grid.groups import nested
 from goalgrid.grid.protocols import ECCV, JUDGED
 from goalgrid.grid.store.home import Home, State, TrialFolder
@@ -275,7 +275,7 @@ class Scores:
 
     def label(self, cell: Cell) -> str:
         """The cell as one method among others: `fc-bow, con_con, train.lr = 0.001`."""
-        return ", ".join([cell.recipe, cell.objective, *(f"{name} = {value}" for name, value in cell.swept)])
+        return with_values(f"{cell.recipe}, {cell.objective}", cell.swept)
 
     def axes(self, cell: Cell) -> dict[str, str]:
         names = {"dataset": cell.dataset, "protocol": self.protocol_of(cell), "recipe": cell.recipe}
