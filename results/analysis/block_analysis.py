@@ -9,8 +9,8 @@ import numpy as np
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.groups import grouped
-from goalgrid.results.analysis.claims import Entry, as_entry
+from goalgrid.grid.groups import nested
+from goalgrid.results.analysis.claims import as_entry
 from goalgrid.results.analysis.factors import GridPart, Levels, factors_of, parts_of
 from goalgrid.results.analysis.observations import Observations
 from goalgrid.results.analysis.queries import QueryRanks
@@ -18,7 +18,7 @@ from goalgrid.results.layouts.captions import DIRECTIONS, by_direction, noun_of
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.statistics.anova import Anova, Array, anova, anova_of_printed
-from goalgrid.results.statistics.significance import Interval, holm, paired_t, seeds_needed, t_interval, welch
+from goalgrid.results.statistics.significance import Interval, Sample, holm, paired_t, seeds_needed, t_interval, welch
 
 NATURAL_BASELINE = "con_con"
 DIRECTION_NAMES = (*DIRECTIONS, "both")
@@ -122,8 +122,7 @@ def _analyse(
     if not observations.seeds:
         return None
     lowest = metric.endswith("medr")
-    order = np.argsort(observations.means if lowest else -observations.means, kind="stable")
-    best, second = [observations.names[place] for place in order[:2]] if len(order) > 1 else (observations.names[0], "")
+    best, second = [*observations.ranked(lowest=lowest), ""][:2]
     present = [part.places[name][0] for name in observations.names]
     objective = baseline or (NATURAL_BASELINE if NATURAL_BASELINE in present else present[0])
     named = {place: name for name, place in part.places.items()}  # the baseline differs in the objective alone
@@ -183,11 +182,11 @@ def printed_analyses(table: str) -> list[Analysis]:
     """An analysis for every block and metric of the table whose numbers have standard deviations."""
     printed = [result for row in Paper.read(table).rows.values() for result in row.values()]
     spread = [r for r in printed if r.objective and not math.isnan(r.value.std) and r.value.n]
-    blocks = grouped(((r.model, r.dataset, r.protocol, r.metric), r) for r in spread)
+    blocks = nested(((r.model, r.dataset, r.protocol, r.metric), str(r.objective), as_entry(r).sample) for r in spread)
     analyses = [
-        _printed(f"{model} on {dataset}", protocol, metric, list(map(as_entry, results)), catalog.noun(dataset))
-        for (model, dataset, protocol, metric), results in blocks.items()
-        if len(results) > 1
+        _printed(f"{model} on {dataset}", protocol, metric, samples, catalog.noun(dataset))
+        for (model, dataset, protocol, metric), samples in blocks.items()
+        if len(samples) > 1
     ]
     if not analyses:
         raise UserError(
@@ -197,26 +196,25 @@ def printed_analyses(table: str) -> list[Analysis]:
     return analyses
 
 
-def _printed(title: str, protocol: str, metric: str, entries: Sequence[Entry], noun: str) -> Analysis:
-    by_name = {entry.objective: entry for entry in entries}
-    factors, order = factors_of({name: (name,) for name in by_name})
-    shape, n = tuple(map(len, factors.values())), by_name[order[0]].sample.n or 0
+def _printed(title: str, protocol: str, metric: str, samples: Mapping[str, Sample], noun: str) -> Analysis:
+    factors, order = factors_of({name: (name,) for name in samples})
+    shape, n = tuple(map(len, factors.values())), samples[order[0]].n or 0
     means, deviations = (
-        np.array([getattr(by_name[name].sample, what) for name in order]).reshape(shape) for what in ("mean", "std")
+        np.array([getattr(samples[name], what) for name in order]).reshape(shape) for what in ("mean", "std")
     )
-    baseline = NATURAL_BASELINE if NATURAL_BASELINE in by_name else entries[0].objective
+    baseline = NATURAL_BASELINE if NATURAL_BASELINE in samples else next(iter(samples))
     return Analysis(
         title,
         metric,
         protocol,
-        tuple(by_name),
+        tuple(samples),
         tuple(range(n)),
-        tuple(entry.sample.mean for entry in entries),
+        tuple(sample.mean for sample in samples.values()),
         anova=anova_of_printed(means, deviations, n, factors),
-        best=max(entries, key=lambda entry: entry.sample.mean).objective,
+        best=max(samples, key=lambda name: samples[name].mean),
         like_best=(),
         baseline=baseline,
-        differences=_printed_differences(by_name, baseline),
+        differences=_printed_differences(samples, baseline),
         queries=None,
         notes=(),
         noun=noun,
@@ -224,9 +222,9 @@ def _printed(title: str, protocol: str, metric: str, entries: Sequence[Entry], n
     )
 
 
-def _printed_differences(entries: dict[str, Entry], baseline: str) -> tuple[BaselineDifference, ...]:
-    base = entries[baseline].sample
-    others = {name: entry.sample for name, entry in entries.items() if name != baseline}
+def _printed_differences(samples: Mapping[str, Sample], baseline: str) -> tuple[BaselineDifference, ...]:
+    base = samples[baseline]
+    others = {name: sample for name, sample in samples.items() if name != baseline}
     tests = [welch(sample, base) for sample in others.values()]
     adjusted = holm([p for _, p in tests])
     return tuple(

@@ -43,8 +43,10 @@ class Observations:
     def means(self) -> NDArray[np.float64]:
         return self.values.mean(axis=1)
 
-    def best(self, *, lowest: bool = False) -> int:
-        return int(self.means.argmin() if lowest else self.means.argmax())
+    def ranked(self, *, lowest: bool = False) -> list[str]:
+        """The cells, the best first; cells of equal means in their order."""
+        order = np.argsort(self.means if lowest else -self.means, kind="stable")
+        return [self.names[place] for place in order]
 
     def like_best(self, *, lowest: bool = False) -> list[str]:
         """Cells that cannot be told from the best, the best included.
@@ -53,7 +55,8 @@ class Observations:
         """
         if len(self.seeds) < 2:
             return []
-        alike = like_best(self.values, self.best(lowest=lowest)) if len(self.names) > 1 else [True]
+        best = self.names.index(self.ranked(lowest=lowest)[0])
+        alike = like_best(self.values, best) if len(self.names) > 1 else [True]
         return [] if alike is None else list(compress(self.names, alike))
 
 
@@ -112,7 +115,7 @@ def _marks(contest: dict[Place, TableEntry]) -> tuple[dict[Place, bool], str]:
     alike = observations.like_best(lowest=lowest)
     if not alike:
         return {}, "The cells of a block show no spread over seeds, so nothing is marked there."
-    daggers = set(alike) - {observations.names[observations.best(lowest=lowest)]}
+    daggers = set(alike) - {observations.ranked(lowest=lowest)[0]}
     left_out = any("left out" in note for note in observations.notes)
     note = "Marks rest on the seeds that all cells of a block share." if left_out else ""
     return {places[name]: name in daggers for name in observations.names}, note
