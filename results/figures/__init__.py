@@ -40,8 +40,6 @@ def draw_all(
     logged = sorted({name for study in studies for history in study.histories.values() for name in history})
     for name in quantities:
         check_known("quantity", name, logged, where="in the histories of the finished trials")
-    if reference:
-        check_known("reference curve", reference, curves.names())
     curve = curves.printed_curve(reference) if reference else None
     options: dict[str, dict[str, Any]] = {
         "training": {"quantities": quantities, "reference": curve}, "steps": {"quantities": quantities}

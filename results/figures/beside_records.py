@@ -106,10 +106,6 @@ def draw_triplets(study: Study) -> Figure | None:
     return figure
 
 
-def mean_weight(counts: np.ndarray, weights: np.ndarray) -> float:
-    return float((counts * weights).sum() / counts.sum()) if counts.sum() else math.nan
-
-
 def _panel(axes: Axes, counts: np.ndarray, weights: np.ndarray) -> None:
     bins = math.isqrt(len(counts))
     middles = (np.arange(bins) + 0.5) / bins * 2 - 1
@@ -119,7 +115,7 @@ def _panel(axes: Axes, counts: np.ndarray, weights: np.ndarray) -> None:
     levels = density.max() * np.array([0.1, 0.5])
     axes.contourf(middles, middles, density, levels=[*levels, density.max() + 1], colors=[VERMILION], alpha=0.85)
     axes.plot([-1, 1], [-1, 1], color=BLUE, linewidth=0.7, linestyle=":")
-    axes.text(0.97, -0.47, f"mean {mean_weight(counts, weights):.2g}", fontsize="small", ha="right", va="bottom")
+    axes.text(0.97, -0.47, f"mean {np.average(weights, weights=counts):.2g}", fontsize="small", ha="right", va="bottom")
     axes.set(xlim=(-0.5, 1), ylim=(-0.5, 1), aspect="equal")
 
 

@@ -5,7 +5,7 @@ SelHN Fig. 3, Unified Fig. 4. Steps, of losses that choose while they train: Sel
 negatives), VSE+2AD Fig. C-2 (ADOPT's K).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,9 +46,7 @@ def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve |
         quantities: names of the history; none: `QUANTITIES`, and the epochs below.
         reference: a paper's curve to show beside the same quantity, for the objectives of the same names.
     """
-    return over_epochs(
-        study, _labels(quantities, QUANTITIES), 1.6, reference, None if quantities else _draw_epochs_until_near
-    )
+    return over_epochs(study, _labels(quantities, QUANTITIES), 1.6, reference, until_near=not quantities)
 
 
 def draw_diagnostics(study: Study) -> Figure | None:
@@ -131,7 +129,7 @@ def over_epochs(
     quantities: Mapping[str, str],
     row_height: float,
     reference: PrintedCurve | None = None,
-    below: Callable[[Axes, Study, Mapping[str, str], Mapping[str, dict[str, Any]]], None] | None = None,
+    until_near: bool = False,
     along: str = "epoch",
 ) -> Figure | None:
     """Curves over epochs: a row a logged quantity, a column a panel; None where no quantity was logged.
@@ -141,27 +139,27 @@ def over_epochs(
     Args:
         row_height: of a quantity, in inches.
         reference: a paper's curve, drawn thin in the row of its quantity, for the objectives of the same names.
-        below: draws a further row over the same epochs, into the axes of a panel.
+        until_near: whether a further row shows the epochs until 95 % of the final rsum.
     """
     trials = [trial for name in study.part.cells for trial in study.trials(name)]
     logged = {quantity for trial in trials for quantity in study.histories[trial]}
     rows = {quantity: title for quantity, title in quantities.items() if quantity in logged}
     if not rows:
         return None
-    height = row_height * (len(rows) + bool(below)) + 0.9
-    figure = blank(height, study, "mean and ± one sample standard deviation over seeds")
+    count = len(rows) + until_near
+    figure = blank(row_height * count + 0.9, study, "mean and ± one sample standard deviation over seeds")
     columns = panels(study)
     styles = line_styles(list(dict.fromkeys(label for lines in columns.values() for label in lines)))
-    every = figure.subplots(len(rows) + bool(below), len(columns), sharex=True, sharey="row", squeeze=False)
+    every = figure.subplots(count, len(columns), sharex=True, sharey="row", squeeze=False)
     handles = dict[str, Line2D]()
     for line, (quantity, title) in zip(every[: len(rows)], rows.items(), strict=True):
         for axes, lines in zip(line, columns.values(), strict=True):
             handles |= _panel(axes, study, quantity, lines, styles, reference)
         line[0].set_ylabel(title)
         _spread_out(line[0])
-    if below:
+    if until_near:
         for axes, lines in zip(every[-1], columns.values(), strict=True):
-            below(axes, study, lines, styles)
+            _draw_epochs_until_near(axes, study, lines, styles)
             axes.grid(visible=True, axis="x")
         every[-1][0].set_ylabel("until 95 % of\nthe final rsum")
     for axes, heading in zip(every[0], columns, strict=True):

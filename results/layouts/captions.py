@@ -190,12 +190,12 @@ def by_direction(metric: str) -> dict[str, Label]:
     return {f"{direction}_{metric}": title for direction, title in DIRECTIONS.items()}
 
 
-def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> tuple[list[Group], list[str]]:
+def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> tuple[tuple[Group, ...], list[str]]:
     """A group a direction with the recalls in `metrics`, then what else is asked for; and all columns' metrics.
 
     Totals that the source has stand there, asked for or not, except under a prefix.
     """
-    groups, shown = [], []
+    groups, shown = list[Group](), list[str]()
     cuts = dict.fromkeys([*RECALLS, *JUDGED, *(name for name in asked if name in CUTS)])
     for direction, title in DIRECTIONS.items():
         present = [name for name in cuts if f"{direction}_{name}" in metrics]
@@ -205,7 +205,8 @@ def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> t
             shown += [f"{direction}_{name}" for name in present]
     always = [name for name in TOTALS if name in metrics] if not prefix else []
     totals = dict.fromkeys(name for name in [*always, *asked] if name in TOTALS)
-    return groups + [Group(Label(prefix), (Label(TOTALS[name]),)) for name in totals], [*shown, *totals]
+    groups += [Group(Label(prefix), (Label(TOTALS[name]),)) for name in totals]
+    return tuple(groups), [*shown, *totals]
 
 
 def noun_of(cells: Iterable[Cell]) -> str:

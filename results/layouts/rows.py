@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from goalgrid.grid.expansion import Cell, once
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.results.layouts.captions import Layout, TableSource, beside, blocks_of, caption, entry, recalls
-from goalgrid.results.tables import Block, Group, Label, Row, Table
+from goalgrid.results.tables import Block, Label, Row, Table
 
 WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 
@@ -14,7 +14,8 @@ def listing(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) ->
     """One row an objective, a block a recipe on a data set."""
     groups, metrics = recalls(scores.metrics, asked)
     blocks = blocks_of(cells, lambda block: (_row(cell, cell.objective, scores, metrics) for cell in block.values()))
-    return _table("listing", "objective", groups, blocks, caption(cells, scores, beside(WHAT, asked, scores)))
+    text = caption(cells, scores, beside(WHAT, asked, scores))
+    return Table("listing", Label("objective"), groups, blocks, text)
 
 
 def losses(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
@@ -24,11 +25,12 @@ def losses(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
     """
     groups, metrics = recalls(scores.metrics, asked)
     sections = grouped(((cell.dataset, scores.section(cell)), cell) for cell in once(cells))
-    blocks = [
+    blocks = tuple(
         Block(f"{dataset}, {section}", tuple(_row(cell, "", scores, metrics) for cell in members))
         for (dataset, section), members in sections.items()
-    ]
-    return _table("losses", "model, loss", groups, blocks, caption(cells, scores, beside(WHAT, asked, scores)))
+    )
+    text = caption(cells, scores, beside(WHAT, asked, scores))
+    return Table("losses", Label("model, loss"), groups, blocks, text)
 
 
 def methods(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
@@ -44,18 +46,14 @@ def methods(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) ->
         )
         for method in of_method.values()
     )
-    columns = [group for parts, _ in groups.values() for group in parts]
+    columns = tuple(group for parts, _ in groups.values() for group in parts)
     text = caption(cells, scores, beside("Recall (%)", asked, scores))
-    return _table("methods", "method", columns, [Block(" and ".join(groups), rows)], text)
+    return Table("methods", Label("method"), columns, (Block(" and ".join(groups), rows),), text)
 
 
 def _row(cell: Cell, name: str, scores: TableSource, metrics: list[str]) -> Row:
     """The metrics of a cell; without a name, it is labelled as one method among others."""
     return Row(Label(name or scores.label(cell)), tuple(entry(cell, scores, metric) for metric in metrics))
-
-
-def _table(name: str, corner: str, groups: Sequence[Group], blocks: Sequence[Block], text: str) -> Table:
-    return Table(name, Label(corner), tuple(groups), tuple(blocks), text)
 
 
 LAYOUTS = {"listing": Layout(listing), "losses": Layout(losses), "methods": Layout(methods)}

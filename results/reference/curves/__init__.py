@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from goalgrid.grid.catalog import toml, toml_names
+from goalgrid.grid.errors import check_known
 
 
 @dataclass(frozen=True)
@@ -17,10 +18,7 @@ class PrintedCurve:
     lines: Mapping[str, Sequence[float]]
 
 
-def names() -> tuple[str, ...]:
-    """Names of the curves, e.g. `2ad-figureA1`."""
-    return toml_names(__name__)
-
-
 def printed_curve(name: str) -> PrintedCurve:
+    """A curve by name, e.g. `2ad-figureA1`; a UserError if none has this name."""
+    check_known("reference curve", name, toml_names(__name__))
     return PrintedCurve(**toml(__name__, name))
