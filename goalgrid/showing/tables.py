@@ -156,8 +156,7 @@ def _filled(request: TableRequest, home: Home) -> Table:
     if not source.used:
         start = f"goalgrid run --paper {source.name}{runs_option(home)}"
         raise NothingDone(f"{source.name} under {home.path}: no trial is done. Start it: {start}")
-    table = replace(request, layout=request.layout or source.content.layout).draw(source.cells, source)
-    return replace(table, command=request.command)
+    return request.draw(source.cells, source)
 
 
 def _printed(request: TableRequest) -> Table:
@@ -166,4 +165,4 @@ def _printed(request: TableRequest) -> Table:
     if given := [name for name, value in others.items() if value]:
         raise UserError(f"--reference shows a table as the paper printed it; leave {' and '.join(given)} out.")
     paper = Paper.read(request.grid)
-    return replace(request, layout=request.layout or paper.content.layout).draw(paper.cells, paper)
+    return request.draw(paper.cells, paper)

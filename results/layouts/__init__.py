@@ -21,14 +21,15 @@ DEFAULT_METRIC = "r1"
 """What a layout of one metric shows unless another one is asked for."""
 
 
-def natural(cells: Sequence[Cell], scores: captions.TableSource | None = None) -> str:
-    """GOAL's matrix where all objectives have a place in it; else a block a recipe, with a row an objective.
+def natural(cells: Sequence[Cell], scores: captions.TableSource) -> str:
+    """The paper's; of a grid, GOAL's matrix where all objectives have a place in it, else a row an objective.
 
-    People's judgements give several metrics, so that they are listed.
-
-    Where some recipe of several would have a block of one row, all stand in one block, as in the other papers.
+    People's judgements give several metrics, so that they are listed. Where some recipe of several would have a block
+    of one row, all stand in one block, as in the other papers.
     """
-    if {cell.objective for cell in cells} <= set(CELLS) and not (isinstance(scores, Scores) and scores.judged):
+    if isinstance(scores, Paper):
+        return scores.content.layout
+    if {cell.objective for cell in cells} <= set(CELLS) and not scores.judged:
         return "goal"
     rows = Counter((cell.dataset, cell.recipe) for cell in cells)
     several = len({cell.recipe for cell in cells}) > 1

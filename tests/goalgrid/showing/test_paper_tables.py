@@ -46,7 +46,7 @@ def trained() -> list[str]:
 
 def printed(name: str) -> Table:
     paper = Paper.read(name)
-    return arrange(paper.cells, paper, layout=paper.content.layout)
+    return arrange(paper.cells, paper)
 
 
 def filled(name: str, home: Home, **options: object) -> Table:

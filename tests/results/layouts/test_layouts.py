@@ -183,10 +183,11 @@ def test_a_matrix_of_few_cells_is_a_list_in_a_terminal(scores: Scores) -> None:
 
 def test_the_goal_layout_refuses_other_objectives(cells: list[Cell], scores: Scores) -> None:
     stranger = Cell("shapes", "cnn-bow", "unknown", (), cells[0].trials)
-    assert natural([stranger]) == "listing"
-    assert natural([stranger, replace(stranger, recipe="cnn-gru")]) == "losses"
-    assert natural([replace(stranger, recipe=name, objective=loss) for name in "ab" for loss in "cd"]) == "listing"
-    assert natural(cells) == "goal"
+    several = [replace(stranger, recipe=name, objective=loss) for name in "ab" for loss in "cd"]
+    assert natural([stranger], scores) == "listing"
+    assert natural([stranger, replace(stranger, recipe="cnn-gru")], scores) == "losses"
+    assert natural(several, scores) == "listing"
+    assert natural(cells, scores) == "goal"
     with pytest.raises(UserError, match="no place for unknown"):
         arrange([stranger], scores, layout="goal")
 
