@@ -42,9 +42,11 @@ class Sample:
     values: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Sample":
+    def of(cls, values: Numbers) -> "Sample":
+        """The standard deviation is 0 where values differ by no more than rounding, and NaN of a single value."""
         x = np.asarray(values, dtype=float)
-        std = float(x.std(ddof=1)) if spread_seen(x) else 0.0 if len(x) > 1 else math.nan
+        spread = len(x) > 1 and float(np.ptp(x)) > 2 * _rounding(x)
+        std = float(x.std(ddof=1)) if spread else 0.0 if len(x) > 1 else math.nan
         return cls(float(x.mean()) if len(x) else math.nan, std, len(x), tuple(values))
 
     @property
@@ -55,11 +57,11 @@ class Sample:
 
 def t_interval(values: Numbers) -> Interval:
     """mean ± t(1 - LEVEL/2, n - 1) s / sqrt(n); NaN for values without a spread, as a single value is."""
-    x = np.asarray(values, dtype=float)
-    if not spread_seen(x):
+    sample = Sample.of(values)
+    if not sample.error > 0:
         return Interval(math.nan, math.nan)
-    half = float(special.stdtrit(len(x) - 1, 1 - LEVEL / 2)) * _standard_error(x)
-    return Interval(float(x.mean()) - half, float(x.mean()) + half)
+    half = float(special.stdtrit(len(values) - 1, 1 - LEVEL / 2)) * sample.error
+    return Interval(sample.mean - half, sample.mean + half)
 
 
 def bootstrap_interval(values: Numbers) -> Interval:
@@ -77,10 +79,10 @@ def bootstrap_interval(values: Numbers) -> Interval:
 
 def paired_t(differences: Numbers) -> float:
     """p of the two-sided paired t test; NaN where no spread was seen: two seeds may agree by chance."""
-    d = np.asarray(differences, dtype=float)
-    if not spread_seen(d):
+    sample = Sample.of(differences)
+    if not sample.error > 0:
         return math.nan
-    return float(2 * special.stdtr(len(d) - 1, -abs(d.mean()) / _standard_error(d)))
+    return float(2 * special.stdtr(len(differences) - 1, -abs(sample.mean) / sample.error))
 
 
 def welch(one: Sample, other: Sample) -> tuple[Interval, float]:
@@ -194,16 +196,6 @@ def kendall_p(x: Numbers, y: Numbers) -> float:
     pairs = len(shares) - 1
     excess = abs((one * other).sum()) / 2
     return float(min(1.0, shares[np.abs(pairs - 2 * np.arange(pairs + 1)) >= excess].sum()))
-
-
-def spread_seen(values: Numbers) -> bool:
-    """Whether the values differ by more than rounding."""
-    x = np.asarray(values, dtype=float)
-    return len(x) > 1 and float(np.ptp(x)) > 2 * _rounding(x)
-
-
-def _standard_error(x: NDArray[np.float64]) -> float:
-    return float(x.std(ddof=1)) / math.sqrt(len(x))
 
 
 def _rounding(x: NDArray[np.float64]) -> float:
