@@ -53,7 +53,7 @@ def metric_title(metric: str, noun: str) -> str:
 def finding(analysis: Analysis) -> str:
     """What was found in a block: the best cell, cells that cannot be told from it, and the seeds that would tell."""
     best = f"{analysis.title}, {_size(analysis)}: {analysis.best} has the best {_short(analysis)},"
-    words, nearest = _best(analysis).replace(f"Best: {analysis.best},", best, 1), analysis.nearest
+    words, nearest = _best(analysis, best), analysis.nearest
     if len(analysis.seeds) < 2:
         return f"{words} One seed: no difference is tested."
     if nearest is None or nearest.name not in analysis.like_best:
@@ -96,7 +96,7 @@ def _section(analysis: Analysis) -> DocumentSection:
     parts: list[str | Sheet] = []
     if analysis.anova:
         parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]
-    parts += [_best(analysis), _cells(analysis)]
+    parts += [_best(analysis, f"Best: {analysis.best},"), _cells(analysis)]
     if analysis.queries:
         parts.append(_queries(analysis.queries, analysis.noun))
     parts += [f"Note: {note}." for note in analysis.notes]
@@ -151,8 +151,8 @@ def _margins(anova: Anova) -> Sheet:
     return Sheet(f"{title}; closer than the last column, they cannot be told apart", head, tuple(rows))
 
 
-def _best(analysis: Analysis) -> str:
-    best = f"Best: {analysis.best}, {written(analysis.means[analysis.names.index(analysis.best)])}"
+def _best(analysis: Analysis, beginning: str) -> str:
+    best = f"{beginning} {written(analysis.means[analysis.names.index(analysis.best)])}"
     if not analysis.like_best:
         return f"{best}."
     others = [name for name in analysis.like_best if name != analysis.best]

@@ -69,9 +69,8 @@ def blocks_of(cells: Sequence[Cell], rows: Callable[[dict[str, Cell]], Iterable[
 def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEntry:
     """A value in its place; `more` are names beside the cell's axes."""
     keys = {**source.axes(cell), **more, "metric": metric}
-    if metric in OF_MODEL and isinstance(source, Scores):
-        return TableEntry(source.of_model(cell, metric), keys)
-    return TableEntry(source.of(cell, metric), keys)
+    value_of = source.of_model if metric in OF_MODEL and isinstance(source, Scores) else source.of
+    return TableEntry(value_of(cell, metric), keys)
 
 
 def beside(what: str, asked: Sequence[str], scores: TableSource) -> str:
