@@ -46,8 +46,8 @@ MANY = 500
 """Cells of which a page has one matrix, and not one of each metric."""
 
 _PROVENANCE = (
-    "dataset", "recipe", "objective", "seed", "selected_epoch", "epochs", "train_seconds",
-    "data_fingerprint", "environment", "test_i2t_r1", "test_t2i_r1", "test_rsum",
+    "dataset", "recipe", "selected_epoch", "epochs", "train_seconds", "data_fingerprint", "environment",
+    "test_i2t_r1", "test_t2i_r1", "test_rsum",
 )  # fmt: skip
 
 
