@@ -101,7 +101,8 @@ class Measured:
         recalls = metrics_of("r1", "both")
         analyses = analyse(best, scores, QueryRanks.read(best, home), recalls)
         studies = Study.read(cells if len(rows) <= CURVES else best, scores, home)
-        every = [Study(part, scores, {trial_id: {} for trial_id in scores.rows}, home) for part in parts_of(cells)]
+        no_history: dict[str, dict[str, dict[int, float]]] = {trial_id: {} for trial_id in scores.rows}
+        every = [Study(part, scores, no_history, home) for part in parts_of(cells)]
         return cls(
             tuple(map(finding, sorted(sums, key=_top, reverse=True) if len(sums) > BLOCKS else sums)),
             dict(_tables(grid, cells, shown) for shown in (scores, *scores.further(cells, home))),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,7 @@ def draw_pooling(study: Study) -> Figure | None:
     VSE+2AD Fig. 3 and Eq. (3)-(5), VSE-infinity §3: from the selected checkpoints, over the validation split. None
     where no trial kept what a pooling learnt.
     """
-    trials = [trial for name in study.part.cells for trial in study.trials(name)]
-    learnt = {trial: steps.read(study.home.trial(trial).pooling, "rank", study.scores.leave) for trial in trials}
-    study = replace(study, histories={trial: values for trial, values in learnt.items() if values})
+    study = study.beside(attrgetter("pooling"), "rank")
     names = [name for name in study.part.cells if study.trials(name)]
     if not names:
         return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -9,10 +10,10 @@ from numpy.typing import NDArray
 
 from goalgrid.grid.expansion import Cell, trials_of, with_values
 from goalgrid.grid.groups import nested
-from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results.analysis.factors import GridPart, parts_of
 from goalgrid.results.layouts.captions import directions, noun_of
-from goalgrid.results.records import record
+from goalgrid.results.records import record, steps
 from goalgrid.results.records.scores import Scores
 
 
@@ -36,7 +37,7 @@ class Study:
             for row in rows
         }
         studies = [cls(part, scores, logged, home) for part in parts_of(cells)]
-        return [study for study in studies if any(map(study.trials, study.part.cells))]
+        return [study for study in studies if study.every_trial]
 
     @property
     def title(self) -> str:
@@ -50,6 +51,15 @@ class Study:
 
     def trials(self, name: str) -> list[str]:
         return [trial.id for trial in self.part.cells[name].trials if trial.id in self.histories]
+
+    @property
+    def every_trial(self) -> list[str]:
+        return [trial for name in self.part.cells for trial in self.trials(name)]
+
+    def beside(self, file: Callable[[TrialFolder], Path], along: str) -> "Study":
+        """The same with what this file of each trial holds, by step or rank, in place of the histories."""
+        kept = {trial: steps.read(file(self.home.trial(trial)), along, self.scores.leave) for trial in self.every_trial}
+        return replace(self, histories={trial: values for trial, values in kept.items() if values})
 
     def curve(self, name: str, quantity: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Epochs, and what a cell's trials logged in them: (epochs,), (trials, epochs)."""

@@ -6,7 +6,7 @@ negatives), VSE+2AD Fig. C-2 (ADOPT's K).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WE
 from goalgrid.grid.palette import FAINT
 from goalgrid.results.figures.study import EPOCHS, FigureKind, Study
 from goalgrid.results.figures.style import PLAIN, blank, legend_below, line_styles, symbol
-from goalgrid.results.records import history, steps
+from goalgrid.results.records import history
 from goalgrid.results.reference.curves import PrintedCurve
 
 QUANTITIES = {
@@ -56,10 +56,8 @@ def draw_diagnostics(study: Study) -> Figure | None:
 
 def draw_steps(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
     """A row for each quantity, over steps; None where no trial kept steps."""
-    traces = {trial: steps.read(study.home.trial(trial).trace, leave=study.scores.leave) for trial in study.histories}
-    traced = {trial: values for trial, values in traces.items() if values}
-    labels = _labels(quantities, STEP_QUANTITIES)
-    return over_epochs(replace(study, histories=traced), labels, 1.5, along="step")
+    traced = study.beside(attrgetter("trace"), "step")
+    return over_epochs(traced, _labels(quantities, STEP_QUANTITIES), 1.5, along="step")
 
 
 def _labels(quantities: Sequence[str], usual: Mapping[str, str]) -> Mapping[str, str]:
@@ -141,8 +139,7 @@ def over_epochs(
         reference: a paper's curve, drawn thin in the row of its quantity, for the objectives of the same names.
         until_near: whether a further row shows the epochs until 95 % of the final rsum.
     """
-    trials = [trial for name in study.part.cells for trial in study.trials(name)]
-    logged = {quantity for trial in trials for quantity in study.histories[trial]}
+    logged = {quantity for trial in study.every_trial for quantity in study.histories[trial]}
     rows = {quantity: title for quantity, title in quantities.items() if quantity in logged}
     if not rows:
         return None
