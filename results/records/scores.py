@@ -281,17 +281,12 @@ class Scores:
         names = {"dataset": cell.dataset, "protocol": self.protocol_of(cell), "recipe": cell.recipe}
         return {**names, **{name: str(value) for name, value in cell.swept}, "objective": cell.objective}
 
-    def others(self, cells: Iterable[Cell]) -> list[str]:
-        """Protocols that are not shown, by which trials of these cells were evaluated too."""
-        shown = {self.protocol_of(cell) for cell in cells}
-        every = dict[str, None]()
-        for row in self.rows.values():
-            every |= {row["protocol"]: None} | {key.rpartition("/")[0]: None for key, _ in row["other_metrics"] or ()}
-        return [name for name in every if name not in shown]
-
     def further(self, cells: Iterable[Cell], home: Home) -> "Iterator[Scores]":
         """The scores by each protocol that is not shown, and by each of [evaluate] that some trial was evaluated by."""
-        yield from (replace(self, protocol=name) for name in self.others(cells))
+        shown, every = {self.protocol_of(cell) for cell in cells}, dict[str, None]()
+        for row in self.rows.values():
+            every |= {row["protocol"]: None} | {key.rpartition("/")[0]: None for key, _ in row["other_metrics"] or ()}
+        yield from (replace(self, protocol=name) for name in every if name not in shown)
         for name in self.evaluate.names:
             rows = {trial_id: dict(row) for trial_id, row in self.rows.items()}
             _add_evaluations(rows.values(), name, home, self.leave)

@@ -160,7 +160,7 @@ def test_records_older_than_the_column_show_their_own_protocol(swept: tuple[Home
     pq.write_table(row.drop_columns(["other_metrics"]), folder.record)
     folder.done.write_text("")
     assert Scores.read([cell], old).of(cell, "rsum") == Scores.read([cell], home).of(cell, "rsum")
-    assert Scores.read([cell], old).others([cell]) == []
+    assert list(Scores.read([cell], old).further([cell], old)) == []
     assert Scores.read([cell], old, usual="coco-5x1k").protocol_of(cell) == "coco-5k"
     with pytest.raises(UserError, match=r"no finished trial was evaluated by protocol 'coco-5x1k'"):
         Scores.read([cell], old, protocol="coco-5x1k")
