@@ -53,7 +53,8 @@ class TableRequest:
         """The axes that stand in rows, columns and blocks; None if the request names no axis."""
         from goalgrid.results.layouts.pivot import Axes
 
-        return Axes.parse(self.rows, self.columns, self.blocks)
+        named = [tuple(words.split(",")) if words else () for words in (self.rows, self.columns, self.blocks)]
+        return Axes(*named) if any(named) else None
 
     @property
     def command(self) -> str:

@@ -36,12 +36,6 @@ class Axes:
     columns: tuple[str, ...] = ()
     blocks: tuple[str, ...] = ()
 
-    @classmethod
-    def parse(cls, rows: str | None, columns: str | None, blocks: str | None) -> "Axes | None":
-        """From names joined by commas; None where nothing is named."""
-        named = [tuple(words.split(",")) if words else () for words in (rows, columns, blocks)]
-        return cls(*named) if any(named) else None
-
     @property
     def named(self) -> tuple[str, ...]:
         return (*self.rows, *self.columns, *self.blocks)

@@ -43,7 +43,7 @@ def test_points_equal_the_table_over_the_axis(study: Study) -> None:
     columns = ("objective.epsilon", "objective.gamma")
     assert [axes.get_xlabel() for axes in drawn.axes[-2:]] == list(columns)
     for place, axis in enumerate(columns):
-        table = layout(cells, study.scores, ["r1", "rsum"], Axes.parse("objective", f"{axis},metric", None))
+        table = layout(cells, study.scores, ["r1", "rsum"], Axes(("objective",), (axis, "metric")))
         entries = [entry for block in table.blocks for row in block.rows for entry in row.entries if entry]
         means = {(*map(entry.keys.get, ("objective", *columns, "metric")),): entry.score for entry in entries}
         for axes, metric in zip(drawn.axes[place::2], ("i2t_r1", "t2i_r1", "rsum"), strict=True):

@@ -1,5 +1,7 @@
 """Any axis as rows, columns or blocks: every arrangement holds the same numbers, and the best are bold."""
 
+from typing import Any
+
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
+from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.layouts import arrange
 from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records import record
@@ -60,9 +63,8 @@ SCORES = made(CELLS)
 NAMES = ["dataset", "recipe", "objective", "pair", "triplet", SWEPT, "seed", "metric", "protocol"]
 
 
-def drawn(metric: str = "r1", **places: str) -> Table:
-    axes = Axes.parse(*(places.get(name) for name in ("rows", "columns", "blocks")))
-    return arrange(CELLS, SCORES, metric=metric, axes=axes)
+def drawn(metric: str = "r1", **places: Any) -> Table:
+    return arrange(CELLS, SCORES, metric=metric, axes=TableRequest("", **places).axes)
 
 
 def texts(table: Table) -> list[list[str]]:
