@@ -191,7 +191,7 @@ def test_findings_are_written_in_every_format(metric: str, matrix: list[Cell]) -
     for kind in effects_text.FORMATS:
         assert "sig-ms" in effects_text.write_out([one], matrix, kind)
     text = effects_text.write_out([one], matrix, "terminal")
-    assert max(map(len, text.splitlines())) <= documents.WIDTH
+    assert max(map(len, text.splitlines())) <= 100
     assert documents.finite(one)["best"] == one.best
 
 
