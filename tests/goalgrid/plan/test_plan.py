@@ -215,7 +215,7 @@ class TestAnew:
 class TestCosts:
     def test_they_rest_on_finished_trials_by_the_step(self, pair: Home) -> None:
         found = Overview.of(grid("seeds=[0,1,2]"), pair)
-        pace = [row["train_seconds"] / row["steps"] for row in found.records]
+        pace = [row["train_seconds"] / row["steps"] for row in found.records.values()]
         left = found.unfinished()
         cost = cost_of(found, left, jobs=2)
         assert cost.hours["CPU"] == pytest.approx([4 * 20 * min(pace) / 3600, 4 * 20 * max(pace) / 3600])
@@ -232,7 +232,7 @@ class TestCosts:
         interrupt(pair.trials()[0], epoch=1, step=15)
         found = Overview.of(grid(), pair)
         (trial,) = found.unfinished()
-        pace = next(row["train_seconds"] / row["steps"] for row in found.records)
+        pace = next(row["train_seconds"] / row["steps"] for row in found.records.values())
         assert cost_of(found, [trial], jobs=1).wall_seconds.most == pytest.approx(5 * pace)
         assert cost_of(found, [trial], [trial.id], jobs=1).wall_seconds.most == pytest.approx(20 * pace)
 
