@@ -64,6 +64,8 @@ def script(
 
     if not TIME.fullmatch(options.time):
         raise UserError(f"--time {options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S.")
+    if not re.fullmatch(r"(\d+[KMGT]?)?", options.mem):
+        raise UserError(f"--mem {options.mem!r} is no size of Slurm: megabytes, or e.g. 32G.")
     array = f"1-{options.array}" if options.array else ""
     named = {"array": array, "mem": options.mem, "account": options.account, "output": options.log}
     given = {name: value for name, value in named.items() if value} | dict(map(_sbatch, more))

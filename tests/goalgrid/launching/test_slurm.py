@@ -184,6 +184,7 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
     ("options", "message"),
     [
         (("--time", "soon"), "--time 'soon' is no time of Slurm: minutes, H:M:S or D-H:M:S"),
+        (("--mem", "much"), "--mem 'much' is no size of Slurm: megabytes, or e.g. 32G."),
         (("--sbatch", "gpu"), ""),
         (("--sbatch", "my partition"), "--sbatch 'my partition', which is no NAME=VALUE, e.g. partition=gpu"),
         (("--sbatch", "signal=USR1"), "--sbatch 'signal=USR1', which the script sets itself"),
