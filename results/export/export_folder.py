@@ -72,9 +72,7 @@ def export(
         renderers.write_all(table, (target / path).parent)
     if measured.effects:
         write_text(target / "effects.md", as_markdown(measured.effects))
-    if scores.rows:
-        drawings = figures.draw_all(figures.Study.read(measured.foremost, scores, home))
-        figures.write(drawings, target / "figures", ("pdf", "svg", "png"))
+    figures.write(measured.drawings, target / "figures", ("pdf", "svg", "png"))
     write_text(target / "report.html", report)
     write_text(target / "grid.toml", grid.to_toml())
     _write_trials(target)

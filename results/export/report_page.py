@@ -33,6 +33,9 @@ from goalgrid.results.tables import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Drawing = tuple[str, Study, "Figure"]
+"""A figure, after its kind and its block."""
+
 TRIALS_SHOWN = 2000
 """Trials that the page lists, at most; the records have all of them."""
 
@@ -86,8 +89,8 @@ class Measured:
     narrowed: bool = False
     """Whether effects and figures are those of the foremost blocks alone."""
     scores: Scores = field(default_factory=lambda: Scores({}))
-    foremost: Sequence[Cell] = ()
-    """The cells whose effects and figures are shown."""
+    drawings: tuple[Drawing, ...] = ()
+    """The figures that the pictures show."""
 
     @classmethod
     def of(cls, grid: str, cells: Sequence[Cell], scores: Scores, home: Home) -> "Measured":
@@ -103,19 +106,20 @@ class Measured:
         studies = Study.read(cells if len(rows) <= CURVES else best, scores, home)
         no_history: dict[str, dict[str, dict[int, float]]] = {trial_id: {} for trial_id in scores.rows}
         every = [Study(part, scores, no_history, home) for part in parts_of(cells)]
+        drawings = tuple(_drawings(studies, every, best))
         return cls(
             tuple(map(finding, sorted(sums, key=_top, reverse=True) if len(sums) > BLOCKS else sums)),
             dict(_tables(grid, cells, shown) for shown in (scores, *scores.further(cells, home))),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document(analyses, best) if analyses else None,
-            tuple(_pictures(studies, every, best)),
+            tuple(_pictures(drawings, blocks=len(every))),
             rows,
             {heading: dict(Counter(texts).most_common()) for heading, texts in noted.items()},
             noun=noun_of(cells),
             cells=tuple(_opened(cells, sums, rows, studies[0].histories if studies else {})),
             narrowed=len(best) < len(cells),
             scores=scores,
-            foremost=best,
+            drawings=drawings,
         )
 
 
@@ -131,14 +135,19 @@ def _foremost(cells: Sequence[Cell], sums: Sequence[Analysis]) -> Sequence[Cell]
     return [cell for part in parts_of(cells) if part.title in titles for cell in part.cells.values()]
 
 
-def _pictures(studies: Sequence[Study], every: Sequence[Study], best: Sequence[Cell]) -> Iterator[Picture]:
+def _drawings(studies: Sequence[Study], every: Sequence[Study], best: Sequence[Cell]) -> Iterator[Drawing]:
     """The figures of the foremost blocks, and of all blocks together."""
     titles = {part.title for part in parts_of(best)}
     shown = [study for study in studies if study.title in titles]
     for kind, known in figures.FIGURES.items():
-        form = "png" if known.gather and len(every) > BLOCKS else "svg"  # a vector for each of thousands of marks
-        for _, study, figure in figures.draw_all(every if known.gather else shown, [kind]):
-            yield picture(f"{known.title}: {study.title}", figure, kind, form)
+        yield from figures.draw_all(every if known.gather else shown, [kind])
+
+
+def _pictures(drawings: Iterable[Drawing], *, blocks: int) -> Iterator[Picture]:
+    for kind, study, figure in drawings:
+        known = figures.FIGURES[kind]
+        form = "png" if known.gather and blocks > BLOCKS else "svg"  # a vector for each of thousands of marks
+        yield picture(f"{known.title}: {study.title}", figure, kind, form)
 
 
 def rendered(measured: Measured, standing: Mapping[str, Any], **report: Any) -> str:
