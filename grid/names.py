@@ -154,7 +154,7 @@ def _wrong_values(content: Content) -> list[str]:
         section, _, name = key.partition(".")
         field = SECTIONS[section].model_fields.get(name) if section in SECTIONS else None
         if key in {**sweep, **content.over()} and field and NoIdentity in field.metadata:
-            problems.append(f"{key} changes no number of a trial, so it is no axis; give one value in [set]")
+            problems.append(f"{key} is no part of a trial's id, so it is no axis; give one value in [set]")
         holders = [entry[name] for entry in objectives if section == "objective" and name in entry]
         if key == "dataset.protocol":
             for dataset in datasets:

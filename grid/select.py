@@ -15,7 +15,7 @@ from goalgrid.grid.settings.base import Settings, Unit
 
 Point = tuple[tuple[str, Scalar], ...]
 """A value of every setting, with its dotted name."""
-Range = list[Scalar] | dict[str, list[float]]
+Range = list[Scalar] | dict[str, list[int | float]]
 """The values of a setting, or a distribution: `{"log_uniform": [1e-5, 1e-3]}`."""
 
 _DIGITS = 3

@@ -59,8 +59,10 @@ def _chosen(overview: Overview, trial_id: str, figure: str, lacks: Callable[[Tri
     `lacks`: why a trial has no such figure; empty if it has.
     """
     known = {trial.id: trial for trial in overview.trials}
-    able = [trial.id for trial in overview.having(State.DONE) if not lacks(trial)]
-    which = f"Trials with {figure}: {', '.join(able) or 'none is done'}."
+    done = overview.having(State.DONE)
+    able = [trial.id for trial in done if not lacks(trial)]
+    none = f"none; {done[0].id} {lacks(done[0])}" if done else "none is done"
+    which = f"Trials with {figure}: {', '.join(able) or none}."
     if not trial_id:
         raise UserError(f"{figure} of which trial? Give --trial ID. {which}")
     if trial_id not in known:

@@ -7,6 +7,7 @@ from pathlib import Path
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, counted, unknown
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.protocols import ECCV
 from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
@@ -76,8 +77,9 @@ def known_protocol(grid: Grid, name: str | None) -> str | None:
     known = [protocol for dataset in grid.datasets for protocol in catalog.protocols(dataset)] + grid.evaluate.names
     if on or name is None or name in known:
         return next((protocol for protocol in on if protocol in catalog.protocols(str(name))), name)
-    field = "datasets" if name in catalog.names("datasets") else "protocols"
-    hint = f"[evaluate] may ask for more: goalgrid resume {grid.name} --set 'evaluate.{field}=[\"{name}\"]'."
+    field = "datasets" if name in catalog.names("datasets") else "protocols" if name == ECCV else ""
+    more = f"[evaluate] may ask for more: goalgrid resume {grid.name} --set 'evaluate.{field}=[\"{name}\"]'."
+    hint = more if field else ""
     raise UserError(unknown("protocol or data set", name, known, where=f"of grid {grid.name!r}", hint=hint))
 
 

@@ -38,6 +38,8 @@ class SideCell:
     axes: Mapping[str, str]
     settings: Mapping[str, str]
     scores: Mapping[str, Score]
+    trained: frozenset[tuple[str, Any]] = frozenset()
+    """Ids of its finished trials, with the time when each was done."""
 
     @property
     def name(self) -> str:
@@ -66,16 +68,18 @@ class Side:
         cls, name: str, cells: Sequence[Cell], scores: Scores, home: Home, metrics: Sequence[str], now: provenance.Now
     ) -> "Side":
         """The finished trials, those of other code and data than are here now included."""
+        rows = record_cache.rows(home, scores.rows, provenance.COLUMNS)
+        ends = {trial_id: (trial_id, row["finished_at"]) for trial_id, row in rows.items()}
         compared = tuple(
             SideCell(
                 {axis: _text(value) for axis, value in cell.axes.items()},
                 _settings_of(cell),
                 {metric: scores.of(cell, metric) for metric in metrics},
+                frozenset(ends[trial.id] for trial in cell.trials if trial.id in ends),
             )
             for cell in cells
         )
         code = provenance.of_trials(cells, scores.rows, now.code)
-        rows = record_cache.rows(home, scores.rows, provenance.COLUMNS)
         return cls(name, compared, _sources(rows, code), noun_of(cells))
 
 
@@ -159,7 +163,7 @@ def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDi
         how = "seed by seed" if len(common) > 1 else "one seed in common: no test"
         if len(common) > 1 and not np.ptp(d).item():
             how = "equal in every seed: no test"
-        if set(a.trials) & set(b.trials) and not d.any():
+        if one.trained & other.trained and not d.any():
             how = "the same trials"
         n, test = len(common), (float(d.mean()), t_interval(d), paired_t(d))
         return CellDifference(name, metric, float(x.mean()), float(y.mean()), n, n, n, how, *test)

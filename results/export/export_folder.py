@@ -118,6 +118,7 @@ def readme(grid: Grid, cells: Sequence[Cell], measured: Measured, tables: Mappin
         "export.md", name=grid.name, example=_train(cells[0]), tables=tables, noted=noted,
         machines=dict(Counter(_machine(row["environment"]) for row in measured.rows.values()).most_common()),
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
+        drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),
         searched=grid.select is not None,
         some=FOREMOST if measured.narrowed else 0,
     )  # fmt: skip

@@ -35,10 +35,10 @@ def check(settings: TrialSettings, model: nn.Module) -> None:
     stacks = [model] if train.micro_batch else blocks(model) if train.checkpoint_activations else []
     norms = [part for stack in stacks for part in stack.modules() if isinstance(part, _BatchNorm | NormOfPresent)]
     if count := sum(norm.training for norm in norms):
+        learn = f"{counted(count, 'batch norm')} of its model {'learns' if count == 1 else 'learn'}"
         raise UserError(
-            f"{asked} with {settings.recipe}: {counted(count, 'batch norm')} of its model learn from a whole batch, "
-            "once a step. Set it by [[where]] for other recipes alone, or keep the statistics of a backbone's batch "
-            "norms: model.image.norm_eval = true."
+            f"{asked} with {settings.recipe}: {learn} from a whole batch, once a step. Set it by [[where]] for "
+            "other recipes alone, or keep the statistics of a backbone's batch norms: model.image.norm_eval = true."
         )
 
 

@@ -70,6 +70,17 @@ def test_a_grid_with_a_search_comes_back_as_written(tuned: Path, tmp_path: Path)
     assert load(str(again)) == grid
 
 
+@pytest.mark.parametrize("ends", ["[1, 40]", "[1.0, 40.0]", "[1, 40.0]"])
+def test_whole_ends_stay_whole_when_a_grid_is_saved(ends: str, tuned: Path, tmp_path: Path) -> None:
+    grid = searched(tuned, "select.draws=5", f"select.over.objective.tau={{uniform={ends}}}")
+    again = tmp_path / "again.toml"
+    again.write_text(grid.to_toml())
+    assert grid.select
+    drawn = load(str(again)).select
+    assert drawn
+    assert [repr(sorted(point)) for point in drawn.points()] == [repr(sorted(point)) for point in grid.select.points()]
+
+
 def test_trials_of_chosen_values_are_those_of_a_grid_that_sets_them_by_hand(tuned: Path) -> None:
     hand = tuned.with_name("hand.toml")
     hand.write_text(TUNED.partition("[select]")[0])
@@ -105,7 +116,7 @@ def test_a_grid_that_extends_a_search_replaces_what_it_sets_sweeps_or_chooses(tu
         (['select.over={"train.lrr"=[1]}'], r"unknown setting 'train.lrr' in \[select\]. Did you mean 'train.lr'"),
         (['select.over={"dataset.noise"=[0.1]}'], "dataset.noise decides the data"),
         (['select.over={"model.image.encoder"=["cnn"]}'], "model.image.encoder is what a recipe fixes"),
-        (['select.over={"train.trace_every"=[1]}'], "train.trace_every changes no number of a trial"),
+        (['select.over={"train.trace_every"=[1]}'], "train.trace_every is no part of a trial's id"),
         (['select.over={"objective.gamma"=[1]}'], "objective.gamma: none of the grid's objectives has this parameter"),
         (['select.over={"model.image.pool_k"=[1, 2]}'], "model.image.pool_k: no trial of this grid reads it"),
         (['where=[{objective="con*", set={"train.lr"=1e-3}}]'], r"where\[0\] has train.lr, which \[select\] chooses"),

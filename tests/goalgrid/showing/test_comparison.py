@@ -105,6 +105,11 @@ def test_trials_trained_anew_are_compared_with_those_before(runs: Path, goalgrid
         shutil.copytree(folder.path, home.replaced / f"{folder.trial_id}-20260101T000000000000")
     (row,) = compared(goalgrid, home.path, "wide", "--replaced")["differences"]
     assert (row["how"], row["mean"]) == ("the same trials", 0.0)
+    for folder in home.trials():
+        (before,) = record.collect([folder.record]).to_pylist()
+        record.write(folder.record, before | {"finished_at": "2026-01-02T00:00:00+00:00"})
+    (row,) = compared(goalgrid, home.path, "wide", "--replaced")["differences"]
+    assert (row["how"], row["mean"]) == ("equal in every seed: no test", 0.0)
 
 
 def test_formats_hold_the_same_numbers(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
