@@ -41,6 +41,13 @@ ONE_ARGUMENT = (
 )
 
 
+def _check_named(kind: Kind, name: object) -> None:
+    """Raise a UserError where a decorator was given what it decorates, which would then be offered to nobody."""
+    if callable(name):
+        defined = getattr(name, "__name__", "NAME")
+        raise UserError(f'it has no name: write @goalgrid.{kind.replace(" ", "_")}("{defined}")')
+
+
 @dataclass(frozen=True)
 class Declaration:
     """A decorator of a loss or weight, with its declaration, which is readable without the function."""
@@ -48,6 +55,9 @@ class Declaration:
     kind: Kind
     name: str
     entry: ObjectiveEntry | Weight
+
+    def __post_init__(self) -> None:
+        _check_named(self.kind, self.name)
 
     def __call__(self, equation: Equation) -> Equation:
         """Offer the function or class under the name."""
@@ -131,8 +141,6 @@ def objective(
     Raises:
         UserError: the signature has other parameters, or a declaration is wrong.
     """
-    if callable(name):
-        raise UserError(f'it has no name: write @goalgrid.objective("{getattr(name, "__name__", "NAME")}")')
     remines = on == "hardest" if remines is None else remines
     entry = ObjectiveEntry("own", source, formula, parameters, known_as, reductions, needs, on, remines)
     return Declaration("objective", name, entry)
@@ -190,6 +198,8 @@ def pooling(name: str) -> Callable[[Equation], Equation]:
     Raises:
         UserError: the signature is another.
     """
+
+    _check_named("pooling", name)
 
     def offer(equation: Equation) -> Equation:
         expected = ["dim"] if isinstance(equation, type) else ["values", "present"]
@@ -266,6 +276,7 @@ ARGUMENTS: dict[OwnKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def _part(
     kind: OwnKind, name: str, parameters: Mapping[str, Any], on: ReadsImages = "pictures"
 ) -> Callable[[Equation], Equation]:
+    _check_named(kind, name)
     constructed, called = ARGUMENTS[kind]
 
     def offer(network: Equation) -> Equation:

@@ -38,7 +38,7 @@ def recall(
 ) -> Grid:
     """A grid by file, else as it last ran here with these overrides or without, else the preset; or UserError."""
     if not home.path.exists():
-        say(f"note: there is no runs folder {home.path} yet.")
+        _say_no_folder(home.path)
     run_before = home.grids()
     known = sorted({*run_before, *catalog.names("presets")})
     if not source.endswith(".toml"):
@@ -59,6 +59,11 @@ def _say_single_seed(seeds: object) -> None:
     if type(seeds) is int and seeds > 1:
         several = ", ".join(map(str, range(seeds))) if seeds < 10 else f"0, 1, ..., {seeds - 1}"
         say(f"note: seeds = {seeds} is seed {seeds} alone. {seeds} seeds: seeds = [{several}].")
+
+
+@cache
+def _say_no_folder(runs: Path) -> None:
+    say(f"note: there is no runs folder {runs} yet.")
 
 
 @cache

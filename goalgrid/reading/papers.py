@@ -10,6 +10,7 @@ from goalgrid.grid import catalog, trusted_code
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, Shared, expand
 from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.store.files import readable_text
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import read_grid
 from goalgrid.reading.data_at_hand import DataAtHand
@@ -54,7 +55,7 @@ def sources(grids: Sequence[str], paper: str | None, home: Home) -> list[str]:
 
 def no_grid(home: Home) -> UserError:
     """That a command names no grid, with those that ran and the grid files at hand."""
-    files = {path.name: path.read_text(errors="replace") for path in sorted(Path().glob("*.toml"))}
+    files = {path.name: readable_text(path) for path in sorted(Path().glob("*.toml"))}
     grids = [name for name, text in files.items() if re.search("^(name|datasets|objectives)", text, re.MULTILINE)]
     known = ", ".join(dict.fromkeys([*home.grids(), *grids, "demo"]))
     return UserError(f"which grid? Known: {known}; goalgrid grids lists all that are shipped. Or --paper NAME.")

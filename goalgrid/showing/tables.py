@@ -62,6 +62,7 @@ def some_scores(overview: Overview, protocol: str | None = None, anew: str = "")
             done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
             anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
         elif overview.counts[State.PLANNED] < len(overview.trials):
+            done = "no record can be read" if overview.counts[State.DONE] else done
             done = f"{done} ({overview.headline()})"
             anew = f"Why, and what helps: goalgrid status {grid.name}{runs_option(home)}"
         raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {anew}")

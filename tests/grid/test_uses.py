@@ -219,6 +219,8 @@ WRONG = {
     "no Python": ("def mine(t:\n", "losses.py does not import, line 1: '(' was never closed"),
     "nothing offered": ("x = 1\n", "losses.py offers nothing. Put @goalgrid.objective(NAME) above a loss"),
     "no name": (MINE.replace('("mine", tau=Parameter(10.0, "steepness"))', ""), 'write @goalgrid.objective("mine")'),
+    "no name of a pooling": (HEAD + "@goalgrid.pooling\ndef top(v, p):\n    pass\n", '@goalgrid.pooling("top")'),
+    "no name of a scorer": (HEAD + "@goalgrid.scorer\ndef near(a, b):\n    pass\n", '@goalgrid.scorer("near")'),
     "a name of ours": (MINE.replace('"mine"', '"con_con"'), "the name 'con_con' is taken, by this program"),
     "a name twice": (
         f'{MINE}\n\n@goalgrid.objective("mine")\ndef other(t):\n    return t.s_neg\n',

@@ -17,6 +17,7 @@ from goalgrid.reading.overview import Overview
 from goalgrid.results.records import record
 from goalgrid.results.records.provenance import versioned
 from goalgrid.runners.trial.retries import POLICY
+from goalgrid.terminal import NothingDone
 
 from ...conftest import SMALL
 from ...states import attempt, fail, interrupt
@@ -167,6 +168,17 @@ def test_a_trial_at_chance_level_is_collapsed_and_a_trial_that_learns_is_not(pai
     last_epoch(second, val_rsum=500.0, val_chance=600.0)
     told = verb("status", "demo", runs=pair).stdout
     assert "it reaches an rsum of up to 600, the most there is: take more validation images: " in told
+
+
+def test_a_table_says_where_all_trials_failed_or_no_record_can_be_read(pair: Home, verb: Verb) -> None:
+    for folder in pair.trials():
+        folder.record.write_bytes(b"PAR1 cut off")
+    with pytest.raises(NothingDone, match=r"no record can be read \(2 trials: 2 done\)\. Why.*goalgrid status demo"):
+        verb("table", "demo", runs=pair)
+    for folder in pair.trials():
+        fail(folder, Failure.NON_FINITE, "the loss became nan")
+    with pytest.raises(NothingDone, match=r"no trial is done \(2 trials: 2 failed\)\. Why.*goalgrid status demo"):
+        verb("table", "demo", runs=pair)
 
 
 def test_a_trial_that_has_learnt_nothing_is_collapsed(tmp_path: Path, verb: Verb) -> None:

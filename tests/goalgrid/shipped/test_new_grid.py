@@ -27,6 +27,7 @@ def test_a_new_grid_reads_what_lies_there(write: object, recipe: str, tmp_path: 
     unnamed = goalgrid("status", runs=tmp_path, folder=tmp_path).stderr
     assert "which grid? Known: birds.toml, demo; goalgrid grids lists all that are shipped." in unnamed
     (tmp_path / "recipe.toml").write_text('extends = "fc-bow"\n')
+    (tmp_path / "folder.toml").mkdir()
     (tmp_path / "grids" / "ran").mkdir(parents=True)
     (tmp_path / "grids" / "ran" / "grid.toml").touch()
     assert "Known: ran, birds.toml, demo; " in goalgrid("run", runs=tmp_path, folder=tmp_path).stderr
