@@ -170,6 +170,20 @@ def test_a_trial_at_chance_level_is_collapsed_and_a_trial_that_learns_is_not(pai
     assert "it reaches an rsum of up to 600, the most there is: take more validation images: " in told
 
 
+def test_what_a_grid_cannot_show_is_said_with_the_reason_and_no_command_that_would_fail(pair: Home, verb: Verb) -> None:
+    first = pair.trials()[0].trial_id
+    with pytest.raises(UserError, match=r"Trials with attention: none; [^ ]+ .*") as told:
+        verb("figures", "demo", "attention", runs=pair)
+    with pytest.raises(UserError) as of_one:
+        verb("figures", "demo", "attention", "--trial", first, runs=pair)
+    assert str(of_one.value).partition(" Trials with")[0].partition(" ")[2].rstrip(".") in str(told.value)
+    with pytest.raises(UserError, match=r"may ask for more: .*evaluate\.datasets=\[\"flickr30k\"\]"):
+        verb("table", "demo", "--on", "flickr30k", runs=pair)
+    with pytest.raises(UserError) as unknown:
+        verb("table", "demo", "--on", "flickr9k", runs=pair)
+    assert "may ask for more" not in str(unknown.value)
+
+
 def test_a_table_says_where_all_trials_failed_or_no_record_can_be_read(pair: Home, verb: Verb) -> None:
     for folder in pair.trials():
         folder.record.write_bytes(b"PAR1 cut off")

@@ -80,6 +80,8 @@ def test_the_readme_names_what_there_is(folder: Path) -> None:
     assert text.startswith("# demo\n\n4 of 6 trials are done.\n")
     assert all((folder / name.rstrip("/")).exists() for name in re.findall(r"^- `([^`*]+)`:", text, re.MULTILINE))
     assert "- `tables/goal.*`: `goalgrid table demo --format FORMAT`" in text
+    (drawn,) = re.findall(r"^- `figures/`: (.*), each as PDF, SVG and PNG$", text, re.MULTILINE)
+    assert set(drawn.split(", ")) == {path.name.partition("-")[0] for path in (folder / "figures").iterdir()}
     assert re.search(r"^- 4 trials: Python 3\.\d+\.\d+, goalgrid \S+, .*torch ", text, re.MULTILINE)
 
 
