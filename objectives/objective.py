@@ -111,7 +111,7 @@ class Objective(torch.nn.Module):
         self,
         image: Float[Tensor, "b d"],
         text: Float[Tensor, "t d"],
-        image_of_text: Int[Tensor, " t"] | None = None,
+        image_of_text: Int[Tensor, " n"] | None = None,
         *,
         extra: Extra = NOTHING,
     ) -> Float[Tensor, ""]:
@@ -122,10 +122,15 @@ class Objective(torch.nn.Module):
             extra: what else the loss reads of the pairs, as `Triplets.extra`.
 
         Raises:
-            ValueError: the batch has no negatives or no pairs, or `image_of_text` is missing where it is needed.
+            ValueError: the batch has no negatives or no pairs, or `image_of_text` is of others or missing where needed.
             WrongReturn: a user's own loss returns no values of its triplets or anchors, or none that learn.
         """
-        pairs = self._pairs(len(image), len(text), image_of_text, extra)
+        if image.ndim != 2 or image.shape != text.shape:
+            shapes = f"{tuple(image.shape)} and {tuple(text.shape)}"
+            raise ValueError(
+                f"embeddings {shapes} are no pairs: both must be (pairs, dimensions), row k of both pair k"
+            )
+        pairs = self._pairs(len(text), image_of_text, extra)
         report = self._new_report()
         if self.learns_from_few:
             triplets = mining.hardest_of_embeddings(image, text, pairs, self.relative)
@@ -148,7 +153,9 @@ class Objective(torch.nn.Module):
         Args:
             again: scores pairs again; for an objective that `learns_from_few`, the matrix then needs no graph.
         """
-        pairs = self._pairs(sim.shape[0], sim.shape[1], image_of_text, extra)
+        if sim.ndim != 2 or sim.shape[0] != sim.shape[1]:
+            raise ValueError(f"scores {tuple(sim.shape)} are of no pairs: they must be (pairs, pairs), images by texts")
+        pairs = self._pairs(len(sim), image_of_text, extra)
         self._new_report()
         if self.learns_from_few:
             return self._value([mining.hardest_of_similarity(sim, pairs, self.relative, again)], extra)
@@ -170,10 +177,8 @@ class Objective(torch.nn.Module):
         other.k, other.report = None, {}
         return other
 
-    def _pairs(self, images: int, texts: int, image_of_text: Tensor | None, extra: Extra) -> BatchPairs:
-        if images != texts:
-            raise ValueError(f"{images} images and {texts} texts are no pairs: row k of both must be pair k")
-        return BatchPairs(texts, image_of_text, self.ignore_same_image, self.row_margin and self.row_margin(extra))
+    def _pairs(self, size: int, image_of_text: Tensor | None, extra: Extra) -> BatchPairs:
+        return BatchPairs(size, image_of_text, self.ignore_same_image, self.row_margin and self.row_margin(extra))
 
     def _of_all(self, sim: Float[Tensor, "b b"], pairs: BatchPairs, extra: Extra) -> Float[Tensor, ""]:
         return self._value(mining.candidates(sim, pairs, self.relative, self.k), extra)

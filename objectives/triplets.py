@@ -17,7 +17,7 @@ class BatchPairs:
     """A batch of pairs: text k belongs to image k.
 
     Raises:
-        ValueError: there is no negative in the batch, or `image_of_text` is missing where it is needed.
+        ValueError: there is no negative in the batch, or `image_of_text` is of others or missing where needed.
     """
 
     size: int
@@ -30,9 +30,12 @@ class BatchPairs:
 
     def __post_init__(self) -> None:
         if self.size < 2:
-            raise ValueError("a batch of one pair has no negatives; the smallest has 2 pairs")
+            raise ValueError(f"a batch of {self.size} has no negatives; the smallest has 2 pairs")
         if self.masked and self.image_of_text is None:
             raise ValueError("ignore_same_image needs image_of_text: which image each caption belongs to")
+        if self.image_of_text is not None and self.image_of_text.shape != (self.size,):
+            shape = tuple(self.image_of_text.shape)
+            raise ValueError(f"image_of_text {shape} must have one image for each of the {self.size} pairs")
 
     def of_same_image(self, rows: slice = slice(None), columns: slice = slice(None)) -> Bool[Tensor, "r c"] | None:
         """Which of these rows and columns belong to the same image; None if unknown."""

@@ -205,13 +205,19 @@ def test_second_derivatives_exist(name: str) -> None:
 @every(
     ("shapes", "context", "message"),
     [
-        (((1, 4), (1, 4)), None, "the smallest has 2 pairs"),
-        (((2, 4), (3, 4)), torch.zeros(3, dtype=torch.long), "2 images and 3 texts are no pairs"),
+        (((1, 4), (1, 4)), None, "batch of 1 has no negatives; the smallest has 2 pairs"),
+        (((2, 4), (3, 4)), None, r"embeddings \(2, 4\) and \(3, 4\) are no pairs"),
+        (((3, 4), (3, 4)), torch.zeros(2).long(), r"image_of_text \(2,\) must have one image for each of the 3"),
     ],
 )
 def test_a_batch_without_negatives_or_pairs_is_refused(shapes: tuple, context: Tensor | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build("con_con")(unit(*shapes[0]), unit(*shapes[1]), context)
+
+
+def test_scores_of_no_pairs_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"scores \(2, 3\) are of no pairs"):
+        build("con_con").from_similarity(torch.zeros(2, 3))
 
 
 def test_same_images_must_be_known_to_be_ignored() -> None:
