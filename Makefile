@@ -2,7 +2,7 @@
 # make quick  format, lint, types and the tests that need no training: about a minute; T=tests/runners/gpu adds tests
 # make test   install, then format check, lint, types and all tests but the slow ones
 # make shapes the tests of objectives/ and retrieval/ with the shapes and types of tensors checked at each call
-# make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
+# make slow   the slow ones: trainings on both devices, launches under faults, here and on a cluster of several nodes here
 # make mutants ROOMS="objectives retrieval" N=20 SEED=7: draws small faults there and lists those that no test notices
 # make lowest, make newest   tests and a training with the lowest and newest versions of all requirements, in an
 #             environment of their own; PYTHON=python3.13 chooses the interpreter

@@ -23,8 +23,8 @@ from tests.conftest import ROOT, Goalgrid
 from tests.retrieval.parts.video import made
 
 FOLDER = ROOT / "tests" / "pretended_gpu"
-SHORT = ("objectives", "poolings", "seeds", "recipe:cnn-gru")
-"""What the fast tests read, from one process, beside a trial on both devices."""
+SHORT = ("objectives", "poolings", "seeds")
+"""What the fast tests read, from one process."""
 ENSEMBLES = ("bfan-tiny", "scan-tiny", "sgraf-tiny", "vse-2ad-rgp-tiny")
 """They train nothing."""
 UNTRAINED = "clip-zero-shot-tiny"
@@ -69,9 +69,14 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def short(rehearsed: Callable[..., dict[str, Any]], both: Path) -> dict[str, Any]:
-    *found, (_, trial) = rehearsed(*SHORT, f"trial:cnn-gru:{both}").items()
-    return {**dict(found), "trial": trial}
+def short(rehearsed: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    return rehearsed(*SHORT)
+
+
+@pytest.fixture(scope="module")
+def trial(rehearsed: Callable[..., dict[str, Any]], both: Path) -> dict[str, Any]:
+    (facts,) = rehearsed(f"trial:cnn-gru:{both}").values()
+    return facts
 
 
 def test_every_objective_equals_the_cpus_and_never_waits(short: dict[str, Any]) -> None:
@@ -108,8 +113,9 @@ def check(found: dict[str, Any], *, drawn: bool = False) -> None:
         assert step["pageable"] == {}
 
 
-def test_a_recipe_equals_the_cpus_and_its_steps_wait_once(short: dict[str, Any]) -> None:
-    found = short["recipe:cnn-gru"]
+@pytest.mark.slow
+def test_a_recipe_equals_the_cpus_and_its_steps_wait_once(rehearsed: Callable[..., dict[str, Any]]) -> None:
+    (found,) = rehearsed("recipe:cnn-gru").values()
     check(found)
     losses = ([step["loss"] for step in found[kind]["steps"]] for kind in ("gpu", "cpu"))
     assert next(losses) == pytest.approx(next(losses), rel=1e-3)
@@ -143,8 +149,8 @@ def check_trial(trial: dict[str, Any]) -> None:
         assert apart <= (1 if key.endswith("_ranks") else 1e-5), key
 
 
-def test_a_trial_and_its_evaluation_equal_the_cpus(short: dict[str, Any]) -> None:
-    trial = short["trial"]
+@pytest.mark.slow
+def test_a_trial_and_its_evaluation_equal_the_cpus(trial: dict[str, Any]) -> None:
     check_trial(trial)
     assert trial["apart"].keys() >= {"images", "texts", "i2t_ranks", "t2i_ranks"}
     assert trial["tf32"] == [False, False]  # cuDNN's layers would compute in it
@@ -162,10 +168,11 @@ def columns(home: Home, scratch: Path) -> dict[str, Any]:
     return {name: value for name, value in {**row, **logged}.items() if name not in OF_A_RUN}
 
 
+@pytest.mark.slow
 def test_exported_records_and_tables_equal_the_cpus(
-    short: dict[str, Any], both: Path, goalgrid: Goalgrid, tmp_path: Path
+    trial: dict[str, Any], both: Path, goalgrid: Goalgrid, tmp_path: Path
 ) -> None:
-    assert short["trial"]["state"] == "done"
+    assert trial["state"] == "done"
     ours, expected = (columns(Home(both / kind), tmp_path / f"{kind}.parquet") for kind in ("gpu", "cpu"))
     assert ours.keys() == expected.keys()
     for name, value in expected.items():
