@@ -5,6 +5,7 @@ their words, so that retrieval is possible but never trivial.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -63,15 +64,20 @@ class RenderedImages:
 
     def __init__(self, scenes: list[Scene], view: View) -> None:
         self.scenes, self.view = scenes, view
-        small = [_canvas(scene).resize((view.size, view.size), Image.Resampling.BOX) for scene in scenes]
-        self.pixels = torch.stack([planes(np.array(image)) for image in small]).contiguous()
+
+    @cached_property
+    def pixels(self) -> UInt8[Tensor, "n 3 h w"]:
+        """Drawn when they are first read, since a launch opens all data sets and reads no picture."""
+        size = (self.view.size, self.view.size)
+        small = [_canvas(scene).resize(size, Image.Resampling.BOX) for scene in self.scenes]
+        return torch.stack([planes(np.array(image)) for image in small]).contiguous()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.pixels.shape[1:])
+        return 3, self.view.size, self.view.size
 
     def __len__(self) -> int:
-        return len(self.pixels)
+        return len(self.scenes)
 
     def gather(
         self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
