@@ -38,10 +38,17 @@ class Entry:
     sample: Sample
     seeds: tuple[int, ...] = ()
     parameters: Mapping[str, object] = field(default_factory=dict)
+    trials: tuple[str, ...] = ()
+    """Ids of the trials behind the value: cells of several blocks have the same, if a swept setting is not read."""
 
     @property
     def name(self) -> str:
         return f"{self.recipe}:{self.objective}"
+
+    @property
+    def runs(self) -> object:
+        """What tells a value from others: its trials and its metric; of a printed number, itself."""
+        return (*self.trials, self.metric) if self.trials else id(self)
 
     def axis(self, name: str) -> str:
         """The value of an axis that a claim may hold fixed."""
@@ -170,7 +177,9 @@ def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]
             if score.n:
                 sample = Sample.of(score.values)
                 parameters = cell.trials[0].shared.objective.parameters
-                entries.append(Entry(cell.recipe, objective, block, metric, sample, score.seeds, parameters))
+                entries.append(
+                    Entry(cell.recipe, objective, block, metric, sample, score.seeds, parameters, score.trials)
+                )
     return entries
 
 
@@ -202,13 +211,13 @@ def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]
         [entry for entry in entries if any(fnmatchcase(entry.name, pattern) for pattern in patterns)]
         for patterns in (claim.better, claim.than)
     )
-    seen = set[frozenset[int]]()
+    seen = set[object]()
     for one, other in product(better, worse):
-        pair = frozenset((id(one), id(other)))
+        pair = (frozenset if claim.kind == "alike" else tuple)((one.runs, other.runs))
         shared = (one.block, one.metric) == (other.block, other.metric) and one.name != other.name
         shared &= all(one.parameters.get(name) == other.parameters.get(name) for name in claim.equal)
         shared &= all(one.axis(name) == other.axis(name) for name in claim.same)
-        if not shared or (claim.kind == "alike" and pair in seen):
+        if not shared or pair in seen:
             continue
         seen.add(pair)
         difference, p = _difference(one, other)
@@ -241,11 +250,11 @@ def _difference(one: Entry, other: Entry, less: float = 0.0) -> tuple[float, flo
 
 
 def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:
-    """Of every two blocks and recipes that share three objectives or more."""
+    """Of every two recipes that share three objectives or more in a block."""
     blocks = nested(((entry.metric, entry.recipe, entry.block), entry.objective, entry) for entry in entries)
     for (key, mine), (other, theirs) in combinations(blocks.items(), 2):
         shared = [name for name in mine if name in theirs]
-        if key[0] == other[0] and len(shared) > 2:
+        if key[0::2] == other[0::2] and len(shared) > 2:
             titles = (f"{key[1]} on {key[2]}", f"{other[1]} on {other[2]}")
             means = [[block[name].sample.mean for name in shared] for block in (mine, theirs)]
             yield Agreement(titles, key[0], len(shared), kendall(*means), kendall_p(*means))

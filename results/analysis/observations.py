@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from goalgrid.results.records.scores import Score
 from goalgrid.results.statistics.significance import LEVEL, like_best
-from goalgrid.results.tables import LIKE_BEST, Place, Table, TableEntry
+from goalgrid.results.tables import LIKE_BEST, Place, Table, TableEntry, shared_keys
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,10 @@ class Observations:
     values: NDArray[np.float64]
     """(cells, seeds)"""
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Cells with finished trials that have too few seeds to be compared."""
+    partial: bool = False
+    """Whether some of the cells have further seeds, which do not count."""
 
     @classmethod
     def shared(cls, scores: Mapping[str, Score]) -> "Observations":
@@ -31,13 +35,17 @@ class Observations:
         cells = {name: dict(zip(score.seeds, score.values, strict=True)) for name, score in scores.items() if score.n}
         empty = [name for name in scores if name not in cells]
         notes = [f"{_listed(empty)} {'have' if empty[1:] else 'has'} no finished trial"] if empty else []
+        left_out = list[str]()
         while len(seeds := _common(cells)) < 2 and (poorest := _poorest(cells)):
             notes += [f"{name} is left out: it has only seed {_listed(cells.pop(name))}" for name in poorest]
-        for seed in dict.fromkeys(seed for values in cells.values() for seed in values if seed not in seeds):
+            left_out += poorest
+        further = dict.fromkeys(seed for values in cells.values() for seed in values if seed not in seeds)
+        for seed in further:
             lacking = [name for name, values in cells.items() if seed not in values]
             notes.append(f"seed {seed} is left out: {_listed(lacking)} {'lack' if lacking[1:] else 'lacks'} it")
         values = np.array([[cells[name][seed] for seed in seeds] for name in cells], dtype=float)
-        return cls(tuple(cells), tuple(seeds), values.reshape(len(cells), len(seeds)), tuple(notes))
+        values = values.reshape(len(cells), len(seeds))
+        return cls(tuple(cells), tuple(seeds), values, tuple(notes), tuple(left_out), partial=bool(further))
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -87,9 +95,9 @@ def marked(table: Table) -> Table:
     """The table with a mark at every entry that Tukey's test cannot tell from the best of its contest."""
     blocks, notes = [], dict[str, None]()
     for block in table.blocks:
-        marks: dict[Place, bool] = {}
+        marks, bold = dict[Place, bool](), table.best_of(block)
         for contest in table.contests(block):
-            alike, note = _marks(contest)
+            alike, note = _marks(contest, bold)
             marks |= alike
             notes |= {note: None} if note else {}
         rows = []
@@ -101,7 +109,7 @@ def marked(table: Table) -> Table:
     return replace(table, blocks=tuple(blocks), caption=" ".join([table.caption, RULE, *notes]))
 
 
-def _marks(contest: dict[Place, TableEntry]) -> tuple[dict[Place, bool], str]:
+def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Place, bool], str]:
     """By place, for the entries that were compared, whether to mark them; and a note for the caption."""
     places = {str(place): place for place in contest}
     scores = {name: contest[place].score for name, place in places.items()}
@@ -115,7 +123,13 @@ def _marks(contest: dict[Place, TableEntry]) -> tuple[dict[Place, bool], str]:
     alike = observations.like_best(lowest=lowest)
     if not alike:
         return {}, "The cells of a block show no spread over seeds, so nothing is marked there."
-    daggers = set(alike) - {observations.ranked(lowest=lowest)[0]}
-    left_out = any("left out" in note for note in observations.notes)
-    note = "Marks rest on the seeds that all cells of a block share." if left_out else ""
-    return {places[name]: name in daggers for name in observations.names}, note
+    top = observations.ranked(lowest=lowest)[0]
+    alone = alike == [top] or places[top] in bold  # by all seeds of each cell, another may be best
+    daggers = set(alike) - {top} if alone else set(alike)
+    note = "Marks rest on the seeds that all cells of a block share." if observations.partial else ""
+    if observations.left_out:
+        shared = {"pair_weight", "triplet_weight", *shared_keys(contest.values())}
+        axes = [contest[places[name]].keys.items() for name in observations.left_out]
+        names = [" ".join(value for axis, value in items if axis not in shared) for items in axes]
+        note += f" Not tested, since too few of their seeds are shared: {', '.join(names)}."
+    return {places[name]: name in daggers for name in observations.names}, note.strip()

@@ -245,6 +245,26 @@ def test_marks_that_rest_on_fewer_seeds_say_so(matrix: list[Cell]) -> None:
     assert "Marks rest" not in marked(arrange(matrix, records(matrix)[0])).caption
 
 
+def test_a_cell_that_leads_by_seeds_of_its_own_is_not_taken_for_told_from_the_best(matrix: list[Cell]) -> None:
+    def few(cell: Cell, seed: int) -> float | None:
+        """con_con is best by the seeds that all have, and con_nca by all; con_cir has one seed, and leads."""
+        own = {"con_con": 60.0, "con_nca": 59.9 + 30 * (seed == 3), "con_cir": 99.0}.get(cell.objective, 20.0)
+        lacking = seed > 0 if cell.objective == "con_cir" else seed == 3 and cell.objective == "con_con"
+        return None if lacking else own + 0.1 * noise(cell, seed)
+
+    table = marked(arrange(matrix, records(matrix, few)[0]))
+    daggers = {e.keys["objective"] for e in table.entries() if e.like_best and e.keys["metric"] == "i2t_r1"}
+    assert daggers == {"con_con", "con_nca"}, "neither is bold"
+    assert "Not tested, since too few of their seeds are shared: con_cir." in table.caption
+    found = analysed(matrix, few)
+    assert (found.best, found.left_out) == ("con_con", ("con_cir",))
+    assert effects_text.finding(found).endswith(
+        "Only seeds that all of these cells have count here. "
+        "Not compared, since too few of their seeds are shared: con_cir."
+    )
+    assert " over 3 shared seeds, the best of 14 cells" in effects_text.verdict(found, "con_con")
+
+
 def test_a_verdict_says_how_a_cell_stands(matrix: list[Cell]) -> None:
     found = analysed(matrix, metric="rsum")
     means = dict(zip(found.names, found.means, strict=True))

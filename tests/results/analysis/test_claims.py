@@ -209,6 +209,21 @@ def test_orders_are_compared_by_means_and_tested_together() -> None:
     assert found.verdicts == [HOLDS, UNTOLD, UNTOLD]
     (said,) = document([("mine", [found])], comparisons=True).sections[0].parts[1:2]
     assert "1 hold and none is reversed of 3 pairs of blocks; least tau" in said
+    swept = [replace(entry, recipe="a", block=f"tau={entry.recipe}") for entry in entries]
+    assert judge("", claim, swept).verdict == ABSENT, "one backbone"
+
+
+def test_a_pair_that_reads_no_swept_setting_is_one_comparison() -> None:
+    cells = expand(
+        load("flickr8k", ['objectives=["unified", "triplet-hn", "sig_nca"]', "sweep.objective.tau=[1, 2, 4]"])
+    )
+    rows = {
+        trial.id: {"protocol": "flickr8k-1k", "test_rsum": 100 + place + trial.seed}
+        for place, cell in enumerate(cells)
+        for trial in cell.trials
+    }
+    claim = CLAIMS["unified against Triplet-HN"]
+    assert len(judge("", claim, measured(claim, cells, Scores(rows))).comparisons) == 1
 
 
 def test_every_claim_on_printed_cells_is_judged(by_print: list[JudgedClaim]) -> None:
