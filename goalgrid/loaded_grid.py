@@ -51,7 +51,7 @@ def load(
         UserError: no grid has this name, or the grid file is wrong; with every problem at once.
     """
     changes = [f"{key}={json.dumps(value)}" for key, value in set.items()] if isinstance(set, Mapping) else set
-    overrides = (changes,) if isinstance(changes, str) else tuple(changes)
+    overrides = tuple(_several(changes))
     named = [f"{name}={folder}" for name, folder in root.items()] if isinstance(root, Mapping) else [str(root)]
     places = [f"{name}={folder}" for name, folder in weights.items()]
     home = Home(user_path(runs))
@@ -106,7 +106,7 @@ class LoadedGrid:
 
     @property
     def states(self) -> dict[str, str]:
-        """The state of each trial by its id: planned, running, interrupted, failed or done."""
+        """The state of each trial by its id: planned, running, interrupted, stopped, failed or done."""
         return {trial_id: state.value for trial_id, state in self._overview().states.items()}
 
     def status(self) -> TextOutput:
@@ -208,7 +208,7 @@ class LoadedGrid:
         direction: str = "both",
         protocol: str | None = None,
         baseline: str | None = None,
-        across: Sequence[str] = (),
+        across: str | Sequence[str] = (),
     ) -> EffectsOutput:
         """Which axis matters: main effects and interaction, what differs from a baseline, and how sure that is.
 
@@ -217,31 +217,34 @@ class LoadedGrid:
             direction: i2t, t2i or both.
             protocol: another protocol of the data set.
             baseline: an objective; None: con_con if the grid has it, else the first.
-            across: axes that are factors beside the objective, ["objective.tau"].
+            across: an axis, "objective.tau", or axes that are factors beside the objective.
         """
         from goalgrid.showing.analyses import analysed
 
         overview = self._overview()
         analyses = analysed(
-            overview, metric=metric, direction=direction, protocol=protocol, baseline=baseline, across=across,
+            overview, metric=metric, direction=direction, protocol=protocol, baseline=baseline, across=_several(across),
             anew=self._start(),
         )  # fmt: skip
         return EffectsOutput(analyses, overview.cells)
 
-    def figure(self, kind: str = "matrix", *, block: str | None = None, quantities: Sequence[str] = ()) -> FigureOutput:
-        """A figure of what is done so far.
+    def figure(
+        self, kind: str = "matrix", *, block: str | None = None, quantities: str | Sequence[str] = ()
+    ) -> FigureOutput:
+        """A figure of what is done so far; those of a single trial, attention and examples, `goalgrid figures` draws.
 
         Args:
-            kind: matrix, effects, training, diagnostics or paper; a wrong name lists all.
+            kind: "matrix", "effects", "training", ...; a wrong name lists all.
             block: the recipe on a data set, "cnn-bow on shapes"; None: the only block that has this figure.
-            quantities: logged values that `training` draws, ["val_s_pos"]; none: its own choice.
+            quantities: a logged value, "val_s_pos", or several that `training` draws; none: its own choice.
         """
         from goalgrid.results import figures
 
-        check_known("figure", kind, figures.FIGURES)
+        hint = "Those of a single trial, attention and examples, goalgrid figures draws."
+        check_known("figure", kind, figures.FIGURES, hint=hint)
         overview = self._overview()
         studies = figures.Study.read(overview.cells, some_scores(overview, anew=self._start()), self._home)
-        pictures = {study.title: figure for _, study, figure in figures.draw_all(studies, [kind], quantities)}
+        pictures = {study.title: figure for _, study, figure in figures.draw_all(studies, [kind], _several(quantities))}
         if not pictures:
             needs = figures.FIGURES[kind].needs
             raise UserError(f"the finished trials of {self.name!r} have nothing to draw as {kind!r}: it needs {needs}.")
@@ -262,3 +265,7 @@ class LoadedGrid:
 
     def _start(self) -> str:
         return start(self._source, self._home, self._overrides)
+
+
+def _several(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names

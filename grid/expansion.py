@@ -280,6 +280,7 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
         if not any(fitting):
             close = nearest(pattern, sorted({value for value in values if value is not None}))
             hint = f" Did you mean {f'{axis}={close[0]}'!r}?" if close else ""
+            hint = " A pattern is as of file names, without commas: 'seed=[0-2]'." if "," in pattern else hint
             raise UserError(f"--only {only!r} names none of the grid's trials.{hint}")
         pairs = list(compress(pairs, fitting))
     chosen = {trial.id for _, trial in pairs}

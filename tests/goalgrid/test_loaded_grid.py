@@ -124,6 +124,9 @@ def test_a_grid_is_changed_by_values_or_by_words(
         (lambda grid, empty: grid.effects(baseline="con"), "unknown objective 'con'"),
         (lambda grid, empty: grid.figure("trainin"), "Did you mean 'training'?"),
         (lambda grid, empty: grid.figure("training", block="fc"), "unknown block 'fc' of grid 'demo'. Known: cnn"),
+        (lambda grid, empty: grid.effects(across="train.rl"), "unknown axis 'train.rl'"),
+        (lambda grid, empty: grid.figure("training", quantities="val_rsm"), "Did you mean 'val_rsum'?"),
+        (lambda grid, empty: grid.figure("examples"), "attention and examples, goalgrid figures draws"),
         (lambda grid, empty: grid.plan("seed=9"), "names none of the grid's trials"),
     ],
 )  # fmt: skip

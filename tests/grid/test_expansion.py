@@ -200,6 +200,10 @@ def test_only_selects_by_patterns() -> None:
         ("seeed=0", "Did you mean 'seed'"),
         ("seed", "is not AXIS=PATTERN"),
         ("seed=9", r"names none of the grid's trials\.$"),
+        (
+            "seed=0,1",
+            r"names none of the grid's trials\. A pattern is as of file names, without commas: 'seed=\[0-2\]'",
+        ),
         ("seed=0 objective=sig_cri", r"names none of the grid's trials\. Did you mean 'objective=sig_cir'\?"),
     ],
 )
