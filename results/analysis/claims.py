@@ -23,6 +23,8 @@ MOST = 3
 """Contradicting comparisons that a line names."""
 ROUNDING = 0.05
 """The least standard deviation behind a printed ±0.0, and half a printed digit."""
+DIGITS = 9
+"""Decimals of a difference: what floating-point sums leave of equal means is on no side."""
 RECALLS = [f"{direction}_r{cut}" for direction in ("i2t", "t2i") for cut in (1, 5, 10)]
 """The metrics of which rsum is the sum."""
 
@@ -244,9 +246,9 @@ def _difference(one: Entry, other: Entry, less: float = 0.0) -> tuple[float, flo
     both = [seed for seed in mine if seed in theirs]
     if one.recipe == other.recipe and len(both) > 1:
         differences = [mine[seed] - theirs[seed] - less for seed in both]
-        return sum(differences) / len(differences), paired_t(differences)
+        return round(sum(differences) / len(differences), DIGITS), paired_t(differences)
     moved = replace(one.sample, mean=one.sample.mean - less, values=())
-    return moved.mean - other.sample.mean, welch(moved, other.sample)[1]
+    return round(moved.mean - other.sample.mean, DIGITS), welch(moved, other.sample)[1]
 
 
 def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:

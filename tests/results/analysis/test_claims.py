@@ -226,6 +226,14 @@ def test_a_pair_that_reads_no_swept_setting_is_one_comparison() -> None:
     assert len(judge("", claim, measured(claim, cells, Scores(rows))).comparisons) == 1
 
 
+def test_what_rounding_leaves_of_equal_means_is_on_no_side() -> None:
+    claim = replace_(CLAIMS["goal best combination"], better=("*:a",), than=("*:b",))
+    a, b = (Entry("r", name, "", "i2t_r1", Sample.of(x), (0, 1)) for name, x in (("a", [0.1, 0.2]), ("b", [0.3, 0.0])))
+    assert sum(x - y for x, y in zip(a.sample.values, b.sample.values, strict=True)) != 0
+    (test,) = judge("", claim, [a, b]).comparisons
+    assert test.lead == 0
+
+
 def test_every_claim_on_printed_cells_is_judged(by_print: list[JudgedClaim]) -> None:
     assert all(each.comparisons or each.agreements or not each.claim.tables for each in by_print)
 
