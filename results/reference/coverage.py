@@ -33,7 +33,7 @@ class Coverage:
     filled: tuple[Result, ...]
     lacking: tuple[tuple[Result, Gap], ...]
     changed: tuple[str, ...]
-    """Settings of cells that fill the table, where they differ from their recipe or their objective's defaults."""
+    """Settings of cells that fill the table, that `changes` names."""
 
 
 @dataclass(frozen=True)

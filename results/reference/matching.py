@@ -10,6 +10,7 @@ from typing import Any
 from goalgrid.grid import catalog, forms, groups
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives import resolve
+from goalgrid.grid.settings import DatasetSettings
 from goalgrid.results.records.rounding import written
 from goalgrid.results.records.scores import Score, Scores, TableValue
 from goalgrid.results.reference.reading import Printed, Result, all_results, table_names
@@ -123,22 +124,27 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
 
 
 def changes(cells: Sequence[Cell]) -> list[str]:
-    """Settings, by dotted name, in which a cell differs from its recipe or its objective's defaults."""
+    """Dotted names of the settings in which a cell that was trained here leaves what is published, by `differing`."""
     return list(dict.fromkeys(name for cell in cells if not cell.published for name in differing(cell)))
 
 
 def differing(cell: Cell, other: Cell | None = None) -> Differing:
-    """In what a cell differs from another one, else from its recipe and its objective's defaults.
+    """In what a cell differs from another one, else from its recipe, its objective's defaults and the whole data set.
 
-    By dotted name: the cell's value, then the other.
+    By dotted name: the cell's value, then the other. The recipe leaves open which images validate, and the settings
+    that its `words` name.
     """
-    ours, recipe = _sections(cell), catalog.recipe(cell.recipe)
+    ours, recipe, shared = _sections(cell), catalog.recipe(cell.recipe), cell.trials[0].shared
     if other:
         return forms.differing(ours, _sections(other))
-    objective = resolve(cell.objective, variant=cell.trials[0].shared.objective.variant)
-    del ours["dataset"]
-    theirs = {"train": recipe.train.model_dump(), "model": recipe.model.model_dump(), "objective": objective}
-    return forms.differing(ours, theirs)
+    data = {name: getattr(shared.dataset, name) for name in ("name", "protocol", "val_images")}
+    theirs = {
+        "dataset": DatasetSettings(**data).model_dump(),
+        "train": recipe.train.model_dump(),
+        "model": recipe.model.model_dump(),
+        "objective": resolve(cell.objective, variant=shared.objective.variant),
+    }
+    return {name: values for name, values in forms.differing(ours, theirs).items() if f"{name}=" not in recipe.words}
 
 
 def worded(cells: Iterable[Differing]) -> str:

@@ -153,6 +153,13 @@ def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(home: H
     assert texts(filled("selhn-table1", home))[0] == "60.0 (1/3)"
 
 
+def test_trials_of_changed_data_do_not_displace_those_of_the_recipe(home: Home) -> None:
+    write_trial(home, saved(home, "few", "dataset.train_images=20").trials[0], PRINTED)
+    assert "trained otherwise: dataset.train_images 20 for None." in filled("selhn-table1", home).caption
+    write_trial(home, saved(home, "whole", "dataset.val_images=50").trials[0], dict.fromkeys(PRINTED, 60.0))
+    assert texts(filled("selhn-table1", home))[0] == "60.0 (1/3)"
+
+
 def test_the_settings_of_the_shipped_grid_come_before_those_of_the_recipe(tmp_path: Path) -> None:
     home, label = Home(tmp_path), "SCAN T2I AVG + Triplet-HN"
     plain = saved(home, "plain", 'recipes=["scan-t2i"]', 'objectives=["triplet-hn"]')

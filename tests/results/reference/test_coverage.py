@@ -104,6 +104,12 @@ def test_cells_that_leave_their_recipe_are_said() -> None:
     assert covered("goal-table6", "train.epochs=3", 'objectives=["con_nca"]').changed == ()
 
 
+def test_cells_that_leave_the_whole_data_set_are_said() -> None:
+    changed = covered("goal-table3-coco", "dataset.noise=0.5", "dataset.train_images=20", "dataset.min_count=1").changed
+    assert changed == ("dataset.min_count", "dataset.train_images", "dataset.noise")
+    assert covered("goal-table3-coco", "dataset.val_images=50", "dataset.words=nltk").changed == (), "left to the user"
+
+
 def test_every_unknown_table_is_named_at_once() -> None:
     with pytest.raises(UserError) as caught:
         check_names(load("demo", ['tables=["goal-table3-cocoo","goal-table6","x"]']))
