@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -22,8 +24,8 @@ from goalgrid.results import figures, pages, renderers
 from goalgrid.results.analysis.documents import as_markdown
 from goalgrid.results.export.report_page import FOREMOST, Measured
 from goalgrid.results.export.table_request import TableRequest
-from goalgrid.results.records import record
-from goalgrid.results.records.scores import Scores
+from goalgrid.results.records import record, record_cache
+from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.matching import reported
 from goalgrid.results.tables import Table
 
@@ -61,11 +63,13 @@ def export(
 ) -> None:
     """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
 
-    `report` is that of the grid with what was `measured`, as HTML; `paper` a paper's own table with our numbers; `only`
-    the filter that named these cells and trials.
+    `report` is that of the grid with what was `measured`, as HTML; `paper` a paper's own table with our numbers, whose
+    trials of other grids are exported, too; `only` the filter that named these cells and trials.
     """
     scores = measured.scores
-    record.write_records(scores.rows, home, target / "records.parquet")
+    behind = [trial_id for trial_id in _behind(paper) if trial_id not in scores.rows] if paper else []
+    others = record_cache.rows(home, behind, ["environment"])
+    record.write_records([*scores.rows, *others], home, target / "records.parquet")
     tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores, home))
     tables |= {Path("tables", "paper", paper.name): paper} if paper else {}
     for path, table in tables.items():
@@ -82,7 +86,7 @@ def export(
         record.write_records(searched, home, target / "search.parquet")
     if notes := grid.notes.markdown(later(home.grid(grid.name).notes)):
         write_text(target / "notes.md", notes)
-    write_text(target / "README.md", readme(grid, cells, measured, tables, noted=bool(notes)))
+    write_text(target / "README.md", readme(grid, cells, measured, tables, others, noted=bool(notes)))
     write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
     sums = (f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files)
@@ -112,12 +116,33 @@ def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores, home: 
             yield folder / table.name, table
 
 
-def readme(grid: Grid, cells: Sequence[Cell], measured: Measured, tables: Mapping[Path, Table], *, noted: bool) -> str:
-    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
+def _behind(paper: Table) -> dict[str, None]:
+    """Ids of the trials, of whichever grids, whose numbers stand in a paper's table."""
+    values = (entry.score for entry in paper.entries())
+    return dict.fromkeys(chain.from_iterable(value.trials for value in values if isinstance(value, Score)))
+
+
+def readme(
+    grid: Grid,
+    cells: Sequence[Cell],
+    measured: Measured,
+    tables: Mapping[Path, Table],
+    others: Mapping[str, Mapping[str, Any]] = {},
+    *,
+    noted: bool,
+) -> str:
+    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials.
+
+    `others` has the environments of trials of other grids that fill the paper's table.
+    """
+    environments = [row["environment"] for row in (*measured.rows.values(), *others.values())]
     return pages.page(
         "export.md", name=grid.name, example=_train(cells[0]), tables=tables, noted=noted,
-        machines=dict(Counter(_machine(row["environment"]) for row in measured.rows.values()).most_common()),
+        machines=dict(Counter(map(_machine, environments)).most_common()),
+        done=len(measured.rows),
+        others=len(others),
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
+        effects=measured.effects is not None,
         drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),
         searched=grid.select is not None,
         some=FOREMOST if measured.narrowed else 0,

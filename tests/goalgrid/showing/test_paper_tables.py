@@ -278,6 +278,20 @@ def test_a_report_and_an_export_hold_the_papers_table(verb: Verb, tmp_path: Path
     assert text.startswith("% goalgrid table --paper selhn-table1 --format latex\n")
 
 
+def test_an_export_holds_the_trials_of_other_grids_behind_the_papers_table(verb: Verb, tmp_path: Path) -> None:
+    home, folder = Home(tmp_path / "runs"), tmp_path / "out"
+    trial = saved(home, "short", "train.epochs=2").trials[0]
+    write_trial(home, trial, PRINTED)
+    verb("export", "--paper", "selhn-table1", str(folder), runs=home)
+    assert pq.read_table(folder / "records.parquet")["trial_id"].to_pylist() == [trial.id]
+    assert (folder / "trials" / trial.id / "settings.json").exists()
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert "0 of 27 trials are done.\n`tables/paper/` has numbers of 1 trial of other grids" in readme
+    assert "- 1 trial: Python" in readme
+    assert "`figures/" not in readme
+    assert all((folder / name).exists() for name in re.findall(r"^- `([^`*]+)`:", readme, re.MULTILINE))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
