@@ -43,12 +43,14 @@ def noted(table: Table, source: Filled) -> Table:
 
 def _caption(source: Filled) -> str:
     content, missing = source.content, lacking(source.measured, "numbers")
+    trials = counted(source.untrained, "trial") if missing and source.untrained else ""
     quoted = sum(isinstance(value, Quoted) for value in source.values)
     sentences = [
         f"{'; '.join(filter(None, [content.heading, content.note]))}.",
         f"Ours: {conditions(source.used)}.",
         f"{QUOTED}: {counted(quoted, 'number')} as printed, which no grid here trains or measures." if quoted else "",
-        f"{missing} To train them: goalgrid run --paper {source.name}." if missing else "",
+        missing,
+        f"To train the {trials} that the table's grid lacks: goalgrid run --paper {source.name}." if trials else "",
         *source.scores.of_other_code(source.used),
     ]
     return " ".join(filter(None, sentences))

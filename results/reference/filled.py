@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from goalgrid.grid.errors import UserError, counted
-from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.expansion import Cell, expand, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.home import Home
@@ -56,6 +56,8 @@ class Filled(Paper):
     """Rows that shipped grids train: where their trials are missing, no number stands."""
     differs: Mapping[Cell, tuple[str, ...]]
     """How the training of a row with scores differs from the source of the paper's numbers."""
+    untrained: int
+    """Trials that `goalgrid run --paper` trains: those of the table's first shipped grid that are not done."""
     quoting: bool = True
     """Whether the paper's numbers stand where no trial here can have one."""
 
@@ -118,7 +120,9 @@ def fill(
                 ours[cell] = chosen.cell
             if chosen and chosen.done(scores):
                 differs[cell] = tuple(_notes(row, results, chosen, theirs))
-    filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs)
+    own = next((trials_of(cells) for grid, cells in shipped if name in grid.tables), [])
+    untrained = sum(not home.trial(trial.id).is_done() for trial in own)
+    filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs, untrained)
     refuse_mixed_data(scores.rows[t.id] for cell in filled.used for t in cell.trials if t.id in scores.rows)
     for reason, ids in _left_out(filled, every).items():
         more = f" and {len(ids) - LISTED:,} more" if len(ids) > LISTED else ""

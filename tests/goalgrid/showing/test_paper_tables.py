@@ -123,8 +123,8 @@ def test_missing_trials_are_no_quotation_and_the_caption_says_what_trains_them(h
     table = filled("selhn-table1", home)
     assert set(texts(table)) == {"--"}
     assert (
-        "7 of 63 numbers are missing (--): 3 trials never run. To train them: goalgrid run --paper selhn-table1."
-        in (table.caption)
+        "7 of 63 numbers are missing (--): 3 trials never run. "
+        "To train the 3 trials that the table's grid lacks: goalgrid run --paper selhn-table1." in table.caption
     )
     assert QUOTED not in table.caption
 
@@ -145,6 +145,7 @@ def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(home: H
     assert texts(table)[0] == "50.0 (1/3)"
     assert [row.title.text for row in table.blocks[0].rows if row.label.text == ROW] == [f"{ROW} [a, b]"]
     assert "[b]: trained otherwise: train.epochs 2 for 20." in table.caption
+    assert "2 trials never run. To train the 3 trials that the table's grid lacks: " in table.caption
     write_trial(home, saved(home, "long", "train.epochs=40").trials[0], PRINTED)
     with pytest.raises(UserError, match=r"of grid 'long' and .* of grid 'short'; they differ in train.epochs 40 for 2"):
         filled("selhn-table1", home)
