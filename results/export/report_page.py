@@ -206,7 +206,7 @@ def _tables(grid: str, cells: Sequence[Cell], scores: Scores) -> tuple[str, dict
     shown = shown[:1] if len(cells) > MANY else shown
     tables = {titles[metric]: (f"--metric {metric}", arrange(cells, scores, metric=metric)) for metric in shown}
     tables["all metrics"] = "--layout listing", arrange(cells, scores, layout="listing")
-    by = f" --protocol {scores.protocol}" if scores.protocol else ""
+    by = f" --protocol {scores.protocol}" * bool(scores.protocol) + " --marks" * several
     return ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in cells)), {
         title: replace(marked(table) if several else table, command=f"table {grid} {words}{by}")
         for title, (words, table) in tables.items()

@@ -30,7 +30,8 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.reading.overview import Overview
-from goalgrid.results.export.report_page import Measured
+from goalgrid.results import renderers
+from goalgrid.results.export.report_page import Measured, _tables
 from goalgrid.results.layouts import arrange
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
@@ -427,6 +428,15 @@ def test_its_numbers_are_those_of_the_tables(verb: Verb, trained: Home, tmp_path
     seen = overview(trained)
     table = arrange(seen.cells, Scores.read(seen.cells, trained), layout="listing")
     assert Cells(page.read_text()).cells == [entry.text for entry in table.entries()]
+
+
+def test_the_command_under_a_table_makes_it(verb: Verb, trained: Home) -> None:
+    seen = overview(trained)
+    _, tables = _tables("demo", seen.cells, Scores.read(seen.cells, trained))
+    for table in tables.values():
+        assert table.command.endswith(" --marks")
+        printed = verb(*table.command.split(), "--format", "markdown", runs=trained).stdout
+        assert printed.splitlines()[1:] == renderers.encoded(table, "markdown").decode().splitlines()[1:]
 
 
 def test_every_failure_trial_and_file_is_in_it(pair: Home) -> None:
