@@ -157,4 +157,4 @@ def _compared(words: str, home: Home) -> tuple[str, Document | None]:
     a, _, b = map(str.strip, words.partition(","))
     if not (a and b) or "," in b:
         raise UserError(f"--compare {words!r}: name two grids, e.g. --compare {a or 'mine'},demo")
-    return f"{a} minus {b}", section(b, a, home, None)
+    return f"{b} minus {a}", section(a, b, home, None)

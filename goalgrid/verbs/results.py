@@ -238,7 +238,7 @@ def site(
     folder: Path = argument(..., "DIR", "The folder to write, e.g. of a web space."),
     grids: list[str] = argument([], "GRID", "Grids that ran; default: all of them.", completion.grids),
     home: Home = options.RUNS,
-    compared: list[str] = flag([], "--compare", "Add a section: A minus B, cell by cell.", "A,B"),
+    compared: list[str] = flag([], "--compare", "Add a section: B minus A, cell by cell.", "A,B"),
 ) -> None:
     """Write an index of grids and a page for each into a folder that a web server can show.
 

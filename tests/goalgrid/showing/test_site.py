@@ -1,12 +1,14 @@
 """`goalgrid site`: a folder whose pages lead to one another wherever it is put."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
+from goalgrid.results.pages import page
 
 from ...conftest import swapped
 from ..conftest import Verb
@@ -15,17 +17,29 @@ from ..conftest import Verb
 def test_the_index_leads_to_each_page_and_back(pair: Home, verb: Verb, tmp_path: Path) -> None:
     folder, grid = tmp_path / "web", pair.grid("demo").grid
     grid.write_text(swapped(grid.read_text(), 'title = ""', 'title = "Does <b> matter?"'))
-    verb("site", str(folder), "--compare", "demo,demo", runs=pair)
+    shutil.copytree(grid.parent, pair.grid("other").path)
+    pair.grid("other").grid.write_text(swapped(grid.read_text(), 'name = "demo"', 'name = "other"'))
+    verb("site", str(folder), "demo", "--compare", "demo,other", runs=pair)
     assert {path.relative_to(folder) for path in folder.rglob("*.*")} == {Path("index.html"), Path("grids/demo.html")}
     index = (folder / "index.html").read_text(encoding="utf-8")
     assert '<a href="grids/demo.html">Does &lt;b&gt; matter?</a>' in index
     assert "has the best rsum" in index
     assert "demo: 2 trials: 2 done; last result <time" in index
-    assert "<h2>demo minus demo</h2>" in index
+    assert "<h2>other minus demo</h2>" in index
+    assert "demo (A) and other (B): 2 cells compared" in index
     page = (folder / "grids" / "demo.html").read_text(encoding="utf-8")
     assert '<a href="../index.html">All grids</a>' in page
     links = re.findall(r'(?:href|src)="(?!data:|#)([^"]*)"', index + page)
     assert links == ["grids/demo.html", "../index.html"], "relative, and nothing of a network"
+
+
+def test_the_index_says_how_many_blocks_it_leaves_to_a_grids_page() -> None:
+    entry = {"name": "demo", "title": "demo", "headline": "", "date": ""}
+    index = page("site.html", entries=[{**entry, "findings": ["found"] * number} for number in (2, 3, 6)], compared={})
+    assert re.findall(r"\d more blocks? on its page", index) == [
+        "1 more block on its page",
+        "4 more blocks on its page",
+    ]
 
 
 @pytest.mark.parametrize(
