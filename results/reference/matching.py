@@ -131,13 +131,13 @@ def changes(cells: Sequence[Cell]) -> list[str]:
 def differing(cell: Cell, other: Cell | None = None) -> Differing:
     """In what a cell differs from another one, else from its recipe, its objective's defaults and the whole data set.
 
-    By dotted name: the cell's value, then the other. The recipe leaves open which images validate, and the settings
-    that its `words` name.
+    By dotted name: the cell's value, then the other. The recipe leaves open which images validate, where captions are
+    cut, and the settings that its `words` name.
     """
     ours, recipe, shared = _sections(cell), catalog.recipe(cell.recipe), cell.trials[0].shared
     if other:
         return forms.differing(ours, _sections(other))
-    data = {name: getattr(shared.dataset, name) for name in ("name", "protocol", "val_images")}
+    data = {name: getattr(shared.dataset, name) for name in ("name", "protocol", "val_images", "max_words")}
     theirs = {
         "dataset": DatasetSettings(**data).model_dump(),
         "train": recipe.train.model_dump(),
