@@ -231,7 +231,7 @@ class LoadedGrid:
     def figure(
         self, kind: str = "matrix", *, block: str | None = None, quantities: str | Sequence[str] = ()
     ) -> FigureOutput:
-        """A figure of what is done so far; those of a single trial, attention and examples, `goalgrid figures` draws.
+        """A figure of what is done so far; attention and examples, of a single trial, are for the command line.
 
         Args:
             kind: "matrix", "effects", "training", ...; a wrong name lists all.
@@ -240,7 +240,7 @@ class LoadedGrid:
         """
         from goalgrid.results import figures
 
-        hint = "Those of a single trial, attention and examples, goalgrid figures draws."
+        hint = "Attention and examples, of a single trial, are for the command line: goalgrid figures GRID attention."
         check_known("figure", kind, figures.FIGURES, hint=hint)
         overview = self._overview()
         studies = figures.Study.read(overview.cells, some_scores(overview, anew=self._start()), self._home)
