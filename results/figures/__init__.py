@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from goalgrid.grid.catalog import members
-from goalgrid.grid.errors import check_known
+from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.store.files import written_aside
 from goalgrid.results.figures.study import FigureKind, Study
 from goalgrid.results.figures.style import FORMATS, Sheet, drawing, drawn_for, encoded
@@ -35,12 +35,17 @@ def draw_all(
 
     Args:
         quantities: logged values that `training` and `steps` draw; none: their own choice.
-        reference: the paper's curve that `training` shows too.
+        reference: the paper's curve that `training` shows too; a UserError if no figure has a place for it.
     """
     logged = sorted({name for study in studies for history in study.histories.values() for name in history})
     for name in quantities:
         check_known("quantity", name, logged, where="in the histories of the finished trials")
     curve = curves.printed_curve(reference) if reference else None
+    if curve and studies and not any(curve.lines.keys() & study.part.cells.keys() for study in studies):
+        known = " and ".join(curve.lines)
+        raise UserError(f"--reference {reference} has curves of {known} alone: add one to the grid, or leave it out.")
+    if curve and quantities and curve.quantity not in quantities:
+        raise UserError(f"--reference {reference} is a curve of {curve.quantity}: add --quantity {curve.quantity}.")
     options: dict[str, dict[str, Any]] = {
         "training": {"quantities": quantities, "reference": curve}, "steps": {"quantities": quantities}
     }  # fmt: skip

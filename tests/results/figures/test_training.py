@@ -1,8 +1,12 @@
 """The figure of a training: each row is named after what it shows."""
 
-import numpy as np
+from dataclasses import replace
 
-from goalgrid.results.figures import FIGURES, Study
+import numpy as np
+import pytest
+
+from goalgrid.grid.errors import UserError
+from goalgrid.results.figures import FIGURES, Study, draw_all
 
 
 def test_a_row_shows_what_its_label_says(study: Study) -> None:
@@ -13,3 +17,13 @@ def test_a_row_shows_what_its_label_says(study: Study) -> None:
         means = [study.curve(name, quantity)[1].mean(axis=0) for name in study.part.cells if study.trials(name)]
         assert rows[label].lines
         assert all(any(np.allclose(line.get_ydata(), mean) for mean in means) for line in rows[label].lines)
+
+
+def test_a_papers_curve_that_has_no_place_in_the_figure_is_refused(study: Study) -> None:
+    with pytest.raises(UserError, match="2ad-figureA1 has curves of adopt and triplet-hn alone: add one to the grid"):
+        next(draw_all([study], ["training"], reference="2ad-figureA1"))
+    same = replace(study, part=replace(study.part, cells={"adopt": study.part.cells["con_con"]}))
+    with pytest.raises(UserError, match="add --quantity val_rsum"):
+        next(draw_all([same], ["training"], ["loss"], "2ad-figureA1"))
+    ((_, _, figure),) = draw_all([same], ["training"], ["val_rsum"], "2ad-figureA1")
+    assert figure.legends[0].get_texts()[1].get_text() == "adopt, VSE+2AD Fig. A.2-1"
