@@ -103,9 +103,15 @@ def blank(height: float, study: Study, note: str) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     if sheet.columns:
         return figure
-    figure.suptitle(study.title, fontsize="large", color=INK, x=0.01, ha="left", weight="bold")
+    look: dict[str, Any] = {"fontsize": "large", "color": INK, "x": 0.01, "ha": "left", "weight": "bold", "wrap": True}
+    title = figure.suptitle(study.title, **look)
     top = 1 - 0.055 / height  # where the title begins, an inch being 1 / height
-    figure.text(0.99, top, note, fontsize="small", color="#666666", ha="right", va="top").set_in_layout(False)
+    beside = figure.text(0.99, top, note, fontsize="small", color="#666666", ha="right", va="top")
+    beside.set_in_layout(False)
+    named = title.get_window_extent()
+    if named.x1 > beside.get_window_extent().x0:  # the note has a line of its own, for which the title makes room
+        beside.set_y(top - named.height / figure.bbox.height)
+        title.set_text(f"{study.title}\n")
     return figure
 
 

@@ -1,6 +1,7 @@
 """How figures look: nothing stands outside the picture."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,17 @@ def test_pgf_is_tex_or_names_the_program_that_it_lacks(study: Study, tmp_path: P
     else:
         with pytest.raises(UserError, match="--format pgf takes no photographs, and asks pdflatex"):
             figures.save(figure, tmp_path, "matrix", "pgf")
+
+
+@pytest.mark.parametrize("swept", ["", ", objective.tau = 10, train.lr = 0.0032", ", objective.tau = 10" * 8])
+def test_title_note_and_axes_stand_apart(study: Study, swept: str) -> None:
+    part = replace(study.part, title=study.title + swept)
+    ((_, _, figure),) = figures.draw_all([replace(study, part=part)], ["geometry"])
+    figures.encoded(figure, "svg")
+    title, note = (text.get_window_extent() for text in figure.texts)
+    assert not title.overlaps(note)
+    assert 0 <= title.x0 < title.x1 <= figure.bbox.width
+    assert all(axes.get_tightbbox().y1 <= min(title.y0, note.y0) for axes in figure.axes)
 
 
 def test_a_legend_has_as_many_columns_as_the_figure_has_room_for() -> None:
