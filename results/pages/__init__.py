@@ -40,11 +40,16 @@ def _markdown(text: str) -> Markup:
 
 
 def _symbol(label: "Label") -> Markup:
-    """A label as HTML: in the papers' notation, `P^con`, the word after ^ as a superscript; else as it is."""
+    """A label as HTML: in the papers' notation, `P^con`, the word after ^ as a superscript; else as it is.
+
+    Notation keeps its text and its LaTeX beside it, for the buttons that copy a table.
+    """
+    if not label.latex:
+        return escape(label.text)
     base, raised, power = label.text.partition("^")
     power, space, rest = power.partition(" ")
-    shown = Markup(f"{escape(base)}<sup>{escape(power)}</sup>{space}{escape(rest)}")
-    return shown if raised and label.latex else escape(label.text)
+    shown = Markup("{}<sup>{}</sup>{}{}").format(base, power, space, rest) if raised else label.text
+    return Markup('<span data-text="{}" data-latex="{}">{}</span>').format(label.text, label.latex, shown)
 
 
 def _number(entry: "TableEntry") -> str:

@@ -95,35 +95,51 @@ if (refresh) {
 }
 
 // Tables and figures are taken along: as text in the clipboard, as files.
-const latex = (text) => text.replace(/[\\&%$#_{}]/g, "\\$&").replace(" ± ", " $\\pm$ ").replaceAll("†", "$^\\dagger$").replaceAll("→", "$\\to$");
-const FORMS = {
-  CSV: (rows) => rows.map(({ texts }) => texts.map((text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)).join(",")),
-  Markdown: (rows) => {
-    const [head, ...others] = rows.map(({ texts }) => `| ${texts.map((text) => text.replaceAll("|", "\\|")).join(" | ")} |`);
-    return [head, `|${" --- |".repeat(rows[0].texts.length)}`, ...others];
-  },
-  LaTeX: (rows) => {
-    const [head, ...others] = rows.map(({ texts, best }) =>
-      `${texts.map((text, place) => (best[place] ? `\\textbf{${latex(text)}}` : latex(text))).join(" & ")} \\\\`);
-    const columns = `l${"r".repeat(rows[0].texts.length - 1)}`;
-    return [`\\begin{tabular}{${columns}}`, "\\toprule", head, "\\midrule", ...others, "\\bottomrule", "\\end{tabular}"];
-  },
+const escaped = (text) => text.replace(/[\\&%$#_{}]/g, "\\$&").replace(" ± ", " $\\pm$ ").replaceAll("†", "$^{\\dagger}$").replaceAll("→", "$\\rightarrow$");
+
+/** The cells of a row as text and as LaTeX, in the papers' notation where they have one, with the columns that they span. */
+const cellsOf = (row) => [...row.cells].map((cell) => {
+  const notation = cell.querySelector("[data-latex]")?.dataset;
+  const text = notation?.text ?? cell.textContent.trim().replace(/\s+/g, " ");
+  const latex = notation?.latex ?? escaped(text);
+  return { text, latex: cell.classList.contains("best") ? `\\textbf{${latex}}` : latex, span: cell.colSpan };
+});
+
+/** The rows of a table as it is sorted now, titles of blocks as rows of their own. */
+const rowsOf = (table) => [...table.tBodies].flatMap((body) => [...body.rows]);
+
+/** The texts of all rows; the first are the columns' heads, each behind that of its group. */
+const textsOf = (table) => {
+  const [under, over] = [...table.tHead.rows].reverse().map(cellsOf);
+  const groups = (over ?? []).flatMap(({ text, span }) => Array(span).fill(text));
+  const heads = under.map(({ text }, place) => `${groups[place] ?? ""} ${text}`.trim());
+  return [heads, ...rowsOf(table).map((row) => cellsOf(row).flatMap(({ text, span }) => [text, ...Array(span - 1).fill("")]))];
 };
 
-/** The rows of a table as it is sorted now, titles of blocks as rows of their own; the first are the columns' heads. */
-const rowsOf = (table) => {
-  const text = (element) => element.textContent.trim().replace(/\s+/g, " ");
-  const [over, under] = table.tHead.rows.length > 1 ? table.tHead.rows : [null, table.tHead.rows[0]];
-  const groups = over ? [...over.cells].flatMap((cell) => Array(cell.colSpan).fill(text(cell))) : [];
-  const heads = [...under.cells].map((cell, place) => `${groups[place] ?? ""} ${text(cell)}`.trim());
-  const rows = [...table.tBodies].flatMap((body) => [...body.rows]).map((row) => {
-    const texts = [...row.cells].map(text);
-    return {
-      texts: [...texts, ...Array(heads.length - texts.length).fill("")],
-      best: [...row.cells].map((cell) => cell.classList.contains("best")),
+const FORMS = {
+  CSV: (table) => textsOf(table).map((texts) => texts.map((text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)).join(",")),
+  Markdown: (table) => {
+    const [head, ...others] = textsOf(table).map((texts) => texts.map((text) => text.replaceAll("|", "\\|")));
+    return [head, head.map(() => "---"), ...others].map((texts) => `| ${texts.join(" | ")} |`);
+  },
+  LaTeX: (table) => {
+    const set = (row) => `${cellsOf(row).map(({ latex, span }) => (span > 1 ? `\\multicolumn{${span}}{c}{${latex}}` : latex)).join(" & ")} \\\\`;
+    const rules = (row) => {
+      let end = 0;
+      const ends = cellsOf(row).map(({ text, span }) => ({ text, start: end + 1, end: (end += span) }));
+      return ends.filter(({ text }) => text).map((group) => `\\cmidrule(lr){${group.start}-${group.end}}`).join(" ");
     };
-  });
-  return [{ texts: heads, best: [] }, ...rows];
+    const [under, ...over] = [...table.tHead.rows].reverse();
+    return [
+      `\\begin{tabular}{l${"r".repeat(under.cells.length - 1)}}`,
+      "\\toprule",
+      ...over.flatMap((row) => [set(row), rules(row)]),
+      set(under),
+      ...rowsOf(table).flatMap((row) => (row.className === "title" ? ["\\midrule", set(row), "\\midrule"] : [set(row)])),
+      "\\bottomrule",
+      "\\end{tabular}",
+    ];
+  },
 };
 
 const copy = async (text) => {
@@ -157,7 +173,7 @@ const save = (address, name) => Object.assign(document.createElement("a"), { hre
 
 for (const figure of document.querySelectorAll("figure.table")) {
   const table = figure.querySelector("table");
-  const forms = Object.entries(FORMS).map(([name, form]) => [name, () => copy(`${form(rowsOf(table)).join("\n")}\n`)]);
+  const forms = Object.entries(FORMS).map(([name, form]) => [name, () => copy(`${form(table).join("\n")}\n`)]);
   actions(figure, "Copy as", Object.fromEntries(forms));
 }
 for (const figure of document.querySelectorAll("figure.picture")) {
