@@ -29,7 +29,7 @@ def draw_pooling(study: Study) -> Figure | None:
     if not names:
         return None
     styles = line_styles(names)
-    figure = blank(3.1, study, "mean and ± one sample standard deviation over seeds")
+    figure = blank(3.1, study, study.spread)
     *panels, balances = figure.subplots(1, len(MODALITIES) + 1, width_ratios=[2, 2, 1.2])
     handles: dict[str, Any] = {}
     for axes, (modality, title) in zip(panels, MODALITIES.items(), strict=True):

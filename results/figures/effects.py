@@ -27,7 +27,7 @@ def draw_matrix(study: Study) -> Figure | None:
     pairs, triplets = factors.values()
     cells = [[study.part.cells[f"{pair}_{triplet}"] for triplet in triplets] for pair in pairs]
     rows, columns = ([symbol(factor, level) for level in levels] for factor, levels in factors.items())
-    figure = blank(0.46 * len(pairs) + 1.15, study, "mean ± sample standard deviation over seeds; best in bold")
+    figure = blank(0.46 * len(pairs) + 1.15, study, f"{study.spread}; best in bold")
     for axes, (direction, title) in zip(side_by_side(figure, 2), study.directions.items(), strict=True):
         metric = f"{direction}_{study.scores.headline}"
         image = _heat(axes, [[study.scores.of(cell, metric) for cell in row] for row in cells])

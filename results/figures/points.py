@@ -77,16 +77,15 @@ def draw_geometry(study: Study) -> Figure | None:
     if not names:
         return None
     looks = style.point_looks(names)
-    figure = style.blank(
-        2.9, study, "a point for each epoch of a trial; ρ: Spearman's rank correlation over all points"
-    )
+    correlations = [rho([pair for name in names for pair in pairs(study, name, quantity)]) for quantity in QUANTITIES]
+    meant = "; ρ: Spearman's rank correlation over all points" if any(map(math.isfinite, correlations)) else ""
+    figure = style.blank(2.9, study, f"a point for each epoch of a trial{meant}")
     panels = style.side_by_side(figure, len(QUANTITIES), sharey=True)
-    for axes, (quantity, title) in zip(panels, QUANTITIES.items(), strict=True):
-        every = [pair for name in names for pair in pairs(study, name, quantity)]
+    for axes, (quantity, title), correlation in zip(panels, QUANTITIES.items(), correlations, strict=True):
         for name in names:
             points = pairs(study, name, quantity)
             axes.plot(*zip(*points, strict=True), **{**looks[name], **style.PLAIN, "markersize": 3}, alpha=0.7)
-        axes.set_title(f"ρ = {rho(every):.2f}", fontsize="medium")
+        axes.set_title(f"ρ = {correlation:.2f}" if math.isfinite(correlation) else "", fontsize="medium")
         axes.set_xlabel(title)
         axes.grid(visible=True)
         if (place := axes.get_subplotspec()) and place.is_first_col():
@@ -123,10 +122,7 @@ def draw_speed(study: Study) -> Figure | None:
     alone = len({cell.objective for cell in cells.values()}) == 1
     names = {name: name.replace(f" {cell.objective}", "", 1) if alone else name for name, cell in cells.items()}
     styles = style.line_styles(list(cells))
-    several = any(study.scores.of(cell, "rsum").n > 1 for cell in cells.values())
-    figure = style.blank(
-        3.6, study, "bars: ± one sample standard deviation over seeds" if several else "one seed, no spread"
-    )
+    figure = style.blank(3.6, study, study.spread)
     axes = figure.subplots()
     for name, cell in cells.items():
         kpps, weights = (study.scores.of_model(cell, metric) for metric in ("kpps", "parameters"))

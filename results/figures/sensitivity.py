@@ -51,7 +51,7 @@ def draw(study: Study) -> Figure | None:
     styles = line_styles(list(dict.fromkeys(label for lines in shown.values() for label in lines)))
     metrics = {f"{name}_r1": f"{title}\n{METRIC_NAMES['r1']}" for name, title in study.directions.items()}
     metrics["rsum"] = "rsum (%)"
-    figure = blank(1.75 * len(metrics) + 0.9, study, "mean and ± one sample standard deviation over seeds")
+    figure = blank(1.75 * len(metrics) + 0.9, study, study.spread)
     every = figure.subplots(len(metrics), len(shown), sharex="col", sharey="row", squeeze=False)
     handles: dict[str, Any] = {}
     for row, (metric, title) in zip(every, metrics.items(), strict=True):

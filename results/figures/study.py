@@ -56,6 +56,12 @@ class Study:
     def every_trial(self) -> list[str]:
         return [trial for name in self.part.cells for trial in self.trials(name)]
 
+    @property
+    def spread(self) -> str:
+        """What a line or point and its band or bar show, for a figure's note."""
+        several = any(len(self.trials(name)) > 1 for name in self.part.cells)
+        return "mean and ± one sample standard deviation over seeds" if several else "one seed, no spread"
+
     def beside(self, file: Callable[[TrialFolder], Path], along: str) -> "Study":
         """The same with what this file of each trial holds, by step or rank, in place of the histories."""
         kept = {trial: steps.read(file(self.home.trial(trial)), along, self.scores.leave) for trial in self.every_trial}

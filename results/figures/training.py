@@ -144,7 +144,7 @@ def over_epochs(
     if not rows:
         return None
     count = len(rows) + until_near
-    figure = blank(row_height * count + 0.9, study, "mean and ± one sample standard deviation over seeds")
+    figure = blank(row_height * count + 0.9, study, study.spread)
     columns = panels(study)
     styles = line_styles(list(dict.fromkeys(label for lines in columns.values() for label in lines)))
     every = figure.subplots(count, len(columns), sharex=True, sharey="row", squeeze=False)

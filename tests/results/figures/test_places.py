@@ -29,3 +29,10 @@ def test_rho_is_the_correlation_of_the_ranks(study: Study) -> None:
     ranks = [np.argsort(np.argsort(side)) for side in np.array(points).T]
     assert rho(points) == pytest.approx(np.corrcoef(*ranks)[0, 1])
     assert drawn.axes[-1].get_title() == f"ρ = {rho(points):.2f}"
+
+
+def test_rho_is_left_out_where_it_cannot_be_computed(alone: Study) -> None:
+    drawn = FIGURES["geometry"].draw(alone)
+    assert drawn
+    assert [axes.get_title() for axes in drawn.axes] == [""] * 3
+    assert drawn.texts[-1].get_text() == "a point for each epoch of a trial"

@@ -19,6 +19,11 @@ def test_a_row_shows_what_its_label_says(study: Study) -> None:
         assert all(any(np.allclose(line.get_ydata(), mean) for mean in means) for line in rows[label].lines)
 
 
+def test_a_spread_is_told_where_seeds_have_one(study: Study, alone: Study) -> None:
+    notes = [drawn.texts[-1].get_text() for seen in (study, alone) if (drawn := FIGURES["training"].draw(seen))]
+    assert notes == ["mean and ± one sample standard deviation over seeds", "one seed, no spread"]
+
+
 def test_a_papers_curve_that_has_no_place_in_the_figure_is_refused(study: Study) -> None:
     with pytest.raises(UserError, match="2ad-figureA1 has curves of adopt and triplet-hn alone: add one to the grid"):
         next(draw_all([study], ["training"], reference="2ad-figureA1"))
