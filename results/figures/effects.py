@@ -1,5 +1,6 @@
 """The matrix as a heat map, and main effects and interaction: what each weight does, and whether the other matters."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ def _heat(axes: Axes, scores: list[list[Score]]) -> Any:
         dark = bool(np.asarray(image.norm(mean)) < 0.55) if np.isfinite(mean) else False
         first = row * means.shape[1] + column in winners
         size = "medium" if score.n == score.expected else "small"
-        axes.text(column + 0.5, row + 0.5, score.text, ha="center", va="center", fontsize=size,
+        lines = re.sub(r" (?=[±(])", "\n", score.text)  # a cell may be narrower than the whole text
+        axes.text(column + 0.5, row + 0.5, lines, ha="center", va="center", fontsize=size,
                   color="white" if dark else INK, weight="bold" if first else "normal")  # fmt: skip
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)

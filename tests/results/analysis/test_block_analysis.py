@@ -421,9 +421,30 @@ def test_the_matrix_shows_each_cells_mean_at_its_place_in_both_directions(
         texts = {tuple(int(place) for place in text.get_position()): text for text in axes.texts}
         assert len(texts) == means.size
         for (column, row), text in texts.items():
-            assert text.get_text() == scores[row][column].text
+            assert text.get_text().replace("\n", " ") == scores[row][column].text
             assert (text.get_weight() == "bold") == (means[row, column].round(1) == means.max().round(1))
         assert axes.get_title() == study.directions[direction]
+
+
+@pytest.mark.parametrize("columns", [None, 1, 2])
+def test_the_matrixs_entries_stay_in_their_cells(studies: Mapping[str, list[Study]], columns: int | None) -> None:
+    """Those with the most to say, where a seed is missing."""
+    (study,) = studies["whole"]
+    cells = cells_of("seeds=[0,1,2]")
+    scores, _ = records(cells)
+    found = {trial: row for trial, row in scores.rows.items() if not trial.partition("_s2-")[1]}
+    part = replace(study.part, cells={cell.objective: cell for cell in cells})
+    with figures.drawn_for(figures.Sheet(columns)):
+        lacking = replace(study, part=part, scores=replace(scores, rows=found))
+        ((_, _, drawn),) = figures.draw_all([lacking], ["matrix"])
+        drawn.draw_without_rendering()
+    for axes in drawn.axes[:2]:
+        for text in axes.texts:
+            assert text.get_text().endswith("(2/3)")
+            across, along = axes.transData.inverted().transform(text.get_window_extent()).T
+            column, row = text.get_position()
+            assert abs(across - column).max() < 0.5
+            assert abs(along - row).max() < 0.5
 
 
 def test_main_effects_are_the_means_of_rows_and_columns_and_lines_the_cells(
