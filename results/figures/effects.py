@@ -12,7 +12,7 @@ from goalgrid.results.analysis.block_analysis import crossed
 from goalgrid.results.analysis.factors import factors_of
 from goalgrid.results.analysis.observations import Observations
 from goalgrid.results.figures.study import FigureKind, Study
-from goalgrid.results.figures.style import WIDTH, blank, legend_below, line_styles, side_by_side, symbol
+from goalgrid.results.figures.style import WIDTH, blank, legend_below, line_styles, shortened, side_by_side, symbol
 from goalgrid.results.layouts.captions import METRIC_NAMES
 from goalgrid.results.records.scores import Score, best
 from goalgrid.results.statistics.anova import Factor, anova
@@ -67,7 +67,7 @@ def draw_effects(study: Study) -> Figure | None:
     factors = next(iter(analysed.values()))[0]
     figure = blank(2.25 * len(analysed) + 0.4, study, NOTE)
     columns = len(factors) + (len(factors) == 2)
-    every = figure.subplots(len(analysed), columns, sharey="row", squeeze=False)
+    every = figure.subplots(len(analysed), columns, sharex="col", sharey="row", squeeze=False)
     for line, (direction, (parts, means)) in zip(every, analysed.items(), strict=True):
         for axes, factor in zip(line, parts, strict=False):
             _main(axes, factor)
@@ -113,7 +113,7 @@ def _interaction(axes: Axes, factors: tuple[Factor, ...], means: Any) -> None:
 
 
 def _name(axes: Axes, factor: Factor) -> None:
-    labels = [symbol(factor.name, level.name) for level in factor.levels]
+    labels = [shortened(symbol(factor.name, level.name)) for level in factor.levels]
     room = 60 * axes.figure.bbox.width / axes.figure.dpi / WIDTH
     long = max(map(len, (level.name for level in factor.levels))) * len(labels) > room
     axes.set_xticks(range(len(labels)), labels, rotation=60 if long else 0, ha="right" if long else "center")

@@ -129,6 +129,15 @@ def symbol(factor: str, level: str) -> str:
     return rf"${letter}^{{\text{{{level}}}}}$" if letter else level
 
 
+def shortened(name: str, most: int = 20) -> str:
+    """A name beside or below an axis, of which a long one would take the room: its beginning and end.
+
+    >>> shortened("a_very_long_name_of_an_objective_v2")
+    'a_very_lon…jective_v2'
+    """
+    return name if "$" in name or len(name) <= most + 1 else f"{name[: most // 2]}…{name[-most // 2 :]}"
+
+
 def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour, dashes and mark by name; names differ in more than colour, and up to 49 names in colour or mark."""
     marks = [MARKS[(place + place // len(COLOURS)) % len(MARKS)] for place in range(len(names))]

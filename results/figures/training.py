@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.palette import FAINT
 from goalgrid.results.figures.study import EPOCHS, FigureKind, Study
-from goalgrid.results.figures.style import PLAIN, blank, legend_below, line_styles, symbol
+from goalgrid.results.figures.style import PLAIN, blank, legend_below, line_styles, shortened, symbol
 from goalgrid.results.records import history
 from goalgrid.results.reference.curves import PrintedCurve
 
@@ -101,7 +101,7 @@ def _draw_epochs_until_near(
                 fontsize="small",
                 ha="left" if late else "right", va="center",
             )  # fmt: skip
-    axes.set_yticks(range(len(places)), list(places))
+    axes.set_yticks(range(len(places)), map(shortened, places))
     axes.set_ylim(len(places) - 0.5, -0.5)
 
 

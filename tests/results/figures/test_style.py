@@ -55,6 +55,16 @@ def test_title_note_and_axes_stand_apart(study: Study, swept: str) -> None:
     assert all(axes.get_tightbbox().y1 <= min(above.y0, beside.y0) for axes in figure.axes)
 
 
+def test_a_long_name_leaves_the_figure_its_room(study: Study) -> None:
+    named = {"con_con": "con_con", "a_very_" + "long_" * 10 + "name": "sig-ms_cir"}
+    cells = {name: study.part.cells[cell] for name, cell in named.items()}
+    part = replace(study.part, cells=cells, places={name: (name,) for name in cells})
+    ((_, _, figure),) = figures.draw_all([replace(study, part=part)], ["effects"])
+    figure.draw_without_rendering()
+    assert [label.get_text() for label in figure.axes[-1].get_xticklabels()] == ["con_con", "a_very_lon…_long_name"]
+    assert all(axes.get_window_extent().height > 0.25 * figure.bbox.height for axes in figure.axes)
+
+
 def test_a_legend_has_as_many_columns_as_the_figure_has_room_for() -> None:
     for label, columns in (("con_con", 3), ("frozen-bow lin-ms_nca, 0.172 M weights", 2), ("long " * 30, 1)):
         figure = Figure(figsize=(WIDTH, 3), layout="constrained")
