@@ -158,11 +158,18 @@ def point_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def legend_below(figure: Figure, handles: Iterable[Artist], labels: Iterable[str], most: int, **look: Any) -> None:
-    """Draw a legend below the axes, in at most so many columns, or as many as the figure is wide enough for."""
+    """Draw a legend below the axes, in at most so many columns, or as many as the figure is wide enough for.
+
+    In one column of a paper it is set smaller, and the figure is higher by it: it may have many lines there.
+    """
     handles, labels = list(handles), list(labels)
+    narrow = _SHEET.get().columns == 1
+    look = {"loc": "outside lower center", **({"fontsize": "small", "columnspacing": 1} if narrow else {}), **look}
     for columns in range(min(len(handles), most), 0, -1):
-        legend = figure.legend(handles, labels, ncols=columns, **{"loc": "outside lower center", **look})
-        if legend.get_window_extent().width <= figure.bbox.width or columns == 1:
+        legend = figure.legend(handles, labels, ncols=columns, **look)
+        room = legend.get_window_extent()
+        if room.width <= figure.bbox.width or columns == 1:
+            figure.set_figheight(figure.get_figheight() + narrow * room.height / figure.dpi)
             return
         legend.remove()
 

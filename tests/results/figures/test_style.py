@@ -73,3 +73,15 @@ def test_a_legend_has_as_many_columns_as_the_figure_has_room_for() -> None:
         (legend,) = figure.legends
         assert legend._ncols == columns  # type: ignore[attr-defined]
         assert legend.get_window_extent().width <= figure.bbox.width or columns == 1
+
+
+def test_a_long_legend_in_one_column_of_a_paper_leaves_the_axes_their_height() -> None:
+    heights = []
+    for count in (2, 18):
+        with drawn_for(Sheet(1)):
+            figure = Figure(figsize=(COLUMNS[1], 3), layout="constrained")
+            lines = figure.subplots().plot([range(count)])
+            legend_below(figure, lines, [f"sig-ms_cir, lr = {n}" for n in range(count)], most=3)
+        figure.draw_without_rendering()
+        heights.append(figure.axes[0].get_window_extent().height)
+    assert heights[0] == pytest.approx(heights[1], rel=0.1)
