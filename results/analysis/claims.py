@@ -342,7 +342,7 @@ FOOTER = (
     'a comparison is significantly reversed; cannot be told: neither. For a sentence with "generally" or "most", '
     "more than half of the comparisons decide.",
     "Test: paired t by seed for trials of one recipe, Welch's t elsewhere. A printed ±0.0 counts as ±0.05.",
-    "Same order: Kendall's tau-b of the means of the same cells in two blocks. Significant: orders with nothing in "
+    "Same order: Kendall's tau-b of the means of the same cells of two recipes. Significant: orders with nothing in "
     "common are as alike, or as opposite, in less than 5 % of cases (exact test, Holm). There is no interval of tau: "
     "after a few seeds, the true means of close cells have too many possible orders.",
 )
