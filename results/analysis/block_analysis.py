@@ -84,10 +84,8 @@ class Analysis:
     """Whether differences are seed by seed; those of printed numbers are not."""
     nearest: BaselineDifference | None = None
     """The best cell minus the next best, and how many seeds would tell that difference; None: nothing is tested."""
-    left_out: tuple[str, ...] = ()
-    """Cells with finished trials that have too few seeds to be compared."""
-    partial: bool = False
-    """Whether some of the cells have further seeds, which do not count."""
+    caveats: tuple[str, ...] = ()
+    """Which finished trials do not count here, in sentences."""
 
 
 def metrics_of(metric: str, direction: str) -> list[str]:
@@ -156,8 +154,7 @@ def _analyse(
         notes=(*part.notes, *observations.notes, *(note.format(noun=noun) for note in untold)),
         noun=noun,
         nearest=BaselineDifference.of(second, rows[best] - rows[second]) if second and several else None,
-        left_out=observations.left_out,
-        partial=observations.partial,
+        caveats=observations.caveats,
     )
 
 

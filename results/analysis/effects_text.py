@@ -52,12 +52,7 @@ def metric_title(metric: str, noun: str) -> str:
 
 def finding(analysis: Analysis) -> str:
     """What was found in a block: the best cell, cells that cannot be told from it, and the seeds that would tell."""
-    words = [_finding(analysis)]
-    if analysis.partial:
-        words.append("Only seeds that all of these cells have count here.")
-    if analysis.left_out:
-        words.append(f"Not compared, since too few of their seeds are shared: {', '.join(analysis.left_out)}.")
-    return " ".join(words)
+    return " ".join([_finding(analysis), *analysis.caveats])
 
 
 def _finding(analysis: Analysis) -> str:
@@ -77,7 +72,7 @@ def _finding(analysis: Analysis) -> str:
 def verdict(analysis: Analysis, name: str) -> str:
     """What is known of a cell: whether it can be told from the best, and its difference from the baseline."""
     means = dict(zip(analysis.names, analysis.means, strict=True))
-    over = f" over {counted(len(analysis.seeds), 'shared seed')}" if analysis.partial else ""
+    over = f" over {counted(len(analysis.seeds), 'shared seed')}" if analysis.caveats else ""
     what = f"{_short(analysis)} {written(means[name])}{over}"
     if name == analysis.best:
         words = f"{what}, the best of {counted(len(means), 'cell')}"

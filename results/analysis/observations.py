@@ -21,10 +21,8 @@ class Observations:
     values: NDArray[np.float64]
     """(cells, seeds)"""
     notes: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    """Cells with finished trials that have too few seeds to be compared."""
-    partial: bool = False
-    """Whether some of the cells have further seeds, which do not count."""
+    caveats: tuple[str, ...] = ()
+    """Which finished trials do not count here, in sentences."""
 
     @classmethod
     def shared(cls, scores: Mapping[str, Score]) -> "Observations":
@@ -44,8 +42,10 @@ class Observations:
             lacking = [name for name, values in cells.items() if seed not in values]
             notes.append(f"seed {seed} is left out: {_listed(lacking)} {'lack' if lacking[1:] else 'lacks'} it")
         values = np.array([[cells[name][seed] for seed in seeds] for name in cells], dtype=float)
-        values = values.reshape(len(cells), len(seeds))
-        return cls(tuple(cells), tuple(seeds), values, tuple(notes), tuple(left_out), partial=bool(further))
+        caveats = ["Only seeds that all of these cells have count here."] if further else []
+        if left_out:
+            caveats.append(f"Not compared, since too few of their seeds are shared: {_listed(left_out)}.")
+        return cls(tuple(cells), tuple(seeds), values.reshape(len(cells), len(seeds)), tuple(notes), tuple(caveats))
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -111,9 +111,12 @@ def marked(table: Table) -> Table:
 
 def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Place, bool], str]:
     """By place, for the entries that were compared, whether to mark them; and a note for the caption."""
-    places = {str(place): place for place in contest}
-    scores = {name: contest[place].score for name, place in places.items()}
-    measured = {name: score for name, score in scores.items() if isinstance(score, Score)}
+    alike_in = {"pair_weight", "triplet_weight", *shared_keys(contest.values())}
+    names = {
+        place: " ".join(value for axis, value in entry.keys.items() if axis not in alike_in)
+        for place, entry in contest.items()
+    }
+    measured = {names[place]: entry.score for place, entry in contest.items() if isinstance(entry.score, Score)}
     if not measured:
         return {}, ""
     observations = Observations.shared(measured)
@@ -124,12 +127,7 @@ def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Pla
     if not alike:
         return {}, "The cells of a block show no spread over seeds, so nothing is marked there."
     top = observations.ranked(lowest=lowest)[0]
-    alone = alike == [top] or places[top] in bold  # by all seeds of each cell, another may be best
+    alone = alike == [top] or top in map(names.get, bold)  # by all seeds of each cell, another may be best
     daggers = set(alike) - {top} if alone else set(alike)
-    note = "Marks rest on the seeds that all cells of a block share." if observations.partial else ""
-    if observations.left_out:
-        shared = {"pair_weight", "triplet_weight", *shared_keys(contest.values())}
-        axes = [contest[places[name]].keys.items() for name in observations.left_out]
-        names = [" ".join(value for axis, value in items if axis not in shared) for items in axes]
-        note += f" Not tested, since too few of their seeds are shared: {', '.join(names)}."
-    return {places[name]: name in daggers for name in observations.names}, note.strip()
+    marks = {place: name in daggers for place, name in names.items() if name in observations.names}
+    return marks, " ".join(observations.caveats)
