@@ -24,6 +24,7 @@ from goalgrid.terminal.views import say_left_out
 if TYPE_CHECKING:
     import pandas as pd
 
+Names = str | Sequence[str]
 Overrides = Mapping[str, object] | Sequence[str]
 """Changes of a grid, `{"train.epochs": 2, "seeds": [0, 1]}`; or as on the command line, `["train.epochs=2"]`."""
 
@@ -208,7 +209,7 @@ class LoadedGrid:
         direction: str = "both",
         protocol: str | None = None,
         baseline: str | None = None,
-        across: str | Sequence[str] = (),
+        across: Names = (),
     ) -> EffectsOutput:
         """Which axis matters: main effects and interaction, what differs from a baseline, and how sure that is.
 
@@ -228,9 +229,7 @@ class LoadedGrid:
         )  # fmt: skip
         return EffectsOutput(analyses, overview.cells)
 
-    def figure(
-        self, kind: str = "matrix", *, block: str | None = None, quantities: str | Sequence[str] = ()
-    ) -> FigureOutput:
+    def figure(self, kind: str = "matrix", *, block: str | None = None, quantities: Names = ()) -> FigureOutput:
         """A figure of what is done so far; attention and examples, of a single trial, are for the command line.
 
         Args:
@@ -240,8 +239,7 @@ class LoadedGrid:
         """
         from goalgrid.results import figures
 
-        hint = "Attention and examples, of a single trial, are for the command line: goalgrid figures GRID attention."
-        check_known("figure", kind, figures.FIGURES, hint=hint)
+        check_known("figure", kind, figures.FIGURES, hint="Of a trial: goalgrid figures GRID attention, or examples.")
         overview = self._overview()
         studies = figures.Study.read(overview.cells, some_scores(overview, anew=self._start()), self._home)
         pictures = {study.title: figure for _, study, figure in figures.draw_all(studies, [kind], _several(quantities))}
@@ -267,5 +265,5 @@ class LoadedGrid:
         return start(self._source, self._home, self._overrides)
 
 
-def _several(names: str | Sequence[str]) -> Sequence[str]:
+def _several(names: Names) -> Sequence[str]:
     return [names] if isinstance(names, str) else names

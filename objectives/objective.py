@@ -127,9 +127,7 @@ class Objective(torch.nn.Module):
         """
         if image.ndim != 2 or image.shape != text.shape:
             shapes = f"{tuple(image.shape)} and {tuple(text.shape)}"
-            raise ValueError(
-                f"embeddings {shapes} are no pairs: both must be (pairs, dimensions), row k of both pair k"
-            )
+            raise ValueError(f"embeddings {shapes} are no pairs: both must be (pairs, dimensions), in one order")
         pairs = self._pairs(len(text), image_of_text, extra)
         report = self._new_report()
         if self.learns_from_few:

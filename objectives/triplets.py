@@ -34,8 +34,7 @@ class BatchPairs:
         if self.masked and self.image_of_text is None:
             raise ValueError("ignore_same_image needs image_of_text: which image each caption belongs to")
         if self.image_of_text is not None and self.image_of_text.shape != (self.size,):
-            shape = tuple(self.image_of_text.shape)
-            raise ValueError(f"image_of_text {shape} must have one image for each of the {self.size} pairs")
+            raise ValueError(f"image_of_text must have one image for each of the {self.size} pairs")
 
     def of_same_image(self, rows: slice = slice(None), columns: slice = slice(None)) -> Bool[Tensor, "r c"] | None:
         """Which of these rows and columns belong to the same image; None if unknown."""

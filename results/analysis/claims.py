@@ -23,8 +23,6 @@ MOST = 3
 """Contradicting comparisons that a line names."""
 ROUNDING = 0.05
 """The least standard deviation behind a printed ±0.0, and half a printed digit."""
-DIGITS = 9
-"""Decimals of a difference: what floating-point sums leave of equal means is on no side."""
 RECALLS = [f"{direction}_r{cut}" for direction in ("i2t", "t2i") for cut in (1, 5, 10)]
 """The metrics of which rsum is the sum."""
 
@@ -178,10 +176,8 @@ def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]
             score = scores.of(cell, metric)
             if score.n:
                 sample = Sample.of(score.values)
-                parameters = cell.trials[0].shared.objective.parameters
-                entries.append(
-                    Entry(cell.recipe, objective, block, metric, sample, score.seeds, parameters, score.trials)
-                )
+                own = cell.trials[0].shared.objective.parameters
+                entries.append(Entry(cell.recipe, objective, block, metric, sample, score.seeds, own, score.trials))
     return entries
 
 
@@ -223,6 +219,7 @@ def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]
             continue
         seen.add(pair)
         difference, p = _difference(one, other)
+        difference = round(difference, 9)  # what floating-point sums leave of equal means is on no side
         lead = difference - claim.by
         if claim.kind == "alike":
             lead, p = claim.by - abs(difference), _alike(one, other, claim.by)
@@ -246,9 +243,9 @@ def _difference(one: Entry, other: Entry, less: float = 0.0) -> tuple[float, flo
     both = [seed for seed in mine if seed in theirs]
     if one.recipe == other.recipe and len(both) > 1:
         differences = [mine[seed] - theirs[seed] - less for seed in both]
-        return round(sum(differences) / len(differences), DIGITS), paired_t(differences)
+        return sum(differences) / len(differences), paired_t(differences)
     moved = replace(one.sample, mean=one.sample.mean - less, values=())
-    return round(moved.mean - other.sample.mean, DIGITS), welch(moved, other.sample)[1]
+    return moved.mean - other.sample.mean, welch(moved, other.sample)[1]
 
 
 def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:

@@ -52,12 +52,8 @@ def metric_title(metric: str, noun: str) -> str:
 
 def finding(analysis: Analysis) -> str:
     """What was found in a block: the best cell, cells that cannot be told from it, and the seeds that would tell."""
-    return " ".join([_finding(analysis), *analysis.caveats])
-
-
-def _finding(analysis: Analysis) -> str:
     best = f"{analysis.title}, {_size(analysis)}: {analysis.best} has the best {_short(analysis)},"
-    words, nearest = _best(analysis, best), analysis.nearest
+    words, nearest = " ".join([_best(analysis, best), *analysis.caveats]), analysis.nearest
     if len(analysis.seeds) < 2:
         return f"{words} One seed: no difference is tested."
     if nearest is None or nearest.name not in analysis.like_best:

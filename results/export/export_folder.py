@@ -67,8 +67,9 @@ def export(
     trials of other grids are exported, too; `only` the filter that named these cells and trials.
     """
     scores = measured.scores
-    behind = [trial_id for trial_id in _behind(paper) if trial_id not in scores.rows] if paper else []
-    others = record_cache.rows(home, behind, ["environment"])
+    values = [entry.score for entry in paper.entries() if isinstance(entry.score, Score)] if paper else []
+    behind = dict.fromkeys(chain.from_iterable(value.trials for value in values))
+    others = record_cache.rows(home, [trial_id for trial_id in behind if trial_id not in scores.rows], ["environment"])
     record.write_records([*scores.rows, *others], home, target / "records.parquet")
     tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores, home))
     tables |= {Path("tables", "paper", paper.name): paper} if paper else {}
@@ -86,7 +87,9 @@ def export(
         record.write_records(searched, home, target / "search.parquet")
     if notes := grid.notes.markdown(later(home.grid(grid.name).notes)):
         write_text(target / "notes.md", notes)
-    write_text(target / "README.md", readme(grid, cells, measured, tables, others, noted=bool(notes)))
+    machines = Counter(_machine(row["environment"]) for row in (*measured.rows.values(), *others.values()))
+    more = {"machines": dict(machines.most_common()), "others": len(others), "noted": bool(notes)}
+    write_text(target / "README.md", readme(grid, cells, measured, tables, **more))
     write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
     sums = (f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files)
@@ -116,31 +119,10 @@ def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores, home: 
             yield folder / table.name, table
 
 
-def _behind(paper: Table) -> dict[str, None]:
-    """Ids of the trials, of whichever grids, whose numbers stand in a paper's table."""
-    values = (entry.score for entry in paper.entries())
-    return dict.fromkeys(chain.from_iterable(value.trials for value in values if isinstance(value, Score)))
-
-
-def readme(
-    grid: Grid,
-    cells: Sequence[Cell],
-    measured: Measured,
-    tables: Mapping[Path, Table],
-    others: Mapping[str, Mapping[str, Any]] = {},
-    *,
-    noted: bool,
-) -> str:
-    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials.
-
-    `others` has the environments of trials of other grids that fill the paper's table.
-    """
-    environments = [row["environment"] for row in (*measured.rows.values(), *others.values())]
+def readme(grid: Grid, cells: Sequence[Cell], measured: Measured, tables: Mapping[Path, Table], **more: Any) -> str:
+    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
     return pages.page(
-        "export.md", name=grid.name, example=_train(cells[0]), tables=tables, noted=noted,
-        machines=dict(Counter(map(_machine, environments)).most_common()),
-        done=len(measured.rows),
-        others=len(others),
+        "export.md", name=grid.name, example=_train(cells[0]), tables=tables, done=len(measured.rows), **more,
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
         effects=measured.effects is not None,
         drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),

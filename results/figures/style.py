@@ -103,8 +103,7 @@ def blank(height: float, study: Study, note: str) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     if sheet.columns:
         return figure
-    look: dict[str, Any] = {"fontsize": "large", "color": INK, "x": 0.01, "ha": "left", "weight": "bold", "wrap": True}
-    title = figure.suptitle(study.title, **look)
+    title = figure.suptitle(study.title, fontsize="large", color=INK, x=0.01, ha="left", weight="bold", wrap=True)
     top = 1 - 0.055 / height  # where the title begins, an inch being 1 / height
     beside = figure.text(0.99, top, note, fontsize="small", color="#666666", ha="right", va="top")
     beside.set_in_layout(False)
@@ -130,11 +129,7 @@ def symbol(factor: str, level: str) -> str:
 
 
 def shortened(name: str, most: int = 20) -> str:
-    """A name beside or below an axis, of which a long one would take the room: its beginning and end.
-
-    >>> shortened("a_very_long_name_of_an_objective_v2")
-    'a_very_lon…jective_v2'
-    """
+    """A name beside or below an axis, of which a long one would take the room: its beginning and end."""
     return name if "$" in name or len(name) <= most + 1 else f"{name[: most // 2]}…{name[-most // 2 :]}"
 
 

@@ -68,12 +68,11 @@ class RenderedImages:
     @cached_property
     def pixels(self) -> UInt8[Tensor, "n 3 h w"]:
         """Drawn when they are first read, since a launch opens all data sets and reads no picture."""
-        size = (self.view.size, self.view.size)
-        small = [_canvas(scene).resize(size, Image.Resampling.BOX) for scene in self.scenes]
+        small = [_canvas(scene).resize(self.shape[1:], Image.Resampling.BOX) for scene in self.scenes]
         return torch.stack([planes(np.array(image)) for image in small]).contiguous()
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, int, int]:
         return 3, self.view.size, self.view.size
 
     def __len__(self) -> int:
