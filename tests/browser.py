@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.wait import WebDriverWait
 
 from goalgrid.app import app
 
@@ -44,8 +45,14 @@ def reach(driver: webdriver.Chrome, *, network: bool) -> None:
 def visit(driver: webdriver.Chrome, page: Path, size: tuple[int, int] = DESK) -> webdriver.Chrome:
     metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    driver.get(page.as_uri())
+    load_page(driver, page.as_uri())
     return driver
+
+
+def load_page(driver: webdriver.Chrome, address: str) -> None:
+    """Open a page and wait for the end of its scripts: on a busy machine, get alone returns before."""
+    driver.get(address)
+    WebDriverWait(driver, 100).until(lambda _: driver.execute_script("return document.readyState == 'complete'"))
 
 
 def main(runs: str) -> None:

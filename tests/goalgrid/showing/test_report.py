@@ -37,7 +37,7 @@ from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
 from goalgrid.showing import report
 
-from ...browser import DESK, PHONE, TABLET, browser, reach, visit
+from ...browser import DESK, PHONE, TABLET, browser, load_page, reach, visit
 from ...conftest import ROOT
 from ...paper_records import write_trial
 from ...states import fail, interrupt
@@ -507,7 +507,7 @@ def test_a_served_page_follows_the_grid_and_stays_when_its_program_ends(opened: 
     driver.get_log("browser")
     try:
         with served(pair) as (address, process):
-            driver.get(address)
+            load_page(driver, address)
             page = "return document.querySelector('#standing').innerText + document.querySelector('main').innerText"
             assert "1 done" in driver.execute_script(page)
             rows = "return document.querySelectorAll('#tables button.opens').length"
