@@ -132,7 +132,7 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
     """In what a cell differs from another one, else from its recipe, its objective's defaults and the whole data set.
 
     By dotted name: the cell's value, then the other. The recipe leaves open which images validate, where captions are
-    cut, and the settings that its `words` name.
+    cut, and the words and their file where it has words of its own.
     """
     ours, recipe, shared = _sections(cell), catalog.recipe(cell.recipe), cell.trials[0].shared
     if other:
@@ -144,7 +144,8 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
         "model": recipe.model.model_dump(),
         "objective": resolve(cell.objective, variant=shared.objective.variant),
     }
-    return {name: values for name, values in forms.differing(ours, theirs).items() if f"{name}=" not in recipe.words}
+    left_open = ("dataset.words", "dataset.vocabulary") if recipe.words else ()
+    return {name: values for name, values in forms.differing(ours, theirs).items() if name not in left_open}
 
 
 def worded(cells: Iterable[Differing]) -> str:
