@@ -2,8 +2,9 @@
 
 import logging
 import os
+import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -80,8 +81,19 @@ def _make_database(file: Path) -> None:
     """Let MLflow create its tables in a file aside: that takes seconds, and a kill or another launch may interfere."""
     from mlflow.tracking import MlflowClient
 
+    def make(aside: Path) -> None:
+        _check_writable(aside)
+        MlflowClient(tracking_uri=f"sqlite:///{aside}").search_experiments(max_results=1)
+
     file.parent.mkdir(parents=True, exist_ok=True)
-    create(file, lambda aside: MlflowClient(tracking_uri=f"sqlite:///{aside}").search_experiments(max_results=1))
+    create(file, make)
+
+
+def _check_writable(file: Path) -> None:
+    """Raise at once what SQLite says of a file that it cannot write, which MLflow would try again for minutes."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("CREATE TABLE goalgrid_check (never_kept)")  # closing undoes it
 
 
 class _Experiment(Store):
@@ -99,6 +111,8 @@ class _Experiment(Store):
         self.metric, self.param, self.tag = Metric, Param, RunTag
         if tracker.copies and not tracker.copies.exists():
             _make_database(tracker.copies)
+        elif tracker.copies:
+            _check_writable(tracker.copies)
         self.tracker, self.client = tracker, MlflowClient(tracking_uri=tracker.place)
         self.id = self._experiment(tracker.experiment, tracker.artifacts.as_uri() if tracker.artifacts else None)
         self.runs: dict[str, _Run] = {}

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -185,6 +186,25 @@ def test_an_mlflow_that_is_down_costs_two_warnings(trained: Home, tmp_path: Path
     mirror.close()
     assert len(warned) == 2
     assert "training goes on without it" in warned[0]
+    assert "4 trials are not in MLflow" in warned[1]
+
+
+@pytest.mark.parametrize("place", ["a folder", "no disk for files"])
+def test_a_database_that_cannot_be_written_is_warned_of_at_once(
+    place: str, trained: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow alone would try for minutes."""
+    from mlflow.store.db import utils
+
+    def waited(seconds: float) -> None:
+        pytest.fail(f"MLflow waits {seconds:.1f} s")
+
+    monkeypatch.setattr(utils, "time", SimpleNamespace(sleep=waited))
+    home = Home(Path("/proc/self/fdinfo") if place == "no disk for files" else tmp_path)
+    if place == "a folder":
+        home.mlflow.mkdir()
+    warned = mirrored(trained, home, "demo")
+    assert [warning for warning in warned if "out of reach" in warning and "file" in warning] == warned[:1], warned
     assert "4 trials are not in MLflow" in warned[1]
 
 
