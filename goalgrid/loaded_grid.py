@@ -1,6 +1,7 @@
 """A grid in Python: `goalgrid.load` and what can be done with the grid that it gives."""
 
 import json
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from goalgrid.reading.overview import Overview
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.showing.tables import draw, keep_table, some_scores
+from goalgrid.terminal import INCOMPLETE
 from goalgrid.terminal.views import say_left_out
 
 if TYPE_CHECKING:
@@ -165,7 +167,8 @@ class LoadedGrid:
         """Train what is not done, by Ray; the same call again goes on where it was cut off.
 
         An interrupt (Ctrl-C, or a notebook's stop button) has the running trials write a checkpoint; a second one
-        ends them at once.
+        ends them at once. Then it raises KeyboardInterrupt; after SIGTERM or SIGHUP, SystemExit with the code of
+        `goalgrid run`.
 
         Args:
             only: a filter of trials, "objective=*_cir seed=0".
@@ -178,8 +181,12 @@ class LoadedGrid:
             allow_leak: train even if test images stand in the training split.
         """
         choice = Choice(only, failed=failed, force=force, stale=stale)
-        train(self._overview(), choice, LaunchOptions(here, address, mlflow_uri, allow_leak=allow_leak))
+        options = LaunchOptions(here, address, mlflow_uri, allow_leak=allow_leak)
+        interrupted = train(self._overview(), choice, options).interrupted
         keep_table(self._overview())
+        if interrupted:
+            again = KeyboardInterrupt(f"grid {self.name!r}: the same call goes on where it was cut off")
+            raise again if interrupted == signal.SIGINT else SystemExit(INCOMPLETE)
         return self
 
     def table(

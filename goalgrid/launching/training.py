@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 
 class LaunchResult(NamedTuple):
-    """What a launch was to train, and whether the user interrupted it. The disk tells how the trials ended."""
+    """What a launch was to train, and the signal that interrupted it. The disk tells how the trials ended."""
 
     decisions: list[TrialDecision]
-    interrupted: bool
+    interrupted: int = 0
+    """0: no signal."""
 
 
 def train_all(
@@ -107,7 +108,7 @@ def _round(
     if not todo and not evaluated:
         save()
         _copy_late(overview, trackers)
-        return LaunchResult(decisions, interrupted=False)
+        return LaunchResult(decisions)
     begun = f", {len(anew)} of them anew" if anew else ""
     further = f", evaluating {counted(len(evaluated), 'trial')} further" if evaluated else ""
     say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}{further}")

@@ -58,8 +58,10 @@ class Launch:
         evaluated: Sequence[Trial] = (),
         checked: Callable[[], None] = lambda: None,
         halvings: Mapping[str, Halving] = {},
-    ) -> bool:
-        """Train these trials, or raise a UserError before any starts. Returns whether the user interrupted the launch.
+    ) -> int:
+        """Train these trials, or raise a UserError before any starts.
+
+        Returns the signal by which the user interrupted the launch; 0: none.
 
         Args:
             evaluated: trials that are evaluated further, once all are trained.

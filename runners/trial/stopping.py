@@ -93,7 +93,9 @@ class Interrupts:
     """
 
     def __init__(self, stop: Stop, warn: Callable[[str], None]) -> None:
-        self.stop, self.warn, self.soft, self.heard = stop, warn, False, False
+        self.stop, self.warn, self.soft = stop, warn, False
+        self.heard = 0
+        """The latest signal; 0: none."""
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
@@ -121,7 +123,7 @@ class Interrupts:
         return kind is KeyboardInterrupt
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.heard = True
+        self.heard = number
         if number == signal.SIGHUP:
             _leave_terminal()
         if not self.soft or self.stop.asked():

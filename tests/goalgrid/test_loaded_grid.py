@@ -1,6 +1,7 @@
 """A grid in Python says the same as the command line."""
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,12 @@ from matplotlib.figure import Figure
 import goalgrid
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.home import Home, State
 from goalgrid.loaded_grid import LoadedGrid
 
-from ..conftest import ROOT
+from ..conftest import LASTING, ROOT
 from .conftest import PAIR, Verb
+from .processes import running, wait_until
 
 IDS = [trial.id for trial in trials_of(expand(load("demo", [word for word in PAIR if word != "--set"])))]
 
@@ -101,6 +103,30 @@ def test_a_run_of_a_finished_grid_trains_nothing_and_keeps_the_table(pair: Home)
     assert goalgrid.load("demo", pair.path).run(mlflow_uri="").states == dict.fromkeys(IDS, "done")
     assert {path: path.stat().st_mtime_ns for path in pair.path.glob("trials/*/done")} == before
     assert (pair.grid("demo").tables / "goal.md").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 3)])
+def test_a_signal_ends_a_loop_over_grids_after_the_checkpoint(number: int, code: int, tmp_path: Path) -> None:
+    home = Home(tmp_path / "runs")
+    changes = [word for word in LASTING if word != "--set"] + ["train.epochs=500", 'objectives=["con_con"]']
+    script = f"""
+import goalgrid
+for seed in (0, 1):
+    grid = goalgrid.load("demo", {str(home.path)!r}, set=[*{changes}, f"seeds=[{{seed}}]"])
+    grid.run(here=True, mlflow_uri="")
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        wait_until(lambda: bool(running(home)), process)
+        process.send_signal(number)
+        _, talk = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == code, talk
+    assert [folder.state() for folder in home.trials()] == [State.INTERRUPTED]
+    assert home.trials()[0].latest().outcome() == "pre-empted"
 
 
 @pytest.mark.parametrize(

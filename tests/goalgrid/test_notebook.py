@@ -48,11 +48,15 @@ def test_the_stop_button_leaves_a_trial_that_goes_on(kernel: Any, here: bool, tm
     client.start_channels()
     client.wait_for_ready(timeout=60)
     axes = {"seeds": [0], "objectives": ["con_con"], "recipes": ["cnn-bow"], "train.epochs": 500}
-    client.execute(f"import goalgrid\ngrid = goalgrid.load('demo', set={axes})\ngrid.run(here={here}, mlflow_uri='')")
+    code = f"import goalgrid\ngrid = goalgrid.load('demo', set={axes})\ngrid.run(here={here}, mlflow_uri='')"
+    client.execute(code, stop_on_error=False)
     until = time.monotonic() + 120
     while not list(tmp_path.glob("runs/trials/*/last.ckpt")) and time.monotonic() < until:
         time.sleep(0.2)
     kernel.interrupt_kernel()
+    with pytest.raises(AssertionError, match=r"KeyboardInterrupt: grid 'demo@.*': the same call goes on"):
+        _shown(client, until)
+    client.execute("grid")
     assert _shown(client, until) == "1 trial: 1 interrupted"
     client.execute("grid.plan()")
     assert "1 x interrupted at epoch" in _shown(client, until)
@@ -66,7 +70,7 @@ def _shown(client: Any, until: float) -> str:
             message = client.get_iopub_msg(timeout=1)
         except queue.Empty:
             continue
-        assert message["msg_type"] != "error", message["content"]["evalue"]
+        assert message["msg_type"] != "error", "{ename}: {evalue}".format(**message["content"])
         if message["msg_type"] == "execute_result":
             return str(message["content"]["data"]["text/plain"]).partition(": ")[2]
     raise AssertionError("the cell shows nothing")
