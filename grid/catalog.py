@@ -17,7 +17,7 @@ from pydantic import Field, PositiveInt
 from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.forms import flat
 from goalgrid.grid.settings import TrainSettings, parts
-from goalgrid.grid.settings.base import CHOICES, WHOLE, Settings
+from goalgrid.grid.settings.base import CHOICES, WHOLE, Gpus, Settings
 from goalgrid.grid.settings.model import ModelSettings
 
 Shelf = Literal["recipes", "presets", "datasets"]
@@ -31,7 +31,7 @@ class Recipe(Settings):
     """A backbone with its training settings, and the share of a GPU that it needs."""
 
     description: str
-    gpu: float = 1.0
+    gpu: Gpus = 1.0
     starts_from: str | None = None
     """The recipe whose best checkpoint of the same data set, objective and seed this one fine-tunes."""
     ensemble: tuple[str, ...] = ()

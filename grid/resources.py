@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from goalgrid.grid.settings.base import Settings, Unit
+from goalgrid.grid.settings.base import Gpus, Settings, Unit
 from goalgrid.grid.settings.parts import REPLICAS, Part
 
 
@@ -34,10 +34,10 @@ class Resources(Settings):
         default=1,
         description="CPUs of each process that trains, and its threads; on a CPU their number changes the last digits",
     )
-    gpu: Annotated[NonNegativeFloat | None, Unit("GPUs")] = Field(
+    gpu: Annotated[Gpus | None, Unit("GPUs")] = Field(
         default=None,
-        description="share of a GPU, or a whole number of GPUs; none: the share that the memory probe measured, and 0 "
-        "without a GPU",
+        description="share of a GPU, or a whole number of GPUs, without which nothing is trained; none: the share that "
+        "the memory probe measured, and CPUs where there is no GPU",
     )
     replicas: Annotated[PositiveInt, Unit("processes")] = Field(
         default=1,

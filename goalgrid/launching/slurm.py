@@ -96,8 +96,8 @@ def _of_a_node(grid: Grid, gpus: int | None, partition: str, sharing: int | None
     resources = grid.resources
     share = max(resources.gpus(catalog.recipe(recipe).gpu) for recipe in grid.recipes)
     if gpus is None:
-        gpus = 0 if slurm_jobs.without_gpus(partition) else math.ceil(share)
-    if 0 < gpus < share:
+        gpus = 0 if resources.gpu is None and slurm_jobs.without_gpus(partition) else math.ceil(share)
+    if gpus < share and (gpus or resources.gpu):
         raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
     jobs = round(gpus / share, 6) if gpus and share else 8
     if sharing and gpus and resources.shares_gpus:

@@ -9,6 +9,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    NonNegativeFloat,
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
@@ -51,6 +52,13 @@ def _kinds(kind: Any) -> set[Any]:
     return {kind}.union(*map(_kinds, get_args(kind)))
 
 
+def _placeable(gpus: float) -> float:
+    if gpus > 1 and not gpus.is_integer():
+        raise ValueError("it should be a share of one GPU, up to 1, or a whole number of GPUs")  # else Ray places none
+    return gpus
+
+
+Gpus = Annotated[NonNegativeFloat, AfterValidator(_placeable)]
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 

@@ -97,6 +97,12 @@ class Driver:
 
 def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) -> None:
     """Check that every job fits on a node, with or without custom resources; a UserError says which does not."""
+    asked = max((job.machine.resources.gpu or 0 for job in jobs), default=0)
+    if asked and not capacity.gpus:
+        raise UserError(
+            f"resources.gpu = {asked:g}, and there is no GPU. Leave it out to train on GPUs where there are any, "
+            "or set it to 0 to train on CPUs: --set resources.gpu=0."
+        )
     for request in dict.fromkeys(job.request if custom else replace(job.request, custom=()) for job in jobs):
         if not capacity.fits(request):
             resources, largest = request.resources, capacity.largest(request)

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pydantic import TypeAdapter
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.errors import user_path
 from goalgrid.grid.evaluations import Evaluate, moved
 from goalgrid.grid.expansion import Trial, chains
 from goalgrid.grid.gridfile import Grid
@@ -116,11 +116,11 @@ _JSON = TypeAdapter(Job)
 def jobs_for(
     grid: Grid, trials: Sequence[Trial], home: Home, *, gpus: int, launched: Launched = Launched("alone", "")
 ) -> list[Job]:
-    """One job for each chain of trials, on CPUs alone without a GPU; UserError: a GPU share cannot be scheduled."""
+    """One job for each chain of trials, on CPUs alone without a GPU."""
     resources = grid.resources
     jobs = []
     for chain in chains(trials):
-        share = max(gpu_share(resources, trial.settings.recipe) for trial in chain) if gpus else 0.0
+        share = max(resources.gpus(catalog.recipe(trial.settings.recipe).gpu) for trial in chain) if gpus else 0.0
         machine = machine_for(grid, home, gpu=share > 0)
         settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
         request = Request(resources.cpus, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)
@@ -153,14 +153,6 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     places = user_path(resources.features or home.features).absolute(), home.data.absolute()
     checkpoints = tuple(grid.checkpoints.items())
     return Machine(resources, gpu, roots, weights, checkpoints, *places, uses)
-
-
-def gpu_share(resources: Resources, recipe: str) -> float:
-    """GPUs of a job: the grid file's, or the share of its recipe; UserError: Ray cannot place 1.5."""
-    share = resources.gpus(catalog.recipe(recipe).gpu)
-    if share > 1 and share != int(share):
-        raise UserError(f"resources.gpu = {share}: give a share of one GPU, up to 1, or a whole number of GPUs.")
-    return share
 
 
 def samples(jobs: Sequence[Job], resources: Resources) -> Samples:

@@ -78,6 +78,10 @@ def test_a_wrong_type_of_an_objective_parameter_is_an_error() -> None:
         ("train.batch_size=1", "train.batch_size: it should be at least 2"),
         ("train.lr=true", "train.lr: it should be a number (got 'true')"),
         ("resources.gpu=false", "resources.gpu: it should be a number (got 'false')"),
+        (
+            "resources.gpu=1.5",
+            "resources.gpu: it should be a share of one GPU, up to 1, or a whole number of GPUs (got 1.5)",
+        ),
         ("seeds=[0,true]", "seeds.1: it should be a whole number (got 'true')"),
         ("seeds=99999999999999999999", "seeds.0: it should be below"),
         ('evaluate.protocols="eccv"', "evaluate.protocols: it should be a list (got 'eccv')"),

@@ -150,8 +150,8 @@ def test_the_script_asks_for_what_the_grid_needs(tmp_path: Path, goalgrid: Goalg
     [
         ((), 8, 1),  # four jobs share a GPU, with two CPUs each
         (("--gpus", "2"), 16, 2),
-        (("--gpus", "0"), 16, 0),
-        (("--gpus", "0", "--set", "resources.concurrency=3"), 6, 0),
+        (("--set", "resources.gpu=0"), 16, 0),
+        (("--gpus", "0", "--set", "resources.gpu=0", "--set", "resources.concurrency=3"), 6, 0),
     ],
 )
 def test_a_node_has_the_cpus_of_the_jobs_that_share_its_gpus(
@@ -193,6 +193,7 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
             ("--set", "resources.gpu=2", "--gpus", "1"),
             "a job of this grid asks for 2 GPUs of one node: --gpus 1 is too",
         ),
+        (("--set", "resources.gpu=0.5", "--gpus", "0"), "asks for 0.5 GPUs of one node: --gpus 0 is too few"),
     ],
 )
 def test_wrong_options_are_told(options: tuple[str, str], message: str, tmp_path: Path, goalgrid: Goalgrid) -> None:

@@ -7,11 +7,10 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import chains, expand, trials_of
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.home import Home
 from goalgrid.runners.launch.driver import Capacity, check_room
-from goalgrid.runners.launch.jobs import Job, Launched, gpu_share, jobs_for
+from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
 from goalgrid.runners.training.progress import Cadence
 
 
@@ -30,7 +29,7 @@ def test_a_job_survives_its_json() -> None:
 
 
 def test_without_a_gpu_none_is_asked_for() -> None:
-    assert jobs("resources.gpu=0.5")[0].request.gpu == 0
+    assert jobs()[0].request.gpu == 0
     assert jobs()[0].machine.gpu is False
 
 
@@ -39,9 +38,11 @@ def test_the_recipe_says_its_share_of_a_gpu_and_the_grid_overrules_it() -> None:
     assert jobs("resources.gpu=0.5", gpus=1)[0].request.gpu == 0.5
 
 
-def test_a_share_that_ray_cannot_place_is_an_error() -> None:
-    with pytest.raises(UserError, match=r"resources\.gpu"):
-        gpu_share(Resources(gpu=1.5), "cnn-bow")
+def test_a_gpu_that_the_grid_asks_for_and_nobody_has_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"resources\.gpu = 0\.5, and there is no GPU\. .*: --set resources\.gpu=0\."):
+        check_room(jobs("resources.gpu=0.5"), Capacity(({"CPU": 8},)))
+    for unasked in (jobs(), jobs("resources.gpu=0"), jobs("resources.replicas=2")):
+        check_room(unasked, Capacity(({"CPU": 8},)))
 
 
 def test_each_replica_has_cpus_and_a_gpu_of_its_own() -> None:
