@@ -12,7 +12,7 @@ from importlib.resources import files
 from pkgutil import iter_modules
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, StrictBool
 
 from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.forms import flat
@@ -87,7 +87,7 @@ class Dataset(Settings):
     """Only the first so many captions of an image are used, as published; None: all."""
     noun: str = "image"
     """What its captions describe."""
-    embedded: bool = False
+    embedded: StrictBool = False
     """Whether it is generated, so that no root is needed."""
     where: str = ""
     page: str = ""

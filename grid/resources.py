@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, StrictBool, model_validator
 
 from goalgrid.grid.settings.base import Gpus, Settings, Unit
 from goalgrid.grid.settings.parts import REPLICAS, Part
@@ -60,16 +60,16 @@ class Resources(Settings):
     workers: Annotated[PositiveInt | None, Unit("threads")] = Field(
         default=None, description="threads that decode pictures, in each process that trains; none: as many as `cpu`"
     )
-    channels_last: bool = Field(
+    channels_last: StrictBool = Field(
         default=False,
         description="on a GPU, convolutions keep the channels of a pixel together; last digits change, the id does not",
     )
-    cudnn_benchmark: bool = Field(
+    cudnn_benchmark: StrictBool = Field(
         default=False,
         description="on a GPU, cuDNN times its algorithms for each shape and takes the fastest, which may differ from "
         "run to run, and so the last digits; the id does not change",
     )
-    cuda_graphs: bool = Field(
+    cuda_graphs: StrictBool = Field(
         default=True,
         description="on a GPU, all kernels of an objective are launched at once, in batches of up to 1,024 pairs; "
         "neither numbers nor the id change",

@@ -24,7 +24,7 @@ A setting of a data set, a model, a training or an objective stands in `[set]`, 
 on the command line it is `--set NAME=VALUE`. A recipe may have another value than the default: `goalgrid recipes NAME`
 shows its values. "Of" names the encoders, scorers or objectives that have it. "Read with" says what a training needs to
 read it; a setting that no trial of a grid reads is refused. Settings of `[data.NAME]`, `[resources]` and
-`[reliability]` change no trial.
+`[reliability]` change no trial. A value that may be none is written `"none"`, e.g. in a grid that extends another.
 """
 TABLES = """# The rows of the papers' tables
 

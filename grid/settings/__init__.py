@@ -6,7 +6,7 @@ Every field has a dotted name (`train.lr`) by which a grid file sets or sweeps i
 import re
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, StrictBool
 
 from goalgrid.grid.settings.base import IdentityDefault, Name, NoIdentity, ReadWhere, Settings, Unit
 from goalgrid.grid.settings.model import ModelSettings
@@ -111,7 +111,7 @@ class TrainSettings(Settings):
         "adam",
         description="Adam; AdamW, which keeps weight decay apart from the gradient; or Ranger, RAdam with lookahead",
     )
-    mean_loss: Annotated[bool, IdentityDefault(False)] = Field(
+    mean_loss: Annotated[StrictBool, IdentityDefault(False)] = Field(
         False, description="divide the loss, which sums over the pairs of a batch, by their number"
     )
     lr: PositiveFloat = Field(2e-4, description="learning rate of the first epochs")
@@ -149,16 +149,16 @@ class TrainSettings(Settings):
     ramp_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0)] = Field(
         0, description="epochs after frozen_epochs in which the loss rises linearly from 0 to its full size"
     )
-    drop_last: Annotated[bool, IdentityDefault(False)] = Field(
+    drop_last: Annotated[StrictBool, IdentityDefault(False)] = Field(
         False, description="leave out the last batch of an epoch when it is smaller"
     )
     precision: Annotated[Literal["fp32", "bf16"], IdentityDefault("fp32")] = Field(
         "fp32", description="number format of the encoders' arithmetic; objectives always compute in fp32"
     )
-    tf32: Annotated[bool, IdentityDefault(False)] = Field(
+    tf32: Annotated[StrictBool, IdentityDefault(False)] = Field(
         False, description="compute fp32 products on a GPU in TF32, with 10 bits of mantissa; off: as the papers did"
     )
-    compile: Annotated[bool, IdentityDefault(False)] = Field(
+    compile: Annotated[StrictBool, IdentityDefault(False)] = Field(
         False, description="run the encoders through torch.compile: faster on a GPU; its rounding differs"
     )
     micro_batch: Annotated[PositiveInt | None, Unit("pairs"), NoIdentity] = Field(
@@ -166,7 +166,7 @@ class TrainSettings(Settings):
         description="embed a batch in parts of so many pairs, twice, for less memory: the whole batch's gradient to "
         "rounding, and dropout drawn part by part; none: at once",
     )
-    checkpoint_activations: Annotated[bool, NoIdentity] = Field(
+    checkpoint_activations: Annotated[StrictBool, NoIdentity] = Field(
         False, description="keep the inputs of each block of transformers and ResNets alone, and compute the rest twice"
     )
     clip_norm: PositiveFloat = Field(2.0, description="bound on the norm of the whole gradient")

@@ -40,15 +40,18 @@ def told_once(allowed: str) -> WrapValidator:
     return WrapValidator(check)
 
 
-def _as_number(value: Any, field: FieldInfo | None) -> Any:
-    """The value of a field; as a text if it is true or false and the field takes numbers alone."""
+def _as_written(value: Any, field: FieldInfo | None) -> Any:
+    """The value of a field: None for "none" if None is a value, a text for true or false if it takes numbers alone."""
     if isinstance(value, list):
-        return [_as_number(one, field) for one in value]
-    kinds = _kinds(field.annotation) if field and isinstance(value, bool) else set()
+        return [_as_written(one, field) for one in value]
+    kinds = _kinds(field.annotation) if field and (value == "none" or isinstance(value, bool)) else set()
+    if value == "none":
+        return None if type(None) in kinds and "none" not in kinds else value
     return str(value).lower() if kinds & {int, float} and not kinds & {bool, str} else value
 
 
 def _kinds(kind: Any) -> set[Any]:
+    """A type and the types within it, and the choices of a literal."""
     return {kind}.union(*map(_kinds, get_args(kind)))
 
 
@@ -69,11 +72,11 @@ class Settings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_number_is_true(cls, content: Any) -> Any:
-        """Make a text of true or false where a number belongs, which pydantic would read as 1 or 0."""
+    def _read(cls, content: Any) -> Any:
+        """Read "none", since TOML has no null, and leave pydantic no true or false to read as 1 or 0."""
         if not isinstance(content, dict):
             return content
-        return {name: _as_number(value, cls.model_fields.get(name)) for name, value in content.items()}
+        return {name: _as_written(value, cls.model_fields.get(name)) for name, value in content.items()}
 
     def __hash__(self) -> int:
         return hash(self.model_dump_json())  # values may be tables, which have no hash

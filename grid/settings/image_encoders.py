@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, StrictBool
 
 from goalgrid.grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit, told_once
 from goalgrid.grid.settings.image_views import Augmentation, Framing, Resampling, View
@@ -35,7 +35,7 @@ _VIEWS = ReadWhere(lambda part, _: not part.frozen or part.crops != 1, "frozen =
 class HeadSettings(PoolingSettings):
     """The head on the vectors of an image: a single vector, or a vector for each region or cell."""
 
-    normalize: bool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
+    normalize: StrictBool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
     hidden: Annotated[PositiveInt, Unit("values"), IdentityDefault(512), _MLP] = Field(
         512, description="width of the head's MLP; half of model.dim unless it is set"
     )
@@ -88,7 +88,7 @@ class CnnSettings(PoolingSettings, ImageEncoderSettings):
         32, description="channels of the first layer; each further layer doubles them"
     )
     layers: Annotated[PositiveInt, Unit("layers")] = Field(3, description="layers, each of which halves the side")
-    flip: bool = Field(False, description="mirror half of the training images")
+    flip: StrictBool = Field(False, description="mirror half of the training images")
 
     @property
     def view(self) -> View:
@@ -119,7 +119,7 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         "pooled",
         description="one vector an image; one a cell; or, of a network with two towers, the vector that it compares",
     )
-    frozen: bool = Field(True, description="the backbone does not learn, and its features are cached")
+    frozen: StrictBool = Field(True, description="the backbone does not learn, and its features are cached")
     crops: Annotated[
         PositiveInt | Literal["online"], told_once("a number of crops from 1, or 'online'"), Unit("crops"), _CROPS
     ] = Field(
@@ -127,13 +127,13 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         description="of a frozen backbone: random crops an image whose features are cached; 1: the evaluation view "
         "alone; online: drawn and computed anew at each step",
     )
-    norm_eval: Annotated[bool, _LEARNS] = Field(
+    norm_eval: Annotated[StrictBool, _LEARNS] = Field(
         True, description="batch norms of the backbone keep their pretrained statistics"
     )
     size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(224, description="side of the square that it sees")
     framing: Framing = Field("centre-crop", description=FRAMED)
     augmentation: Annotated[Augmentation, _VIEWS] = Field("resized-crop", description=AUGMENTED)
-    flip: Annotated[bool, _VIEWS] = Field(True, description="mirror half of the training images")
+    flip: Annotated[StrictBool, _VIEWS] = Field(True, description="mirror half of the training images")
     statistics: Literal["imagenet", "clip", "half", "caffe"] = Field(
         "imagenet",
         description="mean and deviation that pixels are brought to; half: 0.5 and 0.5; caffe: a mean of "
@@ -167,7 +167,7 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
     )
     framing: Annotated[Framing, _PICTURES] = Field("centre-crop", description=FRAMED)
     augmentation: Annotated[Augmentation, _PICTURES] = Field("none", description=f"{AUGMENTED}; none: as in evaluation")
-    flip: Annotated[bool, _PICTURES] = Field(False, description="mirror half of the training images")
+    flip: Annotated[StrictBool, _PICTURES] = Field(False, description="mirror half of the training images")
 
     @property
     def view(self) -> View | None:

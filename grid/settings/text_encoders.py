@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, StrictBool
 
 from goalgrid.grid.settings.base import Dropout, IdentityDefault, Settings, Unit
 from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings
@@ -49,7 +49,9 @@ class WordSettings(TextEncoderSettings):
 
     word_dim: Annotated[PositiveInt, Unit("values")] = Field(300, description="width of the word embeddings")
     dropout: Dropout = Field(0.0, description="share of the values set to zero in training")
-    boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")
+    boundaries: Annotated[StrictBool, IdentityDefault(False)] = Field(
+        False, description="mark a caption's <start> and <end>"
+    )
 
 
 class BowSettings(WordSettings, PoolingSettings):
@@ -79,7 +81,7 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     network: ClassVar[str] = "goalgrid.retrieval.encoders.text:Transformer"
     boundaries: ClassVar[bool] = True
     encoder: Literal["transformer"] = Field(default="transformer", description=TEXT_ENCODER)
-    frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
+    frozen: StrictBool = Field(False, description="the backbone does not learn, and its features are cached")
     output: Annotated[Literal["states", "projected"], IdentityDefault("states")] = Field(
         "states",
         description="a state a word piece; or, of a network with two towers, the vector that it compares with images",
@@ -103,7 +105,9 @@ class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
     network: ClassVar[str] = "goalgrid.retrieval.own_networks:text_encoder"
     of: ClassVar[OwnKind] = "text encoder"
     encoder: Literal["own"] = Field(description=TEXT_ENCODER)
-    boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")
+    boundaries: Annotated[StrictBool, IdentityDefault(False)] = Field(
+        False, description="mark a caption's <start> and <end>"
+    )
 
 
 TextSettings = Annotated[

@@ -3,19 +3,25 @@
 from pathlib import Path
 
 import pytest
+from pydantic import Strict
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.expansion import expand
+from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.names import dotted_names
 from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.settings.base import Settings
 from goalgrid.grid.settings.scorers import BfanSettings
 from tests.cases import every
 
 from ..conftest import checked, swapped
 
 MINIMAL = {"name": "g", "datasets": ["shapes"], "recipes": ["cnn-bow"], "objectives": "goal", "seeds": [0]}
+
+
+def ids(grid: Grid) -> list[str]:
+    return [trial.id for trial in trials_of(expand(grid))]
 
 
 @every("name", catalog.names("presets"))
@@ -82,6 +88,9 @@ def test_a_wrong_type_of_an_objective_parameter_is_an_error() -> None:
             "resources.gpu=1.5",
             "resources.gpu: it should be a share of one GPU, up to 1, or a whole number of GPUs (got 1.5)",
         ),
+        ("train.mean_loss=yes", "train.mean_loss: it should be true or false (got 'yes')"),
+        ("train.mean_loss=1", "train.mean_loss: it should be true or false (got 1)"),
+        ("resources.cuda_graphs=off", "resources.cuda_graphs: it should be true or false (got 'off')"),
         ("seeds=[0,true]", "seeds.1: it should be a whole number (got 'true')"),
         ("seeds=99999999999999999999", "seeds.0: it should be below"),
         ('evaluate.protocols="eccv"', "evaluate.protocols: it should be a list (got 'eccv')"),
@@ -97,6 +106,33 @@ def test_a_value_out_of_range_is_named(override: str, part: str) -> None:
     with pytest.raises(UserError) as caught:
         expand(load("demo", [override]))
     assert part in str(caught.value)
+
+
+def test_every_truth_value_is_true_or_false() -> None:
+    """Where pydantic alone would take "yes", "on" and 1, too."""
+    settings = [Settings]
+    for model in settings:
+        settings += model.__subclasses__()
+        for name, field in model.model_fields.items():
+            assert field.annotation is not bool or Strict() in field.metadata, f"{model.__name__}.{name}: StrictBool"
+
+
+def test_none_is_as_if_the_setting_were_not_given(tmp_path: Path) -> None:
+    """Also over a grid that gives it: TOML has no null."""
+    base = {"train.micro_batch": 50, "dataset.train_images": 200, "dataset.vocabulary": "words.pkl"}
+    given = checked({**MINIMAL, "set": base, "resources": {"gpu": 0.5}})
+    (tmp_path / "base.toml").write_text(given.to_toml())
+    over, lines = tmp_path / "over.toml", [f'"{name}" = "none"' for name in base]
+    over.write_text("\n".join(['extends = "base.toml"', 'name = "g"', "[set]", *lines, "[resources]", 'gpu = "none"']))
+    assert not {*ids(given)} & {*ids(checked(MINIMAL))}
+    grid = load(str(over))
+    assert grid.resources.gpu is None
+    assert ids(grid) == ids(checked(MINIMAL))
+    assert ids(load("demo", [f"{name}=none" for name in base])) == ids(load("demo"))
+    select = load("demo", ["select.over={'train.lr'=[1e-3,1e-4]}", "select.draws=none"]).select
+    assert select
+    assert select.draws is None
+    assert {*ids(load("demo"))} < {*ids(load("demo", ["sweep.dataset.train_images=['none',200]"]))}
 
 
 @every(

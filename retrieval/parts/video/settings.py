@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, StrictBool, model_validator
 
 from goalgrid.grid.errors import unknown
 from goalgrid.grid.settings.base import Dropout, ReadWhere, Unit
@@ -102,7 +102,7 @@ class ExpertTextSettings(Pretrained, TextEncoderSettings):
     network: ClassVar[str] = "goalgrid.retrieval.parts.video.networks:ExpertTexts"
     boundaries: ClassVar[bool] = True
     encoder: Literal["gated"] = Field(description=TEXT_ENCODER)
-    frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
+    frozen: StrictBool = Field(False, description="the backbone does not learn, and its features are cached")
     experts: PositiveInt = Field(description="how many experts a video has")
     clusters: NonNegativeInt = Field(
         0, description="clusters of NetVLAD, which pools the tokens' states; 0: the state of the first token"

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, StrictBool, model_validator
 
 from goalgrid.grid.settings.base import Dropout, Unit
 from goalgrid.grid.settings.image_encoders import AUGMENTED, FRAMED, IMAGE_ENCODER, ImageEncoderSettings
@@ -33,7 +33,7 @@ class SwinSettings(ImageEncoderSettings):
     size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(384, description="side of the square that it sees")
     framing: Framing = Field("square", description=FRAMED)
     augmentation: Augmentation = Field("resized-crop", description=AUGMENTED)
-    flip: bool = Field(True, description="mirror half of the training images")
+    flip: StrictBool = Field(True, description="mirror half of the training images")
     statistics: Literal["imagenet", "clip", "half"] = Field(
         "clip", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
     )
