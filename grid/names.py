@@ -102,8 +102,11 @@ def _joined(axis: str, name: str) -> str:
 
 
 def _of_select(content: Content) -> list[str]:
-    """Settings that no cell can choose for itself, or that the grid gives in another place, too."""
-    problems = list[str]()
+    """Settings that no cell can choose for itself, or that the grid gives in another place, too; fields unread."""
+    unread = [name for name in ("grace", "factor") if name in content.table("select")]
+    problems = [
+        f'select.{name} is read with stop = "asha" alone' for name in unread if "stop" not in content.table("select")
+    ]
     places = {"[set]": content.table("set"), "[sweep]": content.table("sweep")}
     entries = [entry["cells"] | entry["set"] for entry in content.values("where")]
     places |= {f"where[{place}]": entry for place, entry in enumerate(entries)}

@@ -112,6 +112,8 @@ def _round(
     begun = f", {len(anew)} of them anew" if anew else ""
     further = f", evaluating {counted(len(evaluated), 'trial')} further" if evaluated else ""
     say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}{further}")
+    if overview.stops_none:
+        _warn(overview.stops_none)
     from goalgrid.runners.launch.launch import Launch  # takes seconds
 
     launch = Launch(overview.home, err, options, trackers, live=out.is_terminal and err.is_terminal, notify=notify)

@@ -129,7 +129,7 @@ def _search(overview: Overview) -> list[str]:
     counts = sorted({len(search.points) for search in overview.searches})
     points = f"{' or '.join(map(str, counts))} point{'s' * (counts != [1])} a cell"
     text = f"{', '.join(select.over)}: {points}, with seed {select.seed}, by {select.by}"
-    return [text, *choice_lines(overview)]
+    return [text, *filter(None, [overview.stops_none]), *choice_lines(overview)]
 
 
 def _then(overview: Overview, pending: Sequence[Trial]) -> list[str]:

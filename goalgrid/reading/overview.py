@@ -86,6 +86,15 @@ class Overview:
         """By trial id; only a trial that was started costs a look into its folder."""
         return self.home.states(trial.id for trial in self.trials)
 
+    @property
+    def stops_none(self) -> str:
+        """A warning that the rule that may stop search trials never can, or an empty string."""
+        epochs = max((trial.epochs for trial in self.trials if trial.id in self.halvings), default=None)
+        select = self.grid.select
+        if select is None or epochs is None or epochs > select.grace:
+            return ""
+        return f'select.stop = "asha" stops none of the search trials: select.grace = {select.grace}, epochs = {epochs}'
+
     def folder(self, trial: Trial) -> TrialFolder:
         return self.home.trial(trial.id)
 

@@ -129,7 +129,9 @@ def test_a_grid_that_extends_a_search_replaces_what_it_sets_sweeps_or_chooses(tu
         (["seeds=until resolved", "select.seed=3"], "select.seed = 3 stands in seeds, too"),
         (["select.by=val_loss"], "select.by: it should be 'val_rsum'"),
         (["select.stop=soon"], "select.stop: it should be 'none' or 'asha'"),
-        (["select.grace=0"], "select.grace: it should be above 0"),
+        (["select.grace=1"], 'select.grace is read with stop = "asha" alone'),
+        (["select.factor=2"], 'select.factor is read with stop = "asha" alone'),
+        (["select.grace=0", "select.stop=asha"], "select.grace: it should be above 0"),
         (["select.over={}"], "select.over: it needs 1 or more entries"),
     ],
 )

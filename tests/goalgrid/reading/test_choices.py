@@ -187,12 +187,15 @@ def test_stopped_search_trials_are_no_failures_and_the_grid_ends_complete(tmp_pa
     overview = Overview.of(load("demo", [*WORDS, *asha]), home)
     (search,) = overview.searches
     assert overview.halvings.keys() == set(search.trials)
+    assert overview.stops_none == ""
     stopped = [trial_id for trial_id, state in search.states.items() if state is State.STOPPED]
     assert stopped
     assert search.chosen
     assert search.chosen.best.trial not in stopped
     assert search.chosen.to_dict()["stopped"] == len(stopped)
     assert verb("status", "tuned", runs=home).exit_code == 0
+    late = verb("plan", "demo", *words, "--set", "select.grace=2", runs=home).stdout
+    assert 'select.stop = "asha" stops none of the search trials: select.grace = 2, epochs = 2' in late
     on = Overview.of(load("demo", [*WORDS, *asha, "select.stop=none"]), home)  # no rule: they go on
     assert on.searches[0].waiting == len(stopped)
     assert on.cells == []
