@@ -12,17 +12,8 @@ from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 
 NO_TRIALS = (
-    "name",
-    "tables",
-    "trackers",
-    "data",
-    "weights",
-    "checkpoints",
-    "resources",
-    "reliability",
-    "evaluate",
-    "notes",
-)
+    "name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability", "evaluate", "notes",
+)  # fmt: skip
 """Fields of a grid file that change no trial."""
 AXES = ("datasets", "recipes", "objectives", "sweep")
 CHANGES = r"[A-Za-z0-9._+,=-]+"

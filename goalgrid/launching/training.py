@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
 
 class LaunchResult(NamedTuple):
-    """What a launch was to train, and the signal that interrupted it. The disk tells how the trials ended."""
+    """What a launch was to train, and the signal that interrupted it, or 0. The disk tells how the trials ended."""
 
     decisions: list[TrialDecision]
     interrupted: int = 0
-    """0: no signal."""
 
 
 def train_all(

@@ -103,19 +103,11 @@ class Taken:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "bytes": self.bytes,
-            "memory_from": self.memory,
-            "fits": self.fits,
-            "together": self.together,
-            "helps": self.helps,
-            "trials": self.trials,
-            "seconds": self.seconds,
-            "hours_from": self.hours if self.seconds else None,
-            "decoding": self.decoding or None,
-            "seconds_in": self.formats,
-            **{what: self.once.get(what) for what in ONCE},
-            "assumed": "; ".join(assumed_of([self.assumed])),
-        }
+            "bytes": self.bytes, "memory_from": self.memory, "fits": self.fits, "together": self.together,
+            "helps": self.helps, "trials": self.trials, "seconds": self.seconds, "seconds_in": self.formats,
+            "hours_from": self.hours if self.seconds else None, "decoding": self.decoding or None,
+            **{what: self.once.get(what) for what in ONCE}, "assumed": "; ".join(assumed_of([self.assumed])),
+        }  # fmt: skip
 
 
 def assumed_of(parts: Iterable[Mapping[str, Sequence[str]]]) -> list[str]:

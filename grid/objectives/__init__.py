@@ -14,12 +14,9 @@ from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WE
 from goalgrid.grid.objectives.parameters import VARIANTS, ObjectiveEntry, Value
 
 FAMILIES = {
-    "hinge": "hinge",
-    "contrastive": "contrastive",
-    "pairwise": "pairwise",
-    "polynomial": "polynomial",
+    "hinge": "hinge", "contrastive": "contrastive", "pairwise": "pairwise", "polynomial": "polynomial",
     "assisted": "hinge",
-}
+}  # fmt: skip
 """The files in `objectives/` that declare losses, each with the family of its losses."""
 
 

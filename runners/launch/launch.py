@@ -59,9 +59,7 @@ class Launch:
         checked: Callable[[], None] = lambda: None,
         halvings: Mapping[str, Halving] = {},
     ) -> int:
-        """Train these trials, or raise a UserError before any starts.
-
-        Returns the signal by which the user interrupted the launch; 0: none.
+        """Train these trials, or raise a UserError before any starts. Returns the signal that interrupted it, or 0.
 
         Args:
             evaluated: trials that are evaluated further, once all are trained.

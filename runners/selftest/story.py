@@ -20,14 +20,9 @@ from goalgrid.results.records.record import differences
 from goalgrid.runners.trial.stopping import Stop
 
 SETTINGS = (
-    'objectives=["con_con","sig-ms_cir"]',
-    'recipes=["cnn-bow"]',
-    "train.batch_size=250",
-    "train.epochs=12",
-    "model.image.size=16",
-    "seeds=[0]",
-    "reliability.checkpoint_steps=5",
-)
+    'objectives=["con_con","sig-ms_cir"]', 'recipes=["cnn-bow"]', "train.batch_size=250", "train.epochs=12",
+    "model.image.size=16", "seeds=[0]", "reliability.checkpoint_steps=5",
+)  # fmt: skip
 """Two trials of the embedded data, of a few seconds each."""
 
 PATIENCE = 180.0

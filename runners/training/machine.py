@@ -20,13 +20,8 @@ _NO_MEMORY = (
     "was unable to find an engine",  # cuDNN's workspaces do not fit
 )
 _OF_DEVICE = (
-    "CUDA error",
-    "cuDNN error",
-    "cusolver error",
-    "NCCL error",
-    "Triton Error [CUDA]",
-    "unhandled cuda error",
-)
+    "CUDA error", "cuDNN error", "cusolver error", "NCCL error", "Triton Error [CUDA]", "unhandled cuda error",
+)  # fmt: skip
 """Beginnings of what the libraries of CUDA say; the state of the GPU in this process is not known after it."""
 
 

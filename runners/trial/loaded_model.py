@@ -266,15 +266,10 @@ def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine
     _, by_protocol = ranks_of_test(loaded.model, settings, inputs, protocols_of(settings))
     environment = environment_on(machine.device)
     written = trained(
-        folder.trial_id,
-        settings,
-        inputs,
-        by_protocol,
-        selected=validation(loaded.evaluate("val").ranks),
-        data_fingerprint=data_fingerprint(inputs, settings.model),
-        code_fingerprint=code_fingerprint(settings),
+        folder.trial_id, settings, inputs, by_protocol, selected=validation(loaded.evaluate("val").ranks),
+        data_fingerprint=data_fingerprint(inputs, settings.model), code_fingerprint=code_fingerprint(settings),
         environment=environment,
-    )
+    )  # fmt: skip
     write_json(folder.settings, settings.model_dump(mode="json"), durable=False)
     write_json(folder.environment, environment, durable=False)
     origin = {"file": model.file.path.name, "sha256": model.file.digest, "description": model.map.description}

@@ -60,12 +60,9 @@ class Halted(Exception):
 
 
 CLASSES: dict[type[BaseException], Failure] = {
-    NonFinite: Failure.NON_FINITE,
-    ReplicaDied: Failure.KILLED,
-    DataError: Failure.DATA,
-    ImportError: Failure.IMPORT,
+    NonFinite: Failure.NON_FINITE, ReplicaDied: Failure.KILLED, DataError: Failure.DATA, ImportError: Failure.IMPORT,
     WrongReturn: Failure.BUG,
-}
+}  # fmt: skip
 """The class of each kind of exception."""
 
 
@@ -143,16 +140,9 @@ class TrialRun:
             if replicas.count > 1:
                 self.hold.log(replicas.summary())
             trainer = Trainer(
-                settings,
-                inputs,
-                folder,
-                hooks=hooks,
-                cadence=cadence,
-                code=self.code,
-                start=parent,
-                published=self.published(),
-                replicas=replicas,
-            )
+                settings, inputs, folder, hooks=hooks, cadence=cadence, code=self.code, start=parent,
+                published=self.published(), replicas=replicas,
+            )  # fmt: skip
             trainer.fit()
         progress = trainer.progress
         self._write_steps(trainer)
@@ -161,14 +151,9 @@ class TrialRun:
         embed = partial(embedded, trainer.model, settings, inputs, "val")  # by the selected weights
         steps.write(folder.pooling, learnt_pooling.theta_rows(trainer.model, embed, compiled=settings.train.compile))
         return self.finish(
-            inputs,
-            by_protocol,
-            selected=progress.selected,
-            rows=progress.rows,
-            replicas=progress.replicas,
-            devices=progress.devices,
-            parameters=trainer.learner.model.sizes,
-        )
+            inputs, by_protocol, selected=progress.selected, rows=progress.rows, replicas=progress.replicas,
+            devices=progress.devices, parameters=trainer.learner.model.sizes,
+        )  # fmt: skip
 
     def _write_steps(self, trainer: Trainer) -> None:
         """Write the values of single steps, and the densities of triplets."""

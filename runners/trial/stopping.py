@@ -89,13 +89,11 @@ os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_unb
 class Interrupts:
     """While the block runs, a signal ends it at once; after `soften`, a signal asks all trials for a checkpoint first.
 
-    A second signal ends it at once in any case.
+    A second signal ends it at once in any case. `heard` is the latest signal, or 0.
     """
 
     def __init__(self, stop: Stop, warn: Callable[[str], None]) -> None:
-        self.stop, self.warn, self.soft = stop, warn, False
-        self.heard = 0
-        """The latest signal; 0: none."""
+        self.stop, self.warn, self.soft, self.heard = stop, warn, False, 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
