@@ -15,7 +15,7 @@ from goalgrid.outputs import EffectsOutput, FigureOutput, TableOutput, TextOutpu
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.reading import status
-from goalgrid.reading.named_grids import recall, start
+from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import Overview
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.runners.launch import LaunchOptions
@@ -232,7 +232,7 @@ class LoadedGrid:
         overview = self._overview()
         analyses = analysed(
             overview, metric=metric, direction=direction, protocol=protocol, baseline=baseline, across=_several(across),
-            anew=self._start(),
+            source=self._source, overrides=self._overrides,
         )  # fmt: skip
         return EffectsOutput(analyses, overview.cells)
 
@@ -248,7 +248,8 @@ class LoadedGrid:
 
         check_known("figure", kind, figures.FIGURES, hint="Of a trial: goalgrid figures GRID attention, or examples.")
         overview = self._overview()
-        studies = figures.Study.read(overview.cells, some_scores(overview, anew=self._start()), self._home)
+        scores = some_scores(overview, None, self._source, self._overrides)
+        studies = figures.Study.read(overview.cells, scores, self._home)
         pictures = {study.title: figure for _, study, figure in figures.draw_all(studies, [kind], _several(quantities))}
         if not pictures:
             needs = figures.FIGURES[kind].needs
@@ -267,9 +268,6 @@ class LoadedGrid:
 
     def _overview(self) -> Overview:
         return Overview.of(self._grid, self._home)
-
-    def _start(self) -> str:
-        return start(self._source, self._home, self._overrides)
 
 
 def _several(names: Names) -> Sequence[str]:

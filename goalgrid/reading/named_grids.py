@@ -84,8 +84,13 @@ def start(name: str, home: Home, overrides: Sequence[str] = (), *, verb: str = "
     if known and not overrides and not home.grid(name).grid.exists():
         purpose = "Go on" if verb == "resume" else "See it"
         return f"{before}{purpose}: goalgrid {verb} {shlex.quote(known[0])}{runs_option(home)}"
-    words = [name, *(word for override in overrides for word in ("--set", override))]
-    return f"{before}Start it: goalgrid run {shlex.join(words)}{runs_option(home)}"
+    return f"{before}Start it: goalgrid run {words(name, home, overrides)}"
+
+
+def words(name: str, home: Home, overrides: Sequence[str] = ()) -> str:
+    """How a command line names a grid with these overrides in this runs folder: `mine.toml --set train.epochs=3`."""
+    named = [name, *(word for override in overrides for word in ("--set", override))]
+    return f"{shlex.join(named)}{runs_option(home)}"
 
 
 def _with_known_tables(grid: Grid) -> Grid:

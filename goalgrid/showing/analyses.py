@@ -7,7 +7,7 @@ from functools import partial
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, unknown
 from goalgrid.grid.store.home import BeforeReplacement, Home, State
-from goalgrid.reading.named_grids import recall, start
+from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import Overview
 from goalgrid.results.analysis import claims, documents, grid_comparison, queries
 from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, Analysis, analyse, metrics_of
@@ -37,7 +37,8 @@ def analysed(
     protocol: str | None = None,
     baseline: str | None = None,
     across: Sequence[str] = (),
-    anew: str = "",
+    source: str = "",
+    overrides: Sequence[str] = (),
 ) -> list[Analysis]:
     """An analysis for every block that has finished trials, and every metric.
 
@@ -45,10 +46,10 @@ def analysed(
         protocol: another protocol of the data set than the trials' own, or a protocol or data set of [evaluate].
         baseline: the objective that others are compared with; None: con_con if the grid has it, else the first.
         across: axes that are factors beside the objective.
-        anew: how to start the grid, for the message where no trial is done.
+        source, overrides: how the grid was named, for the message where no trial is done.
     """
     metrics = _metrics(metric, direction, protocol)
-    scores = some_scores(overview, protocol, anew)
+    scores = some_scores(overview, protocol, source, overrides, "effects")
     ranks = queries.QueryRanks.read(overview.cells, overview.home)
     return analyse(overview.cells, scores, ranks, metrics, baseline=baseline, across=across)
 
@@ -74,7 +75,7 @@ def judged(
     sources = [("printed", claims.judged(papers))]
     if grid is not None:
         overview = Overview.of(recall(grid, home, overrides), home)
-        scores = some_scores(overview, anew=start(grid, home, overrides, verb="claims"))
+        scores = some_scores(overview, None, grid, overrides, "claims")
         tested = claims.judged(papers, partial(claims.measured, cells=overview.cells, scores=scores))
         if all(claim.verdict == claims.ABSENT for claim in tested):
             compared = f"no two cells that a sentence of {', '.join(papers)} compares"

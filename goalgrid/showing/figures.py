@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from goalgrid.grid.errors import UserError, check_known
-from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.option import option
 from goalgrid.grid.store.home import Home
 from goalgrid.looking.trial_figures import attention_of, retrieved
-from goalgrid.reading.named_grids import recall, start
+from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import Overview
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from goalgrid.results.figures import Study
 
 ATTENTION, EXAMPLES = "attention", "examples"
 
@@ -63,6 +64,7 @@ def write(
 ) -> Iterator[str]:
     """Write the figures, without a folder into that of the grid; yields a line for each file or figure without data."""
     from goalgrid.results import figures
+    from goalgrid.showing.tables import some_scores
 
     request.check()
     recalled = recall(grid, home, overrides)
@@ -71,16 +73,15 @@ def write(
         for name, picture in _of_trial(Overview.of(recalled, home), request) if request.of_trial else ():
             yield f"written: {figures.save(picture, folder, name, request.format)}"
         if not request.kinds or len(request.of_trial) < len(request.kinds):
-            yield from _of_grid(request, recalled, home, folder, start(grid, home, overrides, verb="figures"))
+            overview = Overview.of(recalled, home, request.only)
+            scores = some_scores(overview, request.protocol, grid, overrides, "figures")
+            yield from _of_grid(request, figures.Study.read(overview.cells, scores, home), folder)
 
 
-def _of_grid(request: FigureRequest, grid: Grid, home: Home, folder: Path, anew: str) -> Iterator[str]:
+def _of_grid(request: FigureRequest, studies: Sequence["Study"], folder: Path) -> Iterator[str]:
     from goalgrid.results import figures
-    from goalgrid.showing.tables import some_scores
 
     kinds = [kind for kind in request.kinds if kind not in request.of_trial]
-    overview = Overview.of(grid, home, request.only)
-    studies = figures.Study.read(overview.cells, some_scores(overview, request.protocol, anew), home)
     drawn = set[str]()
     for drawing in figures.draw_all(studies, kinds, request.quantity, request.reference):
         drawn.add(drawing[0])

@@ -1,15 +1,17 @@
 """Tables: drawn from records or from a paper, printed or written."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, counted, unknown
+from goalgrid.grid.expansion import trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.protocols import ECCV
 from goalgrid.grid.store.home import Home, State
-from goalgrid.reading.named_grids import recall, start
+from goalgrid.reading.named_grids import recall, start, words
 from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import filled
 from goalgrid.reading.status import seed_lines
@@ -39,8 +41,7 @@ def draw(request: TableRequest, home: Home, grid: Grid | None = None) -> Table:
     if request.reference:
         return _printed(request)
     overview = Overview.of(grid or recall(request.grid, home, request.set_), home, request.only)
-    anew = start(request.grid, home, request.set_)
-    scores = some_scores(overview, request.protocol, anew)
+    scores = some_scores(overview, request.protocol, request.grid, request.set_)
     return with_seeds(request.draw(overview.cells, scores), overview)
 
 
@@ -52,20 +53,29 @@ def with_seeds(table: Table, overview: Overview) -> Table:
     return replace(table, caption=" ".join([table.caption, *sentences]))
 
 
-def some_scores(overview: Overview, protocol: str | None = None, anew: str = "") -> Scores:
-    """What finished trials measured, as `scores_of`; NothingDone: none is done, `anew` starts the grid."""
+def some_scores(
+    overview: Overview, protocol: str | None, source: str, overrides: Sequence[str], verb: str = "table"
+) -> Scores:
+    """What finished trials measured, as `scores_of`; NothingDone: none is done, with what helps.
+
+    `source`, `overrides`: how the grid was named; `verb`: what asks for the scores.
+    """
     scores, grid, home = scores_of(overview, protocol), overview.grid, overview.home
     if not scores.rows:
-        other = sum(reason == OTHER_DATA for reason in scores.absent.values())
+        states = set(overview.states.values())
+        shown = {overview.states[trial.id] for trial in trials_of(overview.cells)}
+        named, other = words(source, home, overrides), list(scores.absent.values()).count(OTHER_DATA)
         done = f"no trial{' with chosen values' * bool(grid.select)} is done"
         if other:
             done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
-            anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
-        elif overview.counts[State.PLANNED] < len(overview.trials):
-            done = "no record can be read" if overview.counts[State.DONE] else done
-            done = f"{done} ({overview.headline()})"
-            anew = f"Why, and what helps: goalgrid status {grid.name}{runs_option(home)}"
-        raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {anew}")
+            helps = f"Train them anew: goalgrid run {named} --stale"
+        elif states <= {State.PLANNED}:
+            helps = start(source, home, overrides, verb=verb)
+        else:
+            done = f"{'no record can be read' if State.DONE in shown else done} ({overview.headline()})"
+            to_run = State.DONE not in shown and states <= {State.DONE, State.PLANNED}
+            helps = f"Go on: goalgrid run {named}" if to_run else f"Why, and what helps: goalgrid status {named}"
+        raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {helps}")
     return scores
 
 

@@ -88,7 +88,7 @@ def effects(
         cells = overview.cells
         analyses = analysed(
             overview, metric=metric, direction=direction, protocol=protocol,
-            baseline=baseline, across=across, anew=start(grid, home, set_, verb="effects"),
+            baseline=baseline, across=across, source=grid, overrides=set_,
         )  # fmt: skip
     text = effects_text.write_out(analyses, cells, format_).rstrip("\n")
     show_for(as_json, lambda: analyses, text.splitlines)

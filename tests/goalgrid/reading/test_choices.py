@@ -20,6 +20,7 @@ from goalgrid.reading.overview import Overview
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records import record
 from goalgrid.showing.tables import draw
+from goalgrid.terminal import NothingDone
 
 from ...states import fail
 from ..conftest import PAIR, Verb
@@ -77,6 +78,19 @@ def test_test_metrics_never_reach_the_choice(trained_pair: Home, tmp_path: Path,
 def test_points_that_differ_in_what_a_cell_does_not_read_are_one(grid: Grid, tmp_path: Path) -> None:
     con, sig = searches(grid, Home(tmp_path))
     assert (con.title, len(con.points), len(sig.points)) == ("con_con by cnn-bow on shapes", 3, 6)
+
+
+def test_a_table_tells_search_trials_from_trials_with_chosen_values(
+    trained_pair: Home, tmp_path: Path, grid: Grid, verb: Verb
+) -> None:
+    home, file = Home(tmp_path / "runs"), tmp_path / "mine.toml"
+    file.write_text(grid.to_toml())
+    for trial in search_trials(grid):
+        finish(trained_pair, home, trial, val_rsum=trial.shared.train.lr)
+    said = r"no trial with chosen values is done \(13 trials: 9 done, 4 planned\)\. Go on: goalgrid run .*mine\.toml"
+    for name in ("table", "effects", "figures"):
+        with pytest.raises(NothingDone, match=said):
+            verb(name, str(file), runs=home)
 
 
 def test_a_choice_names_only_what_the_cell_reads(trained_pair: Home, tmp_path: Path, grid: Grid) -> None:
