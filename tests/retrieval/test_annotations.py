@@ -2,7 +2,9 @@
 
 import json
 import re
+import shlex
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -397,6 +399,18 @@ class TestOutside:
         change(path, lambda content: content["images"][3].update(filename=name))
         with pytest.raises(DataError, match="leads out of"):
             load("flickr8k", tmp_path / "root")
+
+    def test_images_that_all_are_links_out_of_the_root_are_told_so_and_the_advice_helps(self, tmp_path: Path) -> None:
+        write_karpathy(tmp_path / "root")
+        (tmp_path / "root" / "images").rename(tmp_path / "a store")
+        (tmp_path / "root" / "images").mkdir()
+        for file in (tmp_path / "a store").iterdir():
+            (tmp_path / "root" / "images" / file.name).symlink_to(file)
+        with pytest.raises(DataError, match=r"the link '0\.png' leads out of .*/images; so do 3 others") as told:
+            load("flickr8k", tmp_path / "root")
+        command = str(told.value).partition("by a link to that folder (")[2].partition(")")[0]
+        subprocess.run(shlex.split(command), check=True)
+        assert len(load("flickr8k", tmp_path / "root")[0].images) == 2
 
     def test_a_link_is_no_advice_where_no_image_is_found(self, tmp_path: Path, secret: Path) -> None:
         path = write_karpathy(tmp_path / "root")

@@ -2,7 +2,7 @@
 
 Names in annotations are untrusted: one that leads out of the root, one with `..`, and a link out of the user's folders
 are refused.
-The image folder itself may be a link, since the user has placed it.
+A folder of the root may itself be a link, and links may lead into it, since the user has placed it.
 """
 
 import os
@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from shlex import quote
 
 from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
@@ -65,14 +66,17 @@ def below(name: str, folder: Path) -> str:
 
 
 class Outside(Exception):
-    """A name that leads out of the user's folders."""
+    """A name that leads out of the user's folders; with a target, by a link."""
+
+    def __init__(self, name: str, target: Path | None = None) -> None:
+        self.name, self.target = name, target
 
 
 class Locator:
-    """Finds the file of an entry below one folder; `homes` are all folders that its links may lead to."""
+    """Finds the file of an entry below a folder; `homes` are all folders that its links may lead to, the root first."""
 
     def __init__(self, folder: Path, homes: Sequence[Path]) -> None:
-        self.folder = folder
+        self.folder, self.root = folder, homes[0]
         # Asked once a folder: files of a split are many, their folders few.
         self.inside = cache(lambda path: any(map(path.resolve().is_relative_to, homes)))
         self._truly_missing = 0
@@ -91,16 +95,20 @@ class Locator:
         except (OSError, RuntimeError, ValueError):  # no such file, a link to itself, a name that no file can have
             return None
         if not inside:
-            raise Outside(name)
+            raise Outside(name, path.resolve())
         return path if is_file else None
 
     def of(self, entry: Annotation, problems: list[Problem]) -> Path | None:
         """The file of an entry; reports why there is none."""
         try:
             file = next((file for name in entry.names if (file := self.file(name))), None)
-        except Outside as name:
-            what = f"file name {str(name)!r} leads out of {self.folder}"
-            problems.append(Problem(entry.place, what, "Name images by their path below that folder, or copy them in."))
+        except Outside as out:
+            what, fix = f"file name {out.name!r}", "Name images by their path below that folder, or copy them in."
+            if out.target:
+                what = f"the link {out.name!r}"
+                link = f"ln -s {quote(str(out.target.parent))} {quote(str(self.root / 'linked'))}"
+                fix = f"Say that links may lead there, by a link to that folder ({link}), or copy the images in."
+            problems.append(Problem(entry.place, f"{what} leads out of {self.folder}", fix))
             return None
         if file is None:
             path = str(self.folder / entry.names[0]).encode("utf-8", "backslashreplace").decode()
@@ -124,8 +132,14 @@ class Locator:
         return None
 
     def hits(self, entries: Sequence[Annotation]) -> int:
-        """How many of these entries have their file here."""
-        return sum(self.find(entry.names) is not None for entry in entries)
+        """How many of these entries have their file here, or a link that leads out."""
+        return sum(map(self._holds, entries))
+
+    def _holds(self, entry: Annotation) -> bool:
+        try:
+            return any(map(self.file, entry.names))
+        except Outside as out:
+            return out.target is not None
 
 
 def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, Path]]:
@@ -137,7 +151,7 @@ def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) 
     if entries and not pairs and not leading_out:
         faults = [_all_missing(entries[0].names, root)]
     elif len(leading_out) > 1:
-        rest = f"{leading_out[0].what}; so do {counted(len(leading_out) - 1, 'more file name')}"
+        rest = f"{leading_out[0].what}; so do {counted(len(leading_out) - 1, 'other')}"
         faults = [replace(leading_out[0], what=rest), *(fault for fault in faults if fault not in leading_out)]
     problems.extend(faults)
     return pairs
