@@ -23,6 +23,7 @@ from goalgrid.results.records.record import write_records
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.records.steps import Leave
 from goalgrid.results.reference.coverage import usual_protocol
+from goalgrid.results.reference.filled import APART
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Table
 from goalgrid.terminal import NothingDone
@@ -167,8 +168,9 @@ def _filled(request: TableRequest, home: Home) -> Table:
         raise UserError(f"--paper fills a paper's own table by its own protocols; leave {', '.join(others)} out.")
     source = filled(str(request.paper), home)
     if not source.used:
-        start = f"goalgrid run --paper {source.name}{runs_option(home)}"
-        raise NothingDone(f"{source.name} under {home.path}: no trial is done. Start it: {start}")
+        start = f"no trial is done. Start it: goalgrid run --paper {source.name}{runs_option(home)}"
+        why = f"trials with different settings could fill each row. {APART}" if source.undecided else start
+        raise NothingDone(f"{source.name} under {home.path}: {why}")
     return request.draw(source.cells, source)
 
 

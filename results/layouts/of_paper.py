@@ -19,13 +19,13 @@ COLUMNS = (Label("ours"), Label("paper"), Label("difference"))
 
 
 def noted(table: Table, source: Filled) -> Table:
-    """The table with its caption, and marks at the rows whose training differs from the source of the printed numbers.
+    """The table with its caption, and marks at rows that are trained otherwise than the printed ones, or not decided.
 
     Marks are letters, since numbers in brackets are references in the papers' rows. What all rows with scores share has
     no mark.
     """
-    rows = list(source.differs.values())
-    shared = set(rows[0]).intersection(*rows) if len(rows) > 1 else set[str]()
+    trained, rows = list(source.differs.values()), list(source.notes.values())
+    shared = set(trained[0]).intersection(*trained) if len(trained) > 1 else set[str]()
     notes = dict.fromkeys(chain.from_iterable(rows))
     marks = dict(zip((note for note in notes if note not in shared), ascii_lowercase, strict=False))
     of_text = {"; ".join(notes): notes for notes in rows}

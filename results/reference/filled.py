@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, expand, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped, nested
@@ -17,6 +17,7 @@ from goalgrid.results.reference.reading import Paper, Printed, Result, cell_of, 
 
 QUOTED = "‡"
 LISTED = 6
+APART = "A grid no longer counts once its folder is moved out of grids/ in the runs folder."
 
 GridCells = tuple[Grid, Sequence[Cell]]
 
@@ -56,6 +57,8 @@ class Filled(Paper):
     """Rows that shipped grids train: where their trials are missing, no number stands."""
     differs: Mapping[Cell, tuple[str, ...]]
     """How the training of a row with scores differs from the source of the paper's numbers."""
+    undecided: Mapping[Cell, str]
+    """Why a row has no score though trials are done: trials with different settings could fill it."""
     untrained: int
     """Trials that `goalgrid run --paper` trains: those of the table's first shipped grid that are not done."""
     quoting: bool = True
@@ -71,8 +74,13 @@ class Filled(Paper):
         return Quoted(result.value.printed, result.value.n) if self.quoting else Score((), expected=0)
 
     def axes(self, cell: Cell) -> dict[str, str]:
-        texts = self.differs.get(cell)
+        texts = self.notes.get(cell)
         return super().axes(cell) | ({"differs": "; ".join(texts)} if texts else {})
+
+    @property
+    def notes(self) -> dict[Cell, tuple[str, ...]]:
+        """What a reader must know of each row."""
+        return {**self.differs, **{cell: (why,) for cell, why in self.undecided.items()}}
 
     @property
     def values(self) -> list[TableValue]:
@@ -96,8 +104,9 @@ def fill(
     """The table with our scores: of the cells that have a row's data set, recipe and objective.
 
     Cells that differ in their seeds alone are one. Of cells with other differences that of the shipped grid counts that
-    trains the row, else that with the recipe's settings. Trials of other code count only where all of a cell are.
-    Trials with different settings or data in one row are a UserError. `leave` takes messages about what is left out.
+    trains the row, else that with the recipe's settings; where neither decides, the row has no score, and a note says
+    why. Trials of other code count only where all of a cell are. Trials of one data set that saw different data are a
+    UserError. `leave` takes messages about what is left out.
     """
     paper = Paper.read(name)
     every_row = zip(paper_rows(name, shipped), paper_table(name).rows(name), strict=True)
@@ -110,23 +119,28 @@ def fill(
     scores = Scores.read([c.cell for c in every], home, now=now, leave=leave, mixed=True)
     scores = _of_one_code(scores, every)
     ours, trained, differs = dict[Cell, Cell](), set[Cell](), dict[Cell, tuple[str, ...]]()
+    undecided = dict[Cell, str]()
     for row, results in rows:
         for cell, result in {cell_of(result): result for result in results}.items():
             theirs = [c for c in of_shipped if c.grid in row.grids and place_of(c.cell) == place_of(result)]
-            chosen = _chosen(theirs, [c for c in others if place_of(c.cell) == place_of(result)], scores)
+            fitting = _fitting(theirs, [c for c in others if place_of(c.cell) == place_of(result)], scores)
             if theirs:
                 trained.add(cell)
-            if chosen:
+            if len(fitting) > 1:
+                ids = " and ".join(f"{candidate.done(scores)[0]} of grid {candidate.grid!r}" for candidate in fitting)
+                undecided[cell] = f"not filled, since trials differ in {_changed(fitting[0], fitting[1])}"
+                leave(f"row {row.label!r}: {undecided[cell]}: {ids}. {APART}")
+            for chosen in fitting[:1] if len(fitting) == 1 else theirs[:1]:
                 ours[cell] = chosen.cell
-            if chosen and chosen.done(scores):
-                differs[cell] = tuple(_notes(row, results, chosen, theirs))
+                if chosen.done(scores):
+                    differs[cell] = tuple(_notes(row, results, chosen, theirs))
     own = next((trials_of(cells) for grid, cells in shipped if name in grid.tables), [])
     untrained = sum(not home.trial(trial.id).is_done() for trial in own)
-    filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs, untrained)
+    filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs, undecided, untrained)
     refuse_mixed_data(scores.rows[t.id] for cell in filled.used for t in cell.trials if t.id in scores.rows)
-    for reason, ids in _left_out(filled, every).items():
-        more = f" and {len(ids) - LISTED:,} more" if len(ids) > LISTED else ""
-        leave(f"{counted(len(ids), 'trial')} {reason}: {', '.join(list(ids)[:LISTED])}{more}")
+    for reason, out in _left_out(filled, every).items():
+        more = f" and {len(out) - LISTED:,} more" if len(out) > LISTED else ""
+        leave(f"{counted(len(out), 'trial')} {reason}: {', '.join(list(out)[:LISTED])}{more}")
     return filled
 
 
@@ -152,10 +166,10 @@ def _of_one_code(scores: Scores, candidates: Iterable[Candidate]) -> Scores:
     return replace(scores, rows=rows, absent={**scores.absent, **dict.fromkeys(out, provenance.OTHER_CODE)})
 
 
-def _chosen(shipped: Sequence[Candidate], others: Sequence[Candidate], scores: Scores) -> Candidate | None:
-    """The candidate whose trials fill a row, with the finished trials of all that have its settings.
+def _fitting(shipped: Sequence[Candidate], others: Sequence[Candidate], scores: Scores) -> Sequence[Candidate]:
+    """The candidate whose trials fill a row, with the finished trials of all that have its settings; or none.
 
-    Those of the shipped grids that train the row are `shipped`. That none comes first is a UserError.
+    Those of the shipped grids that train the row are `shipped`. Several candidates: none comes before the others.
     """
     by_settings: dict[str, Candidate] = {}
     for candidate in (*shipped, *others):
@@ -166,14 +180,7 @@ def _chosen(shipped: Sequence[Candidate], others: Sequence[Candidate], scores: S
     done = [candidate for candidate in by_settings.values() if candidate.done(scores)]
     published = [candidate for candidate in done if not changes([candidate.cell])]
     preferred = [candidate for candidate in done if shipped and candidate.settings == shipped[0].settings]
-    if len(done) > 1 and not preferred and len(published) != 1:
-        first, second = done[:2]
-        raise UserError(
-            f"trials with different settings would stand in one row: {first.done(scores)[0]} of grid {first.grid!r} "
-            f"and {second.done(scores)[0]} of grid {second.grid!r}; they differ in {_changed(first, second)}. "
-            "A grid no longer counts once its folder is moved out of grids/ in the runs folder."
-        )
-    return next(iter([*preferred, *(published if len(done) > 1 else done)]), shipped[0] if shipped else None)
+    return preferred[:1] or (published if len(published) == 1 else done or shipped[:1])
 
 
 def _changed(candidate: Candidate, other: Candidate | None) -> str:
