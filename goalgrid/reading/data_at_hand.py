@@ -86,8 +86,7 @@ class DataAtHand:
         if any(trial.shared.train.computes_again for trial in trials):
             from goalgrid.runners.gpu.architectures import check_recomputation
 
-            for trial in {(trial.shared.train, trial.shared.model): trial for trial in trials}.values():
-                check_recomputation(trial.settings)
+            check_recomputation(trial.settings for trial in trials)
         for trial in trials:
             shared = trial.shared
             if content := self.content(shared):

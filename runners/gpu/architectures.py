@@ -1,6 +1,7 @@
 """Models without trained weights: networks by the architecture of the weights that recipes name, and their sizes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -236,13 +237,14 @@ def size_of(settings: ModelSettings, words: int = WORDS["coco"]) -> ModelSize:
     return ModelSize(*model.sizes, frozen)
 
 
-def check_recomputation(settings: TrialSettings) -> None:
-    """As `recomputation.check` ahead of a training, if its architectures are known here; UserError: it may not."""
-    try:
-        model, _ = _blank(settings.model, WORDS["coco"])
-    except UserError:
-        return  # the training checks it as it begins
-    recomputation.check(settings, model.train())
+def check_recomputation(trials: Iterable[TrialSettings]) -> None:
+    """As `recomputation.check` ahead of trainings that compute again and whose architectures are known here."""
+    again = [settings for settings in trials if settings.train.computes_again and not settings.ensemble]
+    models = list[tuple[TrialSettings, nn.Module]]()
+    for settings in {(settings.recipe, settings.train, settings.model): settings for settings in again}.values():
+        with suppress(UserError):  # else the training checks it as it begins
+            models.append((settings, _blank(settings.model, WORDS["coco"])[0].train()))
+    recomputation.check(models)
 
 
 def _blank(settings: ModelSettings, words: int) -> tuple[Vse, int]:

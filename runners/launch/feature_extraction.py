@@ -41,10 +41,10 @@ def check_inputs(
             evaluations.check(settings, protocols, job.machine)
     jobs = [job for job in jobs if not job.protocols]
     training = [settings for job in jobs for settings in job.trials if not settings.ensemble]
-    for settings in {(s.train, s.model): s for s in training if s.train.computes_again}.values():
+    if any(settings.train.computes_again for settings in training):
         from goalgrid.runners.gpu.architectures import check_recomputation  # not with every torch
 
-        check_recomputation(settings)
+        check_recomputation(training)
     warn_once, check_whole_once, fingerprints = cache(warn), cache(check_whole), dict[DataKey, str]()
     configurations = (
         (job.machine, settings.dataset, settings.model, settings.train, tuple(kinds(settings)))

@@ -42,7 +42,7 @@ class Learner:
         self.settings, self.inputs = settings, inputs
         checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
         self.model = model or model_of(settings, inputs)
-        recomputation.check(settings, self.model.train())
+        recomputation.check([(settings, self.model.train())])
         if settings.train.checkpoint_activations:
             recomputation.checkpoint_blocks(self.model)
         if settings.train.compile:

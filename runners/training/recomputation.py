@@ -1,6 +1,6 @@
 """Less memory for more time: what the forward pass gave is dropped, and computed again in the backward pass."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import torch
@@ -28,18 +28,24 @@ def blocks(model: nn.Module) -> list[nn.Module]:
     return [part for part in model.modules() if BLOCKS & {kind.__name__ for kind in type(part).__mro__}]
 
 
-def check(settings: TrialSettings, model: nn.Module) -> None:
-    """Check that a model may compute again; UserError: batch norms would see parts of a batch, or see it twice."""
-    train = settings.train
+def check(trials: Iterable[tuple[TrialSettings, nn.Module]]) -> None:
+    """Check that models in training may compute again; UserError: with each whose batch norms learn in training."""
+    if problems := dict.fromkeys(filter(None, (_problem(settings, model) for settings, model in trials))):
+        raise UserError("\n".join([*problems, "Set it by [[where]] for other recipes alone."]))
+
+
+def _problem(settings: TrialSettings, model: nn.Module) -> str:
+    """Why batch norms would see parts of a batch, or see it twice, and which setting helps; empty: none would."""
+    train, image = settings.train, settings.model.image
     asked = "train.micro_batch" if train.micro_batch else "train.checkpoint_activations"
     stacks = [model] if train.micro_batch else blocks(model) if train.checkpoint_activations else []
     norms = [part for stack in stacks for part in stack.modules() if isinstance(part, _BatchNorm | NormOfPresent)]
-    if count := sum(norm.training for norm in norms):
-        learn = f"{counted(count, 'batch norm')} of its model {'learns' if count == 1 else 'learn'}"
-        raise UserError(
-            f"{asked} with {settings.recipe}: {learn} from a whole batch, once a step. Set it by [[where]] for "
-            "other recipes alone, or keep the statistics of a backbone's batch norms: model.image.norm_eval = true."
-        )
+    if not (count := sum(norm.training for norm in norms)):
+        return ""
+    learn = f"{counted(count, 'batch norm')} of its model {'learns' if count == 1 else 'learn'}"
+    learning = not getattr(image, "frozen", True) and not getattr(image, "norm_eval", True)
+    helps = " model.image.norm_eval = true keeps the statistics of its backbone." if learning else ""
+    return f"{asked} with {settings.recipe}: {learn} from a whole batch, once a step.{helps}"
 
 
 def checkpoint_blocks(model: nn.Module) -> None:

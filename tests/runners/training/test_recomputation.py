@@ -165,11 +165,26 @@ def test_blocks_that_are_computed_again_have_the_same_gradient_to_the_bit(overri
 def test_batch_norms_that_learn_refuse_both(setting: str) -> None:
     name = setting.partition("=")[0]
     settings = settings_of('recipes=["vse-inf-wsl-tiny"]', setting)
-    with pytest.raises(UserError, match=rf"{name} with vse-inf-wsl-tiny: \d+ batch norms of its model learn"):
-        check_recomputation(settings)
+    with pytest.raises(
+        UserError, match=rf"{name} with vse-inf-wsl-tiny: \d+ batch norms of its model learn.*norm_eval"
+    ):
+        check_recomputation([settings])
     with pytest.raises(UserError, match="once a step"):
         learner_of(settings)
-    check_recomputation(settings_of(*PIXELS, setting))
+    check_recomputation([settings_of(*PIXELS, setting)])
+
+
+def test_every_recipe_that_is_refused_is_named_with_advice_that_fits_it() -> None:
+    trials = trials_of(expand(load("goal-table6", ["train.micro_batch=4", "seeds=[0]"])))
+    with pytest.raises(UserError) as refused:
+        check_recomputation(trial.settings for trial in trials)
+    problems = str(refused.value).splitlines()
+    refused_names = [line.partition(" with ")[2].partition(":")[0] for line in problems[:-1]]
+    assert refused_names == ["vsrn-coco", "vsrn-again-coco", "vse-inf-butd", "vsrn", "vsrn-again"], (
+        "no ensemble, which trains nothing"
+    )
+    assert "norm_eval" not in str(refused.value)
+    assert problems[-1] == "Set it by [[where]] for other recipes alone."
 
 
 def test_what_saves_memory_is_no_identity_but_of_another_need_and_speed() -> None:
