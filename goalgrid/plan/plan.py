@@ -136,8 +136,8 @@ def _then(overview: Overview, pending: Sequence[Trial]) -> list[str]:
     """The trials that wait for a choice: of how many cells, and for how many search trials each."""
     waiting = [search for search in overview.searches if search.waiting]
     numbers = sorted({len(search.states) for search in waiting})
-    trials = f"{' or '.join(map(str, numbers))} search trial{'s' * (numbers != [1])} of its cell"
-    return [f"{len(pending):3} x chosen when the {trials} have ended"] if pending else []
+    trials = "the search trial" if numbers == [1] else f"all {' or '.join(map(str, numbers))} search trials"
+    return [f"{len(pending):3} x chosen at the end of {trials} of its cell"] if pending else []
 
 
 def _work(overview: Overview, trials: Sequence[Trial]) -> list[str]:

@@ -159,7 +159,7 @@ class TrainSettings(Settings):
         False, description="compute fp32 products on a GPU in TF32, with 10 bits of mantissa; off: as the papers did"
     )
     compile: Annotated[StrictBool, IdentityDefault(False)] = Field(
-        False, description="run the encoders through torch.compile: faster on a GPU; its rounding differs"
+        False, description="run the encoders through torch.compile: faster on a GPU; other rounding and other dropout"
     )
     micro_batch: Annotated[PositiveInt | None, Unit("pairs"), NoIdentity] = Field(
         default=None,

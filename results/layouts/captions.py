@@ -111,12 +111,12 @@ def conditions(cells: Sequence[Cell]) -> str:
 
 
 def chosen(cells: Sequence[Cell]) -> str:
-    """`each cell at its own best of 12 draws by validation rsum; `: empty where validation chooses nothing."""
+    """`each cell at its own best of 12 points by validation rsum; `: empty where validation chooses nothing."""
     choices = [cell.chosen for cell in cells if cell.chosen]
     if not choices:
         return ""
     metric = choices[0].by.removeprefix("val_").replace("_r", " R@")
-    return f"each cell at its own best of {max(choice.draws for choice in choices)} draws by validation {metric}; "
+    return f"each cell at its own best of {max(choice.draws for choice in choices)} points by validation {metric}; "
 
 
 def _of_fewer_points(cells: Sequence[Cell]) -> str:

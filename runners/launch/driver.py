@@ -106,9 +106,10 @@ def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) 
     for request in dict.fromkeys(job.request if custom else replace(job.request, custom=()) for job in jobs):
         if not capacity.fits(request):
             resources, largest = request.resources, capacity.largest(request)
-            needed = " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
-            available = " and ".join(f"{largest.get(name, 0):g} {name}" for name in resources)
-            raise UserError(
-                f"a job asks for {needed}; the largest node has {available}. "
-                "Ask for less in [resources], or add a node that has it."
-            )
+            needed = " and ".join(f"{amount:,.12g} {name}" for name, amount in resources.items())
+            available = " and ".join(f"{largest.get(name, 0):,.12g} {name}" for name in resources)
+            nowhere = ", ".join(name for name, _ in request.custom if not any(name in node for node in capacity.nodes))
+            helps = "Ask for less in [resources], or add a node that has it."
+            if nowhere:
+                helps = f"resources.custom takes names that nodes of a Ray cluster give; no node gives {nowhere}."
+            raise UserError(f"a job asks for {needed}; the largest node has {available}. {helps}")

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from goalgrid.grid.errors import counted
 from goalgrid.grid.forms import flat
 from goalgrid.grid.store.files import readable_text
 from goalgrid.grid.store.home import TrialFolder
@@ -86,8 +87,8 @@ class Mirror:
         if self._behind and not self._catch_up():
             copies = self.tracker.copies
             remedy = f"; if {copies} is damaged, remove it: that run makes it anew from the records" if copies else ""
-            text = f"trials are not in {self.tracker.name}; the next run of this grid copies them{remedy}"
-            self.warn(f"{len(self._behind)} {text}")
+            missing = f"not in {self.tracker.name}: {counted(len(self._behind), 'trial')}"
+            self.warn(f"{missing}; the next run of this grid copies what is missing{remedy}")
         if self._store:
             self._store.close()
 

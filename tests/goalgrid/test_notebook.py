@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
+import goalgrid
+
 from ..conftest import ROOT
 
 TOUR = ROOT / "docs" / "tour.ipynb"
 
 
-def test_the_tour_is_kept_with_its_outputs() -> None:
+def test_the_tour_is_kept_with_its_outputs(tmp_path: Path) -> None:
     content = TOUR.read_text(encoding="utf-8")
     assert content.count('"image/png"') == 1
     assert content.count("12 trials: 12 done") == 2  # as text and as HTML
-    assert "goalgrid.UserError: unknown metric 'r2'" in content
+    with pytest.raises(goalgrid.UserError) as told:
+        goalgrid.load("demo", str(tmp_path)).table(metric="r2")
+    assert f"goalgrid.UserError: {told.value}" in content
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ def test_a_cell_waits_for_its_own_search_alone(trained_pair: Home, tmp_path: Pat
         verb("export", "demo", str(tmp_path / "export"), *TUNED, runs=home)
     planned = verb("plan", "demo", *TUNED, runs=home).stdout
     assert "objective.tau, train.lr: 3 or 6 points a cell, with seed 100, by val_rsum" in planned
-    assert "4 x chosen when the 3 or 6 search trials of its cell have ended" in planned
+    assert "4 x chosen at the end of all 3 or 6 search trials of its cell" in planned
     assert "13 x cnn-bow on shapes" in planned
     for trial in search_trials(grid):
         if trial.shared.objective.name == "con_con":
@@ -172,7 +172,7 @@ def test_one_command_searches_chooses_trains_and_shows(tmp_path: Path, verb: Ver
     assert "choices: 1 of 1 cell" in ran.stderr
     caption = " ".join(verb("table", "tuned", "--format", "html", runs=home).stdout.split())
     assert (
-        "each cell at its own best of 2 draws by validation rsum; mean ± sample standard deviation over 2 fresh"
+        "each cell at its own best of 2 points by validation rsum; mean ± sample standard deviation over 2 fresh"
         in caption
     )
     verb("export", "tuned", str(tmp_path / "export"), runs=home)

@@ -82,8 +82,12 @@ def test_a_resource_of_ones_own_counts_where_it_is() -> None:
     nodes = Capacity(({"CPU": 8}, {"CPU": 2, "fast": 1}))
     check_room(jobs('resources.custom={"fast" = 0.25}'), nodes)
     slow = jobs('resources.custom={"slow" = 1}')
-    with pytest.raises(UserError, match="asks for 1 CPU and 1 slow; the largest node has 8 CPU and 0 slow"):
+    with pytest.raises(
+        UserError, match=r"asks for 1 CPU and 1 slow; the largest node has 8 CPU and 0 slow.*no node gives slow"
+    ):
         check_room(slow, nodes)
+    with pytest.raises(UserError, match=r"1 CPU and 1,000,000,000 memory; .* names that nodes of a Ray cluster give"):
+        check_room(jobs('resources.custom={"memory" = 1e9}'), nodes)
     check_room(slow, nodes, custom=False)
 
 
