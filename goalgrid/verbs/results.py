@@ -279,5 +279,5 @@ def export(
     with begun(target):
         measured, filled = page.read(overview), table_of_paper(paper, home)
         html = page.render(overview, measured=measured, paper=paper)
-        write(overview.grid, overview.cells, measured, home, target, report=html, paper=filled, only=only)
+        write(overview.grid, overview.cells, measured, home, target, report=html, paper=paper, filled=filled, only=only)
     say(f"written: {target}")

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -58,21 +57,22 @@ def export(
     target: Path,
     *,
     report: str,
-    paper: Table | None = None,
+    paper: str | None = None,
+    filled: Table | None = None,
     only: str = "",
 ) -> None:
     """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
 
-    `report` is that of the grid with what was `measured`, as HTML; `paper` a paper's own table with our numbers, whose
-    trials of other grids are exported, too; `only` the filter that named these cells and trials.
+    `report` is that of the grid with what was `measured`, as HTML; `paper` the name of a paper's table, `filled` that
+    table with our numbers, whose trials of other grids are exported, too; `only` the filter that named the trials.
     """
     scores = measured.scores
-    values = [entry.score for entry in paper.entries() if isinstance(entry.score, Score)] if paper else []
+    values = [entry.score for entry in filled.entries() if isinstance(entry.score, Score)] if filled else []
     behind = dict.fromkeys(chain.from_iterable(value.trials for value in values))
     others = record_cache.rows(home, [trial_id for trial_id in behind if trial_id not in scores.rows], ["environment"])
     record.write_records([*scores.rows, *others], home, target / "records.parquet")
     tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores, home))
-    tables |= {Path("tables", "paper", paper.name): paper} if paper else {}
+    tables |= {Path("tables", "paper", filled.name): filled} if filled else {}
     for path, table in tables.items():
         renderers.write_all(table, (target / path).parent)
     if measured.effects:
@@ -87,9 +87,9 @@ def export(
         record.write_records(searched, home, target / "search.parquet")
     if notes := grid.notes.markdown(later(home.grid(grid.name).notes)):
         write_text(target / "notes.md", notes)
-    machines = Counter(_machine(row["environment"]) for row in (*measured.rows.values(), *others.values()))
-    more = {"machines": dict(machines.most_common()), "others": len(others), "noted": bool(notes)}
-    write_text(target / "README.md", readme(grid, cells, measured, tables, **more))
+    environments = [row["environment"] for row in (*measured.rows.values(), *others.values())]
+    text = readme(grid, cells, measured, tables, environments, noted=bool(notes), paper=paper, only=only)
+    write_text(target / "README.md", text)
     write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
     sums = (f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files)
@@ -119,10 +119,27 @@ def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores, home: 
             yield folder / table.name, table
 
 
-def readme(grid: Grid, cells: Sequence[Cell], measured: Measured, tables: Mapping[Path, Table], **more: Any) -> str:
-    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
+def readme(
+    grid: Grid,
+    cells: Sequence[Cell],
+    measured: Measured,
+    tables: Mapping[Path, Table],
+    environments: Sequence[str],
+    *,
+    noted: bool,
+    paper: str | None = None,
+    only: str = "",
+) -> str:
+    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials.
+
+    `environments` are those of all exported trials, first of the grid's own; `noted`: whether the author left notes.
+    """
+    chosen = f" --only {shlex.quote(only)}" if only else ""
     return pages.page(
-        "export.md", name=grid.name, example=_train(cells[0]), tables=tables, done=len(measured.rows), **more,
+        "export.md", name=grid.name, example=_train(cells[0]), tables=tables, done=len(measured.rows), noted=noted,
+        named=f"{grid.name}{chosen}", reported=f"{f'--paper {paper}' if paper else grid.name}{chosen}",
+        machines=dict(Counter(map(_machine, environments)).most_common()),
+        others=len(environments) - len(measured.rows),
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
         effects=measured.effects is not None,
         drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),

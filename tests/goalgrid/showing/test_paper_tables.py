@@ -295,6 +295,7 @@ def test_an_export_holds_the_trials_of_other_grids_behind_the_papers_table(verb:
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert "0 of 27 trials are done.\n`tables/paper/` has numbers of 1 trial of other grids" in readme
     assert "- 1 trial: Python" in readme
+    assert "`goalgrid report --paper selhn-table1`" in readme
     assert "`figures/" not in readme
     assert all((folder / name).exists() for name in re.findall(r"^- `([^`*]+)`:", readme, re.MULTILINE))
 

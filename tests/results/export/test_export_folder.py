@@ -114,9 +114,12 @@ def test_a_grid_that_a_paper_reports_is_put_beside_it() -> None:
     assert list(map(str, tables)) == ["tables/goal", "tables/against", "tables/coco-5x1k/goal"]
     assert tables[Path("tables/against")].command == "goalgrid table goal-table3-coco --against paper"
     assert tables[Path("tables/coco-5x1k/goal")].command == "goalgrid table goal-table3-coco --protocol coco-5x1k"
-    text = readme(grid, cells, Measured(), tables, machines={}, others=0, noted=False)
+    text = readme(grid, cells, Measured(), tables, [], noted=False)
     assert "- `tables/against.*`: `goalgrid table goal-table3-coco --against paper --format FORMAT`" in text
     assert "Nothing is done yet." in text
+    assert "`goalgrid report goal-table3-coco`" in text
+    narrowed = readme(grid, cells, Measured(), tables, [], noted=False, only="objective=con_con seed=0")
+    assert "`goalgrid report goal-table3-coco --only 'objective=con_con seed=0'`" in narrowed
 
 
 def test_swept_values_are_part_of_a_trials_command() -> None:
