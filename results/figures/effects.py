@@ -18,6 +18,7 @@ from goalgrid.results.records.scores import Score, best
 from goalgrid.results.statistics.anova import Factor, anova
 
 NOTE = "bars: 95 % t interval over seeds; means closer than the grey bar cannot be told apart (Tukey)"
+ONE_SEED = "one seed, so no interval"
 
 
 def draw_matrix(study: Study) -> Figure | None:
@@ -65,7 +66,8 @@ def draw_effects(study: Study) -> Figure | None:
     if not analysed:
         return None
     factors = next(iter(analysed.values()))[0]
-    figure = blank(2.25 * len(analysed) + 0.4, study, NOTE)
+    sure = any(np.isfinite(level.interval.half_width) for factor in factors for level in factor.levels)
+    figure = blank(2.25 * len(analysed) + 0.4, study, NOTE if sure else ONE_SEED)
     columns = len(factors) + (len(factors) == 2)
     every = figure.subplots(len(analysed), columns, sharex="col", sharey="row", squeeze=False)
     for line, (direction, (parts, means)) in zip(every, analysed.items(), strict=True):

@@ -155,15 +155,19 @@ def point_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 def legend_below(figure: Figure, handles: Iterable[Artist], labels: Iterable[str], most: int, **look: Any) -> None:
     """Draw a legend below the axes, in at most so many columns, or as many as the figure is wide enough for.
 
-    In one column of a paper it is set smaller, and the figure is higher by it: it may have many lines there.
+    In one column of a paper it is set smaller, and the figure is higher by it: it may have many lines there. Names that
+    are wider than the figure are shortened.
     """
-    handles, labels = list(handles), list(labels)
+    handles, labels, width = list(handles), list(labels), figure.bbox.width
     narrow = _SHEET.get().columns == 1
     look = {"loc": "outside lower center", **({"fontsize": "small", "columnspacing": 1} if narrow else {}), **look}
     for columns in range(min(len(handles), most), 0, -1):
         legend = figure.legend(handles, labels, ncols=columns, **look)
+        wide = legend.get_window_extent().width
+        for text in legend.get_texts() if columns == 1 and wide > width else ():
+            text.set_text(shortened(text.get_text(), int(max(map(len, labels)) * width / wide) - 6))  # beside its mark
         room = legend.get_window_extent()
-        if room.width <= figure.bbox.width or columns == 1:
+        if columns == 1 or room.width <= width:
             figure.set_figheight(figure.get_figheight() + narrow * room.height / figure.dpi)
             return
         legend.remove()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from goalgrid.grid.errors import UserError
@@ -72,7 +73,31 @@ def test_a_legend_has_as_many_columns_as_the_figure_has_room_for() -> None:
         legend_below(figure, lines, [label] * 15, most=3)
         (legend,) = figure.legends
         assert legend._ncols == columns  # type: ignore[attr-defined]
-        assert legend.get_window_extent().width <= figure.bbox.width or columns == 1
+        assert legend.get_window_extent().width <= figure.bbox.width
+
+
+def test_a_name_that_is_wider_than_one_column_of_a_paper_is_shortened_in_its_legend() -> None:
+    for name in ("a_very_" + "long_" * 10 + "name!", "W" * 62):
+        with drawn_for(Sheet(1)):
+            figure = Figure(figsize=(COLUMNS[1], 3), layout="constrained")
+            legend_below(figure, [*figure.subplots().plot([1]), Line2D([], [])], [name, "con_con"], most=3)
+        figure.draw_without_rendering()
+        (legend,) = figure.legends
+        box = legend.get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+        long, short = (text.get_text() for text in legend.get_texts())
+        assert (long[:6], "…" in long, long[-4:], short) == (name[:6], True, name[-4:], "con_con")
+
+
+def test_effects_of_one_seed_have_no_interval_and_say_so(study: Study) -> None:
+    seed = next(iter(study.part.cells.values())).trials[0].seed
+    few = {
+        name: replace(cell, trials=tuple(t for t in cell.trials if t.seed == seed))
+        for name, cell in study.part.cells.items()
+    }
+    for cells, note in ((study.part.cells, "95 % t interval"), (few, "one seed, so no interval")):
+        ((_, _, figure),) = figures.draw_all([replace(study, part=replace(study.part, cells=cells))], ["effects"])
+        assert note in figure.texts[0].get_text() + figure.texts[-1].get_text()
 
 
 def test_a_long_legend_in_one_column_of_a_paper_leaves_the_axes_their_height() -> None:
