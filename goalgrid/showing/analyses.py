@@ -42,11 +42,7 @@ def analysed(
 ) -> list[Analysis]:
     """An analysis for every block that has finished trials, and every metric.
 
-    Args:
-        protocol: another protocol of the data set than the trials' own, or a protocol or data set of [evaluate].
-        baseline: the objective that others are compared with; None: con_con if the grid has it, else the first.
-        across: axes that are factors beside the objective.
-        source, overrides: how the grid was named, for the message where no trial is done.
+    `source`, `overrides`: how the grid was named. The others are those of `LoadedGrid.effects`.
     """
     metrics = _metrics(metric, direction, protocol)
     scores = some_scores(overview, protocol, source, overrides, "effects")

@@ -57,10 +57,7 @@ def with_seeds(table: Table, overview: Overview) -> Table:
 def some_scores(
     overview: Overview, protocol: str | None, source: str, overrides: Sequence[str], verb: str = "table"
 ) -> Scores:
-    """What finished trials measured, as `scores_of`; NothingDone: none is done, with what helps.
-
-    `source`, `overrides`: how the grid was named; `verb`: what asks for the scores.
-    """
+    """What finished trials measured, as `scores_of`; NothingDone: none is done, with what helps a grid so named."""
     scores, grid, home = scores_of(overview, protocol), overview.grid, overview.home
     if not scores.rows:
         states = set(overview.states.values())

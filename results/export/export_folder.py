@@ -29,6 +29,7 @@ from goalgrid.results.reference.matching import reported
 from goalgrid.results.tables import Table
 
 UNFINISHED = ".unfinished"
+Tables = Mapping[Path, Table]
 
 
 @contextmanager
@@ -87,9 +88,9 @@ def export(
         record.write_records(searched, home, target / "search.parquet")
     if notes := grid.notes.markdown(later(home.grid(grid.name).notes)):
         write_text(target / "notes.md", notes)
-    environments = [row["environment"] for row in (*measured.rows.values(), *others.values())]
-    text = readme(grid, cells, measured, tables, environments, noted=bool(notes), paper=paper, only=only)
-    write_text(target / "README.md", text)
+    machines = Counter(_machine(row["environment"]) for row in (*measured.rows.values(), *others.values()))
+    asked = TableRequest(grid.name, paper=paper, only=only)
+    write_text(target / "README.md", readme(asked, cells, measured, tables, machines, bool(notes)))
     write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
     sums = (f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files)
@@ -120,30 +121,18 @@ def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores, home: 
 
 
 def readme(
-    grid: Grid,
-    cells: Sequence[Cell],
-    measured: Measured,
-    tables: Mapping[Path, Table],
-    environments: Sequence[str],
-    *,
-    noted: bool,
-    paper: str | None = None,
-    only: str = "",
+    asked: TableRequest, cells: Sequence[Cell], measured: Measured, tables: Tables, machines: Counter[str], noted: bool
 ) -> str:
-    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials.
-
-    `environments` are those of all exported trials, first of the grid's own; `noted`: whether the author left notes.
-    """
-    chosen = f" --only {shlex.quote(only)}" if only else ""
+    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
+    only = f" --only {shlex.quote(asked.only)}" if asked.only else ""
     return pages.page(
-        "export.md", name=grid.name, example=_train(cells[0]), tables=tables, done=len(measured.rows), noted=noted,
-        named=f"{grid.name}{chosen}", reported=f"{f'--paper {paper}' if paper else grid.name}{chosen}",
-        machines=dict(Counter(map(_machine, environments)).most_common()),
-        others=len(environments) - len(measured.rows),
+        "export.md", name=asked.grid, example=_train(cells[0]), tables=tables, done=len(measured.rows), noted=noted,
+        named=f"{asked.grid}{only}", reported=f"{f'--paper {asked.paper}' if asked.paper else asked.grid}{only}",
+        machines=dict(machines.most_common()), others=machines.total() - len(measured.rows),
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
         effects=measured.effects is not None,
         drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),
-        searched=grid.select is not None,
+        searched=any(cell.chosen for cell in cells),
         some=FOREMOST if measured.narrowed else 0,
     )  # fmt: skip
 

@@ -97,7 +97,8 @@ class AttentionMap:
         height, width = self.picture.shape[:2]
         seen = np.zeros((height, width, 1))
         for box, weight in zip(self.boxes, weights / max(weights.max(), 1e-30), strict=True):
-            left, top, right, bottom = _pixels(box, width, height)
+            left, top = int(box[0] * width), int(box[1] * height)
+            right, bottom = max(left + 1, ceil(box[2] * width)), max(top + 1, ceil(box[3] * height))
             seen[top:bottom, left:right] = np.maximum(seen[top:bottom, left:right], weight)
         axes.imshow((self.picture * (DARK + (1 - DARK) * seen)).astype(np.uint8))
         self._outline(axes, self.boxes[int(weights.argmax())], self.picture.shape, "#FFD400", 1.2)
@@ -110,11 +111,6 @@ class AttentionMap:
         axes.add_patch(
             Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=colour, linewidth=width)
         )
-
-
-def _pixels(box: np.ndarray, width: int, height: int) -> tuple[int, int, int, int]:
-    left, top = int(box[0] * width), int(box[1] * height)
-    return left, top, max(left + 1, ceil(box[2] * width)), max(top + 1, ceil(box[3] * height))
 
 
 RIGHT, WRONG = "#1A7F37", "#B42318"

@@ -6,13 +6,13 @@ A folder of the root may itself be a link, and links may lead into it, since the
 """
 
 import os
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from shlex import quote
 
 from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
@@ -66,10 +66,7 @@ def below(name: str, folder: Path) -> str:
 
 
 class Outside(Exception):
-    """A name that leads out of the user's folders; with a target, by a link."""
-
-    def __init__(self, name: str, target: Path | None = None) -> None:
-        self.name, self.target = name, target
+    """A name that leads out of the user's folders; with the target, if by a link."""
 
 
 class Locator:
@@ -103,10 +100,11 @@ class Locator:
         try:
             file = next((file for name in entry.names if (file := self.file(name))), None)
         except Outside as out:
-            what, fix = f"file name {out.name!r}", "Name images by their path below that folder, or copy them in."
-            if out.target:
-                what = f"the link {out.name!r}"
-                link = f"ln -s {quote(str(out.target.parent))} {quote(str(self.root / 'linked'))}"
+            name, *target = out.args
+            what, fix = f"file name {name!r}", "Name images by their path below that folder, or copy them in."
+            if target:
+                what = f"the link {name!r}"
+                link = shlex.join(["ln", "-s", str(target[0].parent), str(self.root / "linked")])
                 fix = f"Say that links may lead there, by a link to that folder ({link}), or copy the images in."
             problems.append(Problem(entry.place, f"{what} leads out of {self.folder}", fix))
             return None
@@ -139,7 +137,7 @@ class Locator:
         try:
             return any(map(self.file, entry.names))
         except Outside as out:
-            return out.target is not None
+            return len(out.args) > 1
 
 
 def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, Path]]:

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -114,11 +115,13 @@ def test_a_grid_that_a_paper_reports_is_put_beside_it() -> None:
     assert list(map(str, tables)) == ["tables/goal", "tables/against", "tables/coco-5x1k/goal"]
     assert tables[Path("tables/against")].command == "goalgrid table goal-table3-coco --against paper"
     assert tables[Path("tables/coco-5x1k/goal")].command == "goalgrid table goal-table3-coco --protocol coco-5x1k"
-    text = readme(grid, cells, Measured(), tables, [], noted=False)
+    text = readme(TableRequest(grid.name), cells, Measured(), tables, Counter(), False)
     assert "- `tables/against.*`: `goalgrid table goal-table3-coco --against paper --format FORMAT`" in text
     assert "Nothing is done yet." in text
     assert "`goalgrid report goal-table3-coco`" in text
-    narrowed = readme(grid, cells, Measured(), tables, [], noted=False, only="objective=con_con seed=0")
+    narrowed = readme(
+        TableRequest(grid.name, only="objective=con_con seed=0"), cells, Measured(), tables, Counter(), False
+    )
     assert "`goalgrid report goal-table3-coco --only 'objective=con_con seed=0'`" in narrowed
 
 
