@@ -24,7 +24,8 @@ def noted(table: Table, source: Filled) -> Table:
     Marks are letters, since numbers in brackets are references in the papers' rows. What all rows with scores share has
     no mark.
     """
-    trained, rows = list(source.differs.values()), list(source.notes.values())
+    rows = list(source.differs.values())
+    trained = [notes for cell, notes in source.differs.items() if cell not in source.undecided]
     shared = set(trained[0]).intersection(*trained) if len(trained) > 1 else set[str]()
     notes = dict.fromkeys(chain.from_iterable(rows))
     marks = dict(zip((note for note in notes if note not in shared), ascii_lowercase, strict=False))

@@ -56,9 +56,9 @@ class Filled(Paper):
     trained: frozenset[Cell]
     """Rows that shipped grids train: where their trials are missing, no number stands."""
     differs: Mapping[Cell, tuple[str, ...]]
-    """How the training of a row with scores differs from the source of the paper's numbers."""
-    undecided: Mapping[Cell, str]
-    """Why a row has no score though trials are done: trials with different settings could fill it."""
+    """How the training of a row differs from the source of the paper's numbers, or why the row is undecided."""
+    undecided: frozenset[Cell]
+    """Rows without a score since trials with different settings could fill them."""
     untrained: int
     """Trials that `goalgrid run --paper` trains: those of the table's first shipped grid that are not done."""
     quoting: bool = True
@@ -74,13 +74,8 @@ class Filled(Paper):
         return Quoted(result.value.printed, result.value.n) if self.quoting else Score((), expected=0)
 
     def axes(self, cell: Cell) -> dict[str, str]:
-        texts = self.notes.get(cell)
+        texts = self.differs.get(cell)
         return super().axes(cell) | ({"differs": "; ".join(texts)} if texts else {})
-
-    @property
-    def notes(self) -> dict[Cell, tuple[str, ...]]:
-        """What a reader must know of each row."""
-        return {**self.differs, **{cell: (why,) for cell, why in self.undecided.items()}}
 
     @property
     def values(self) -> list[TableValue]:
@@ -119,7 +114,7 @@ def fill(
     scores = Scores.read([c.cell for c in every], home, now=now, leave=leave, mixed=True)
     scores = _of_one_code(scores, every)
     ours, trained, differs = dict[Cell, Cell](), set[Cell](), dict[Cell, tuple[str, ...]]()
-    undecided = dict[Cell, str]()
+    undecided = set[Cell]()
     for row, results in rows:
         for cell, result in {cell_of(result): result for result in results}.items():
             theirs = [c for c in of_shipped if c.grid in row.grids and place_of(c.cell) == place_of(result)]
@@ -128,15 +123,17 @@ def fill(
                 trained.add(cell)
             if len(fitting) > 1:
                 ids = " and ".join(f"{candidate.done(scores)[0]} of grid {candidate.grid!r}" for candidate in fitting)
-                undecided[cell] = f"not filled, since trials differ in {_changed(fitting[0], fitting[1])}"
-                leave(f"row {row.label!r}: {undecided[cell]}: {ids}. {APART}")
-            for chosen in fitting[:1] if len(fitting) == 1 else theirs[:1]:
+                why = f"not filled, since trials differ in {_changed(fitting[0], fitting[1])}"
+                leave(f"row {row.label!r}: {why}: {ids}. {APART}")
+                differs[cell] = (why,)
+                undecided.add(cell)
+            for chosen in fitting if len(fitting) == 1 else theirs[:1]:
                 ours[cell] = chosen.cell
                 if chosen.done(scores):
                     differs[cell] = tuple(_notes(row, results, chosen, theirs))
     own = next((trials_of(cells) for grid, cells in shipped if name in grid.tables), [])
     untrained = sum(not home.trial(trial.id).is_done() for trial in own)
-    filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs, undecided, untrained)
+    filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs, frozenset(undecided), untrained)
     refuse_mixed_data(scores.rows[t.id] for cell in filled.used for t in cell.trials if t.id in scores.rows)
     for reason, out in _left_out(filled, every).items():
         more = f" and {len(out) - LISTED:,} more" if len(out) > LISTED else ""

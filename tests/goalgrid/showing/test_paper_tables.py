@@ -152,8 +152,8 @@ def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(
     table, why = filled("selhn-table1", home), "not filled, since trials differ in train.epochs 40 for 2"
     assert set(texts(table)) == {"--"}
     assert texts(table, "VSE (MLP), L_Triplet")[0] == "59.1 ± 0.0", "other rows stand"
-    assert [row.title.text for row in table.blocks[0].rows if row.label.text == ROW] == [f"{ROW} [d]"]
-    assert f"[d]: {why}." in table.caption
+    assert [row.title.text for row in table.blocks[0].rows if row.label.text == ROW] == [f"{ROW} [b]"]
+    assert f"[b]: {why}." in table.caption
     assert re.search(rf"left out: row '{re.escape(ROW)}': {why}: .* of grid 'long' and ", capsys.readouterr().err)
     own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
     write_trial(home, own.trials[0], dict.fromkeys(PRINTED, 60.0))
