@@ -10,8 +10,9 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from goalgrid.results.records.rounding import NONE, written
-from goalgrid.results.renderers import latex, markdown
+from goalgrid.results.renderers import markdown
 from goalgrid.results.statistics.significance import Interval
+from goalgrid.results.tables.notation import prose
 
 WIDTH = min(100, shutil.get_terminal_size((100, 0)).columns)
 """Columns of a text: as many as the terminal has, and no more than are easily read."""
@@ -64,9 +65,9 @@ def as_markdown(document: Document) -> str:
 
 def as_latex(document: Document) -> str:
     r"""The document in LaTeX: paragraphs and `tabular`s; needs \usepackage{booktabs}."""
-    notes = "\n".join(f"\\item {latex.escape(line)}" for line in document.footer)
+    notes = "\n".join(f"\\item {prose(line)}" for line in document.footer)
     footer = f"\\begin{{itemize}}\n{notes}\n\\end{{itemize}}"
-    body = _joined(document, lambda title: f"\\subsection*{{{latex.escape(title)}}}", _latex, latex.escape, footer)
+    body = _joined(document, lambda title: f"\\subsection*{{{prose(title)}}}", _latex, prose, footer)
     return f"% needs \\usepackage{{booktabs}}\n\n{body}"
 
 
@@ -116,8 +117,8 @@ def _markdown(sheet: Sheet) -> str:
 
 
 def _latex(sheet: Sheet) -> str:
-    lines = [" & ".join(map(latex.escape, row)) + " \\\\" for row in (sheet.head, *sheet.rows)]
+    lines = [" & ".join(map(prose, row)) + " \\\\" for row in (sheet.head, *sheet.rows)]
     lines.insert(1, "\\midrule")
-    title = [f"{latex.escape(sheet.title)}\\\\[1ex]"] if sheet.title else []
+    title = [f"{prose(sheet.title)}\\\\[1ex]"] if sheet.title else []
     body = [f"\\begin{{tabular}}{{l{'r' * (len(sheet.head) - 1)}}}", "\\toprule", *lines, "\\bottomrule"]
     return "\n".join(["\\begin{center}", "\\small", *title, *body, "\\end{tabular}", "\\end{center}"])

@@ -7,8 +7,8 @@ from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_
 from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource, blocks_of, by_direction, caption, entry
 from goalgrid.results.records.scores import TableValue
 from goalgrid.results.reference.reading import Paper, Printed
-from goalgrid.results.renderers.latex import weight
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables.notation import weight
 
 CAPTION = (
     "The objectives of GOAL's matrix that had a name before, by triplet weight and pair weight; the others are new."

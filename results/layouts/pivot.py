@@ -12,8 +12,8 @@ from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WE
 from goalgrid.results.layouts.captions import COLUMN_NAMES, CUTS, TOTALS, caption, directions, entry, noun_of
 from goalgrid.results.layouts.goal import symbol
 from goalgrid.results.records.scores import Scores
-from goalgrid.results.renderers.latex import escape
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables.notation import escape
 
 PARTS = ("pair", "triplet")
 """Axes into which GOAL's matrix divides the objective."""

@@ -44,12 +44,15 @@ def _symbol(label: "Label") -> Markup:
 
     Notation keeps its text and its LaTeX beside it, for the buttons that copy a table.
     """
-    if not label.latex:
+    from goalgrid.results.tables import notation
+
+    latex = label.latex or notation.prose(label.text)
+    if latex == notation.escape(label.text):
         return escape(label.text)
     base, raised, power = label.text.partition("^")
     power, space, rest = power.partition(" ")
     shown = Markup("{}<sup>{}</sup>{}{}").format(base, power, space, rest) if raised else label.text
-    return Markup('<span data-text="{}" data-latex="{}">{}</span>').format(label.text, label.latex, shown)
+    return Markup('<span data-text="{}" data-latex="{}">{}</span>').format(label.text, latex, shown)
 
 
 def _number(entry: "TableEntry") -> str:

@@ -28,6 +28,7 @@ from goalgrid.results.reference.filled import QUOTED, Quoted
 from goalgrid.results.reference.reading import Paper, Printed, table_names
 from goalgrid.results.renderers import latex
 from goalgrid.results.tables import Table, TableEntry
+from goalgrid.results.tables.notation import escape
 from goalgrid.showing.tables import NothingDone, draw
 
 from ...conftest import Goalgrid
@@ -338,7 +339,7 @@ def check_formats(name: str, tmp_path: Path, verb: Verb) -> None:
     assert [line["text"] for line in csv.DictReader((tmp_path / "t.csv").read_text().splitlines())] == texts
     source, markdown, page = ((tmp_path / f"t.{ending}").read_text() for ending in ("tex", "md", "html"))
     for text in texts:
-        assert latex.escape(text).replace(" ", "") in source.replace(" ", "")
+        assert escape(text).replace(" ", "") in source.replace(" ", "")
         assert text in markdown
         assert text in re.sub(r"<[^>]*>", "", page)
     assert (r"$^{\ddagger}$" in source) == (QUOTED in "".join(texts))

@@ -1,6 +1,7 @@
 """The papers' tables through our layouts and renderers, and grids beside the papers' numbers."""
 
 import csv
+import html
 import io
 import math
 import re
@@ -26,6 +27,7 @@ from goalgrid.results.reference.matching import Difference
 from goalgrid.results.reference.reading import Paper, Printed, results_of, table_names
 from goalgrid.results.renderers import latex, markdown, parquet, terminal
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables.notation import escape
 from tests.cases import every
 
 from ...conftest import PAPERS, Goalgrid
@@ -94,7 +96,7 @@ def test_every_format_shows_every_printed_value(name: str) -> None:
     for text in texts:
         assert text in screen
         assert text in markdown.render(table).replace("\\", "")
-        assert latex.escape(text) in source
+        assert escape(text) in source
     rows = list(csv.DictReader(io.StringIO(renderers.TEXT["csv"].render(table))))
     assert len(rows) == len(results_of(name))
     assert {row["text"] for row in rows} == texts
@@ -194,7 +196,9 @@ def test_latex_is_in_the_papers_notation(third: list[Cell]) -> None:
     losses = latex.render(drawn("selhn-table1"))
     assert r"RVSE (MLP), $\mathcal{L}_{\mathrm{T\mathchar`-SelHN}}$ & " in losses
     assert r"with the gradient ($T^{\mathrm{con}}$, $P^{\mathrm{con}}$)" in latex.render(drawn("goal-table2-coco"))
-    ours = latex.render(arrange(third, synthetic(third), against="paper"))
+    table = arrange(third, synthetic(third), against="paper")
+    ours, copied = latex.render(table), html.unescape(renderers.TEXT["html"].render(table))
+    assert r'data-latex="$P^{\mathrm{sig\mathchar`-ms}}\,T^{\mathrm{cir}}$">sig-ms_cir<' in copied
     assert r"$P^{\mathrm{sig\mathchar`-ms}}\,T^{\mathrm{cir}}$ & " in ours
     assert "con\\_con" not in ours
 
