@@ -207,22 +207,12 @@ def _printed(title: str, protocol: str, metric: str, samples: Mapping[str, Sampl
     )
     baseline = NATURAL_BASELINE if NATURAL_BASELINE in samples else next(iter(samples))
     return Analysis(
-        title,
-        metric,
-        protocol,
-        tuple(samples),
-        tuple(range(n)),
-        tuple(sample.mean for sample in samples.values()),
+        title, metric, protocol, tuple(samples), tuple(range(n)), tuple(sample.mean for sample in samples.values()),
         anova=anova_of_printed(means, deviations, n, factors),
-        best=max(samples, key=lambda name: samples[name].mean),
-        like_best=(),
-        baseline=baseline,
-        differences=_printed_differences(samples, baseline),
-        queries=None,
-        notes=(),
-        noun=noun,
-        paired=False,
-    )
+        best=max(samples, key=lambda name: samples[name].mean), like_best=(),
+        baseline=baseline, differences=_printed_differences(samples, baseline),
+        queries=None, notes=(), noun=noun, paired=False,
+    )  # fmt: skip
 
 
 def _printed_differences(samples: Mapping[str, Sample], baseline: str) -> tuple[BaselineDifference, ...]:

@@ -10,14 +10,9 @@ from goalgrid.results.records.history import unit_of
 from goalgrid.results.tables import Table, shared_keys
 
 VALUES = {
-    "n": pa.int32(),
-    "expected": pa.int32(),
-    "mean": pa.float64(),
-    "std": pa.float64(),
-    "difference": pa.float64(),
-    "standard_error": pa.float64(),
-    "like_best": pa.bool_(),
-    "quoted": pa.bool_(),
+    **dict.fromkeys(["n", "expected"], pa.int32()),
+    **dict.fromkeys(["mean", "std", "difference", "standard_error"], pa.float64()),
+    **dict.fromkeys(["like_best", "quoted"], pa.bool_()),
     "text": pa.string(),
     "trials": pa.list_(pa.string()),
     "missing": pa.string(),

@@ -5,31 +5,12 @@ import re
 from goalgrid.grid.objectives.goal_matrix import CELLS
 
 _SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "→": r"$\rightarrow$",
-    "∞": r"$\infty$",
-    "−": "$-$",
-    "×": r"$\times$",
-    "\u00a0": "~",
-    "\u200b": "{}",
-    "†": r"$^{\dagger}$",
-    "‡": r"$^{\ddagger}$",
-    "²": r"$^2$",
-    "η": r"$\eta$",
-    "ω": r"$\omega$",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-}
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"}, "\u00a0": "~", "\u200b": "{}",
+    "<": r"\textless{}", ">": r"\textgreater{}",
+    "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "→": r"$\rightarrow$", "∞": r"$\infty$", "²": r"$^2$",
+    "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "η": r"$\eta$", "ω": r"$\omega$",
+}  # fmt: skip
 
 _CELLS = "|".join(sorted(CELLS, key=len, reverse=True))
 _NAMED = re.compile(

@@ -20,15 +20,9 @@ from goalgrid.retrieval.splits.pairs import WHOLE, Pairs, Split
 SPLITS = {"train": 1000, "val": 250, "test": 500}
 
 COLOURS = {
-    "red": (214, 39, 40),
-    "green": (44, 160, 44),
-    "blue": (31, 119, 214),
-    "yellow": (240, 220, 30),
-    "orange": (255, 127, 14),
-    "purple": (148, 60, 200),
-    "pink": (247, 150, 200),
-    "white": (245, 245, 245),
-}
+    "red": (214, 39, 40), "green": (44, 160, 44), "blue": (31, 119, 214), "yellow": (240, 220, 30),
+    "orange": (255, 127, 14), "purple": (148, 60, 200), "pink": (247, 150, 200), "white": (245, 245, 245),
+}  # fmt: skip
 GROUNDS = {"black": (10, 10, 10), "grey": (110, 110, 110), "brown": (110, 70, 40)}
 SHAPES = {"circle": "disc", "square": "box", "triangle": "wedge", "diamond": "rhombus", "cross": "plus"}
 """Each shape with its second name."""

@@ -83,15 +83,8 @@ def measure(settings: TrialSettings, machine: Machine) -> Probe:
     seconds = seconds[WARMING:] or seconds
     lower, _, upper = quantiles(seconds, n=4) if len(seconds) > 1 else seconds * 3
     return Probe(
-        dataset=settings.dataset.name,
-        recipe=settings.recipe,
-        settings=speed_of(settings),
-        steps=len(seconds),
-        least=lower,
-        most=upper,
-        evaluation=evaluation,
-        epoch_steps=len(batches(settings, inputs, 0)),
-        best=best,
-        rest=words + RANK * (len(inputs.pairs.test.images) + len(inputs.pairs.test.captions)),
+        dataset=settings.dataset.name, recipe=settings.recipe, settings=speed_of(settings), steps=len(seconds),
+        least=lower, most=upper, evaluation=evaluation, epoch_steps=len(batches(settings, inputs, 0)),
+        best=best, rest=words + RANK * (len(inputs.pairs.test.images) + len(inputs.pairs.test.captions)),
         gpu=machine.device.type == "cuda",
-    )
+    )  # fmt: skip

@@ -192,20 +192,11 @@ def _acquire(folder: TrialFolder, launch: str, node: str) -> tuple[Attempt, dict
         raise Busy("another process has just finished this trial")
     attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
     lease = {
-        "token": uuid.uuid4().hex,
-        "launch": launch,
-        "node": node,
-        "machine": processes.machine(),
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": processes.started(os.getpid()) or 0.0,
-        "began": datetime.now(UTC).isoformat(timespec="seconds"),
-        "heartbeat": time.time(),
-        "beats": 0,
-        "from_step": 0,
-        "step": 0,
-        "progress": 0,
-    }
+        "token": uuid.uuid4().hex, "launch": launch, "node": node, "machine": processes.machine(),
+        "host": socket.gethostname(), "pid": os.getpid(), "started": processes.started(os.getpid()) or 0.0,
+        "began": datetime.now(UTC).isoformat(timespec="seconds"), "heartbeat": time.time(), "beats": 0,
+        "from_step": 0, "step": 0, "progress": 0,
+    }  # fmt: skip
     if not create_text(attempt.lease, json.dumps(lease)):
         raise Busy("another process has just begun to train this trial; it is left to that one")
     if before and before.outcome() is None:
