@@ -116,18 +116,13 @@ def _of_model(prefix: str, model: type[BaseModel], place: str) -> Iterator[Setti
         field, schema = owner.model_fields[name], schemas[owner][name]
         required, marks = field.is_required(), field.metadata
         yield Setting(
-            name=dotted,
-            place=place,
-            of=chosen_by(owner),
-            type=_type(schema),
-            default=None if required else schema["default"],
-            required=required,
-            released=None if required else schema["default"],
+            name=dotted, place=place, of=chosen_by(owner), type=_type(schema), required=required,
+            default=None if required else schema["default"], released=None if required else schema["default"],
             unit=next((mark.words for mark in marks if isinstance(mark, Unit)), ""),
             meaning=field.description or "",
             allowed=_allowed(schema),
             read_with=tuple(mark.words for mark in marks if isinstance(mark, ReadWhere)),
-        )
+        )  # fmt: skip
 
 
 def _of_objectives() -> Iterator[Setting]:

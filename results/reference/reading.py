@@ -185,20 +185,13 @@ class PaperTable(Settings):
         dataset = block.dataset or part.dataset
         recipe = row.recipe[dataset] if isinstance(row.recipe, dict) else row.recipe
         return Result(
-            name=name,
-            block=block.title,
-            model=row.model or block.model,
-            loss=cell or row.loss,
-            dataset=dataset,
-            protocol=block.protocol or part.protocol,
-            metric=metric,
-            recipe=recipe or block.recipe,
-            objective=cell or row.objective,
+            name=name, block=block.title, model=row.model or block.model, loss=cell or row.loss, line=row,
+            dataset=dataset, protocol=block.protocol or part.protocol, metric=metric,
+            recipe=recipe or block.recipe, objective=cell or row.objective,
             value=Printed(printed, row.runs or (self.runs if "±" in printed else None)),
             doubt=_remarks(self.doubts, named, part.dataset, metric),
             differs=_remarks(self.differs, named, part.dataset, metric),
-            line=row,
-        )
+        )  # fmt: skip
 
 
 @cache

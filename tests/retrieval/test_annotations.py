@@ -201,6 +201,29 @@ class TestCocoSplits:
         (note,) = annotated.problems
         assert note.what == "1 annotation of an image that is not in its list of images: 7 (image 99)"
 
+    @pytest.mark.parametrize(
+        ("edit", "said"),
+        [
+            (
+                lambda content: content["images"][1].update(id=11),
+                r"gives 1 image id more than once: 11\. Give each image",
+            ),
+            (lambda content: content["annotations"][1].update(id=110), r"gives 1 annotation id more than once: 110\."),
+            (
+                lambda content: content["annotations"].__delitem__(slice(2)),
+                r"1 image without a caption: COCO_11\.png\.",
+            ),
+            (lambda content: content["images"][0].update(id=[1]), r"is not in COCO's layout \(TypeError"),
+        ],
+    )
+    def test_ids_given_twice_and_images_without_captions_are_refused(
+        self, tmp_path: Path, edit: Callable[[Any], object], said: str
+    ) -> None:
+        write_coco_splits(tmp_path)
+        change(tmp_path / "captions_val.json", edit)
+        with pytest.raises(DataError, match=rf"captions_val\.json: {said}"):
+            load("mine", tmp_path)
+
     def test_a_split_without_its_file_is_named(self, tmp_path: Path) -> None:
         write_coco_splits(tmp_path)
         (tmp_path / "captions_train.json").unlink()

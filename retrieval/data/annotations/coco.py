@@ -13,7 +13,7 @@ import numpy as np
 from goalgrid.grid.errors import counted
 from goalgrid.retrieval.data.annotations import split_files
 from goalgrid.retrieval.data.annotations.annotation import Annotation, entries_of, first
-from goalgrid.retrieval.splits.problems import Problem, array_of, json_of, shortened, torn
+from goalgrid.retrieval.splits.problems import Problem, array_of, json_of, repeated, shortened, torn
 
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
 PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}
@@ -79,7 +79,7 @@ def splits(path: Path, root: Path, test_splits: Sequence[str], problems: list[Pr
             problems.append(Problem(str(path / f"captions_{names[0]}.json"), "is missing", fix))
         for file in files:
             folder = file.stem.removeprefix("captions_")
-            annotations += entries_of(split, _captions(file, problems).values(), file, folder)
+            annotations += entries_of(split, _captions(file, problems, all_images=True).values(), file, folder)
     return annotations
 
 
@@ -113,17 +113,31 @@ def _named(place: Path, captions: Captions, year: str, problems: list[Problem]) 
     return [captions[key] for key in ids.tolist() if key in captions]
 
 
-def _captions(path: Path, problems: list[Problem]) -> Captions:
-    """The captions of a file; a caption of an image that the file does not list is noted and left out."""
+def _captions(path: Path, problems: list[Problem], *, all_images: bool = False) -> Captions:
+    """The captions of a file; a caption of an image that the file does not list is noted and left out.
+
+    With `all_images`, an image without a caption is reported, too.
+    """
     content = json_of(path, dict, LAYOUT, problems)
     if not content:
         return {}
     try:
-        files = {image["id"]: _text(image["file_name"]) for image in content["images"]}
+        images = [(image["id"], _text(image["file_name"])) for image in content["images"]]
         notes = [(note["id"], note["image_id"], _text(note["caption"])) for note in content["annotations"]]
+        files, captioned = dict(images), {image for _, image, _ in notes}
+        twice = {"image": repeated(key for key, _ in images), "annotation": repeated(key for key, *_ in notes)}
     except (KeyError, TypeError) as error:
         problems.append(Problem(str(path), f"is not in COCO's layout ({error!r})", f"Expected {LAYOUT}."))
         return {}
+    for kind, ids in twice.items():
+        if ids:
+            what = f"gives {counted(len(ids), f'{kind} id')} more than once: {shortened(ids)}"
+            fix = f"Give each {kind} an id of its own, also where files are merged."
+            problems.append(Problem(str(path), what, fix))
+    silent = [file for key, file in images if all_images and key not in captioned]
+    if silent:
+        what = f"{counted(len(silent), 'image')} without a caption: {shortened(silent)}"
+        problems.append(Problem(str(path), what, "Take it out of the list of images, or give it captions."))
     lost = [f"{key} (image {image})" for key, image, _ in notes if image not in files]
     if lost:
         what = f"{counted(len(lost), 'annotation')} of an image that is not in its list of images: {shortened(lost)}"
