@@ -37,9 +37,14 @@ def remember(*named: str) -> None:
                 file.write("".join(f"{digest}\n" for digest in new))
 
 
-def trusted(named: str) -> bool:
-    """Whether this user named this path or text on this machine, or --trust-code is given."""
-    return _everything or _digest(named) in _known()
+def trusted(text: str) -> bool:
+    """Whether this user named this text on this machine, or --trust-code is given."""
+    return _everything or named(text)
+
+
+def named(text: str) -> bool:
+    """Whether this user named this path or text on this machine."""
+    return _digest(text) in _known()
 
 
 def _known() -> set[str]:

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
@@ -56,6 +57,8 @@ class Use(Settings):
 
 _present: dict[Use, list[Offer]] = {}
 """The plug-ins of the present grid, with their offers."""
+differing: dict[Use, str] = {}
+"""By a plug-in that runs: that its file is not as the grid that ran has it, and which of the two runs."""
 
 
 def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use:
@@ -69,16 +72,24 @@ def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use
 
 
 def again(use: Use, where: str) -> Use:
-    """A plug-in of a grid that ran, in its present version; of a missing file, in its saved version; or Untrusted."""
-    if not use.is_file or (trusted_code.trusted(use.path) and not use.gone()):
-        return read(use.path, Path())
-    if not trusted_code.trusted(use.source):
+    """A plug-in of a grid that ran: the file as it is now, if this user named it; else the saved text; or Untrusted.
+
+    Whatever lies here at a path that only --trust-code allows may be no file of this grid.
+    """
+    if not use.is_file or (trusted_code.named(use.path) and not use.gone()):
+        runs, which = read(use.path, Path()), "the file runs"
+    elif trusted_code.trusted(use.source):
+        trusted_code.remember(use.source)
+        runs, which = use, "the grid's text runs, as you never named the file"
+    else:
         raise Untrusted(
             f"{where} runs code that you never named here: {use.path}, {use.source.count(chr(10))} lines. Read it in "
-            "that file; --trust-code runs it, and remembers that."
+            "the grid, below [[uses]]; --trust-code runs it, and remembers that."
         )
-    trusted_code.remember(use.path, use.source)
-    return use
+    with suppress(UserError):  # a file that cannot be read is not this one
+        if use.is_file and not use.gone() and text_of(Path(use.path), where, "") != use.source:
+            differing[runs] = f"{use.path} is not as {where} has it: {which}."
+    return runs
 
 
 def uses_of(pairs: Iterable[Sequence[str]]) -> list[Use]:

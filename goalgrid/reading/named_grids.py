@@ -46,7 +46,7 @@ def recall(
             if name in run_before:
                 grid = read_grid(name, home, overrides, roots=roots, weights=weights)
                 for use in filter(uses.Use.gone, grid.uses):
-                    _say_gone(use.path, name)
+                    _say_once(f"{use.path}, which grid {name!r} uses, is gone. Its text of the last run stands for it.")
                 return _with_known_tables(grid)
         file = Path(f"{source}.toml")
         hint = f"Or {file}, which is here." if file.exists() else "Or give the path of a grid file, ending in .toml."
@@ -67,9 +67,9 @@ def _say_no_folder(runs: Path) -> None:
 
 
 @cache
-def _say_gone(path: str, grid: str) -> None:
+def _say_once(warning: str) -> None:
     """Say it once, however often a verb reads the grid."""
-    say(f"warning: {path}, which grid {grid!r} uses, is gone. Its text of the last run stands for it.")
+    say(f"warning: {warning}")
 
 
 def variants(name: str, home: Home) -> list[str]:
@@ -94,7 +94,13 @@ def words(name: str, home: Home, overrides: Sequence[str] = ()) -> str:
 
 
 def _with_known_tables(grid: Grid) -> Grid:
-    """The grid, after a check of the names of the papers' tables in it; UserError: with every unknown name."""
+    """The grid, after a check of the names of the papers' tables in it; UserError: with every unknown name.
+
+    Says which code runs, where a file that the grid uses is not as the grid has it.
+    """
+    for use in grid.uses:
+        if use in uses.differing:
+            _say_once(uses.differing[use])
     if grid.tables:
         from goalgrid.results.reference.coverage import check_names
 

@@ -106,6 +106,21 @@ def test_trusted_code_runs_and_is_remembered(theirs: Home, ran: Path, goalgrid: 
     assert "--trust-code" not in goalgrid("slurm", "demo", runs=theirs.path).stdout
 
 
+def test_trusted_code_is_the_text_of_the_grid_not_what_lies_at_its_path(
+    theirs: Home, ran: Path, goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    at_the_path = tmp_path / "theirs.py"
+    at_the_path.write_text(LOSS.format(ran=str(tmp_path / "other")), encoding="utf-8")
+    file = str(theirs.grid("theirs").grid)
+    planned = goalgrid("plan", "theirs", "--trust-code", runs=theirs.path)
+    which = "the grid's text runs, as you never named the file."
+    assert f"warning: {at_the_path} is not as grid {file!r} has it: {which}" in planned.stderr
+    for words in (("theirs",), (file,), (file, "--trust-code")):  # the flag is remembered for the text alone
+        assert goalgrid("plan", *words, runs=theirs.path).returncode == 0
+    assert ran.exists()
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_text_that_one_never_named_runs_not_even_at_a_path_of_ones_own(
     theirs: Home, ran: Path, goalgrid: Goalgrid, tmp_path: Path
 ) -> None:
@@ -113,7 +128,9 @@ def test_a_text_that_one_never_named_runs_not_even_at_a_path_of_ones_own(
     mine = tmp_path / "theirs.py"
     mine.write_text(LOSS.format(ran=str(tmp_path / "other")), encoding="utf-8")
     assert goalgrid("plan", str(tmp_path / "theirs.toml"), runs=tmp_path / "mine").returncode == 0
-    assert goalgrid("status", "theirs", runs=theirs.path).returncode == 3, "the file as it is here"
+    status = goalgrid("status", "theirs", runs=theirs.path)
+    assert status.returncode == 3, "the file as it is here"
+    assert "has it: the file runs." in status.stderr
     assert not ran.exists()
     mine.unlink()
     assert goalgrid("status", "theirs", runs=theirs.path).returncode == 2
