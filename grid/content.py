@@ -224,6 +224,8 @@ def _with_own_parts(content: Content, folder: Path) -> Content:
                 problems.append(str(error))
 
     parts = list(read_all(used, content.values("uses")))
+    if problems:  # names that are unknown without them are no problems of their own
+        raise several(content.where, dict.fromkeys(problems))
     if all(isinstance(part, Use) for part in parts):
         uses.register(parts)  # a recipe may name a pooling
     recipes = list(read_all(recipe, content.values("recipes")))

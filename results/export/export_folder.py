@@ -90,7 +90,7 @@ def export(
         write_text(target / "notes.md", notes)
     machines = Counter(_machine(row["environment"]) for row in (*measured.rows.values(), *others.values()))
     asked = TableRequest(grid.name, paper=paper, only=only)
-    write_text(target / "README.md", readme(asked, cells, measured, tables, machines, bool(notes)))
+    write_text(target / "README.md", readme(asked, grid, cells, measured, tables, machines, bool(notes)))
     write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
     sums = (f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files)
@@ -121,7 +121,13 @@ def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores, home: 
 
 
 def readme(
-    asked: TableRequest, cells: Sequence[Cell], measured: Measured, tables: Tables, machines: Counter[str], noted: bool
+    asked: TableRequest,
+    grid: Grid,
+    cells: Sequence[Cell],
+    measured: Measured,
+    tables: Tables,
+    machines: Counter[str],
+    noted: bool,
 ) -> str:
     """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
     only = f" --only {shlex.quote(asked.only)}" if asked.only else ""
@@ -132,7 +138,8 @@ def readme(
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
         effects=measured.effects is not None,
         drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),
-        searched=any(cell.chosen for cell in cells),
+        searched=any(cell.chosen for cell in cells), files=[use.path for use in grid.uses if use.is_file],
+        places=[*(f"--root {name}=DIR" for name in grid.data), *(f"--weights {name}=DIR" for name in grid.weights)],
         some=FOREMOST if measured.narrowed else 0,
     )  # fmt: skip
 

@@ -292,6 +292,14 @@ def test_a_file_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> N
         load(str(tmp_path / "g.toml"))
 
 
+def test_names_of_a_file_that_cannot_be_read_are_no_problems_of_their_own(tmp_path: Path) -> None:
+    recipe = '[recipe.theirs]\nextends = "cnn-bow"\nmodel.text.pooling = "of-the-file"\n'
+    (tmp_path / "g.toml").write_text(GRID.replace('"cnn-bow"', '"theirs"') + recipe, encoding="utf-8")
+    with pytest.raises(UserError, match=r"uses './losses.py': no file") as caught:
+        load(str(tmp_path / "g.toml"))
+    assert "of-the-file" not in str(caught.value)
+
+
 def test_an_installed_package_is_used_by_the_name_of_its_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

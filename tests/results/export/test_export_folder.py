@@ -17,6 +17,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand, select
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.home import Home
+from goalgrid.grid.uses import Use
 from goalgrid.results import renderers
 from goalgrid.results.export.export_folder import _tables, begun, export, readme, trial_list
 from goalgrid.results.export.report_page import Measured
@@ -115,14 +116,26 @@ def test_a_grid_that_a_paper_reports_is_put_beside_it() -> None:
     assert list(map(str, tables)) == ["tables/goal", "tables/against", "tables/coco-5x1k/goal"]
     assert tables[Path("tables/against")].command == "goalgrid table goal-table3-coco --against paper"
     assert tables[Path("tables/coco-5x1k/goal")].command == "goalgrid table goal-table3-coco --protocol coco-5x1k"
-    text = readme(TableRequest(grid.name), cells, Measured(), tables, Counter(), False)
+    text = readme(TableRequest(grid.name), grid, cells, Measured(), tables, Counter(), False)
     assert "- `tables/against.*`: `goalgrid table goal-table3-coco --against paper --format FORMAT`" in text
     assert "Nothing is done yet." in text
     assert "`goalgrid report goal-table3-coco`" in text
     narrowed = readme(
-        TableRequest(grid.name, only="objective=con_con seed=0"), cells, Measured(), tables, Counter(), False
+        TableRequest(grid.name, only="objective=con_con seed=0"), grid, cells, Measured(), tables, Counter(), False
     )
     assert "`goalgrid report goal-table3-coco --only 'objective=con_con seed=0'`" in narrowed
+
+
+def test_the_readme_says_what_a_grid_needs_on_another_machine(tmp_path: Path) -> None:
+    grid = load("goal-table3-coco", roots=[f"coco={tmp_path}"])
+    own = grid.model_copy(update={"uses": [Use(path="/home/author/l.py", source="")]})
+    about = (expand(grid), Measured(), {}, Counter[str](), False)
+    plain, theirs = (readme(TableRequest(grid.name), of, *about) for of in (load("demo"), own))
+    assert (
+        "\n```\ngoalgrid run grid.toml\n```\n\ntrains what is not done and prints the first table.\nThen, in" in plain
+    )
+    assert "\n```\ngoalgrid run grid.toml --trust-code --root coco=DIR\n```\n" in theirs
+    assert "runs the text of /home/author/l.py below `[[uses]]` in `grid.toml`: read it first." in theirs
 
 
 def test_swept_values_are_part_of_a_trials_command() -> None:
