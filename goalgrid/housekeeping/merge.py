@@ -61,6 +61,7 @@ def grids_of(
 ) -> list[Grid]:
     """The grids of the other runs folder, or of this name, with the data where the grid here has them; or UserError.
 
+    `roots`: DATASET=DIR; each grid takes the folders of its own data sets.
     `leave`: called with the reason why a grid is left out: it runs code that this user never named.
     """
     names = other.grids()
@@ -70,20 +71,30 @@ def grids_of(
         check_known("grid", name, names, where=f"in {other.path}")
     if other.path.resolve() == home.path.resolve():
         raise UserError(f"{other.path} is the runs folder itself; name another one, or --runs.")
-    grids = []
+    grids = list[Grid]()
     for known in [name] if name else names:
         try:
-            grid = read_grid(known, other, roots=roots)
+            grid = read_grid(known, other)
         except Untrusted as error:
             leave(str(error))
             continue
-        for folder in map(grid.root, grid.datasets if roots else ()):
+        own = [root for root in roots if "=" not in root or root.partition("=")[0] in _placed(grid)]
+        grid = read_grid(known, other, roots=own) if own else grid
+        for folder in map(grid.root, grid.datasets if own else ()):
             if folder and not folder.is_dir():
                 raise UserError(f"no folder {folder}, which --root names: data of trials are compared with its data.")
-        if home.grid(known).grid.exists() and not roots:
+        if home.grid(known).grid.exists() and not own:
             grid = grid.model_copy(update={"data": {**grid.data, **read_grid(known, home).data}})
         grids.append(grid)
+    every = list(dict.fromkeys(name for grid in grids for name in _placed(grid)))
+    for root in roots if every else ():
+        if "=" in root:
+            check_known("data set", root.partition("=")[0], every, where=f"in --root {root}")
     return grids
+
+
+def _placed(grid: Grid) -> list[str]:
+    return [*grid.datasets, *grid.evaluate.datasets]
 
 
 def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: bool = True) -> list[Merged]:

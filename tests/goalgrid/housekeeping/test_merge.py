@@ -168,6 +168,18 @@ def test_a_wrong_merge_is_one_message(
         )
 
 
+def test_each_grid_takes_the_folders_of_its_own_data_sets(pair: Home, here: Home, verb: Verb, tmp_path: Path) -> None:
+    demo, mine = (pair.grid(name).grid for name in ("demo", "mine"))
+    mine.parent.mkdir()
+    text = swapped(swapped(demo.read_text(), '"demo"', '"mine"'), '"shapes"', '"photos"')
+    mine.write_text(text + '[data.photos]\nroot = "/nowhere"\n')
+    grids = merge.grids_of(pair, here, None, [f"photos={tmp_path}"], pytest.fail)
+    assert {grid.name: grid.root("photos") for grid in grids} == {"demo": None, "mine": tmp_path}
+    with pytest.raises(UserError, match=r"unknown data set 'photo' in --root photo=/x. Did you mean 'photos'"):
+        verb("merge", str(pair.path), "--root", "photo=/x", runs=here)
+    assert not here.path.exists()
+
+
 @pytest.mark.parametrize(
     "name", ["vocabulary.json", "best.ckpt", "record.parquet", "settings.json", "done", "attempts/001.log"]
 )
