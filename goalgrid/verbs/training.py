@@ -154,6 +154,7 @@ def slurm(
     """
     grid = source(grid, paper, home)
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
+    Overview.of(loaded, home).selected(only)  # a filter that names nothing would first be told by the job
     asked, sharing = SlurmOptions(**options), None
     if asked.device:
         sharing, cpus = feeding(loaded, home, asked.device)

@@ -194,6 +194,8 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
             "a job of this grid asks for 2 GPUs of one node: --gpus 1 is too",
         ),
         (("--set", "resources.gpu=0.5", "--gpus", "0"), "asks for 0.5 GPUs of one node: --gpus 0 is too few"),
+        (("--only", "nosuch=x"), "unknown axis 'nosuch' in --only 'nosuch=x'"),
+        (("--only", "objective=nosuch"), "--only 'objective=nosuch' names none of the grid's trials."),
     ],
 )
 def test_wrong_options_are_told(options: tuple[str, str], message: str, tmp_path: Path, goalgrid: Goalgrid) -> None:
