@@ -12,6 +12,7 @@ from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.option import option
 from goalgrid.grid.protocols import ECCV, shown
 from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.pretrained_networks import RANDOM
 from goalgrid.grid.store.files import read_json, written_aside
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.grid.store.imported import add
@@ -59,6 +60,12 @@ class EvaluationRequest:
             )
         check_known("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}")
         return settings.dataset.protocol if self.protocol == ECCV else self.protocol
+
+    def check_weights(self, settings: TrialSettings) -> None:
+        """Raise a UserError if --weights names what the model does not read."""
+        known = sorted({part.weights for part in settings.model.pretrained} - {RANDOM})
+        for name, _ in (_pair("--weights", entry) for entry in self.weights):
+            check_known("weights", name, known, where="in --weights")
 
     @property
     def data(self) -> tuple[str, str]:
@@ -166,6 +173,7 @@ def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated
     folder, machine, trained = _trained(trial_id, home, request)
     from goalgrid.runners.trial.loaded_model import LoadedModel
 
+    request.check_weights(trained)
     settings = request.moved(trained)
     protocol = request.protocol_of(settings)
     loaded = LoadedModel.of_trial(folder, machine, settings if request.root else None)
@@ -203,6 +211,7 @@ def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, reques
         raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
     catalog.has_folder(name, f"--root {request.root}")
     settings = model.trial(name, request.as_objective) if request.into else model.trial(name)
+    request.check_weights(settings)
     protocol = request.protocol_of(settings)
     grid, imported = request.grid(home, name), None
     machine = _machine_of(home, [f"{name}={folder}"], request.weights)

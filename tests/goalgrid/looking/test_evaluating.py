@@ -231,6 +231,8 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_pictures: Path, tmp
         (("--trial", "OWN", "--protocol", "coco-5k"), r"unknown protocol 'coco-5k' of data set 'shapes'"),
         (("--trial", "OWN", "--root", "coco=/nowhere"), r"root of data set 'coco': no folder at /nowhere"),
         (("--trial", "OWN", "--root", "/tmp"), r"--root /tmp: data set 'shapes' is made on the spot and has no folder"),
+        (("--trial", "OWN", "--weights", "x=y"), r"unknown weights 'x' in --weights\. Known: none"),
+        (("--trial", "OWN", "--weights", "x"), r"--weights 'x' is not NAME="),
         (("--trial", "OWN", "--embeddings", "e.txt"), r"e\.txt: the file must end in \.npz"),
     ],
 )
