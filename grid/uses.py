@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
@@ -149,10 +149,11 @@ def _offered(use: Use) -> list[Offer]:
         raise UserError(f"another version of the package {use.path!r} is installed here than where the launch began.")
     what, top = use.path if use.is_file else f"package {use.path!r}", use.module.partition(".")[0]
     try:
-        if use.is_file:
-            _execute(use)
-        else:
-            _entry_point(use.path).load()
+        with redirect_stdout(sys.stderr):  # stdout carries our product
+            if use.is_file:
+                _execute(use)
+            else:
+                _entry_point(use.path).load()
     except UserError as error:
         raise UserError(f"{what}{_line(error, use.path)}: {error}") from None
     except (Exception, SystemExit) as error:
@@ -224,7 +225,7 @@ def raised(error: BaseException) -> bool:
 def _entry_point(name: str) -> EntryPoint:
     known = {point.name: point for point in entry_points(group=GROUP)}
     hint = f"A file ends in .py; a package has an entry point in {GROUP!r}."
-    check_known("package", name, sorted(known) or ["none is installed"], where="in uses", hint=hint)
+    check_known("package", name, sorted(known), where="in uses", hint=hint)
     return known[name]
 
 

@@ -1,5 +1,7 @@
 """What there is: grids, recipes, data sets, objectives, pictures of these, and the check of one's own objectives."""
 
+import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -198,7 +200,8 @@ def check(
     use([file])
     from goalgrid.runners.selftest.own_check import verdicts
 
-    verdicts_of = {name: list(verdicts(name)) for name in uses.names()}
+    with redirect_stdout(sys.stderr):  # a loss may print
+        verdicts_of = {name: list(verdicts(name)) for name in uses.names()}
     show_for(as_json, lambda: verdicts_of, lambda: check_lines(verdicts_of))
     if any(not verdict.holds for results in verdicts_of.values() for verdict in results):
         raise typer.Exit(EXIT[State.FAILED])

@@ -218,8 +218,13 @@ def test_own_poolings_are_checked(goalgrid: Goalgrid, tmp_path: Path) -> None:
     assert "  ok      batch: the values of an input depend on no other input, and on no padding" in checked.stdout
 
 
-def test_a_check_ends_with_4_where_a_line_fails(folder: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
-    found = json.loads(goalgrid("check", str(folder / "losses.py"), "--json", runs=tmp_path).stdout)
+def test_a_check_ends_with_4_where_a_line_fails(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    printing = f"print('imported')\n{LOSSES}".replace("    return torch", "    print('called')\n    return torch")
+    (tmp_path / "losses.py").write_text(printing, encoding="utf-8")
+    checked = goalgrid("check", str(tmp_path / "losses.py"), "--json", runs=tmp_path)
+    found, printed = json.loads(checked.stdout), checked.stderr.split()
+    assert printed.count("imported") == 1
+    assert printed.count("called") > 1
     assert {name: [verdict["holds"] for verdict in verdicts] for name, verdicts in found.items()} == {
         "soft-hinge": 6 * [True],
         "two-way": 6 * [True],
