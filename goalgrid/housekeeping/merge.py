@@ -243,6 +243,8 @@ def _problem(trial: Trial, folder: TrialFolder, code: str, data: str) -> str:
     try:
         sealed.whole(folder.record, must=True)
         (row,) = record.collect([folder.record]).to_pylist()
+    except FileNotFoundError:
+        return "its record is missing"
     except (sealed.Damaged, OSError) as error:
         return f"its record: {error}"
     except UserError as error:

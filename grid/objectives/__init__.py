@@ -117,8 +117,8 @@ def unknown_objective(name: str, where: str = "", *, option: bool = False) -> st
         return unknown("pair weight", pair, PAIR_WEIGHTS, where=within)
     if pair in PAIR_WEIGHTS and triplet and triplet not in TRIPLET_WEIGHTS:
         return unknown("triplet weight", triplet, TRIPLET_WEIGHTS, where=within)
-    hint = "'goal' stands for the 15 PAIR_TRIPLET. A loss of your own: uses = [\"losses.py\"] in the grid file"
-    hint += ", or --uses losses.py." if option else "."
+    goal = f"{'In a grid file, ' if option else ''}'goal' stands for the 15 PAIR_TRIPLET."
+    hint = f'{goal} A loss of your own: uses = ["losses.py"] in the grid file{", or --uses losses.py" * option}.'
     names = [*CATALOGUE, *["goal"] * (not option)]
     near = nearest(name, names, count=8, cutoff=0.0)
     known = [*near, f"and {len(names) - len(near)} more"] if nearest(name, names) else names

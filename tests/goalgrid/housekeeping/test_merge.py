@@ -180,6 +180,12 @@ def test_each_grid_takes_the_folders_of_its_own_data_sets(pair: Home, here: Home
     assert not here.path.exists()
 
 
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+def test_a_trial_without_its_record_is_refused(words: tuple[str, ...], pair: Home, here: Home, verb: Verb) -> None:
+    pair.trials()[0].record.unlink()
+    assert outcomes(verb, pair, here, *words) == {"con_con": "refused: its record is missing", "sig-ms_cir": "taken"}
+
+
 @pytest.mark.parametrize(
     "name", ["vocabulary.json", "best.ckpt", "record.parquet", "settings.json", "done", "attempts/001.log"]
 )
