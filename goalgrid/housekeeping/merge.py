@@ -71,14 +71,16 @@ def grids_of(
         check_known("grid", name, names, where=f"in {other.path}")
     if other.path.resolve() == home.path.resolve():
         raise UserError(f"{other.path} is the runs folder itself; name another one, or --runs.")
-    grids = list[Grid]()
+    grids, every = list[Grid](), list[str]()
     for known in [name] if name else names:
         try:
             grid = read_grid(known, other)
         except Untrusted as error:
             leave(str(error))
             continue
-        own = [root for root in roots if "=" not in root or root.partition("=")[0] in _placed(grid)]
+        placed = [*grid.datasets, *grid.evaluate.datasets]
+        every += placed
+        own = [root for root in roots if "=" not in root or root.partition("=")[0] in placed]
         grid = read_grid(known, other, roots=own) if own else grid
         for folder in map(grid.root, grid.datasets if own else ()):
             if folder and not folder.is_dir():
@@ -86,15 +88,10 @@ def grids_of(
         if home.grid(known).grid.exists() and not own:
             grid = grid.model_copy(update={"data": {**grid.data, **read_grid(known, home).data}})
         grids.append(grid)
-    every = list(dict.fromkeys(name for grid in grids for name in _placed(grid)))
     for root in roots if every else ():
         if "=" in root:
-            check_known("data set", root.partition("=")[0], every, where=f"in --root {root}")
+            check_known("data set", root.partition("=")[0], sorted({*every}), where=f"in --root {root}")
     return grids
-
-
-def _placed(grid: Grid) -> list[str]:
-    return [*grid.datasets, *grid.evaluate.datasets]
 
 
 def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: bool = True) -> list[Merged]:

@@ -38,15 +38,16 @@ def recall(
 ) -> Grid:
     """A grid by file, else as it last ran here with these overrides or without, else the preset; or UserError."""
     if not home.path.exists():
-        _say_no_folder(home.path)
+        _say_once(f"note: there is no runs folder {home.path} yet.")
     run_before = home.grids()
     known = sorted({*run_before, *catalog.names("presets")})
     if not source.endswith(".toml"):
         for name in (changed_name(source, map(key_and_value, overrides)), source):
             if name in run_before:
                 grid = read_grid(name, home, overrides, roots=roots, weights=weights)
-                for use in filter(uses.Use.gone, grid.uses):
-                    _say_once(f"{use.path}, which grid {name!r} uses, is gone. Its text of the last run stands for it.")
+                for path in (use.path for use in grid.uses if use.gone()):
+                    which = f"warning: {path}, which grid {name!r} uses, is gone."
+                    _say_once(f"{which} Its text of the last run stands for it.")
                 return _with_known_tables(grid)
         file = Path(f"{source}.toml")
         hint = f"Or {file}, which is here." if file.exists() else "Or give the path of a grid file, ending in .toml."
@@ -62,14 +63,9 @@ def _say_single_seed(seeds: object) -> None:
 
 
 @cache
-def _say_no_folder(runs: Path) -> None:
-    say(f"note: there is no runs folder {runs} yet.")
-
-
-@cache
-def _say_once(warning: str) -> None:
+def _say_once(message: str) -> None:
     """Say it once, however often a verb reads the grid."""
-    say(f"warning: {warning}")
+    say(message)
 
 
 def variants(name: str, home: Home) -> list[str]:
@@ -98,9 +94,8 @@ def _with_known_tables(grid: Grid) -> Grid:
 
     Says which code runs, where a file that the grid uses is not as the grid has it.
     """
-    for use in grid.uses:
-        if use in uses.differing:
-            _say_once(uses.differing[use])
+    for use in uses.differing.keys() & grid.uses:
+        _say_once(f"warning: {uses.differing[use]}")
     if grid.tables:
         from goalgrid.results.reference.coverage import check_names
 
