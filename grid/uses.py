@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
@@ -63,6 +63,8 @@ differing: dict[Use, str] = {}
 
 def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use:
     """The plug-in that a grid file's `uses` names: by a path that begins at a folder, or by its entry point."""
+    if not text:
+        raise UserError("uses '' names neither a file, which ends in .py, nor an installed package.")
     if not text.endswith(".py"):
         return Use(path=text, source=_digest(text))
     path = (folder / user_path(text)).absolute()
@@ -149,11 +151,10 @@ def _offered(use: Use) -> list[Offer]:
         raise UserError(f"another version of the package {use.path!r} is installed here than where the launch began.")
     what, top = use.path if use.is_file else f"package {use.path!r}", use.module.partition(".")[0]
     try:
-        with redirect_stdout(sys.stderr):  # stdout carries our product
-            if use.is_file:
-                _execute(use)
-            else:
-                _entry_point(use.path).load()
+        if use.is_file:
+            _execute(use)
+        else:
+            _entry_point(use.path).load()
     except UserError as error:
         raise UserError(f"{what}{_line(error, use.path)}: {error}") from None
     except (Exception, SystemExit) as error:
@@ -225,7 +226,7 @@ def raised(error: BaseException) -> bool:
 def _entry_point(name: str) -> EntryPoint:
     known = {point.name: point for point in entry_points(group=GROUP)}
     hint = f"A file ends in .py; a package has an entry point in {GROUP!r}."
-    check_known("package", name, sorted(known), where="in uses", hint=hint)
+    check_known("package", name, sorted(known) or ["none is installed"], where="in uses", hint=hint)
     return known[name]
 
 

@@ -197,10 +197,10 @@ def check(
     padding, half precision, and weights of a checkpoint.
     The exit code is 4 if a check fails.
     """
-    use([file])
     from goalgrid.runners.selftest.own_check import verdicts
 
-    with redirect_stdout(sys.stderr):  # a loss may print
+    with redirect_stdout(sys.stderr):  # stdout carries our product, and a loss may print
+        use([file])
         verdicts_of = {name: list(verdicts(name)) for name in uses.names()}
     show_for(as_json, lambda: verdicts_of, lambda: check_lines(verdicts_of))
     if any(not verdict.holds for results in verdicts_of.values() for verdict in results):

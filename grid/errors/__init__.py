@@ -28,7 +28,7 @@ def unknown(what: str, name: object, known: Collection[str], *, where: str = "",
     >>> print(unknown("pair weight", "sigg", ["con", "lin", "sig"], where="in objectives[2]"))
     unknown pair weight 'sigg' in objectives[2]. Did you mean 'sig'? Known: con, lin, sig.
     """
-    close = nearest(str(name), known) if name else []
+    close = nearest(str(name), known)
     listed, more = list(known) or ["none"], ""
     if len(", ".join(known)) > LISTED:
         listed = nearest(str(name), known, count=8, cutoff=0.0)

@@ -52,7 +52,7 @@ WRONG = [
     (("objectives", "slehn"), "Did you mean 'selhn'? Known: selhn, "),
     (("objectives", "slehn"), " and 28 more. In a grid file, 'goal' stands"),
     (("diagrams", "goal"), "In a grid file, 'goal' stands for the 15 PAIR_TRIPLET. A loss"),
-    (("check", ""), "unknown package '' in uses. Known: none. A file ends in .py"),
+    (("check", ""), "uses '' names neither a file, which ends in .py, nor"),
     (("check", "nowhere.py"), "A path begins at the folder that you are in."),
     (("diagrams", "--format", "jpg"), "unknown format 'jpg'"),
     (("diagrams", "--set", "taau=3"), "Did you mean 'tau'?"),
