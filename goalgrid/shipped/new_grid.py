@@ -8,6 +8,7 @@ from goalgrid.grid import catalog, gridfile
 from goalgrid.grid.content import Text, content_of
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.objectives import own_objectives
+from goalgrid.grid.settings.base import check_named
 
 EXAMPLES = ("triplet-hn", "infonce", "sig-ms_con")
 """Objectives of a new grid: the usual loss, the loss of CLIP, and a cell of the matrix of GOAL."""
@@ -31,6 +32,8 @@ def text(
     if name in catalog.names("presets"):
         raise UserError(f"a shipped grid is called {name!r}, and commands would mean that. Choose another name.")
     dataset = dataset or (name if root else "shapes")
+    check_named("grid", name)
+    check_named("data set", dataset)
     usual, doubt = _recipe(dataset, root) if root else ("cnn-bow", "")
     axes = {"recipes": recipes or [usual], "objectives": [*(objectives or (*EXAMPLES, *own_objectives))]}
     files = f"uses = {json.dumps(uses)}" if uses else '# uses = ["losses.py"]'
@@ -49,6 +52,7 @@ def text(
 def _recipe(dataset: str, folder: str) -> tuple[str, str]:
     """A recipe for what lies in the folder, and the faults of its annotations, or that it has no known form."""
     from goalgrid.retrieval.data import annotations, precomp
+    from goalgrid.retrieval.data.forms import forms
     from goalgrid.retrieval.splits.problems import check_command
 
     catalog.has_folder(dataset, f"--root {folder}")
@@ -59,5 +63,14 @@ def _recipe(dataset: str, folder: str) -> tuple[str, str]:
         except UserError as error:
             return "cnn-bow", str(error)
         return "cnn-bow", ""
+    if form := next((form for form in forms() if form.begun(root)), None):
+        doubts = dict[str, str]()
+        for recipe in (name for name in catalog.recipe_names() if catalog.reads(name) == f"{form.noun}s"):
+            try:
+                form.check(root, catalog.recipe(recipe).model.image.reads)
+                return recipe, ""
+            except UserError as error:
+                doubts[recipe] = str(error)
+        return next(iter(doubts.items()))
     doubt = f"no data in a known form under {root}: {check_command(dataset, root)}"
     return ("fc-bow", "") if precomp.find(dataset, root) else ("cnn-bow", doubt)

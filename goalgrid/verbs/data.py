@@ -53,10 +53,7 @@ def check(
     The exit code is 2 where there is any. A NAME that is not shipped is checked as your own data: against itself, not
     against official sizes.
     """
-    try:
-        base.check_name(name)
-    except ValueError as error:
-        raise UserError(f"data set {name!r}: {error}.") from error
+    base.check_named("data set", name)
     if root is not None:
         catalog.has_folder(name, f"--root {root}")
     if catalog.described(name).embedded:

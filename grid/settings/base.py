@@ -17,12 +17,22 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from goalgrid.grid.errors import UserError
+
 
 def check_name(text: str) -> str:
     """A name that may be part of a file's name, of an id and of a line in a terminal; of another, a ValueError."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", text):
         raise ValueError("a name begins with a letter or digit, and has letters, digits, '.', '_', '-'; 80 at most")
     return text
+
+
+def check_named(what: str, name: str) -> None:
+    """As `check_name`, of something that has this name; of a wrong name, a UserError."""
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise UserError(f"{what} {name!r}: {error}.") from None
 
 
 Name = Annotated[str, AfterValidator(check_name)]

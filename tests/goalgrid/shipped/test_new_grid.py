@@ -11,6 +11,7 @@ from goalgrid.shipped import new_grid
 
 from ...conftest import Goalgrid
 from ...retrieval.packages import write_csv, write_precomp
+from ...retrieval.parts.video import made
 
 
 @pytest.mark.parametrize(("write", "recipe"), [(write_csv, "cnn-bow"), (write_precomp, "fc-bow")])
@@ -59,6 +60,23 @@ def test_a_new_grid_uses_files_of_the_users_own(tmp_path: Path, goalgrid: Goalgr
     assert (grid.uses[0].path, grid.objectives[-1]) == (str(tmp_path / "losses.py"), "soft-hinge")
 
 
+def test_a_new_grid_of_videos_has_a_recipe_that_reads_their_experts(tmp_path: Path) -> None:
+    made.write(tmp_path / "tiny", made.TINY)
+    text, doubt = new_grid.text("videos", None, [], ["goal"], str(tmp_path / "tiny"))
+    assert ('recipes = ["ce-tiny"]' in text, doubt) == (True, "")
+    made.write(tmp_path / "other", {"audio": 3})
+    text, doubt = new_grid.text("videos", None, [], ["goal"], str(tmp_path / "other"))
+    assert 'recipes = ["ce"]' in text
+    assert "has vectors of 3 values; the recipe reads 128 of this expert" in doubt
+
+
+def test_a_name_of_a_grid_with_a_dot_is_a_name_of_its_data(tmp_path: Path) -> None:
+    write_csv(tmp_path / "photos")
+    (tmp_path / "f30k.v2.toml").write_text(new_grid.text("f30k.v2", None, [], ["goal"], str(tmp_path / "photos"))[0])
+    grid = load(str(tmp_path / "f30k.v2.toml"))
+    assert (grid.name, grid.datasets, grid.root("f30k.v2")) == ("f30k.v2", ["f30k.v2"], tmp_path / "photos")
+
+
 def test_lines_that_are_comments_become_settings(tmp_path: Path) -> None:
     text, _ = new_grid.text("birds", None, ["cnn-gru"], ["goal"], None)
     for line in ('"train.epochs"', "[sweep]", '"train.lr"'):
@@ -75,8 +93,11 @@ def test_what_is_wrong_or_missing_is_said(tmp_path: Path) -> None:
         new_grid.text("birds", "flickr8k", ["cnn-bwo"], ["hinge"], None)
     with pytest.raises(UserError, match=r"where is 'birds'\? Give --root DIR"):
         new_grid.text("mine", "birds", [], [], None)
-    with pytest.raises(UserError, match="a name begins with a letter or digit"):
-        new_grid.text("../mine", None, [], [], None)
+    for name in ("../mine", "my grid", "a/b", ""):
+        with pytest.raises(UserError, match=f"grid '{name}': a name begins with a letter or digit"):
+            new_grid.text(name, None, [], [], str(tmp_path))
+    with pytest.raises(UserError, match="data set 'my data': a name begins with a letter or digit"):
+        new_grid.text("mine", "my data", [], [], str(tmp_path))
     with pytest.raises(UserError, match="a shipped grid is called 'demo'"):
         new_grid.text("demo", None, [], [], None)
     with pytest.raises(UserError, match="data set 'shapes' is made on the spot"):
