@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd import gradcheck
 from torch.nn.functional import normalize
 
 from goalgrid.grid import catalog
@@ -32,10 +33,10 @@ class Broken(Exception):
 
 
 def gradient(name: str) -> str:
-    """The gradient with respect to the scores equals central differences, in float64."""
+    """The gradient with respect to the scores and to learnt parameters equals central differences, in float64."""
     for way, objective in _ways(name):
         _gradient(way, objective, _scores())
-        if not torch.autograd.gradcheck(objective.from_similarity, _scores().requires_grad_(), raise_exception=False):
+        if not _is_derivative(objective):
             raise Broken(
                 f"{way}: it is no derivative of the value. A detached part, a step or a value that leaves torch is the "
                 "usual cause"
@@ -175,12 +176,35 @@ def _embeddings() -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def _gradient(where: str, objective: Objective, scores: Tensor, image_of_text: Tensor | None = None) -> Tensor:
-    """The gradient with respect to the scores; it and the loss are finite."""
-    scores = scores.clone().requires_grad_()
+    """The gradient with respect to the scores; it, those of learnt parameters and the loss are finite."""
+    scores, learnt = scores.clone().requires_grad_(), _learnt(objective)
     loss = objective.from_similarity(scores, image_of_text)
-    (grad,) = torch.autograd.grad(loss, scores, materialize_grads=True)
+    grad, *of_learnt = torch.autograd.grad(loss, (scores, *learnt.values()), materialize_grads=True)
     _finite(where, loss, grad)
+    spoilt = [name for name, gradient in zip(learnt, of_learnt, strict=True) if not gradient.isfinite().all()]
+    if spoilt:
+        cause = "A factor of s_neg, which is -inf where there is no negative, is the usual cause: see `Triplets.finite`"
+        raise Broken(f"{where}: the gradient of its parameter {spoilt[0]} is not finite. {cause}")
     return grad
+
+
+def _is_derivative(objective: Objective) -> bool:
+    """Whether the gradients with respect to the scores and to learnt parameters equal central differences."""
+    learnt = tuple(_learnt(objective).values())
+
+    def of_learnt(*_: Tensor) -> Tensor:  # gradcheck moves the values of the parameters in place
+        return objective.from_similarity(_scores())
+
+    if not gradcheck(objective.from_similarity, _scores().requires_grad_(), raise_exception=False):
+        return False
+    # in fast_mode, since a loss may have thousands of them
+    return not learnt or gradcheck(of_learnt, learnt, raise_exception=False, fast_mode=True)
+
+
+def _learnt(objective: Objective) -> dict[str, Tensor]:
+    """The parameters of a loss that learn, by the names that the loss gives them."""
+    named = objective.named_parameters()
+    return {name.partition(".")[2]: parameter for name, parameter in named if parameter.requires_grad}
 
 
 def _finite(where: str, loss: Tensor, *gradients: Tensor | None) -> None:

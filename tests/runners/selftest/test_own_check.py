@@ -48,7 +48,8 @@ def failing(folder: Path, text: str) -> dict[str, str]:
         f"{SCORES}torch.nn.functional.cross_entropy(9 * scores, torch.arange(len(scores)))",
         "class Mine(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.scale = torch.nn.Parameter(torch.ones(()))\n\n    def forward(self, t):\n"
-        "        return torch.relu(self.scale * t.s_neg - t.s_pos + 0.2)\n\n\n"
+        "        scaled = (self.scale * t.finite().s_neg).masked_fill(~t.exists, -torch.inf)\n"
+        "        return torch.relu(scaled - t.s_pos + 0.2)\n\n\n"
         'goalgrid.objective("mine")(Mine)',
         '@goalgrid.objective("mine", on="all")\ndef mine(t):\n    return (3 * (t.s_neg - t.s_pos)).exp().sum(-1)',
     ],
@@ -70,7 +71,23 @@ def test_the_scale_of_a_mean_stands_beside_that_of_sums(tmp_path: Path) -> None:
     assert norms[0] == pytest.approx(64 * norms[1], rel=1e-2)
 
 
+LEARNT = (
+    "class Mine(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.tau = torch.nn.Parameter(torch.tensor(10.0))\n\n    def forward(self, t):\n"
+    "        z = %s\n        return z.logsumexp(-1) - z[..., 0]\n\n\n"
+    'goalgrid.objective("mine", on="all")(Mine)'
+)
 WRONG = {
+    "-inf times a parameter": (
+        LEARNT % "torch.cat([t.s_pos, t.s_neg], -1) * self.tau",
+        "empty sets",
+        "two pairs: the gradient of its parameter tau is not finite",
+    ),
+    "a parameter that is detached in part": (
+        LEARNT % "torch.cat([t.s_pos * self.tau, t.s_neg * self.tau.detach()], -1)",
+        "gradient",
+        "A detached part",
+    ),
     "a detached part": (f"{TRIPLETS}t.s_neg.detach() * (t.s_neg - t.s_pos)", "gradient", "A detached part"),
     "the first pair counts twice": (
         f"{SCORES}scores.sum() - scores[0].sum() / 2",
