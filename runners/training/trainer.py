@@ -203,7 +203,7 @@ class Trainer:
             term, value = f"the gradient of {next(spoilt, 'all weights together')}", norm
         raise NonFinite(
             f"{term} became {float(value)} at step {self.progress.step} (epoch {self.progress.epoch + 1}). "
-            "A smaller train.lr or objective.tau often helps."
+            f"{_advice(self.progress.step, self.settings)}"
         )
 
     def _weights(self) -> dict[str, Any]:
@@ -241,6 +241,14 @@ class Trainer:
                 f"another number of threads gives other digits. To train it with {now} from the beginning: "
                 "goalgrid run GRID --force --only FILTER"
             )
+
+
+def _advice(step: int, settings: TrialSettings) -> str:
+    """What to do where this step was not finite."""
+    if step == 1:
+        return "No update came before it: look at the loss, the pooling, the encoders, the features and first weights."
+    steep = [f"objective.{name}" for name in ("tau", "gamma") if name in settings.objective.parameters]
+    return f"A smaller {' or '.join(['train.lr', *steep])} often helps."
 
 
 def validation(ranks: evaluation.Ranks) -> dict[str, float]:

@@ -39,7 +39,7 @@ POLICY: dict[Failure, Policy] = {
     Failure.DEVICE: Policy(
         2, "look at that GPU (nvidia-smi; dmesg for an Xid); the next try has a new process", 1.0, at_once=True
     ),
-    Failure.NON_FINITE: Policy(1, "a smaller train.lr or objective.tau; another try gives the same"),
+    Failure.NON_FINITE: Policy(1, "its message says what to look at; another try gives the same"),
     Failure.TIMEOUT: Policy(
         2, "its log shows where it hung; reliability.stall_minutes says for how long", 1.0, at_once=True
     ),

@@ -4,6 +4,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -466,7 +467,23 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_term(tmp_path: Path) -> N
     trainer = trainer_in(tmp_path / "t", settings_of())
     with torch.no_grad():
         next(iter(trainer.model.text.parameters())).fill_(float("inf"))
-    with pytest.raises(NonFinite, match=r"the loss became nan at step 1 \(epoch 1\)"):
+    with pytest.raises(
+        NonFinite, match=r"the loss became nan at step 1 \(epoch 1\)\. No update came before it: look at"
+    ):
+        trainer.fit()
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"), [("infonce", "train.lr or objective.gamma"), ("triplet-hn", "train.lr")]
+)
+def test_a_loss_that_becomes_infinite_later_names_settings_that_there_are(
+    objective: str, said: str, tmp_path: Path
+) -> None:
+    trainer = trainer_in(tmp_path / "t", settings_of(f'objectives=["{objective}"]', "train.clip_norm=1e30"))
+    weight = dict(trainer.model.named_parameters())["text.project.weight"]
+    gradients = count(1)
+    weight.register_hook(lambda gradient: gradient * float("inf") if next(gradients) > 2 else gradient)
+    with pytest.raises(NonFinite, match=rf" at step 3 \(epoch 1\)\. A smaller {said} often helps"):
         trainer.fit()
 
 
