@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -304,6 +305,37 @@ def test_a_planted_fault_is_found_and_named(form: str, fault: str, tmp_path: Pat
     report = check("mine", tmp_path)
     assert message in named(report)
     assert all(problem.fix for problem in report.problems)
+
+
+def test_what_is_whole_is_not_to_be_fetched_again(tmp_path: Path) -> None:
+    karpathy, features, table = (tmp_path / name for name in ("karpathy", "features", "table"))
+    annotations = write_karpathy(karpathy)
+    annotations.write_bytes(annotations.read_bytes().replace(b'"raw": "', b'"raw": "caf\xe9 '))
+    write_precomp(features)
+    rows = np.load(features / "train_ims.npy")
+    np.save(features / "train_ims.npy", rows.astype(object))
+    np.save(features / "test_ims.npy", np.load(features / "test_ims.npy").astype(">f4"))
+    (features / "dev_ims.npy").write_bytes(pickle.dumps(rows))
+    write_csv(table)
+    with (table / "captions.csv").open("a") as file:
+        file.write("0.png," + 30_000 * "words " + ",train\n")
+    said = "\n".join(named(check("mine", root)) for root in (karpathy, features, table))
+    assert f"iconv -f cp1252 -t utf-8 {annotations.name} > fixed" in said
+    assert "Save numbers of one shape: np.save('train_ims.npy'" in said
+    assert "It is no .npy file: fetch it again, or save numbers by np.save" in said
+    assert "Change the order of bytes: np.save('test_ims.npy', np.load('test_ims.npy')" in said
+    assert "Close the quotation mark that opens there, or shorten that caption" in said
+    assert "Fetch it again" not in said
+
+
+def test_a_file_name_in_other_code_points_is_named(tmp_path: Path) -> None:
+    annotations = write_karpathy(tmp_path)
+    image = tmp_path / "images" / "0.png"
+    image.rename(image.with_name("hu\u0308nd.png"))
+    annotations.write_text(annotations.read_text().replace(image.name, "h\\u00fcnd.png"))
+    (problem,) = check("mine", tmp_path).problems
+    assert "same letters in other code points" in problem.what
+    assert f"convmv -r -f utf-8 -t utf-8 --nfc --notest {image.parent}" in problem.fix
 
 
 @pytest.mark.parametrize(
