@@ -88,7 +88,7 @@ def check(
 
 
 def _with_cause(problem: Problem) -> Problem:
-    """A problem with the cause that its words or its folder tell; not in the readers, whose every change makes trials stale."""
+    """A problem with the cause that its words or its folder tell. Readers do not: their changes make trials stale."""
     path = Path(problem.place.removeprefix("cannot read ").partition(", line ")[0])
     if fix := next((fix for words, fix in CAUSES.items() if words in problem.what), ""):
         return replace(problem, fix=fix.format(name=path.name))

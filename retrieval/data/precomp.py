@@ -1,6 +1,6 @@
 """Precomputed features as SCAN and VSE-infinity publish them: {train,dev,test[,testall]}_{ims.npy,caps.txt,ids.txt}.
 
-`val` may stand for `dev`. The memory-mapped arrays are float16 or float32, (n, d) or (n, regions, d), with one row per
+`val` may stand for `dev`. The memory-mapped arrays are `FLOATS`, (n, d) or (n, regions, d), with one row per
 image or with the row repeated for each of its captions; both are seen as one row per image. This module loads no torch
 before features are gathered.
 """
@@ -23,7 +23,7 @@ BLOCK = 1 << 26
 """Bytes of features read at a time."""
 FLOATS = (np.float16, np.float32, np.float64)
 TREE = """
-DIR/train_ims.npy           float16 or float32, (images, d) or (images, regions, d); a row an image or a row a caption
+DIR/train_ims.npy           float16, 32 or 64, (images, d) or (images, regions, d); a row an image or a caption
 DIR/train_caps.txt          a caption a line, those of one image together; equally many an image, or train_ids.txt
 DIR/train_ids.txt           may be left out: the id of its image, a line a caption
 DIR/val_*, DIR/test_*       the same; or dev_* for val_*, and all of them in DIR/precomp/

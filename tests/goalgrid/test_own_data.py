@@ -49,13 +49,14 @@ def test_the_check_finds_no_fault(name: str, packages: Path, goalgrid: Goalgrid,
     told = goalgrid("data", "check", name, "--root", str(packages / name), runs=tmp_path)
     assert told.returncode == 0, told.stdout
     assert "no problems" in told.stdout
-    assert re.search(r"train +2 images", told.stdout)
+    assert re.search(r"train +2 (images|videos)", told.stdout)
 
 
-@pytest.mark.parametrize("recipe", ["cnn-bow", "fc-bow"])
+@pytest.mark.parametrize("recipe", ["cnn-bow", "fc-bow", "ce-tiny"])
 def test_an_epoch_is_trained_on_every_form(recipe: str, packages: Path, verb: Verb, tmp_path: Path) -> None:
-    of_features = ["features", "regions"]
-    names = of_features if recipe == "fc-bow" else [name for name in FORMS.values() if name not in of_features]
+    read_by = {"fc-bow": ["features", "regions"], "ce-tiny": ["videos"]}
+    of_pictures = {*FORMS.values()}.difference(*read_by.values())
+    names = read_by.get(recipe, sorted(of_pictures))
     (grid,) = re.findall(r"```toml\n(.*?)\[data", PAGE, re.DOTALL)
     grid = grid.replace('["mine"]', str(names)).replace("cnn-bow", recipe).replace(', "sig-ms_cir"', "")
     places = [f'[data.{name}]\nroot = "{packages / name}"\n' for name in names]
