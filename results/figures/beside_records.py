@@ -46,15 +46,11 @@ def draw_pooling(study: Study) -> Figure | None:
     return figure
 
 
-def shares(study: Study, name: str, modality: str) -> np.ndarray:
-    """Share of the token level in each trial of a cell, (trials,); none of another pooling than ADPOOL."""
-    return study.curve(name, f"balance_{modality}")[1][:, :1].ravel()
-
-
 def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, dict[str, Any]]) -> None:
     """A large mark a cell with its band, and a small mark a trial: the mean alone would hide seeds that disagree."""
-    balances = {name: [shares(study, name, modality) for modality in MODALITIES] for name in names}
-    balanced = [name for name in names if any(map(len, balances[name]))]
+    curves = {name: [study.curve(name, f"balance_{modality}")[1] for modality in MODALITIES] for name in names}
+    balances = {name: [curve[:, :1].ravel() for curve in of_name] for name, of_name in curves.items()}
+    balanced = [name for name in names if any(map(len, balances[name]))]  # the others pool without a balance
     places = np.linspace(-0.2, 0.2, len(balanced)) if len(balanced) != 1 else [0.0]
     for name, shift in zip(balanced, places, strict=True):
         look = styles[name] | {"linestyle": "none"}

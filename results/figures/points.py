@@ -1,15 +1,12 @@
 """A point for each cell or epoch: ours over the paper's, what goes with the rsum, and rsum against speed."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from goalgrid.grid.expansion import Cell
 from goalgrid.grid.palette import FAINT
 from goalgrid.results.figures import style
 from goalgrid.results.figures.study import EPOCHS, FigureKind, Study, by_dataset
@@ -37,7 +34,9 @@ def draw_paper(study: Study) -> Figure | None:
     every = style.side_by_side(figure, len(shown))
     for axes, (metric, pairs) in zip(every, shown.items(), strict=True):
         for name, pair in pairs.items():
-            _point(axes, pair, looks[name])
+            across, along = (value if math.isfinite(value) else None for value in (pair.theirs.std, pair.ours.std))
+            look = {**looks[name], **style.PLAIN, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
+            axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **look)
         _square(axes)
         recall = METRIC_NAMES["r1"]
         axes.set(title=metrics[metric], xlabel=f"paper's {recall}", ylabel=f"our {recall}")
@@ -49,12 +48,6 @@ def _both(study: Study, match: Match, metric: str) -> dict[str, Difference]:
     """Our value and the paper's, by the name of the cell, for the cells that have both, the paper's beyond doubt."""
     both = {name: (study.scores.of(cell, metric), match.of(cell, metric)) for name, cell in study.part.cells.items()}
     return {n: Difference(ours, its.value) for n, (ours, its) in both.items() if ours.n and its and not its.doubt}
-
-
-def _point(axes: Axes, pair: Difference, look: Mapping[str, Any]) -> None:
-    across, along = (value if math.isfinite(value) else None for value in (pair.theirs.std, pair.ours.std))
-    look = {**look, **style.PLAIN, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
-    axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **look)
 
 
 def _square(axes: Axes) -> None:
@@ -116,7 +109,11 @@ def draw_speed(study: Study) -> Figure | None:
 
     SelHN Fig. 8; VSE+2AD Table 2 prints the two side by side.
     """
-    cells = measured(study)
+    cells = {
+        name: cell
+        for name, cell in study.part.cells.items()
+        if study.scores.of(cell, "rsum").n and not math.isnan(study.scores.of_model(cell, "kpps").value)
+    }
     if not cells:
         return None
     alone = len({cell.objective for cell in cells.values()}) == 1
@@ -141,14 +138,6 @@ def draw_speed(study: Study) -> Figure | None:
     axes.grid(visible=True)
     style.legend_below(figure, *axes.get_legend_handles_labels(), most=2 if len(cells) < 9 else 3)
     return figure
-
-
-def measured(study: Study) -> dict[str, Cell]:
-    return {
-        name: cell
-        for name, cell in study.part.cells.items()
-        if study.scores.of(cell, "rsum").n and not math.isnan(study.scores.of_model(cell, "kpps").value)
-    }
 
 
 FIGURE_KINDS = {

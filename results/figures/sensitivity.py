@@ -44,7 +44,9 @@ def together(studies: Sequence[Study]) -> list[Study]:
 def draw(study: Study) -> Figure | None:
     """A column for each numeric axis, a row for each metric; None where no swept setting has several numbers."""
     cells = [cell for cell in study.part.cells.values() if study.scores.of(cell, "rsum").n]
-    columns = {axis: lines_over(axis, cells) for axis in numeric_axes(cells)}
+    values = grouped(pair for cell in cells for pair in cell.swept)
+    numeric = [axis for axis, swept in values.items() if {*map(type, swept)} <= {int, float} and len({*swept}) > 1]
+    columns = {axis: lines_over(axis, cells) for axis in numeric}
     shown = {axis: lines for axis, lines in columns.items() if any(len(line.cells) > 1 for line in lines.values())}
     if not shown:
         return None
@@ -66,11 +68,6 @@ def draw(study: Study) -> Figure | None:
     figure.align_ylabels(every[:, 0])
     legend_below(figure, handles.values(), handles, most=3)
     return figure
-
-
-def numeric_axes(cells: Sequence[Cell]) -> list[str]:
-    values = grouped(pair for cell in cells for pair in cell.swept)
-    return [axis for axis, swept in values.items() if {*map(type, swept)} <= {int, float} and len({*swept}) > 1]
 
 
 def lines_over(axis: str, cells: Sequence[Cell]) -> dict[str, Line]:

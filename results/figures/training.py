@@ -6,6 +6,7 @@ negatives), VSE+2AD Fig. C-2 (ADOPT's K).
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -47,11 +48,6 @@ def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve |
         reference: a paper's curve to show beside the same quantity, for the objectives of the same names.
     """
     return over_epochs(study, _labels(quantities, QUANTITIES), 1.6, reference, until_near=not quantities)
-
-
-def draw_diagnostics(study: Study) -> Figure | None:
-    """Similarities of positives and hardest negatives, and the share of active triplets; None where none was logged."""
-    return over_epochs(study, DIAGNOSTICS, 1.5)
 
 
 def draw_steps(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
@@ -217,8 +213,9 @@ def curve(axes: Axes, study: Study, name: str, quantity: str, style: dict[str, A
     return axes.plot(epochs, mean, **look)[0]
 
 
+diagnostics = partial(over_epochs, quantities=DIAGNOSTICS, row_height=1.5)
 FIGURE_KINDS = {
     "training": FigureKind(3, draw, "Training behaviour", EPOCHS),
-    "diagnostics": FigureKind(4, draw_diagnostics, "Similarities and active triplets", EPOCHS),
+    "diagnostics": FigureKind(4, diagnostics, "Similarities and active triplets", EPOCHS),
     "steps": FigureKind(6, draw_steps, "Training step by step", "trials with train.trace_every"),
 }
