@@ -100,7 +100,11 @@ class Measured:
         rows = record_cache.rows(home, scores.rows, _PROVENANCE)
         noted = grouped(chain.from_iterable(map(_noted, rows.values())))
         sums = analyse(cells, scores, None, ["rsum"])
-        best = _foremost(cells, sums)
+        best = cells
+        if len(sums) > BLOCKS:  # the foremost stand first, and have effects and figures
+            sums.sort(key=lambda analysis: max(analysis.means), reverse=True)
+            titles = {analysis.title for analysis in sums[:FOREMOST]}
+            best = [cell for part in parts_of(cells) if part.title in titles for cell in part.cells.values()]
         recalls = metrics_of("r1", "both")
         analyses = analyse(best, scores, QueryRanks.read(best, home), recalls)
         studies = Study.read(cells if len(rows) <= CURVES else best, scores, home)
@@ -108,7 +112,7 @@ class Measured:
         every = [Study(part, scores, no_history, home) for part in parts_of(cells)]
         drawings = tuple(_drawings(studies, every, best))
         return cls(
-            tuple(map(finding, sorted(sums, key=_top, reverse=True) if len(sums) > BLOCKS else sums)),
+            tuple(map(finding, sums)),
             dict(_tables(grid, cells, shown) for shown in (scores, *scores.further(cells, home))),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document(analyses, best) if analyses else None,
@@ -121,18 +125,6 @@ class Measured:
             scores=scores,
             drawings=drawings,
         )
-
-
-def _top(analysis: Analysis) -> float:
-    return max(analysis.means)
-
-
-def _foremost(cells: Sequence[Cell], sums: Sequence[Analysis]) -> Sequence[Cell]:
-    """All cells; of more than `BLOCKS` blocks, the cells of those with the best rsum."""
-    if len(sums) <= BLOCKS:
-        return cells
-    titles = {analysis.title for analysis in sorted(sums, key=_top, reverse=True)[:FOREMOST]}
-    return [cell for part in parts_of(cells) if part.title in titles for cell in part.cells.values()]
 
 
 def _drawings(studies: Sequence[Study], every: Sequence[Study], best: Sequence[Cell]) -> Iterator[Drawing]:

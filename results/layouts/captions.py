@@ -90,11 +90,13 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
         return scores.caption
     views = views or [scores]
     protocols = ", ".join(dict.fromkeys(shown(view.protocol_of(cell)) for cell in cells for view in views))
+    by_protocol = ((cell, {view.protocol_of(cell): view for view in views}) for cell in cells)
+    values = [view.of(cell, view.metrics[0]) for cell, protocols in by_protocol for view in protocols.values()]
     of_models = "of each model, whatever its objective and seed; best in bold" if what in OF_MODEL.values() else ""
     sentences = [
         f"{what} on {protocols}: {of_models or chosen(cells) + conditions(cells)}.",
         _of_fewer_points(cells),
-        _missing(cells, views),
+        lacking(values, "cells"),
         scores.to_evaluate(cells),
         *(view.unknown_words(cells) for view in views),
         _imported(cells),
@@ -151,15 +153,6 @@ def _imported(cells: Sequence[Cell]) -> str:
     return (
         f"Published weights, evaluated here, without a seed or a training of ours: {'; '.join(names)}." if names else ""
     )
-
-
-def _missing(cells: Sequence[Cell], views: Sequence[Scores]) -> str:
-    scores = [
-        view.of(cell, view.metrics[0])
-        for cell in cells
-        for view in {view.protocol_of(cell): view for view in views}.values()
-    ]
-    return lacking(scores, "cells")
 
 
 def lacking(scores: Sequence[Score], nouns: str) -> str:

@@ -13,10 +13,6 @@ if TYPE_CHECKING:  # a new grid's file loads no pyarrow
 
 def page(template: str, **content: Any) -> str:
     """A template of this folder, filled in; text in the values is escaped in HTML."""
-    return _environment().get_template(template).render(**content)
-
-
-def _environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(_source),
         autoescape=lambda name: name is not None and name.endswith(".html"),
@@ -27,7 +23,7 @@ def _environment() -> Environment:
     )
     environment.globals["inline"] = lambda name: Markup(_source(name))  # our own: not escaped
     environment.filters |= {"symbol": _symbol, "number": _number, "behind": _behind, "markdown": _markdown}
-    return environment
+    return environment.get_template(template).render(**content)
 
 
 def _source(name: str) -> str:

@@ -38,11 +38,6 @@ class TableEntry:
     """Whether it is `above`, `below` or `within` what noise allows around the paper's number; empty: not tested."""
 
     @property
-    def contest(self) -> tuple[str, ...]:
-        """Entries with the same contest compete."""
-        return tuple(self.keys.get(name, "") for name in CONTEST)
-
-    @property
     def lowest(self) -> bool:
         """Whether small is good, as of a median rank."""
         return self.keys.get("metric", "").endswith("medr")
@@ -139,8 +134,9 @@ class Table:
 
     def contests(self, block: Block) -> list[dict[Place, TableEntry]]:
         """Entries that compete, contest by contest: same metric, data set and protocol, in the same block."""
-        entries = [((i, j), entry) for i, row in enumerate(block.rows) for j, entry in enumerate(row.entries)]
-        return list(nested((entry.contest, place, entry) for place, entry in entries if entry).values())
+        entries = [((i, j), entry) for i, row in enumerate(block.rows) for j, entry in enumerate(row.entries) if entry]
+        contests = ((tuple(entry.keys.get(name, "") for name in CONTEST), place, entry) for place, entry in entries)
+        return list(nested(contests).values())
 
 
 @dataclass(frozen=True)
