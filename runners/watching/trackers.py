@@ -8,11 +8,11 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from goalgrid.grid import extras
 from goalgrid.grid.gridfile import Grid
@@ -25,15 +25,6 @@ COPIED = "goalgrid.done"
 """File in the folder of a whole run, with the time at which its trial was done."""
 
 
-class OpenRun(Protocol):
-    """A run of a tracker, open for writing."""
-
-    def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None:
-        """Write metrics of an epoch that ended then, in seconds since 1970."""
-
-    def close(self, *, done: bool) -> None: ...
-
-
 @dataclass(frozen=True)
 class RunFiles(Tracker):
     """A tracker of files: below the place, which has the grid's name, a folder for each trial, which has its id.
@@ -43,7 +34,7 @@ class RunFiles(Tracker):
     """
 
     name: str
-    begin: Callable[[Path, Mapping[str, Any]], OpenRun]
+    begin: "type[EventFile | OfflineRun]"
     place: Path
 
     def open(self) -> "_Runs":
@@ -62,7 +53,7 @@ class RunFiles(Tracker):
 class _Copy:
     """A run with its epochs, and the start time of the next epoch."""
 
-    run: OpenRun
+    run: "EventFile | OfflineRun"
     when: float
     rows: list[dict[str, Any]] = field(default_factory=list)
 
@@ -116,6 +107,7 @@ class EventFile:
         self.settings = dotted(settings)
 
     def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None:
+        """Write metrics of an epoch that ended then, in seconds since 1970."""
         for name, value in metrics.items():
             self.writer.add_scalar(name, value, epoch, walltime=when)
         self.writer.flush()
