@@ -102,8 +102,15 @@ def _round(
     overview.data.check(selected)
     decisions = decide(overview, choice)
     todo, anew = to_train(decisions), to_replace(decisions)
-    save = partial(_save, overview)
     evaluated = [] if choice.failed else to_evaluate(decisions, overview)
+
+    def save() -> None:
+        """Save the grid as it is run, and beside it, for a reader, what validation chose."""
+        saved_grid.save_grid(overview.grid, overview.trials, overview.home)
+        if overview.searches:
+            chosen = [search.to_dict() for search in overview.searches]
+            files.write_json(overview.home.grid(overview.grid.name).choices, chosen)
+
     if not todo and not evaluated:
         save()
         _copy_late(overview, trackers)
@@ -120,14 +127,6 @@ def _round(
         overview.grid, overview.points, todo, anew, evaluated=evaluated, checked=save, halvings=overview.halvings
     )
     return LaunchResult(decisions, interrupted)
-
-
-def _save(overview: Overview) -> None:
-    """Save the grid as it is run, and beside it, for a reader, what validation chose."""
-    saved_grid.save_grid(overview.grid, overview.trials, overview.home)
-    if overview.searches:
-        chosen = [search.to_dict() for search in overview.searches]
-        files.write_json(overview.home.grid(overview.grid.name).choices, chosen)
 
 
 def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: str | None) -> list[State]:

@@ -88,14 +88,6 @@ class DeviceCost:
         hours = ", ".join(f"{setting} {span.scaled(HOURS)}" for setting, span in spans.items())
         return [f"with {hours}: other numbers, so other trials with ids of their own"] if spans else []
 
-    def _on_the_clock(self) -> list[str]:
-        rented, clock = self.rented, self.clock
-        if not clock:
-            return []
-        price = self._price(clock * rented.gpus)
-        where = counted(rented.gpus, "GPU") + (f" and {counted(rented.cores, 'core')}" if rented.cores else "")
-        return [f"on {where}: {clock.scaled(CLOCK)} on the clock{price}"]
-
     def _price(self, seconds: Span) -> str:
         """`, 3.4 to 5.6 at 2 an hour`; empty without a price. What costs less than a cent is not told apart."""
         if not (hourly := self.rented.hourly):
@@ -109,11 +101,15 @@ class DeviceCost:
     def lines(self) -> list[str]:
         if not self.taken:
             return ["nothing is left to train or to evaluate"]
-        card, lines = self.rented.card, [line for key, taken in self.taken.items() for line in taken.lines(key)]
+        rented, card = self.rented, self.rented.card
+        lines = [line for key, taken in self.taken.items() for line in taken.lines(key)]
         if self.seconds:
             price = self._price(self.seconds)
             lines.append(f"in all {self.seconds.scaled(HOURS)} of one {card.name}{price}")
-            lines += [*self._on_the_clock(), *self._in_formats()]
+            if clock := self.clock:
+                where = counted(rented.gpus, "GPU") + (f" and {counted(rented.cores, 'core')}" if rented.cores else "")
+                lines.append(f"on {where}: {clock.scaled(CLOCK)} on the clock{self._price(clock * rented.gpus)}")
+            lines += self._in_formats()
         if not card.bandwidth:
             lines.append(f"hours and cost need a GPU by its name: of {card.name} only the memory is known")
         if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):

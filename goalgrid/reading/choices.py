@@ -11,7 +11,7 @@ from typing import Any
 from goalgrid.grid.expansion import Cell, Shared, block_title, expand
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.select import Chosen, Halving, Point, Tried
-from goalgrid.grid.store.home import ENDED, Home, State, TrialFolder
+from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.results.records import record_cache
 
 
@@ -75,11 +75,11 @@ def searches(grid: Grid, home: Home) -> list[Search]:
     values = {trial_id: row[select.by] for trial_id, row in rows.items()}
     states |= {trial_id: State.UNREADABLE for trial_id in done if trial_id not in values}
     for trial_id in [trial_id for trial_id, state in states.items() if state is State.STOPPED]:
-        value = _before_the_stop(select.by, home.trial(trial_id))
-        if select.stop == "none" or value is None:
+        epochs = [row for row in home.trial(trial_id).rows() if row.keys() >= {select.by, "val_rsum"}]
+        if select.stop == "none" or not epochs:
             states[trial_id] = State.INTERRUPTED  # no rule stops it now, so that it goes on
         else:
-            values[trial_id] = value
+            values[trial_id] = max(epochs, key=lambda row: row["val_rsum"])[select.by]
     draws, every = select.draws or len(select.points()), list[Search]()
     for (*_, swept), points in groups.items():  # each of these by its id, so that equal trials are one point
         cells, of_cell = tuple(points.values()), {trial_id: states[trial_id] for trial_id in points}
@@ -125,12 +125,6 @@ def _states(cells: Iterable[Cell], home: Home) -> dict[str, State]:
         if states[trial_id] is State.PLANNED and any(states.get(name) is State.FAILED for name in trial.parents):
             states[trial_id] = State.FAILED
     return states
-
-
-def _before_the_stop(by: str, folder: TrialFolder) -> float | None:
-    """This metric of a trial that was stopped, at its epoch with the best validation rsum."""
-    rows = [row for row in folder.rows() if row.keys() >= {by, "val_rsum"}]
-    return max(rows, key=lambda row: row["val_rsum"])[by] if rows else None
 
 
 def _value(shared: Shared, name: str) -> Any:

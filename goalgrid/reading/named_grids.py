@@ -26,7 +26,10 @@ def grid_to_train(
     """A grid to train: by file or preset, else as it was last run under this name; UserError: there is none."""
     if source.endswith(".toml") or source in catalog.names("presets"):
         table = {**read_text(source).table, **dict(map(key_and_value, overrides))}
-        _say_single_seed(table.get("seeds"))
+        seeds = table.get("seeds")
+        if type(seeds) is int and seeds > 1:  # a list of one seed, where a reader may mean so many seeds
+            several = ", ".join(map(str, range(seeds))) if seeds < 10 else f"0, 1, ..., {seeds - 1}"
+            say(f"note: seeds = {seeds} is seed {seeds} alone. {seeds} seeds: seeds = [{several}].")
         if source.endswith(".toml") and (name := table.get("name")) in catalog.names("presets"):
             say(f"note: a shipped grid is called {name}, too; goalgrid plan, run and resume {name} mean that one.")
         return _with_known_tables(load(source, overrides, roots=roots, weights=weights))
@@ -53,13 +56,6 @@ def recall(
         hint = f"Or {file}, which is here." if file.exists() else "Or give the path of a grid file, ending in .toml."
         check_known("grid", source, known, hint=hint)
     return _with_known_tables(load(source, overrides, roots=roots, weights=weights))
-
-
-def _say_single_seed(seeds: object) -> None:
-    """A number stands for a list of one seed, where a reader may mean so many seeds."""
-    if type(seeds) is int and seeds > 1:
-        several = ", ".join(map(str, range(seeds))) if seeds < 10 else f"0, 1, ..., {seeds - 1}"
-        say(f"note: seeds = {seeds} is seed {seeds} alone. {seeds} seeds: seeds = [{several}].")
 
 
 @cache

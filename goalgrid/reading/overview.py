@@ -66,16 +66,15 @@ class Overview:
             points = [*choices.with_trials(searches, finals), *imported]
             halvings = choices.halvings(grid, searches)
             overview = cls(grid, home, [*finals, *imported], points, searches, halvings, contests)
-        return overview._narrowed(only) if only else overview
-
-    def _narrowed(self, only: str) -> "Overview":
-        ids = {trial.id for trial in self.selected(only)}
+        if not only:
+            return overview
+        ids = {trial.id for trial in overview.selected(only)}
 
         def within(cells: list[Cell]) -> list[Cell]:
             parts = [replace(cell, trials=tuple(t for t in cell.trials if t.id in ids)) for cell in cells]
             return [cell for cell in parts if cell.trials]
 
-        return replace(self, cells=within(self.cells), points=within(self.points), only=only)
+        return replace(overview, cells=within(overview.cells), points=within(overview.points), only=only)
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -237,8 +236,6 @@ class Overview:
     @cached_property
     def of_other_data(self) -> set[str]:
         """Ids of the trials that are done, but on other data than are here now: no table shows them."""
-        if not self.records:
-            return set()
         return provenance.of_other_data(self.records, self.points, self.data.fingerprint)
 
     @cached_property

@@ -39,7 +39,10 @@ def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> tuple[list[Cell
 def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[GridPart, Resolution]]:
     """The blocks; a cell of which a trial failed for good takes no part until that trial is done."""
     states = home.states(trial.id for cell in cells for trial in cell.trials)
-    values = _values(budget, [trial_id for trial_id, state in states.items() if state is State.DONE], home)
+    done = [trial_id for trial_id, state in states.items() if state is State.DONE]
+    columns = [f"test_{name}" for name in by_direction(budget.metric)]  # of a recall, the mean of both directions
+    rows = record_cache.rows(home, done, columns, {})
+    values = {trial_id: sum(row[name] for name in columns) / len(columns) for trial_id, row in rows.items()}
     contests = []
     for part in parts_of(cells):
         known = {
@@ -55,10 +58,3 @@ def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[G
         failed = {name: max(len(known[name]) + 1, FIRST) for name in known if name not in playing}
         contests.append((part, replace(resolution, seeds={**resolution.seeds, **failed}, failed=tuple(failed))))
     return contests
-
-
-def _values(budget: Budget, done: Sequence[str], home: Home) -> dict[str, float]:
-    """The metric that decides of finished trials, by id; of a recall, the mean of both directions."""
-    columns = [f"test_{name}" for name in by_direction(budget.metric)]
-    rows = record_cache.rows(home, done, columns, {})
-    return {trial_id: sum(row[name] for name in columns) / len(columns) for trial_id, row in rows.items()}
