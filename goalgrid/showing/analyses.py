@@ -113,7 +113,10 @@ def compared(
         evaluate=grid.evaluate, leave=say_left_out,
     )  # fmt: skip
     one, another = (_side(name, side, read, metrics) for name, side in ((a, first), (b or a, second)))
-    return grid_comparison.compare(*_named_apart(one, another, first, second), metrics)
+    if one.name == another.name:
+        of_a, of_b = ("before", "now") if replaced else (f"in {first.path}", f"in {second.path}")
+        one, another = replace(one, name=f"{one.name} {of_a}"), replace(another, name=f"{another.name} {of_b}")
+    return grid_comparison.compare(one, another, metrics)
 
 
 def section(beside: str | None, grid: str, home: Home, other: Home | None) -> documents.Document | None:
@@ -134,12 +137,3 @@ def _side(name: str, home: Home, read: Callable[..., Scores], metrics: Sequence[
         anew = f"Start it: goalgrid run {name}{runs_option(home)}"
         raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. {anew}")
     return Side.of(grid.name, cells, read(cells, home), home, metrics, overview.data.now)
-
-
-def _named_apart(a: Side, b: Side, of_a: Home, of_b: Home) -> tuple[Side, Side]:
-    """The sides under names that differ."""
-    if a.name != b.name:
-        return a, b
-    if isinstance(of_a, BeforeReplacement):
-        return replace(a, name=f"{a.name} before"), replace(b, name=f"{b.name} now")
-    return replace(a, name=f"{a.name} in {of_a.path}"), replace(b, name=f"{b.name} in {of_b.path}")

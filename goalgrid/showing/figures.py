@@ -15,8 +15,6 @@ from goalgrid.reading.overview import Overview
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from goalgrid.results.figures import Study
-
 ATTENTION, EXAMPLES = "attention", "examples"
 
 
@@ -72,23 +70,18 @@ def write(
     with figures.drawn_for(figures.Sheet(request.columns, request.points)):
         for name, picture in _of_trial(Overview.of(recalled, home), request) if request.of_trial else ():
             yield f"written: {figures.save(picture, folder, name, request.format)}"
-        if not request.kinds or len(request.of_trial) < len(request.kinds):
-            overview = Overview.of(recalled, home, request.only)
-            scores = some_scores(overview, request.protocol, grid, overrides, "figures")
-            yield from _of_grid(request, figures.Study.read(overview.cells, scores, home), folder)
-
-
-def _of_grid(request: FigureRequest, studies: Sequence["Study"], folder: Path) -> Iterator[str]:
-    from goalgrid.results import figures
-
-    kinds = [kind for kind in request.kinds if kind not in request.of_trial]
-    drawn = set[str]()
-    for drawing in figures.draw_all(studies, kinds, request.quantity, request.reference):
-        drawn.add(drawing[0])
-        yield from (f"written: {path}" for path in figures.write([drawing], folder, [request.format]))
-    for kind in kinds or ([] if drawn else figures.FIGURES):
-        if kind not in drawn:
-            yield f"nothing to draw for {kind}: it needs {figures.FIGURES[kind].needs}"
+        kinds = [kind for kind in request.kinds if kind not in request.of_trial]
+        if request.kinds and not kinds:
+            return
+        overview = Overview.of(recalled, home, request.only)
+        scores = some_scores(overview, request.protocol, grid, overrides, "figures")
+        studies, drawn = figures.Study.read(overview.cells, scores, home), set[str]()
+        for drawing in figures.draw_all(studies, kinds, request.quantity, request.reference):
+            drawn.add(drawing[0])
+            yield from (f"written: {path}" for path in figures.write([drawing], folder, [request.format]))
+        for kind in kinds or ([] if drawn else figures.FIGURES):
+            if kind not in drawn:
+                yield f"nothing to draw for {kind}: it needs {figures.FIGURES[kind].needs}"
 
 
 def _of_trial(overview: Overview, request: FigureRequest) -> "Iterator[tuple[str, Figure]]":

@@ -137,7 +137,12 @@ def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequ
     if not (names := names or home.grids()):
         raise UserError(f"no grid ran under {home.path}. Start one: goalgrid run demo{runs_option(home)}")
     grids = {grid.name: grid for grid in (named_grids.recall(name, home) for name in names)}
-    compared = dict(_compared(words, home) for words in comparisons)
+    compared = dict[str, Document | None]()
+    for words in comparisons:
+        a, _, b = map(str.strip, words.partition(","))
+        if not (a and b) or "," in b:
+            raise UserError(f"--compare {words!r}: name two grids, e.g. --compare {a or 'mine'},demo")
+        compared[f"{b} minus {a}"] = section(a, b, home, None)
     entries = []
     for grid in grids.values():
         overview = Overview.of(grid, home)
@@ -151,10 +156,3 @@ def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequ
         entries.append({**entry, "headline": overview.headline(), "date": date})
     write_text(index, page("site.html", entries=entries, compared=compared))
     yield index
-
-
-def _compared(words: str, home: Home) -> tuple[str, Document | None]:
-    a, _, b = map(str.strip, words.partition(","))
-    if not (a and b) or "," in b:
-        raise UserError(f"--compare {words!r}: name two grids, e.g. --compare {a or 'mine'},demo")
-    return f"{b} minus {a}", section(a, b, home, None)

@@ -168,7 +168,7 @@ def _filled(request: TableRequest, home: Home) -> Table:
         start = f"no trial is done. Start it: goalgrid run --paper {source.name}{runs_option(home)}"
         why = f"trials with different settings could fill each row. {APART}" if source.undecided else start
         raise NothingDone(f"{source.name} under {home.path}: {why}")
-    return request.draw(source.cells, source)
+    return request.draw(list(source.rows), source)
 
 
 def _printed(request: TableRequest) -> Table:
@@ -177,4 +177,4 @@ def _printed(request: TableRequest) -> Table:
     if given := [name for name, value in others.items() if value]:
         raise UserError(f"--reference shows a table as the paper printed it; leave {' and '.join(given)} out.")
     paper = Paper.read(request.grid)
-    return request.draw(paper.cells, paper)
+    return request.draw(list(paper.rows), paper)

@@ -238,10 +238,6 @@ class Paper:
         return Paper(name, nested((cell_of(result), result.metric, result) for result in results_of(name)))
 
     @property
-    def cells(self) -> list[Cell]:
-        return list(self.rows)
-
-    @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics that the table reports, in its order."""
         return tuple(dict.fromkeys(metric for row in self.rows.values() for metric in row))

@@ -47,7 +47,7 @@ def trained() -> list[str]:
 
 def printed(name: str) -> Table:
     paper = Paper.read(name)
-    return arrange(paper.cells, paper)
+    return arrange(list(paper.rows), paper)
 
 
 def filled(name: str, home: Home, **options: object) -> Table:

@@ -39,7 +39,7 @@ SEEDS = {0: -0.3, 1: 0.0, 2: 0.6}
 
 def drawn(name: str, layout: str | None = None, metric: str = "r1") -> Table:
     paper = Paper.read(name)
-    return arrange(paper.cells, paper, layout=layout, metric=metric)
+    return arrange(list(paper.rows), paper, layout=layout, metric=metric)
 
 
 def row_of(trial_id: str, cell: Cell, protocol: str, value: float) -> dict[str, object]:
