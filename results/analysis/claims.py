@@ -136,12 +136,6 @@ class JudgedClaim:
         enough = 2 * sum(signs) > len(signs) if self.claim.quantifier == "most" else all(signs)
         return HOLDS if enough else FAILS
 
-    @property
-    def against(self) -> list[Comparison]:
-        """The comparisons that contradict the claim in the means, the strongest first."""
-        contradicting = [comparison for comparison in self.comparisons if comparison.lead < 0]
-        return sorted(contradicting, key=lambda comparison: comparison.lead)
-
 
 def as_entry(result: Result) -> Entry:
     """A printed number as the value of a cell."""
@@ -287,9 +281,10 @@ def line(source: str, judged: JudgedClaim) -> str:
     tests = f"{_verdicts(judged)} of {counted(many, 'comparison')}{runs}"
     if all(math.isnan(comparison.p) for comparison in judged.comparisons):
         tests = f"{counted(many, 'comparison')} without a spread to test by{runs}"
+    contradicting = sorted((test for test in judged.comparisons if test.lead < 0), key=lambda test: test.lead)
     against = "; ".join(
         f"{_minus(comparison)}, {comparison.block}, {comparison.metric}: {written(comparison.difference, sign='+')}"
-        for comparison in judged.against[:MOST]
+        for comparison in contradicting[:MOST]
     )
     contradicted = f". Against it most: {against}" if against else ""
     return f"{source}: {judged.verdict}; {tests}. In the means it {judged.in_means}: {right} of {many}{contradicted}."

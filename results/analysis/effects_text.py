@@ -28,20 +28,20 @@ def document(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Document:
 
 
 def write_out(analyses: Sequence[Analysis], cells: Sequence[Cell], kind: str) -> str:
-    """The analyses in a format of `FORMATS`; without cells, of a paper's table."""
-    return as_csv(analyses) if kind == "csv" else TEXT[kind](document(analyses, cells))
+    """The analyses in a format of `FORMATS`; without cells, of a paper's table.
+
+    As comma-separated values a line for every number: block, metric, its place in the analysis, the number unrounded.
+    """
+    if kind != "csv":
+        return TEXT[kind](document(analyses, cells))
+    rows = [(analysis.title, analysis.metric, *row) for analysis in analyses for row in _rows(analysis)]
+    return csv.written(["block", "metric", "what", "name", "quantity", "value"], rows)
 
 
 PRINTED = (
     "From printed means and standard deviations, which are rounded: main effects, interactions, and the spread of runs "
     "within cells as the error. Differences: Welch's test. A printed ±0.0 counts as ±0.05."
 )
-
-
-def as_csv(analyses: Sequence[Analysis]) -> str:
-    """A line for every number: block, metric, its place in the analysis, and the number, unrounded."""
-    rows = [(analysis.title, analysis.metric, *row) for analysis in analyses for row in _rows(analysis)]
-    return csv.written(["block", "metric", "what", "name", "quantity", "value"], rows)
 
 
 def metric_title(metric: str, noun: str) -> str:

@@ -47,11 +47,6 @@ class SideCell:
         bare = ("dataset", "recipe")
         return ", ".join(value if axis in bare else _place(axis, value, value) for axis, value in self.axes.items())
 
-    @property
-    def stream(self) -> tuple[str, str]:
-        """What start weights and batches are drawn for, beside the seed: cells with the same pair by seed."""
-        return self.axes["dataset"], self.axes["recipe"]
-
 
 @dataclass(frozen=True)
 class Side:
@@ -156,7 +151,9 @@ def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDi
     """B minus A: seed by seed where both draw the same from two seeds or more in common, else by Welch."""
     a, b = one.scores[metric], other.scores[metric]
     of_a, of_b = dict(zip(a.seeds, a.values, strict=True)), dict(zip(b.seeds, b.values, strict=True))
-    common = [seed for seed in of_a if seed in of_b] if one.stream == other.stream else []
+    # what start weights and batches are drawn for, beside the seed
+    drawn_alike = all(one.axes[name] == other.axes[name] for name in ("dataset", "recipe"))
+    common = [seed for seed in of_a if seed in of_b] if drawn_alike else []
     if len(common) > 1 or (common and min(a.n, b.n) == 1):
         x, y = np.array([of_a[seed] for seed in common]), np.array([of_b[seed] for seed in common])
         d = y - x

@@ -68,12 +68,10 @@ def _per_image(ranks: Mapping[str, NDArray[Any]], metric: str) -> NDArray[np.flo
     if cut not in _CUTS or (direction == "t2i" and "image" not in ranks):
         return None
     hits = np.where(ranks[direction] < _CUTS[cut], 100.0, 0.0)
-    return hits if direction == "i2t" else _by_image(hits, ranks["image"], len(ranks["i2t"]))
-
-
-def _by_image(hits: NDArray[np.float64], owners: NDArray[Any], images: int) -> NDArray[np.float64]:
-    """The mean over captions, and for every image by how much, to first order, its captions move it."""
-    moved = np.bincount(owners, hits - hits.mean(), images)
+    if direction == "i2t":
+        return hits
+    images = len(ranks["i2t"])  # the mean over captions, and by how much, to first order, those of an image move it
+    moved = np.bincount(ranks["image"], hits - hits.mean(), images)
     return np.asarray(hits.mean() + moved * images / len(hits))
 
 

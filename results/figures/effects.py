@@ -74,7 +74,11 @@ def draw_effects(study: Study) -> Figure | None:
         for axes, factor in zip(line, parts, strict=False):
             _main(axes, factor)
         if len(parts) == 2:
-            _interaction(line[2], parts, means)
+            lines, across = parts
+            styles = line_styles([symbol(lines.name, level.name) for level in lines.levels])
+            for values, (label, style) in zip(means, styles.items(), strict=True):
+                line[2].plot(np.arange(len(values)), values, label=label, linewidth=1.4, markersize=4, **style)
+            _name(line[2], across)
         line[0].set_ylabel(f"{study.directions[direction]}\n{METRIC_NAMES[study.scores.headline]}")
         for axes in line:
             axes.grid(visible=True, axis="y")
@@ -104,14 +108,6 @@ def _main(axes: Axes, factor: Factor) -> None:
     if np.isfinite(factor.honest):
         axes.errorbar([len(means) - 0.62], means.mean(), factor.honest / 2, color=FAINT, capsize=4, elinewidth=3)
     _name(axes, factor)
-
-
-def _interaction(axes: Axes, factors: tuple[Factor, ...], means: Any) -> None:
-    lines, across = factors
-    styles = line_styles([symbol(lines.name, level.name) for level in lines.levels])
-    for row, (label, style) in zip(means, styles.items(), strict=True):
-        axes.plot(np.arange(len(row)), row, label=label, linewidth=1.4, markersize=4, **style)
-    _name(axes, across)
 
 
 def _name(axes: Axes, factor: Factor) -> None:

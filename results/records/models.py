@@ -90,10 +90,6 @@ class Speed(_Measured):
             f"{self.parameters:,} parameters, {self.learning:,} of which learn",
         ]
 
-    @property
-    def where(self) -> str:
-        return f"{self.device}, {counted(self.threads, 'thread')}"
-
     @classmethod
     def read(cls, path: Path, leave: Leave = refuse) -> Self | None:
         again = f"Measure it again: goalgrid evaluate --trial {path.parent.name} --speed."
@@ -131,7 +127,8 @@ class Models:
 
     @property
     def devices(self) -> list[str]:
-        return list(dict.fromkeys(speed.where for speeds in self._speeds.values() for speed in speeds.values()))
+        speeds = [speed for of_model in self._speeds.values() for speed in of_model.values()]
+        return list(dict.fromkeys(f"{speed.device}, {counted(speed.threads, 'thread')}" for speed in speeds))
 
     @cached_property
     def _parameters(self) -> dict[ModelKey, dict[str, float]]:

@@ -197,7 +197,7 @@ def test_findings_are_written_in_every_format(metric: str, matrix: list[Cell]) -
 
 def test_csv_holds_the_numbers_unrounded(matrix: list[Cell]) -> None:
     one = analysed(matrix)
-    rows = list(csv.DictReader(io.StringIO(effects_text.as_csv([one]))))
+    rows = list(csv.DictReader(io.StringIO(effects_text.write_out([one], (), "csv"))))
     means = {row["name"]: float(row["value"]) for row in rows if (row["what"], row["quantity"]) == ("cell", "mean")}
     assert means == dict(zip(one.names, one.means, strict=True))
 
