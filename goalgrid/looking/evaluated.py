@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog, evaluations, trusted_code
 from goalgrid.grid.errors import UserError, check_known, counted, user_path
-from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.expansion import Shared
+from goalgrid.grid.gridfile import Grid, Location, register
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.option import option
 from goalgrid.grid.protocols import ECCV, shown
@@ -17,6 +18,7 @@ from goalgrid.grid.store.files import read_json, written_aside
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.grid.store.imported import add
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
+from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import Overview
 from goalgrid.terminal.options import runs_option
@@ -80,14 +82,25 @@ class EvaluationRequest:
             catalog.has_folder(name or settings.dataset.name, f"--root {self.root}")
         return evaluations.moved(settings, name or settings.dataset.name)
 
-    def grid(self, home: Home, dataset: str) -> Grid | None:
-        """The grid that shows the checkpoint; UserError: no such grid or objective, or a grid without this data set."""
+    def grid(self, home: Home, settings: TrialSettings, root: str) -> Grid | None:
+        """The grid that shows the checkpoint; UserError: no such grid or objective, or one with other data than root.
+
+        `settings`: of the checkpoint, for the data set that lies in `root`.
+        """
         if not self.into:
             return None
-        grid = recall(self.into, home)
+        grid, dataset = recall(self.into, home), settings.dataset.name
         if self.as_objective not in CATALOGUE:
             raise UserError(unknown_objective(self.as_objective))
         check_known("data set", dataset, grid.datasets, where=f"of grid {grid.name!r}")
+        shared = Shared(settings.dataset, settings.recipe, settings.model, settings.train, settings.objective)
+        moved = grid.model_copy(update={"data": {**grid.data, dataset: Location(root=root)}})
+        here, given = (DataAtHand(each, home).fingerprint(shared) for each in (grid, moved))
+        if here and here != given:
+            raise UserError(
+                f"{root} has other data than {grid.root(dataset)}, the {dataset} of grid {grid.name!r}: no table shows "
+                "both. Give the checkpoint the data of the grid, or a grid of its own."
+            )
         return grid
 
 
@@ -213,7 +226,7 @@ def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, reques
     settings = model.trial(name, request.as_objective) if request.into else model.trial(name)
     request.check_weights(settings)
     protocol = request.protocol_of(settings)
-    grid, imported = request.grid(home, name), None
+    grid, imported = request.grid(home, settings, folder), None
     machine = _machine_of(home, [f"{name}={folder}"], request.weights)
     loaded = LoadedModel.of_published(model, settings, machine)
     if grid:

@@ -148,7 +148,7 @@ def _work(overview: Overview, trials: Sequence[Trial]) -> list[str]:
 
 
 def _nothing(overview: Overview) -> str:
-    if other := len(overview.of_other_data):
+    if other := len(overview.trained_on_other_data):
         return f"nothing without --stale: {counted(other, 'trial')} trained on other data than are here now"
     if old := len(of_other_code(overview)):
         return f"nothing without --stale: {counted(old, 'trial')} trained by other code than now"

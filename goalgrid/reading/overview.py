@@ -238,6 +238,11 @@ class Overview:
         """Ids of the trials that are done, but on other data than are here now: no table shows them."""
         return provenance.of_other_data(self.records, self.points, self.data.fingerprint)
 
+    @property
+    def trained_on_other_data(self) -> set[str]:
+        """Those of other data that can be trained anew: a published checkpoint is imported again instead."""
+        return self.of_other_data - {trial.id for trial in self.imported}
+
     @cached_property
     def lacking(self) -> dict[str, list[str]]:
         """The protocols by which trials, done or not, are still to be evaluated for [evaluate], by trial id."""

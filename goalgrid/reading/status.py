@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LISTED = 4
 """Names that are spelled out on a line; of more steps of trials, the range."""
+LOST = "; not shown, as its data are others now: import it again by goalgrid evaluate FILE --into GRID"
 
 
 @dataclass(frozen=True)
@@ -208,10 +209,11 @@ def ended(overview: Overview) -> list[str]:
     lines += seed_lines(overview)
     lines += [*failure_lines(overview), *_evaluation_lines(overview), *_uncompared(overview)]
     anew = f"anew: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
-    if other := overview.of_other_data:
+    if other := overview.trained_on_other_data:
         lines += [f"{counted(len(other), 'trial')} done on other data than are here now, and not shown; {anew}"]
     if old := of_other_code(overview):
         lines += [f"{counted(len(old), 'trial')} done by other code than now, with the numbers of then; {anew}"]
+    lines += [line for line in _imported_lines(overview) if line.endswith(LOST)]
     return [*lines, *_collapsed_lines(overview)]
 
 
@@ -229,12 +231,16 @@ def note_lines(overview: Overview) -> list[str]:
     """The trials that are collapsed, stale or merged, and the grid's runs with overrides."""
     others = named_grids.variants(overview.grid.name, overview.home)
     lines = [*choice_lines(overview), *seed_lines(overview), *_collapsed_lines(overview)]
-    lines += [f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported]
-    lines += _stale_lines(overview)
+    lines += [*_imported_lines(overview), *_stale_lines(overview)]
     places = Counter(merged(overview).values())
     lines += [f"merged: {counted(count, 'trial')} from {place}" for place, count in places.items()]
     lines += _evaluation_lines(overview)
     return [*lines, *([f"run with overrides, too: {listed(others)}"] if others else [])]
+
+
+def _imported_lines(overview: Overview) -> list[str]:
+    shown = {trial.id: f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported}
+    return [line + LOST * (trial_id in overview.of_other_data) for trial_id, line in shown.items()]
 
 
 def unreadable_lines(overview: Overview) -> list[str]:

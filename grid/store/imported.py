@@ -1,5 +1,8 @@
 """Cells of a grid from published checkpoints, which `goalgrid evaluate --into` imported."""
 
+from collections import Counter
+from dataclasses import replace
+
 from pydantic import ValidationError
 
 from goalgrid.grid.errors import regular_bytes
@@ -12,13 +15,24 @@ from goalgrid.grid.store.home import Home, TrialFolder
 
 
 def imported_cells(grid: Grid, home: Home) -> list[Cell]:
-    """A cell for each imported record of the grid, in the order in which they were imported."""
+    """A cell for each imported record of the grid, in the order in which they were imported.
+
+    The recipe of cells that would be one has the names of their files; of equal names, the ends of their ids, too.
+    """
     cells = []
     for trial_id in home.grid(grid.name).imported_ids():
         folder = home.trial(trial_id)
         if folder.is_done() and (cell := _cell(folder, grid)):
             cells.append(cell)
+    for name in (_file_name, lambda cell: cell.trials[0].id[-8:]):
+        counts = Counter((cell.block, cell.objective) for cell in cells)
+        same = [cell for cell in cells if counts[cell.block, cell.objective] > 1]
+        cells = [replace(cell, recipe=f"{cell.recipe}-{name(cell)}") if cell in same else cell for cell in cells]
     return cells
+
+
+def _file_name(cell: Cell) -> str:
+    return cell.published.rpartition(", ")[2].partition(".")[0]
 
 
 def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:

@@ -268,7 +268,7 @@ def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine
     written = trained(
         folder.trial_id, settings, inputs, by_protocol, selected=validation(loaded.evaluate("val").ranks),
         data_fingerprint=data_fingerprint(inputs, settings.model), code_fingerprint=code_fingerprint(settings),
-        environment=environment,
+        environment=environment, parameters=loaded.model.sizes,
     )  # fmt: skip
     write_json(folder.settings, settings.model_dump(mode="json"), durable=False)
     write_json(folder.environment, environment, durable=False)

@@ -161,6 +161,38 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_picture
             verb(*arguments, runs=home)
 
 
+def test_files_that_would_be_one_cell_are_rows_with_their_names(verb: Verb, few_pictures: Path, tmp_path: Path) -> None:
+    (scan,), words = published(tmp_path, few_pictures, "scan")
+    root, home, grid = tmp_path / "mine", Home(tmp_path / "runs"), tmp_path / "f8k.toml"
+    shutil.copytree(few_pictures, root)
+    grid.write_text(GRID.format(root=root).replace("flickr8k", "mine"))
+    into = ("--as", "scan", "--vocabulary", words, "--into", str(grid), "--as-objective", "triplet-hn")
+    content = torch.load(scan, weights_only=False)
+    for epoch, name in enumerate(["a/best.pth.tar", "b/best.pth.tar", "t2i.pth.tar"]):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        torch.save({**content, "epoch": epoch}, file)
+        verb("evaluate", str(file), "--root", f"mine={root}", *into, runs=home)
+    ends = [trial.trial_id[-8:] for trial in home.trials()]
+    for layout in ("methods", "listing"):
+        shown = verb("table", "f8k", "--layout", layout, "--format", "csv", runs=home).stdout
+        named = {*re.findall(r"scan-published-[-\w]+", shown)}
+        assert named < {"scan-published-t2i", *(f"scan-published-best-{end}" for end in ends)}
+        assert len(named) == 3
+    weights = verb("table", "f8k", "--metric", "parameters", "--format", "csv", runs=home).stdout
+    assert f"{sum(tensor.numel() for part in content['model'] for tensor in part.values()) / 1e6}," in weights
+    other = shutil.copytree(root, tmp_path / "other")
+    images = other / "precomp" / "test_ims.npy"
+    np.save(images, np.load(images)[::-1].copy())
+    with pytest.raises(UserError, match=rf"{other} has other data than {root}, the mine of grid 'f8k'"):
+        verb("evaluate", scan, "--root", f"mine={other}", *into, runs=home)
+    shutil.copy(images, root / "precomp")
+    status = verb("status", "f8k", runs=home)
+    assert status.exit_code == 3
+    assert status.stdout.count("not shown, as its data are others now: import it again by goalgrid evaluate") == 3
+    assert "--stale" not in status.stdout
+
+
 TUNED = """
 name = "tuned"
 datasets = "mine"

@@ -25,7 +25,7 @@ def test_a_grid_named_after_a_table_is_shown_by_its_protocol(name: str) -> None:
     [
         ([], "coco-5x1k"),
         (['datasets=["flickr30k"]'], None),
-        (["dataset.protocol=coco-5k"], None),
+        (["dataset.protocol=coco-5k"], "coco-5k"),
         (['sweep.dataset.protocol=["coco-5k","coco-5x1k"]'], None),
         (['tables=["unified-table6","unified-table1"]'], "coco-5k"),
         (["tables=[]"], None),
