@@ -304,8 +304,5 @@ def _data_here(cells: Sequence[Any], home: Home) -> dict[str, str]:
     rows = Scores.read(cells, home, leave=lambda message: None).rows.values()
     seen = {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in rows}
     return {
-        trial.id: seen[cell.dataset, cell.recipe]
-        for cell in cells
-        if (cell.dataset, cell.recipe) in seen
-        for trial in cell.trials
+        trial.id: data for cell in cells if (data := seen.get((cell.dataset, cell.recipe))) for trial in cell.trials
     }

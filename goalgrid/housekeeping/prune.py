@@ -26,8 +26,6 @@ HALF = ".*.*"
 MERGED = ".merged-*"
 """Names of folders in which a merge collects a trial's files."""
 
-TO_TRASH = ("trial", "replaced")
-
 
 @dataclass(frozen=True)
 class Removable:
@@ -121,7 +119,7 @@ def remove(removable: Rubbish, home: Home) -> Rubbish:
     aside = home.trash / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     for item in removable.items:
         try:
-            if item.what in TO_TRASH and not take_away(TrialFolder(item.path), aside / item.path.name):
+            if item.what in ("trial", "replaced") and not take_away(TrialFolder(item.path), aside / item.path.name):
                 skipped[item.path] = "it is being trained by now"
                 continue
             if item.path.is_dir():

@@ -169,23 +169,19 @@ def _from_records(overview: Overview, key: Key) -> Basis | None:
     if not rows:
         return None
     folders = [overview.home.trial(row["trial_id"]) for row in rows]
+    best = [folder.best_checkpoint.stat().st_size if folder.best_checkpoint.exists() else 0 for folder in folders]
     environments = [json.loads(row["environment"]) for row in rows]
     return Basis(
         Span.of(row["train_seconds"] / row["steps"] for row in rows),
         max(row["steps"] // row["epochs"] for row in rows),
         Span.of(  # as it was before its weights went, in float32
-            max(_size(folder.best_checkpoint), 4 * (row["parameters"] or 0))
-            for row, folder in zip(rows, folders, strict=True)
+            max(size, 4 * (row["parameters"] or 0)) for row, size in zip(rows, best, strict=True)
         ),
-        Span.of(files.bytes_below(folder.path) - _size(folder.best_checkpoint) for folder in folders),
+        Span.of(files.bytes_below(folder.path) - size for folder, size in zip(folders, best, strict=True)),
         any(environment.get("device_type") == "cuda" for environment in environments),
         counted(len(rows), "finished trial"),
         environments[-1].get("device", ""),
     )
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _from_probe(overview: Overview, key: Key) -> Basis | None:
@@ -255,12 +251,11 @@ def total(spans: Iterable[Span]) -> Span:
 
 def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
     """A trial for every combination of data set, model, training settings and kind of objective."""
-
-    def settings(t: Trial) -> tuple[object, ...]:
-        parts = (t.shared.dataset, t.shared.model, t.shared.train)
-        return *map(id, parts), objectives.needs(t.shared.objective.name)
-
-    return {settings(trial): trial for trial in trials}.values()
+    kinds = dict[tuple[object, ...], Trial]()
+    for trial in trials:
+        shared = trial.shared
+        kinds[id(shared.dataset), id(shared.model), id(shared.train), objectives.needs(shared.objective.name)] = trial
+    return kinds.values()
 
 
 def shares_of(overview: Overview, trials: Sequence[Trial]) -> dict[Key, float]:

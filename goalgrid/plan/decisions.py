@@ -61,11 +61,6 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
     asked = {trial.id for trial in chosen_trials} if choice.only else overview.states.keys()
     done = State.DONE  # looking a member up, or hashing it, is Python's own slow code
     chosen = (State.FAILED,) if choice.failed else tuple(state for state in State if state is not done)
-
-    def astray_parent(parent: str) -> bool:
-        """Whether it is done on other data than are here now, and stays so."""
-        return parent not in anew and overview.states.get(parent) is done and parent in overview.of_other_data
-
     stopped = (name for name in overview.halvings if overview.states[name] is State.STOPPED)  # by the rule of a search
     barred = overview.with_children(name for name in stopped if name not in anew)
     parents, decisions = set[str](), list[TrialDecision]()
@@ -77,7 +72,10 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
         needed = forced is not None or (trial.id not in barred and (fresh or trial.id in parents))
         if needed:
             parents.update(trial.parents)
-        astray = needed and any(astray_parent(parent) for parent in trial.parents)
+        astray = needed and any(  # it is done on other data than are here now, and stays so
+            parent not in anew and overview.states.get(parent) is done and parent in overview.of_other_data
+            for parent in trial.parents
+        )
         trains = needed and (forced is not None or (state is not done and not astray))
         if trains or shown:
             why = _reason(overview, trial, forced)

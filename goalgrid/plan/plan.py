@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import extras
 from goalgrid.grid.errors import counted
@@ -17,8 +17,6 @@ from goalgrid.reading.status import choice_lines, listed, of_other_code, seed_li
 
 if TYPE_CHECKING:
     from goalgrid.results.reference.coverage import Coverage
-
-Value = TypeVar("Value")
 
 LABEL = 11
 """Width of the label before a group of lines."""
@@ -164,7 +162,7 @@ def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
     return lines
 
 
-def _by_size(pairs: Iterable[tuple[str, Value]]) -> list[tuple[str, list[Value]]]:
+def _by_size(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     """The values of each key, most values first."""
     return sorted(grouped(pairs).items(), key=lambda item: -len(item[1]))
 

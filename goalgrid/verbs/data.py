@@ -20,8 +20,6 @@ verbs = typer.Typer(
     help="Say where to get data; check, convert; compute features.", no_args_is_help=True, rich_markup_mode=None
 )
 
-PROBLEMS = 2
-
 
 @verbs.command()
 def where(
@@ -74,7 +72,7 @@ def check(
 
         report = look(name, user_path(root), workers=workers or resources.cpus_here(), progress=progress)
     show_for(as_json, report.to_dict, report.lines)
-    raise typer.Exit(PROBLEMS if report.problems else 0)
+    raise typer.Exit(2 if report.problems else 0)
 
 
 @verbs.command()
