@@ -5,7 +5,7 @@ A resumed launch reads the rungs from the histories on the disk. docs/reliabilit
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,6 @@ from goalgrid.grid.store.home import Home, State
 
 Verdict = dict[str, Any]
 """Why a trial is stopped: `epoch`, `by`, its `metric`, and the `bound` that this missed."""
-
-
-def least(before: Sequence[float], factor: int) -> float:
-    """What the metric of a trial must reach at a rung that trials with these metrics reached before it.
-
-    >>> [least(before, factor=2) for before in ([], [10.0], [10.0, 30.0])]
-    [-inf, 10.0, 20.0]
-    """
-    return float(np.nanpercentile(before, (1 - 1 / factor) * 100)) if before else -math.inf
 
 
 class Judge:
@@ -52,8 +43,9 @@ class Judge:
             return None
         if (key := (trial_id, epoch)) not in self._verdicts:
             reached, metric = self._reached[halving.cell, epoch], metrics[halving.by]
-            verdict = {"epoch": epoch, "by": halving.by, "metric": metric, "bound": least(reached, halving.factor)}
-            self._verdicts[key] = verdict if metric < verdict["bound"] else None
+            bound = float(np.nanpercentile(reached, (1 - 1 / halving.factor) * 100)) if reached else -math.inf
+            verdict = {"epoch": epoch, "by": halving.by, "metric": metric, "bound": bound}
+            self._verdicts[key] = verdict if metric < bound else None
             reached.append(metric)
         return self._verdicts[key]
 

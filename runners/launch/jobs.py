@@ -13,7 +13,6 @@ from goalgrid.grid.evaluations import Evaluate, moved
 from goalgrid.grid.expansion import Trial, chains
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
-from goalgrid.grid.resources import Resources
 from goalgrid.grid.select import Halving
 from goalgrid.grid.settings import DataKey, TrialSettings
 from goalgrid.grid.store.gpu_needs import Need
@@ -155,23 +154,21 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     return Machine(resources, gpu, roots, weights, checkpoints, *places, uses)
 
 
-def samples(jobs: Sequence[Job], resources: Resources) -> Samples:
+def samples(jobs: Sequence[Job]) -> Samples:
     """A trial of each kind whose memory is to be measured; empty where a trial does not take what it needs."""
-    if not resources.shares_gpus:
-        return {}
-    by_kind = grouped((speed_of(settings), settings) for job in jobs for settings in _on_gpu(job))
+    by_kind = grouped((speed_of(settings), settings) for job in jobs for settings in _sharing(job))
     return {kind: alike[0] for kind, alike in by_kind.items()}
 
 
-def _on_gpu(job: Job) -> list[TrialSettings]:
-    """The trials that train on a GPU. An ensemble evaluates models that trained on the same share."""
-    training = job.trials if job.machine.gpu and not job.protocols else ()
-    return [settings for settings in training if settings.train.epochs and not settings.ensemble]
+def _sharing(job: Job) -> list[TrialSettings]:
+    """The trials that train on the share of a GPU that they need. An ensemble evaluates models that did so."""
+    shares = job.machine.gpu and job.machine.resources.shares_gpus and not job.protocols
+    return [settings for settings in job.trials if shares and settings.train.epochs and not settings.ensemble]
 
 
 def with_share(job: Job, needs: Needs) -> Job:
     """The job with the share of a GPU that its largest trial needs, if the needs of all its trials are known."""
-    kinds = {speed_of(settings) for settings in _on_gpu(job)}
+    kinds = {speed_of(settings) for settings in _sharing(job)}
     if not kinds or not needs.keys() >= kinds:
         return job
     largest = max((needs[kind] for kind in kinds), key=Need.share)

@@ -115,7 +115,7 @@ class Launch:
         compute_features(jobs, self.console, partial(driver.spread, custom))
         display.board.phase = "measuring the memory that trials need on a GPU"
         on_gpus, machine = partial(driver.on_gpus, custom), machine_for(grid, self.home, gpu=True)
-        needs = memory_probe.needs_of(samples(jobs, grid.resources), machine, on_gpus, self.home, self._warn)
+        needs = memory_probe.needs_of(samples(jobs), machine, on_gpus, self.home, self._warn)
         return [with_share(job, needs) for job in jobs]
 
     def _train(

@@ -52,14 +52,10 @@ def problem_here(
     """
     try:
         wait_for(Home(Path(home)), mark, patience)
-    except UserError as error:
-        return str(error)
-    lacking = [path for path in paths if not Path(path).exists()]
-    if lacking:
-        return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
-    if provenance.program_fingerprint() != code:
-        return "another version of goalgrid is installed there. Install the same one on every node."
-    try:
+        if lacking := [path for path in paths if not Path(path).exists()]:
+            return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
+        if provenance.program_fingerprint() != code:
+            return "another version of goalgrid is installed there. Install the same one on every node."
         register(uses_of(uses))
     except UserError as error:
         return str(error)

@@ -53,7 +53,7 @@ class Replies:
 def measured(replies: Replies, some: Sequence[Job]) -> tuple[memory_probe.Needs, list[str]]:
     """What is found, and what is said of it."""
     said = list[str]()
-    some, machine, home = samples(some, Resources()), some[0].machine, Home(Path("/tmp/runs"))
+    some, machine, home = samples(some), some[0].machine, Home(Path("/tmp/runs"))
     return memory_probe.needs_of(some, machine, replies, home, said.append), said
 
 
@@ -95,10 +95,10 @@ def test_a_chain_asks_for_what_its_largest_trial_needs() -> None:
 
 def test_one_trial_of_each_kind_is_probed_unless_the_grid_states_the_share() -> None:
     both = jobs('recipes=["cnn-bow","cnn-gru"]')
-    assert [settings.recipe for settings in samples(both, Resources()).values()] == ["cnn-bow", "cnn-gru"]
-    assert samples(jobs("resources.gpu=0.5"), Resources(gpu=0.5)) == {}
-    assert samples(jobs("resources.replicas=2"), Resources(replicas=2)) == {}
-    assert samples(jobs(gpus=0), Resources()) == {}
+    assert [settings.recipe for settings in samples(both).values()] == ["cnn-bow", "cnn-gru"]
+    assert samples(jobs("resources.gpu=0.5")) == {}
+    assert samples(jobs("resources.replicas=2")) == {}
+    assert samples(jobs(gpus=0)) == {}
 
 
 def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:
