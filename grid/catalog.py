@@ -179,11 +179,6 @@ def settings(name: str) -> dict[str, Any]:
     return flat(recipe(name).model_dump(include={"model", "train"}), _is_whole)
 
 
-def trained_by(name: str) -> str | None:
-    """The shipped recipe that trains the model of a shipped recipe without training: the recipe that it extends."""
-    return read("recipes", name).get("extends") if name in names("recipes") else None
-
-
 def lineage(name: str) -> list[str]:
     """The recipe, after its members or the recipes that it starts from; the first ancestor comes first."""
     return [*(ancestor for parent in recipe(name).parents for ancestor in lineage(parent)), name]

@@ -163,7 +163,8 @@ def _trains_nothing(recipe: str) -> tuple[str, ...]:
     """The condition of reading train.epochs that a recipe without training lacks; empty: it trains."""
     if catalog.recipe(recipe).train.epochs:
         return ()
-    other = catalog.trained_by(recipe)
+    # a shipped recipe without training extends the recipe that trains its model
+    other = catalog.read("recipes", recipe).get("extends") if recipe in catalog.names("recipes") else None
     return (f"a recipe that trains: {recipe!r} does not" + (f", take {other!r}" if other else ""),)
 
 

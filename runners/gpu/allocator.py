@@ -33,9 +33,7 @@ class CachingAllocator:
     It never runs out of memory, so it never gives a segment back: what it reserves is an upper bound.
     """
 
-    allocated: int = 0
     reserved: int = 0
-    most_allocated: int = 0
     most_reserved: int = 0
     _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=lambda: {True: [], False: []})
     _numbers: "count[int]" = field(default_factory=count)
@@ -56,13 +54,10 @@ class CachingAllocator:
         if rest >= (ROUND if small else SMALL + 1):
             self._cut(block, size)
         block.free = False
-        self.allocated += block.size
-        self.most_allocated = max(self.most_allocated, self.allocated)
         return block
 
     def release(self, block: Block) -> None:
         """Free a block, and join it with its free neighbours."""
-        self.allocated -= block.size
         if block.before and block.before.free:
             self._take(block.before)
             block = self._joined(block.before, block)

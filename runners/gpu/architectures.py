@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -18,6 +19,7 @@ from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import TransformerSettings
 from goalgrid.retrieval import features
 from goalgrid.retrieval.data.content import Content
+from goalgrid.retrieval.data.precomp import Features
 from goalgrid.retrieval.encoders import image as image_encoders
 from goalgrid.retrieval.encoders import text as text_encoders
 from goalgrid.retrieval.encoders.pretrained import Places
@@ -137,21 +139,10 @@ def _shared(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
     return built
 
 
-@dataclass(frozen=True)
-class _Blank:
-    """Images of this shape, without content."""
-
-    shape: tuple[int, ...]
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
-
-
 def inputs_of(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs:
     """A data set of these shapes without content, with stand-ins for the inputs that companions prepare."""
     batch = settings.train.batch_size
-    blank: Any = _Blank(shapes.image, batch)
+    blank = Features(Path(), np.broadcast_to(np.float16(0), (batch, *shapes.image)), np.arange(batch))
     vocabulary: Any = range(shapes.words)  # it has a size and no words
     split = Split(blank, [""] * batch, np.arange(batch))
     tokens = Tokens(torch.ones(batch, 1, dtype=torch.int64), torch.ones(batch, dtype=torch.int64))

@@ -60,10 +60,6 @@ class Work:
         parts = {kind: self.products.get(kind, []) + other.products.get(kind, []) for kind in kinds}
         return Work(parts, self.bytes + other.bytes, self.launches + other.launches)
 
-    @property
-    def flops(self) -> float:
-        return sum(flops for group in self.products.values() for flops, _ in group)
-
 
 class Unguarded(TorchDispatchMode):
     """A mode that sees every operation, without torch's guard against being compiled."""
