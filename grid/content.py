@@ -144,8 +144,7 @@ def _normal(table: Mapping[str, Any], where: str) -> Content:
     fields: dict[str, Any] = {
         key: [value] if KINDS.get(key) is list and isinstance(value, single) else value for key, value in table.items()
     }
-    wrong = [key for key, value in fields.items() if not isinstance(value, KINDS.get(key, object))]
-    if wrong:
+    if wrong := [key for key, value in fields.items() if not isinstance(value, KINDS.get(key, object))]:
         raise several(where, [f"{key}: it should be a {WORDS[KINDS[key]]} (got {fields[key]!r})" for key in wrong])
     if "objectives" in fields:
         spelled_out = (GOAL if name == "goal" else [name] for name in fields["objectives"])

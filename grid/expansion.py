@@ -267,8 +267,7 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
 
     `also` are further axes, each with its values by trial id; no pattern names a trial that has no value.
     """
-    swept = [name for name, _ in cells[0].swept]
-    known = ["dataset", "recipe", "objective", "seed", *swept, *also]
+    known = ["dataset", "recipe", "objective", "seed", *(name for name, _ in cells[0].swept), *also]
     pairs = [(axes, trial) for axes, trials in ((cell.axes, cell.trials) for cell in cells) for trial in trials]
     for word in only.split():
         axis, separator, pattern = word.partition("=")

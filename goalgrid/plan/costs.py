@@ -188,10 +188,8 @@ def _from_probe(overview: Overview, key: Key) -> Basis | None:
     """From the last probe of this data set and recipe, if a trial of the grid has the settings that it measured."""
     probes = speed_probes.read(overview.home.grid(overview.grid.plain_name))
     probe = next((probe for probe in probes if (probe.dataset, probe.recipe) == key), None)
-    if probe is None:
-        return None
     trials = alike(trial for trial in overview.trials if Key.of(trial) == key)
-    if all(speed_probes.speed_of(trial.settings) != probe.settings for trial in trials):
+    if probe is None or all(speed_probes.speed_of(trial.settings) != probe.settings for trial in trials):
         return None
     validation = probe.evaluation / probe.epoch_steps
     step = Span(probe.least + validation, probe.most + validation)

@@ -104,8 +104,7 @@ class DeviceCost:
         rented, card = self.rented, self.rented.card
         lines = [line for key, taken in self.taken.items() for line in taken.lines(key)]
         if self.seconds:
-            price = self._price(self.seconds)
-            lines.append(f"in all {self.seconds.scaled(HOURS)} of one {card.name}{price}")
+            lines.append(f"in all {self.seconds.scaled(HOURS)} of one {card.name}{self._price(self.seconds)}")
             if clock := self.clock:
                 where = counted(rented.gpus, "GPU") + (f" and {counted(rented.cores, 'core')}" if rented.cores else "")
                 lines.append(f"on {where}: {clock.scaled(CLOCK)} on the clock{self._price(clock * rented.gpus)}")

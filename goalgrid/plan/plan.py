@@ -132,8 +132,7 @@ def _search(overview: Overview) -> list[str]:
 
 def _then(overview: Overview, pending: Sequence[Trial]) -> list[str]:
     """The trials that wait for a choice: of how many cells, and for how many search trials each."""
-    waiting = [search for search in overview.searches if search.waiting]
-    numbers = sorted({len(search.states) for search in waiting})
+    numbers = sorted({len(search.states) for search in overview.searches if search.waiting})
     trials = "the search trial" if numbers == [1] else f"all {' or '.join(map(str, numbers))} search trials"
     return [f"{len(pending):3} x chosen at the end of {trials} of its cell"] if pending else []
 

@@ -114,8 +114,7 @@ def claims(
 
     check_known("format", format_, TEXT)
     judged = analyses.judged(paper, grid, home, set_)
-    document = judged_claims.document(judged, comparisons=comparisons)
-    text = TEXT[format_](document).rstrip("\n")
+    text = TEXT[format_](judged_claims.document(judged, comparisons=comparisons)).rstrip("\n")
     show_for(as_json, lambda: judged_claims.for_programs(judged), text.splitlines)
 
 
@@ -177,8 +176,7 @@ def figures(
     chose among. Of one trial: attention, which words of a caption look at which regions of an image, in a model of
     sets; and examples, queries with their first answers.
     """
-    request = FigureRequest(kinds, format_, only, protocol, **options)
-    for line in draw(request, grid, home, set_, output):
+    for line in draw(FigureRequest(kinds, format_, only, protocol, **options), grid, home, set_, output):
         say(line)
 
 

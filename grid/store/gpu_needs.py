@@ -63,8 +63,7 @@ def read(home: Home, kind: str) -> dict[str, Need]:
     """The needs of trials of this kind, as `speed_of` names it, by GPU; a damaged file counts as none."""
     contents = [read_json(path) for path in sorted(home.memory.glob(f"{kind}-*.json"))]
     known = {field.name for field in fields(Need)}  # earlier versions wrote further fields
-    whole = [content for content in contents if content.keys() >= known]
-    needs = [Need(**{name: content[name] for name in known}) for content in whole]
+    needs = [Need(**{name: content[name] for name in known}) for content in contents if content.keys() >= known]
     return {need.device: need for need in needs}
 
 

@@ -44,12 +44,11 @@ class PublishedModel:
         """The settings of a trial that would have this model; a table shows it under the objective."""
         words = {"words": "nltk"} if self.map.rows else {}
         data = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "max_words": self.map.max_words, **words}
-        train = catalog.recipe(self.map.recipe).train
         return TrialSettings(
             dataset=DatasetSettings.model_validate(data),
             recipe=f"{self.map.name}-published",
             model=self.settings,
-            train=train,
+            train=catalog.recipe(self.map.recipe).train,
             objective=ObjectiveSettings(name=objective),
             seed=0,
         )

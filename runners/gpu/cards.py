@@ -90,8 +90,7 @@ def card(name: str) -> Card:
     >>> card("H100").memory, card("24GB").memory
     (79.2, 22.5)
     """
-    known = CARDS.get(name.lower())
-    if known:
+    if known := CARDS.get(name.lower()):
         return known
     size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:gb|gib|g)", name.lower())
     if size and float(size[1]) > 0:

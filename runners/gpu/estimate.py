@@ -185,8 +185,7 @@ def _batch(learner: Learner, shapes: Shapes, lengths: np.ndarray, trace: Trace) 
     read = images(shapes, len(embedded), trace), captions(shapes, embedded, trace)
     second = None
     if any(companion.second_batch for companion in learner.companions):
-        other = images(shapes, count, trace), captions(shapes, lengths, trace)
-        second = Batch(torch.arange(count), *other)
+        second = Batch(torch.arange(count), images(shapes, count, trace), captions(shapes, lengths, trace))
     return Batch(torch.arange(count), *read, second=second)
 
 

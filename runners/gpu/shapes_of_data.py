@@ -85,8 +85,7 @@ def shapes_of(
         if not image.reads and not image.view:
             assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
     longest = min(longest, cut + 2)
-    shapes = Shapes(shape, words, round(typical), longest, *largest, given)
-    return shapes, {data.name: assumed} if assumed else {}
+    return Shapes(shape, words, round(typical), longest, *largest, given), {data.name: assumed} if assumed else {}
 
 
 def expected_image(model: ModelSettings) -> tuple[int, ...]:

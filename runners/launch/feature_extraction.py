@@ -108,7 +108,6 @@ def compute_features(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     for folder, (source, job) in feature_sources(jobs).items():
-        machine = job.machine
         if wanting := source.wanting():
             for path in wanting:
                 if path.exists():
@@ -117,6 +116,6 @@ def compute_features(
             with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
                 task = bar.add_task(source.title, total=source.views())
                 on_gpus = spread(reader, job.to_json(), folder)
-                source.fill(machine.device, partial(bar.advance, task), on_gpus)
+                source.fill(job.machine.device, partial(bar.advance, task), on_gpus)
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()

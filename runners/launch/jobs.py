@@ -150,8 +150,7 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
     uses = tuple((use.path, use.source) for use in grid.uses)
     places = user_path(resources.features or home.features).absolute(), home.data.absolute()
-    checkpoints = tuple(grid.checkpoints.items())
-    return Machine(resources, gpu, roots, weights, checkpoints, *places, uses)
+    return Machine(resources, gpu, roots, weights, tuple(grid.checkpoints.items()), *places, uses)
 
 
 def samples(jobs: Sequence[Job]) -> Samples:

@@ -166,8 +166,7 @@ class Launch:
 
         for loss in losses():
             self._warn(loss)
-        warn = self._warn_last
-        return RayTune(stop, address=self.options.address, grace=grace, warn=warn, halvings=halvings)
+        return RayTune(stop, address=self.options.address, grace=grace, warn=self._warn_last, halvings=halvings)
 
     def _warn_last(self, message: str) -> None:
         """Warn just before the process ends, while the live display runs."""

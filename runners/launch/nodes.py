@@ -46,12 +46,6 @@ class Nodes:
         """Nodes that get no job now."""
         return self.refusing | {node for node, until in self._until.items() if self._clock() < until}
 
-    def refuse(self, node: str) -> bool:
-        """Give a node with other code or data no job of this launch; returns whether that is new."""
-        new = node not in self.refusing
-        self.refusing.add(node)
-        return new
-
     def died(self, node: str, attempt: Attempt, *, spare: Callable[[str], bool]) -> list[Attempt]:
         """Note a death on a node, and set it aside if the launch can `spare` it; returns the deaths that it caused."""
         deaths = self._deaths[node]

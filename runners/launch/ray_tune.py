@@ -378,8 +378,9 @@ class _Observer(tune.Callback, tune.Stopper):
     def _refuse(self, trial: Any, node: str, why: str) -> None:
         """Give a node no further job, with a single warning; end if no other node has the resources."""
         self.refused.add(trial.config["job"])
-        if not NODES.refuse(node):
+        if node in NODES.refusing:
             return
+        NODES.refusing.add(node)
         name = next((other["NodeManagerHostname"] for other in nodes_with() if other["NodeID"] == node), node)
         self._report(Event(trial.config["job"], "warning", message=f"node {name} takes no job: {why}"))
         rest = capacity_without(NODES.refusing)

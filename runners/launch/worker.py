@@ -200,8 +200,7 @@ class JobThread:
 
     def _work(self, job: Job) -> None:
         try:
-            judge = partial(self._judged, job)
-            work(job, self._events.put, self._stop, node=self._node, judge=judge)
+            work(job, self._events.put, self._stop, node=self._node, judge=partial(self._judged, job))
             if self._stop.asked() and not self._stop.asked_everywhere():
                 raise RuntimeError("its node is being taken away; it goes on elsewhere")
         except BaseException as error:

@@ -170,8 +170,7 @@ class TrialRun:
         self.hold.begin(0)
         ensemble = Ensemble.load(folders, self.machine, self._beat)
         selected = validation(ensemble.evaluate("val"))
-        by_protocol = ensemble.by_protocols(protocols_of(self.settings))
-        return self.finish(inputs, by_protocol, selected=selected)
+        return self.finish(inputs, ensemble.by_protocols(protocols_of(self.settings)), selected=selected)
 
     def untrained(self) -> State:
         """Evaluate the model without training, and write the record and the weights; UserError: it has a parent."""

@@ -83,8 +83,7 @@ def test_a_node_that_finishes_a_trial_is_sound_again(clock: Clock) -> None:
 
 def test_a_node_that_refused_a_job_gets_none_whatever_time_goes_by_until_the_next_launch(clock: Clock) -> None:
     nodes = Nodes(clock)
-    assert nodes.refuse("other code")
-    assert not nodes.refuse("other code")
+    nodes.refusing.add("other code")
     assert nodes.changed()
     clock.now += 100 * PAUSE_SECONDS
     assert not nodes.changed()
