@@ -171,7 +171,7 @@ def _step(learner: Learner, epoch: int, batch: Batch, trace: Trace, *, frozen: b
         companion.listens = False  # the scores have a shape, and no values
     learner.begin(epoch)
     learner.model.hold_image_backbone(frozen)
-    trace.begin()
+    trace.work = Work()
     with trace:
         learner.gradient(batch, 0.0)
         learner.optimizer.step()
@@ -214,10 +214,10 @@ def evaluation(model: Vse, settings: TrialSettings, shapes: Shapes, trace: Trace
     tokens = captions(shapes, around(shapes.typical, EMBED_BATCH), trace)
     with torch.no_grad():
         with trace, precision(settings, torch.device("cpu")):
-            trace.begin()
+            trace.work = Work()
             image = model.embed_images(given)
             of_image = trace.work * (1 / count)
-            trace.begin()
+            trace.work = Work()
             text = model.embed_texts(*tokens)
             of_text = trace.work * (1 / EMBED_BATCH)
         vectors = image.vectors if isinstance(image, Sets) else image
@@ -225,7 +225,7 @@ def evaluation(model: Vse, settings: TrialSettings, shapes: Shapes, trace: Trace
         split_bytes = [size * shapes.images, *([size * shapes.texts] if isinstance(image, Tensor) else [])]
         blocks = [trace.allocator.allocate(amount) for amount in split_bytes for _ in range(2)]  # parts, and joined
         with trace:
-            trace.begin()
+            trace.work = Work()
             shown = image[: min(TILE["cuda"], count)]
             model.scores(shown, text)
             of_pair = trace.work * (1 / (len(shown) * EMBED_BATCH))
@@ -253,7 +253,7 @@ def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, trace: Tra
         blocks = [trace.allocator.allocate(of_split) for _ in range(2)]  # parts, and all joined
         trace.allocator.release(blocks.pop())
         packed = states.new_empty(int(lengths.sum()), width)
-        trace.begin()
+        trace.work = Work()
         given.scores_anew(tokens, packed, lengths)
         trace.allocator.release(blocks.pop())
     return trace.work * (1 / len(lengths))

@@ -102,10 +102,6 @@ class Trace(Unguarded):
         self.hold(empty)
         return empty
 
-    def begin(self) -> None:
-        """Count work from here on; memory is counted from the first tensor on."""
-        self.work = Work()
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is DETACH and type(args[0]) is Hollow:
             return args[0].again()

@@ -52,8 +52,7 @@ def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Conso
     check_inputs(jobs)
     compute_features(jobs, console)
     say = partial(console.print, markup=False, soft_wrap=True)
-    machine = machine_for(grid, home, gpu=True)
-    memory_probe.needs_of(samples(jobs), machine, lambda *call: [apart(*call)], home, say)
+    memory_probe.needs_of(samples(jobs), machine_for(grid, home, gpu=True), lambda *call: [apart(*call)], home, say)
 
 
 def measure(settings: TrialSettings, machine: Machine) -> Probe:

@@ -231,7 +231,7 @@ class TrialRun:
             end.unlink(missing_ok=True)
         self.machine.begin()
         write_json(folder.settings, self.settings.model_dump(mode="json"), durable=False)
-        self._write_environment()
+        write_json(self.folder.environment, self.environment, durable=False)
         inputs = prepare(self.settings, self.machine)
         write_json(folder.vocabulary, inputs.reader.content, durable=False)
         hold.beat(0)
@@ -336,13 +336,10 @@ class TrialRun:
     def _begin(self, step: int) -> None:
         self.hold.begin(step)
         if step:
-            self._write_environment()
+            write_json(self.folder.environment, self.environment, durable=False)
         row = next((row for row in self.folder.rows(last_first=True) if row["step"] <= step), None)
         if row and self.judge:  # the attempt before may have ended before it was judged
             self._epoch(row["epoch"], row)
-
-    def _write_environment(self) -> None:
-        write_json(self.folder.environment, self.environment, durable=False)
 
     def _epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         self.hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))
