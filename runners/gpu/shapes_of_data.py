@@ -85,7 +85,8 @@ def shapes_of(
         if not image.reads and not image.view:
             assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
     longest = min(longest, cut + 2)
-    return Shapes(shape, words, round(typical), longest, *largest, given), {data.name: assumed} if assumed else {}
+    shapes = Shapes(shape, words, round(typical), longest, *largest, given)
+    return shapes, {data.name: assumed} if assumed else {}
 
 
 def expected_image(model: ModelSettings) -> tuple[int, ...]:

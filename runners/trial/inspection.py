@@ -113,11 +113,12 @@ class TrialRetrieval:
         answers = self.first(query.direction, query.row)
         if query.direction == "i2t":
             right = [int(self.image_of_text[answer]) == query.row for answer in answers]
-            return Retrieved(
-                query.why, self._image(query.row), [Shown(self.split.captions[row]) for row in answers], right
-            )
+            return Retrieved(query.why, self._image(query.row), [self._caption(row) for row in answers], right)
         right = [answer == int(self.image_of_text[query.row]) for answer in answers]
-        return Retrieved(query.why, Shown(self.split.captions[query.row]), [self._image(row) for row in answers], right)
+        return Retrieved(query.why, self._caption(query.row), [self._image(row) for row in answers], right)
+
+    def _caption(self, row: int) -> Shown:
+        return Shown(self.split.captions[row])
 
     def _image(self, row: int) -> Shown:
         photograph = self.photographs.of(row)
