@@ -7,7 +7,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Shared, Trial
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.settings import DataKey
+from goalgrid.grid.settings import DataKey, TrialSettings
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records.provenance import Now
 from goalgrid.runners.training.batch_sizes import batches_of_epoch, check_batches
@@ -35,7 +35,7 @@ class DataAtHand:
 
         return Now(code_fingerprint, self.fingerprint)
 
-    def content(self, shared: Shared) -> "Content | None":
+    def content(self, shared: Shared | TrialSettings) -> "Content | None":
         """What the data set of these settings holds; None where it cannot be compared."""
         key = DataKey.of(shared.dataset, shared.model)
         if key not in self._found:
@@ -46,7 +46,7 @@ class DataAtHand:
                 self._found[key] = None
         return self._found[key]
 
-    def fingerprint(self, shared: Shared) -> str:
+    def fingerprint(self, shared: Shared | TrialSettings) -> str:
         """Fingerprint of the data that these settings would train on now; empty where they cannot be compared."""
         content = self.content(shared)
         return content.fingerprint if content else ""

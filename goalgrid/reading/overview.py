@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.evaluations import moved
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.select import Halving
-from goalgrid.grid.store.files import stands
 from goalgrid.grid.store.home import ENDED, Home, State, TrialFolder
 from goalgrid.grid.store.imported import imported_cells
 from goalgrid.reading.data_at_hand import DataAtHand
@@ -245,15 +245,25 @@ class Overview:
 
     @cached_property
     def lacking(self) -> dict[str, list[str]]:
-        """The protocols by which trials, done or not, are still to be evaluated for [evaluate], by trial id."""
+        """The protocols by which trials, done or not, are still to be evaluated for [evaluate], by trial id.
+
+        An evaluation on other data than are here now is to be made again.
+        """
         if not self.grid.evaluate.names:
             return {}
+        from goalgrid.results.records.models import FurtherEvaluation
+
         lacking = dict[str, list[str]]()
         for cell in (cell for cell in self.cells if cell.trials and not cell.published):
-            asked = self.grid.evaluate.protocols_of(cell.trials[0].settings)
+            settings = cell.trials[0].settings
+            asked = [
+                (name, self.data.fingerprint(moved(settings, dataset)))
+                for dataset, protocols in self.grid.evaluate.of(settings).items()
+                for name in protocols
+            ]
             for trial in cell.trials:
-                done, folder = self.states[trial.id] is State.DONE, self.folder(trial)
-                if names := [name for name in asked if not (done and stands(folder.evaluation(name)))]:
+                done, path = self.states[trial.id] is State.DONE, self.folder(trial).evaluation
+                if names := [name for name, now in asked if not (done and FurtherEvaluation.of_now(path(name), now))]:
                     lacking[trial.id] = names
         return lacking
 

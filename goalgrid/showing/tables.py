@@ -100,7 +100,8 @@ def scores_of(overview: Overview, protocol: str | None = None, leave: Leave = sa
     grid = overview.grid
     return Scores.read(
         overview.cells, overview.home, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
-        now=overview.data.now, leave=leave, evaluate=grid.evaluate, make=f"goalgrid resume {grid.name}",
+        now=overview.data.now, leave=leave, evaluate=grid.evaluate, lacking=overview.lacking,
+        make=f"goalgrid resume {grid.name}",
     )  # fmt: skip
 
 

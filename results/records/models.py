@@ -16,8 +16,9 @@ import pyarrow as pa
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.groups import nested
+from goalgrid.grid.store.files import stands
 from goalgrid.grid.store.home import Home
-from goalgrid.results.records import record_cache, sealed
+from goalgrid.results.records import provenance, record_cache, sealed
 from goalgrid.results.records.steps import Leave, columns_of, refuse
 
 CAPTIONS, UNKNOWN = "captions", "unknown_captions"
@@ -66,6 +67,12 @@ class FurtherEvaluation(_Measured):
             leave(f"the evaluation {path} is that of {evaluation.trial_id} by {evaluation.protocol}. {again}")
             return None
         return evaluation
+
+    @classmethod
+    def of_now(cls, path: Path, now: str) -> bool:
+        """Whether an evaluation stands there, and not one of other data than those with the fingerprint `now`."""
+        evaluation = cls.read(path, lambda message: None) if now else None
+        return stands(path) and not (evaluation and provenance.is_other(evaluation.data_fingerprint, now))
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def stale(rows: Rows, cells: Sequence[Cell], now: Now) -> dict[str, list[Stale]]
     """
     code, data = of_trials(cells, rows, now.code), of_trials(cells, rows, now.data)
     libraries = of_trials(cells, rows, attrgetter("libraries"))
-    of_now = [row for key, row in rows.items() if not _is_other(row, data[key])]
+    of_now = [row for key, row in rows.items() if not is_other(row["data_fingerprint"], data[key])]
     ordered = sorted(of_now, key=lambda row: str(row["finished_at"]))
     latest = {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in ordered}
     by_trial = {key: _reasons(row, code[key], data[key], libraries[key], latest) for key, row in rows.items()}
@@ -223,11 +223,11 @@ def code_differs(then: str, now: str) -> str:
 def of_other_data(rows: Rows, cells: Iterable[Cell], now: Callable[[Shared], str]) -> set[str]:
     """Ids of the finished trials whose data differ from the data of now; not of those of which that cannot be told."""
     data = of_trials(cells, rows, now)
-    return {trial_id for trial_id, row in rows.items() if _is_other(row, data[trial_id])}
+    return {trial_id for trial_id, row in rows.items() if is_other(row["data_fingerprint"], data[trial_id])}
 
 
-def _is_other(row: Mapping[str, Any], now: str) -> bool:
-    then = row["data_fingerprint"]
+def is_other(then: str, now: str) -> bool:
+    """Whether a record's data differ from the data of now, from their fingerprints; not where that cannot be told."""
     return bool(now) and then.startswith(DATA_VERSION) and then.partition("+")[0] != now
 
 
@@ -241,7 +241,7 @@ def _reasons(
     if what := _listed(version for version in changed if version.decides):
         reasons.append(Stale(Cause.ENVIRONMENT, what))
     then, newest = row["data_fingerprint"], latest.get((row["dataset"], row["recipe"]))
-    if _is_other(row, data):
+    if is_other(then, data):
         reasons.append(Stale(Cause.DATA, f"{OTHER_DATA}: {then} -> {data}"))
     elif data and not then.startswith(DATA_VERSION):
         reasons.append(Stale(Cause.DATA, UNTOLD_DATA))

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, stdev
+from types import MappingProxyType
 from typing import Any
 
 from goalgrid.grid import catalog
@@ -140,6 +141,8 @@ class Scores:
     """The protocol that is shown unless another is asked for; None: the protocol in the trial's settings."""
     evaluate: Evaluate = field(default_factory=Evaluate)
     """The further evaluations of the grid, whose protocols are shown for all cells."""
+    lacking: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The protocols of these by which trials were not evaluated, or on other data than are here now, by trial id."""
     make: str = ""
     """The command that makes those that are missing."""
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -161,6 +164,7 @@ class Scores:
         leave: Leave = refuse,
         mixed: bool = False,
         evaluate: Evaluate = Evaluate(),  # noqa: B008
+        lacking: Mapping[str, Collection[str]] = MappingProxyType({}),
         make: str = "",
     ) -> "Scores":
         """Read the records of all finished trials, and the states of trials that were started and are not done.
@@ -192,14 +196,14 @@ class Scores:
         if not mixed:
             refuse_mixed_data(rows.values())
         if protocol in evaluate.names:
-            _add_evaluations(rows.values(), str(protocol), home, leave)
+            _add_evaluations(rows.values(), str(protocol), home, lacking, leave)
         elif protocol is not None and not _evaluated(protocol, rows.values()):
             raise UserError(
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
         usual, models = usual if _evaluated(usual, rows.values()) else None, Models(cells, home, rows, leave)
-        return cls(rows, protocol, usual, evaluate, make, absent, now, models, leave)
+        return cls(rows, protocol, usual, evaluate, lacking, make, absent, now, models, leave)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -289,7 +293,11 @@ class Scores:
         yield from (replace(self, protocol=name) for name in every if name not in shown)
         for name in self.evaluate.names:
             rows = {trial_id: dict(row) for trial_id, row in self.rows.items()}
-            _add_evaluations(rows.values(), name, home, self.leave)
+            try:
+                _add_evaluations(rows.values(), name, home, self.lacking, self.leave)
+            except UserError as error:
+                self.leave(f"the table by {name}: {error}")
+                continue
             if any(key.startswith(f"{name}/") for row in rows.values() for key, _ in row["other_metrics"] or ()):
                 yield replace(self, rows=rows, protocol=name)
 
@@ -314,17 +322,19 @@ def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
 AGAIN = "`goalgrid resume GRID --stale` trains anew those that saw other data than the latest; no result is deleted."
 
 
-def _add_evaluations(rows: Iterable[dict[str, Any]], protocol: str, home: Home, leave: Leave) -> None:
+def _add_evaluations(
+    rows: Iterable[dict[str, Any]], protocol: str, home: Home, lacking: Mapping[str, Collection[str]], leave: Leave
+) -> None:
     """Add the metrics by a protocol of [evaluate] to the rows of records; of trials that lack them, none."""
     seen = list[Mapping[str, Any]]()
     for row in rows:
-        if protocol not in catalog.protocols(row["dataset"]):
+        if protocol not in (*catalog.protocols(row["dataset"]), *lacking.get(row["trial_id"], ())):
             evaluation = FurtherEvaluation.read(home.trial(row["trial_id"]).evaluation(protocol), leave)
             values = evaluation.metrics if evaluation else {}
             further = [(f"{protocol}/{name}", value) for name, value in values.items() if value is not None]
             row["other_metrics"] = [*(row["other_metrics"] or ()), *further]
             seen += [row | {"dataset": protocol, "data_fingerprint": evaluation.data_fingerprint}] if evaluation else []
-    again = f"Remove the evaluations/{protocol}.parquet of these; `goalgrid resume GRID` makes them anew."
+    again = f"Where the data are, `goalgrid resume GRID` evaluates anew; or remove each evaluations/{protocol}.parquet."
     refuse_mixed_data(seen, again)
 
 

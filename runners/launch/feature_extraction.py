@@ -36,16 +36,18 @@ def check_inputs(
     images may stand in the training split. `warn` is called with each problem that does not prevent training. Returns
     the fingerprints of all data.
     """
+    fingerprints = dict[DataKey, str]()
     for job in jobs:
         for settings, protocols in zip(job.trials, job.protocols, strict=False):
-            evaluations.check(settings, protocols, job.machine)
+            key = DataKey.of(settings.dataset, settings.model)
+            fingerprints[key] = evaluations.check(settings, protocols, job.machine)
     jobs = [job for job in jobs if not job.protocols]
     training = [settings for job in jobs for settings in job.trials if not settings.ensemble]
     if any(settings.train.computes_again for settings in training):
         from goalgrid.runners.gpu.architectures import check_recomputation  # not with every torch
 
         check_recomputation(training)
-    warn_once, check_whole_once, fingerprints = cache(warn), cache(check_whole), dict[DataKey, str]()
+    warn_once, check_whole_once = cache(warn), cache(check_whole)
     configurations = (
         (job.machine, settings.dataset, settings.model, settings.train, tuple(kinds(settings)))
         for job in jobs

@@ -16,9 +16,10 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.attempts import Failure
-from goalgrid.grid.store.files import read_json, readable_text, stands, write_text
+from goalgrid.grid.store.files import read_json, readable_text, write_text
 from goalgrid.grid.store.home import State
 from goalgrid.results.records import provenance
+from goalgrid.results.records.models import FurtherEvaluation
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.launch import shared_folder
 from goalgrid.runners.launch.halving import is_rung
@@ -113,14 +114,16 @@ def _evaluate(job: Job, number: int, report: Listener) -> None:
     this launch began the evaluation.
     """
     folder = job.home.trial(job.ids[number])
-    protocols = [name for name in job.protocols[number] if not stands(folder.evaluation(name))]
+    settings = job.trials[number]
+    now = dict(job.launched.data).get(DataKey.of(settings.dataset, settings.model), "")
+    protocols = [name for name in job.protocols[number] if not FurtherEvaluation.of_now(folder.evaluation(name), now)]
     if not protocols or not folder.is_done():
         return
     begun, problem = folder.evaluations / f"{protocols[0]}.begun", "its process died"
     if readable_text(begun) != job.launched.name:
         try:
             write_text(begun, job.launched.name, durable=False)
-            evaluations.evaluate(job.trials[number], folder, protocols, job.machine)
+            evaluations.evaluate(settings, folder, protocols, job.machine)
             problem = ""
         except Exception as error:  # any error is this evaluation's failure, not the grid's
             problem = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"

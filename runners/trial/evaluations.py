@@ -14,11 +14,11 @@ from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.loaded_model import LoadedModel, settings_of
 
 
-def check(settings: TrialSettings, protocols: Sequence[str], machine: Machine) -> None:
-    """Raise a UserError if the data, or the package with the judgements, are not on this machine."""
-    content_of(settings.dataset, settings.model.image, machine)
+def check(settings: TrialSettings, protocols: Sequence[str], machine: Machine) -> str:
+    """Fingerprint of the data; UserError: they, or the package with the judgements, are not on this machine."""
     if ECCV in protocols:
         eccv.judge()
+    return content_of(settings.dataset, settings.model.image, machine).fingerprint
 
 
 def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[str], machine: Machine) -> None:

@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -79,8 +81,15 @@ def assert_shown(pair: Home, verb: Verb, tmp_path: Path) -> None:
     assert f"goalgrid table demo --metric rsum --protocol few-test --runs {pair.path}" in page
 
 
-def assert_told_apart(pair: Home, copy: Home, trained_pair: Home, verb: Verb) -> None:
-    """Evaluations are merged and compared; those of another trial or of other data are refused."""
+@contextmanager
+def moved_away(root: Path) -> Iterator[None]:
+    aside = root.rename(root.with_name("aside"))
+    yield
+    aside.rename(root)
+
+
+def assert_told_apart(pair: Home, copy: Home, trained_pair: Home, root: Path, verb: Verb) -> None:
+    """Evaluations are merged and compared; those of another trial are refused, those of other data made again."""
     assert "2 taken" in verb("merge", str(pair.path), runs=copy).stdout
     assert "missing" not in verb("status", "demo", runs=copy).stdout
     compared = verb("compare", "demo", "--other-runs", str(copy.path), "--on", "few", runs=pair).stdout
@@ -92,9 +101,19 @@ def assert_told_apart(pair: Home, copy: Home, trained_pair: Home, verb: Verb) ->
     said = verb("table", "demo", "--on", "few", runs=copy)
     assert f"the evaluation {other} is that of {one.parent.parent.name} by few-test" in said.stderr
     assert "1 of 2 cells are missing" in " ".join(said.stdout.split())
-    FurtherEvaluation(other.parent.parent.name, "few-test", {"i2t_r1": 1.0}, "other").write(other)
-    with pytest.raises(UserError, match=r"saw different data.*Remove the evaluations/few-test.parquet of these"):
-        verb("table", "demo", "--on", "few", runs=copy)
+    FurtherEvaluation(other.parent.parent.name, "few-test", {"i2t_r1": 1.0}, "2:other").write(other)
+    assert "missing evaluations: 1 by few-test" in verb("status", "demo", runs=copy).stdout
+    assert "1 of 2 cells are missing" in " ".join(verb("table", "demo", "--on", "few", runs=copy).stdout.split())
+    with moved_away(root):  # then nobody can tell which evaluation is of other data
+        assert "missing" not in verb("status", "demo", runs=copy).stdout
+        with pytest.raises(UserError, match=r"saw different data.*`goalgrid resume GRID` evaluates anew"):
+            verb("table", "demo", "--on", "few", runs=copy)
+        assert "left out: the table by few-test: trials on" in verb("report", "demo", runs=copy).stderr
+    assert verb("resume", "demo", "--here", "--mlflow-uri", "", runs=copy).exit_code == 0
+    evaluation = FurtherEvaluation.read(other)
+    assert evaluation
+    assert evaluation.data_fingerprint != "2:other"
+    assert "missing" not in verb("table", "demo", "--on", "few", runs=copy).stdout
 
 
 def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
@@ -136,7 +155,7 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     assert "missing" not in verb("status", "demo", runs=pair).stdout
     assert "not evaluated" not in verb("table", "demo", "--on", "few", runs=pair).stdout
     assert_shown(pair, verb, tmp_path)
-    assert_told_apart(pair, Home(tmp_path / "copy"), trained_pair, verb)
+    assert_told_apart(pair, Home(tmp_path / "copy"), trained_pair, strange_words, verb)
 
 
 def test_an_evaluation_that_kills_its_process_is_tried_once_a_launch(
