@@ -35,10 +35,6 @@ class Evaluate(Settings):
                 by_dataset[name] = protocols
         return by_dataset
 
-    def protocols_of(self, settings: TrialSettings) -> list[str]:
-        """The same as one list."""
-        return [name for protocols in self.of(settings).values() for name in protocols]
-
     def _on(self, dataset: str) -> list[str]:
         """The protocols of a data set that are asked for; where none is named, all."""
         known = catalog.protocols(dataset)

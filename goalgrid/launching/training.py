@@ -103,6 +103,8 @@ def _round(
     decisions = decide(overview, choice)
     todo, anew = to_train(decisions), to_replace(decisions)
     evaluated = [] if choice.failed else to_evaluate(decisions, overview)
+    for line in overview.data.check_starts(todo):
+        _warn(line)
 
     def save() -> None:
         """Save the grid as it is run, and beside it, for a reader, what validation chose."""

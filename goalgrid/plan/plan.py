@@ -34,6 +34,8 @@ class Plan:
     pending: Sequence[Trial] = ()
     """Stand-ins for the trials that start once validation has chosen."""
     device: DeviceCost | None = None
+    starts: Sequence[str] = ()
+    """How published checkpoints are other models than the trials that start from them."""
 
     @classmethod
     def of(
@@ -56,11 +58,12 @@ class Plan:
         """
         overview.data.check(overview.selected(choice.only))
         decisions = decide(overview, choice)
+        starts = overview.data.check_starts(to_train(decisions))
         overview.data.check_fit(to_train(decisions), allow_leak=allow_leak)
         pending, anew = [] if choice.failed else overview.pending(choice.only), to_replace(decisions)
         trials = [*(decision.trial for decision in decisions if decision.starts), *pending]
         device = device_cost(overview, trials, anew, rented) if rented else None
-        return cls(overview, decisions, trials, cost_of(overview, trials, anew, jobs=jobs), pending, device)
+        return cls(overview, decisions, trials, cost_of(overview, trials, anew, jobs=jobs), pending, device, starts)
 
     def to_dict(self) -> dict[str, Any]:
         overview = self.overview
@@ -93,7 +96,7 @@ class Plan:
             "trains": _grouped([decision for decision in decisions if decision.starts]),
             "then": _then(overview, self.pending),
             "leaves": [*_grouped([decision for decision in decisions if not decision.starts]), *imported],
-            "from": list(overview.grid.checkpoints.values()),
+            "from": [*overview.grid.checkpoints.values(), *self.starts],
             "tables": [line for table in _fills(overview) for line in _filled(table)],
             "evaluates": overview.evaluation_lines(),
             "work": work,

@@ -66,8 +66,6 @@ class DataAtHand:
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Check that the data of these trials can be read, where this machine has a root for them; else UserError."""
-        for shared in {id(trial.shared): trial.shared for trial in trials if trial.shared.train.starts_from}.values():
-            self._check_start(shared)
         for key in dict.fromkeys(DataKey.of(trial.shared.dataset, trial.shared.model) for trial in trials):
             self._found[key] = self._read(key)
             for name in self.grid.evaluate.datasets:
@@ -97,8 +95,22 @@ class DataAtHand:
                 if sure:
                     check_batches(shared.train, captions, self.grid.resources)
 
-    def _check_start(self, shared: Shared) -> None:
-        """Check that a published checkpoint is on this machine and fits what fine-tunes it."""
+    def check_starts(self, trials: Iterable[Trial]) -> list[str]:
+        """How published checkpoints are other models than the trials to train that start from them, a line each.
+
+        UserError: a checkpoint is not on this machine, or does not fit; or a trial starts from a model and trains none.
+        """
+        starting = [trial for trial in trials if trial.shared.train.starts_from or trial.parents]
+        if any(trial.epochs == 0 and not trial.shared.members for trial in starting):
+            raise UserError(
+                "train.epochs = 0 evaluates a model as its recipe makes it, and this grid has trials that start from a "
+                "trained one. To evaluate that model: goalgrid evaluate."
+            )
+        published = {id(trial.shared): trial.shared for trial in starting if trial.shared.train.starts_from}
+        return list(filter(None, dict.fromkeys(map(self._start, published.values()))))
+
+    def _start(self, shared: Shared) -> str:
+        """How a published checkpoint is another model than the one that fine-tunes it; UserError: it does not fit."""
         from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
         from goalgrid.retrieval.published.published_model import check_start
         from goalgrid.retrieval.words import vocabulary_files
@@ -106,7 +118,7 @@ class DataAtHand:
         vocabulary, root = shared.dataset.vocabulary, self.grid.root(shared.dataset.name)
         words = vocabulary_files.read(root / vocabulary) if vocabulary and root else None
         file = CheckpointFile.known(str(shared.train.starts_from), self.grid.checkpoints)
-        check_start(file, shared.model, words, self.grid.places())
+        return check_start(file, shared.model, words, self.grid.places())
 
     def _read(self, key: DataKey) -> "Content | None":
         name, features, vocabulary = key

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, stdev
-from types import MappingProxyType
 from typing import Any
 
 from goalgrid.grid import catalog
@@ -164,7 +163,7 @@ class Scores:
         leave: Leave = refuse,
         mixed: bool = False,
         evaluate: Evaluate = Evaluate(),  # noqa: B008
-        lacking: Mapping[str, Collection[str]] = MappingProxyType({}),
+        lacking: Mapping[str, Collection[str]] = {},
         make: str = "",
     ) -> "Scores":
         """Read the records of all finished trials, and the states of trials that were started and are not done.
@@ -254,10 +253,9 @@ class Scores:
 
     def to_evaluate(self, cells: Iterable[Cell]) -> str:
         """How to make the further evaluations that finished trials lack; empty where none is missing."""
-        trained = [cell for cell in cells if not cell.published] if self.protocol in self.evaluate.names else []
-        asked = [cell for cell in trained if self.protocol in self.evaluate.protocols_of(cell.trials[0].settings)]
-        missing = [trial_id for cell in asked for trial_id, _ in self.of(cell, self.metrics[0]).missing]
-        return f"Make missing evaluations: {self.make}." if any(trial_id in self.rows for trial_id in missing) else ""
+        done = (trial.id for cell in cells for trial in cell.trials if trial.id in self.rows)
+        missing = any(self.protocol in self.lacking.get(trial_id, ()) for trial_id in done)
+        return f"Make missing evaluations: {self.make}." if missing else ""
 
     def unknown_words(self, cells: Sequence[Cell]) -> str:
         """How many captions have words that the models never read in training; empty where none has."""

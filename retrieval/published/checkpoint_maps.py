@@ -10,6 +10,7 @@ from torch import Tensor
 
 from goalgrid.grid.catalog import toml, toml_names
 from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.forms import differing
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import Settings
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
@@ -153,6 +154,10 @@ class CheckpointMap(Settings):
             return False
         asked = {setting.option for setting in self.options.values() if setting.values}
         return not self.unequal(weights) and asked <= file.options.keys()
+
+    def unknown(self, file: CheckpointFile) -> dict[str, tuple[Any, Any]]:
+        """The options that a file was trained with, and those of this kind, where they differ."""
+        return differing({name: file.options.get(name, value) for name, value in self.only.items()}, self.only)
 
     def unequal(self, weights: Mapping[str, Tensor]) -> list[str]:
         """Sizes that are not equal, and are in this kind; and the missing tensors that have these sizes."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.explained import explain
+from goalgrid.grid.forms import differing
 from goalgrid.grid.resolution import put
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
@@ -57,12 +58,8 @@ class PublishedModel:
     def of(cls, file: CheckpointFile, family: str, words: Sequence[str], places: Places) -> "PublishedModel":
         """The model of a file of this family, which its tensors, options and words fit; UserError: they do not."""
         mapping = map_of_family(file, family)
-        wrong = [
-            f"{name} = {file.options[name]!r}, known is {value!r}"
-            for name, value in mapping.only.items()
-            if file.options.get(name, value) != value
-        ]
-        if wrong:
+        if unknown_options := mapping.unknown(file).items():
+            wrong = [f"{name} = {value!r}, known is {known!r}" for name, (value, known) in unknown_options]
             raise several(f"{file.path} was trained with options that have no counterpart here", wrong)
         if unread := mapping.unread(file.weights):
             raise several(f"{file.path} as {family}", first_few(unread))
@@ -96,8 +93,11 @@ def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[st
     return weights
 
 
-def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[str] | None, places: Places) -> None:
-    """Raise a UserError if a model cannot fine-tune a file; words are of the vocabulary file, None: there is none."""
+def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[str] | None, places: Places) -> str:
+    """How a file is another model than the one that fine-tunes it, by tensors and options; UserError: it does not fit.
+
+    `words`: of the vocabulary file; None: there is none.
+    """
     mapping = fitting_map(file)
     count = mapping.words(file.weights)
     if mapping.rows:
@@ -108,6 +108,11 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
             )
         count = len(words) + (settings.text.word_drop > 0 and "<mask>" not in words)
     start_weights(file, class_of(settings)(settings, mapping.shape(file.weights), count, seed=0, places=places))
+    others = differing(_model(mapping, file, masked=True).model_dump(), settings.model_dump())
+    told = {key for key in others if key.startswith("scorer.")} | mapping.options.keys() | mapping.set.keys()
+    told_apart = {key: others[key] for key in others if key in told and None not in others[key]} | mapping.unknown(file)
+    parts = [f"{key} = {theirs!r}, here {ours!r}" for key, (theirs, ours) in told_apart.items()]
+    return f"{file.path} is {mapping.description} with {'; '.join(parts)}" if parts else ""
 
 
 def check_whole(path: Path, settings: ModelSettings) -> None:

@@ -223,18 +223,39 @@ def test_a_grid_fine_tunes_a_published_checkpoint(verb: Verb, few_pictures: Path
     given = ("--as", "scan", "--vocabulary", words, "--root", f"mine={tmp_path / 'mine'}", "--json")
     untouched = json.loads(verb("evaluate", scan, *given, runs=home).stdout)
     assert row["test_t2i_ranks"] == untouched["ranks"]["t2i"]
-    moved = shutil.copy(scan, tmp_path / "moved")
-    again = json.loads(verb("plan", grid, "--set", f"train.starts_from=file:{moved}", "--json", runs=home).stdout)
+    moved = shutil.move(scan, tmp_path / "moved")
+    assert "1 x done" in verb("plan", "tuned", runs=home).stdout  # what is done needs no file
+    with pytest.raises(UserError, match=r"the checkpoint .*scan cannot be read: No such file"):
+        verb("plan", "tuned", "--force", runs=home)
+    again = json.loads(verb("plan", "tuned", "--set", f"train.starts_from=file:{moved}", "--json", runs=home).stdout)
     assert {trial["trial"] for trial in again["reasons"]} == {home.trials()[0].trial_id}  # the content is what counts
     for change, said in {
         "train.starts_from=file:/nowhere": r"'file:/nowhere': /nowhere cannot be read",
         "train.starts_from=x": r"write file:PATH, the file of a published checkpoint",
         f"train.starts_from=file:{grid}": r"tuned\.toml cannot be read: it is damaged, or no file",
         "model.dim=32": r"does not fit this recipe and these words.*\n.*img_enc\.fc\.weight is \(16, ",
+        "train.epochs=0": r"trials that start from a trained one\. To evaluate that model: goalgrid evaluate",
     }.items():
-        options = ["--set", f"train.starts_from=file:{moved}"] if change == "model.dim=32" else []
+        options = ["--set", f"train.starts_from=file:{moved}"] if "starts_from" not in change else []
         with pytest.raises(UserError, match=said):
-            verb("plan", grid, *options, "--set", change, runs=home)
+            verb("plan", "tuned", *options, "--set", change, runs=home)
+
+
+def test_a_start_from_another_model_is_said(verb: Verb, few_pictures: Path, tmp_path: Path) -> None:
+    shutil.copytree(few_pictures, tmp_path / "mine")
+    home, grid = Home(tmp_path / "runs"), tmp_path / "tuned.toml"
+    for family, change, said in (
+        ("scan", "model.scorer.direction=t2i", "SCAN on regions with a BiGRU with scorer.direction = 'i2t', here"),
+        ("bfan", "seeds=0", "scorer.kind = 'bfan', here 'scan'"),
+    ):
+        (file,), words = published(tmp_path, few_pictures, family)
+        shutil.copy(words, tmp_path / "mine")
+        grid.write_text(TUNED.replace("file:scan", f"file:{file}"))
+        planned = verb("plan", str(grid), "--set", change, runs=home).stdout
+        assert planned.count(str(file)) == 2
+        assert said in planned
+        run = verb("run", str(grid), "--set", change, "--here", "--mlflow-uri", "", runs=home).stderr
+        assert said in " ".join(run.split())
 
 
 def test_a_published_checkpoint_is_evaluated(verb: Verb, few_pictures: Path, tmp_path: Path) -> None:
