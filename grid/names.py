@@ -130,7 +130,7 @@ def _of_evaluations(content: Content) -> list[str]:
         for field in ("datasets", "protocols")
     )
     problems = [unknown("dataset", name, known, where="in evaluate.datasets") for name in further if name not in known]
-    protocols = [name for dataset in content.placed for name in catalog.protocols(str(dataset))]
+    protocols = [*dict.fromkeys(name for dataset in content.placed for name in catalog.protocols(str(dataset)))]
     protocols += [ECCV] if "coco" in content.placed else []
     return problems + [
         unknown("protocol", name, protocols, where="in evaluate.protocols") for name in names if name not in protocols

@@ -86,10 +86,12 @@ def known_protocol(grid: Grid, name: str | None) -> str | None:
     known = [protocol for dataset in grid.datasets for protocol in catalog.protocols(dataset)] + grid.evaluate.names
     if on or name is None or name in known:
         return next((protocol for protocol in on if protocol in catalog.protocols(str(name))), name)
-    field = "datasets" if name in catalog.names("datasets") else "protocols" if name == ECCV else ""
+    if grid.datasets == [name]:
+        raise UserError(f"grid {grid.name!r} trains on {name!r}, and shows it without this option.")
+    field = "datasets" if name in (*catalog.names("datasets"), *grid.datasets) else "protocols" if name == ECCV else ""
     more = f"[evaluate] may ask for more: goalgrid resume {grid.name} --set 'evaluate.{field}=[\"{name}\"]'."
-    hint = more if field else ""
-    raise UserError(unknown("protocol or data set", name, known, where=f"of grid {grid.name!r}", hint=hint))
+    where, hint = f"of grid {grid.name!r}", more if field else ""
+    raise UserError(unknown("protocol or data set", name, dict.fromkeys(known), where=where, hint=hint))
 
 
 def scores_of(overview: Overview, protocol: str | None = None, leave: Leave = say_left_out) -> Scores:

@@ -185,6 +185,7 @@ def test_an_evaluation_that_kills_its_process_is_tried_once_a_launch(
         (('evaluate.datasets=["few"]', "data.few.root=/nowhere"), "root of data set 'few': no folder at /nowhere"),
         (('evaluate.datasets=["few"]',), "unknown dataset 'few' in evaluate.datasets"),
         (('evaluate.protocols=["eccv"]',), "unknown protocol 'eccv' in evaluate.protocols. Known: shapes-500"),
+        (('evaluate.protocols=["x"]', 'evaluate.datasets=["shapes"]'), "in evaluate.protocols. Known: shapes-500."),
         (('evaluate.datasets="flickr30k"',), "evaluate.datasets"),
         (('evaluate.metrics=["r1"]',), "evaluate"),
     ],

@@ -179,6 +179,8 @@ def test_what_a_grid_cannot_show_is_said_with_the_reason_and_no_command_that_wou
     assert str(of_one.value).partition(" Trials with")[0].partition(" ")[2].rstrip(".") in str(told.value)
     with pytest.raises(UserError, match=r"may ask for more: .*evaluate\.datasets=\[\"flickr30k\"\]"):
         verb("table", "demo", "--on", "flickr30k", runs=pair)
+    with pytest.raises(UserError, match=r"trains on 'shapes', and shows it without this option"):
+        verb("table", "demo", "--on", "shapes", runs=pair)
     with pytest.raises(UserError) as unknown:
         verb("table", "demo", "--on", "flickr9k", runs=pair)
     assert "may ask for more" not in str(unknown.value)

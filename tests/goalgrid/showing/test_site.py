@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
+from goalgrid.reading.overview import Overview
+from goalgrid.results.export.report_page import Measured
 from goalgrid.results.pages import page
+from goalgrid.showing.report import render
 
 from ...conftest import swapped
 from ..conftest import Verb
@@ -40,6 +44,9 @@ def test_the_index_says_how_many_blocks_it_leaves_to_a_grids_page() -> None:
         "1 more block on its page",
         "4 more blocks on its page",
     ]
+    for number, said in ((5, "1 more block:"), (6, "2 more blocks:")):
+        overview = Overview.of(load("demo"), Home(Path("nowhere")))
+        assert said in render(overview, measured=Measured(("found",) * number))
 
 
 @pytest.mark.parametrize(
