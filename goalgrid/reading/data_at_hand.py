@@ -100,25 +100,24 @@ class DataAtHand:
 
         UserError: a checkpoint is not on this machine, or does not fit; or a trial starts from a model and trains none.
         """
-        starting = [trial for trial in trials if trial.shared.train.starts_from or trial.parents]
-        if any(trial.epochs == 0 and not trial.shared.members for trial in starting):
+        starting = {id(trial.shared): trial for trial in trials if trial.shared.train.starts_from or trial.parents}
+        if any(trial.epochs == 0 and not trial.shared.members for trial in starting.values()):
             raise UserError(
-                "train.epochs = 0 evaluates a model as its recipe makes it, and this grid has trials that start from a "
-                "trained one. To evaluate that model: goalgrid evaluate."
+                "train.epochs = 0 does not train what starts from a model. To evaluate it: goalgrid evaluate."
             )
-        published = {id(trial.shared): trial.shared for trial in starting if trial.shared.train.starts_from}
-        return list(filter(None, dict.fromkeys(map(self._start, published.values()))))
-
-    def _start(self, shared: Shared) -> str:
-        """How a published checkpoint is another model than the one that fine-tunes it; UserError: it does not fit."""
+        if not (published := [trial.shared for trial in starting.values() if trial.shared.train.starts_from]):
+            return []
         from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
         from goalgrid.retrieval.published.published_model import check_start
         from goalgrid.retrieval.words import vocabulary_files
 
-        vocabulary, root = shared.dataset.vocabulary, self.grid.root(shared.dataset.name)
-        words = vocabulary_files.read(root / vocabulary) if vocabulary and root else None
-        file = CheckpointFile.known(str(shared.train.starts_from), self.grid.checkpoints)
-        return check_start(file, shared.model, words, self.grid.places())
+        lines = dict[str, None]()
+        for shared in published:
+            vocabulary, root = shared.dataset.vocabulary, self.grid.root(shared.dataset.name)
+            words = vocabulary_files.read(root / vocabulary) if vocabulary and root else None
+            file = CheckpointFile.known(str(shared.train.starts_from), self.grid.checkpoints)
+            lines[check_start(file, shared.model, words, self.grid.places())] = None
+        return list(filter(None, lines))
 
     def _read(self, key: DataKey) -> "Content | None":
         name, features, vocabulary = key

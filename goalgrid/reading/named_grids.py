@@ -183,9 +183,7 @@ def together(overviews: Sequence[Overview]) -> list[str]:
     """A line about all trials of several grids, each counted once; none for a single grid."""
     if len(overviews) < 2:
         return []
-    states: dict[str, State] = {}
-    for overview in overviews:
-        states |= overview.states
+    states = {trial_id: state for overview in overviews for trial_id, state in overview.states.items()}
     shared = sum(len(overview.states) for overview in overviews) - len(states)
     done = sum(state is State.DONE for state in states.values())
     also = f"; {counted(shared, 'trial')} that another grid has, too" if shared else ""

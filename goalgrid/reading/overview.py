@@ -245,10 +245,7 @@ class Overview:
 
     @cached_property
     def lacking(self) -> dict[str, list[str]]:
-        """The protocols by which trials, done or not, are still to be evaluated for [evaluate], by trial id.
-
-        An evaluation on other data than are here now is to be made again.
-        """
+        """The protocols by which [evaluate] still asks for trials, done or not, on the data here now, by trial id."""
         if not self.grid.evaluate.names:
             return {}
         from goalgrid.results.records.models import FurtherEvaluation
@@ -256,14 +253,11 @@ class Overview:
         lacking = dict[str, list[str]]()
         for cell in (cell for cell in self.cells if cell.trials and not cell.published):
             settings = cell.trials[0].settings
-            asked = [
-                (name, self.data.fingerprint(moved(settings, dataset)))
-                for dataset, protocols in self.grid.evaluate.of(settings).items()
-                for name in protocols
-            ]
+            by_dataset = self.grid.evaluate.of(settings).items()
+            data = {name: self.data.fingerprint(moved(settings, on)) for on, names in by_dataset for name in names}
             for trial in cell.trials:
                 done, path = self.states[trial.id] is State.DONE, self.folder(trial).evaluation
-                if names := [name for name, now in asked if not (done and FurtherEvaluation.of_now(path(name), now))]:
+                if names := [name for name in data if not (done and FurtherEvaluation.of_now(path(name), data[name]))]:
                     lacking[trial.id] = names
         return lacking
 

@@ -112,10 +112,8 @@ def keep_table(overview: Overview) -> Table | None:
 
     A disk that takes none of it costs a warning.
     """
-    if not overview.counts[State.DONE]:
-        return None
-    scores = scores_of(overview)
-    if not scores.rows:
+    scores = scores_of(overview) if overview.counts[State.DONE] else None
+    if not (scores and scores.rows):
         return None
     table = with_seeds(TableRequest(overview.grid.name).draw(overview.cells, scores), overview)
     folder = overview.home.grid(overview.grid.name)

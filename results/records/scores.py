@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, stdev
 from typing import Any
@@ -194,15 +194,14 @@ class Scores:
             rows = {trial_id: row for trial_id, row in rows.items() if trial_id not in other}
         if not mixed:
             refuse_mixed_data(rows.values())
-        if protocol in evaluate.names:
-            _add_evaluations(rows.values(), str(protocol), home, lacking, leave)
-        elif protocol is not None and not _evaluated(protocol, rows.values()):
+        if protocol not in (None, *evaluate.names) and not _evaluated(protocol, rows.values()):
             raise UserError(
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
         usual, models = usual if _evaluated(usual, rows.values()) else None, Models(cells, home, rows, leave)
-        return cls(rows, protocol, usual, evaluate, lacking, make, absent, now, models, leave)
+        scores = cls(rows, protocol, usual, evaluate, lacking, make, absent, now, models, leave)
+        return scores._evaluated_by(str(protocol), home) if protocol in evaluate.names else scores
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -290,14 +289,28 @@ class Scores:
             every |= {row["protocol"]: None} | {key.rpartition("/")[0]: None for key, _ in row["other_metrics"] or ()}
         yield from (replace(self, protocol=name) for name in every if name not in shown)
         for name in self.evaluate.names:
-            rows = {trial_id: dict(row) for trial_id, row in self.rows.items()}
             try:
-                _add_evaluations(rows.values(), name, home, self.lacking, self.leave)
+                scores = self._evaluated_by(name, home)
             except UserError as error:
                 self.leave(f"the table by {name}: {error}")
-                continue
-            if any(key.startswith(f"{name}/") for row in rows.values() for key, _ in row["other_metrics"] or ()):
-                yield replace(self, rows=rows, protocol=name)
+            else:
+                keys = (key for row in scores.rows.values() for key, _ in row["other_metrics"] or ())
+                yield from [scores] if any(key.startswith(f"{name}/") for key in keys) else []
+
+    def _evaluated_by(self, protocol: str, home: Home) -> "Scores":
+        """The scores by a protocol of [evaluate], with the metrics by it; of trials that lack them, none."""
+        rows, seen = dict[str, Mapping[str, Any]](), list[Mapping[str, Any]]()
+        for trial_id, row in self.rows.items():
+            rows[trial_id] = row
+            if protocol not in (*catalog.protocols(row["dataset"]), *self.lacking.get(trial_id, ())):
+                evaluation = FurtherEvaluation.read(home.trial(trial_id).evaluation(protocol), self.leave)
+                values = evaluation.metrics if evaluation else {}
+                further = [(f"{protocol}/{name}", value) for name, value in values.items() if value is not None]
+                rows[trial_id] = {**row, "other_metrics": [*(row["other_metrics"] or ()), *further]}
+                seen += [{**row, "dataset": protocol, **asdict(evaluation)}] if evaluation else []
+        again = f"Where the data are, `goalgrid resume GRID` evaluates anew; or remove evaluations/{protocol}.parquet."
+        refuse_mixed_data(seen, again)
+        return replace(self, rows=rows, protocol=protocol)
 
 
 def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | None:
@@ -318,22 +331,6 @@ def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
 
 
 AGAIN = "`goalgrid resume GRID --stale` trains anew those that saw other data than the latest; no result is deleted."
-
-
-def _add_evaluations(
-    rows: Iterable[dict[str, Any]], protocol: str, home: Home, lacking: Mapping[str, Collection[str]], leave: Leave
-) -> None:
-    """Add the metrics by a protocol of [evaluate] to the rows of records; of trials that lack them, none."""
-    seen = list[Mapping[str, Any]]()
-    for row in rows:
-        if protocol not in (*catalog.protocols(row["dataset"]), *lacking.get(row["trial_id"], ())):
-            evaluation = FurtherEvaluation.read(home.trial(row["trial_id"]).evaluation(protocol), leave)
-            values = evaluation.metrics if evaluation else {}
-            further = [(f"{protocol}/{name}", value) for name, value in values.items() if value is not None]
-            row["other_metrics"] = [*(row["other_metrics"] or ()), *further]
-            seen += [row | {"dataset": protocol, "data_fingerprint": evaluation.data_fingerprint}] if evaluation else []
-    again = f"Where the data are, `goalgrid resume GRID` evaluates anew; or remove each evaluations/{protocol}.parquet."
-    refuse_mixed_data(seen, again)
 
 
 def refuse_mixed_data(rows: Iterable[Mapping[str, Any]], again: str = AGAIN) -> None:

@@ -205,9 +205,8 @@ def families() -> list[str]:
 
 def fitting_map(file: CheckpointFile) -> CheckpointMap:
     """The map that a file fits; UserError: it fits no map."""
-    for mapping in maps():
-        if mapping.fits(file):
-            return mapping
+    if mapping := next((mapping for mapping in maps() if mapping.fits(file)), None):
+        return mapping
     raise UserError(f"{file.path} is no checkpoint of a known family: {', '.join(families())}.")
 
 

@@ -94,10 +94,7 @@ def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[st
 
 
 def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[str] | None, places: Places) -> str:
-    """How a file is another model than the one that fine-tunes it, by tensors and options; UserError: it does not fit.
-
-    `words`: of the vocabulary file; None: there is none.
-    """
+    """How a file is another model than the one that fine-tunes it; UserError: it does not fit. No words: no file."""
     mapping = fitting_map(file)
     count = mapping.words(file.weights)
     if mapping.rows:

@@ -39,8 +39,8 @@ def check_inputs(
     fingerprints = dict[DataKey, str]()
     for job in jobs:
         for settings, protocols in zip(job.trials, job.protocols, strict=False):
-            key = DataKey.of(settings.dataset, settings.model)
-            fingerprints[key] = evaluations.check(settings, protocols, job.machine)
+            fingerprint = evaluations.check(settings, protocols, job.machine)
+            fingerprints[DataKey.of(settings.dataset, settings.model)] = fingerprint
     jobs = [job for job in jobs if not job.protocols]
     training = [settings for job in jobs for settings in job.trials if not settings.ensemble]
     if any(settings.train.computes_again for settings in training):

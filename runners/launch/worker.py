@@ -113,8 +113,7 @@ def _evaluate(job: Job, number: int, report: Listener) -> None:
     A failure is a warning; the next launch tries again. Ray starts a job anew whose process died, so a file says that
     this launch began the evaluation.
     """
-    folder = job.home.trial(job.ids[number])
-    settings = job.trials[number]
+    folder, settings = job.home.trial(job.ids[number]), job.trials[number]
     now = dict(job.launched.data).get(DataKey.of(settings.dataset, settings.model), "")
     protocols = [name for name in job.protocols[number] if not FurtherEvaluation.of_now(folder.evaluation(name), now)]
     if not protocols or not folder.is_done():
