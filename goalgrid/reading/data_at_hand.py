@@ -102,9 +102,7 @@ class DataAtHand:
         """
         starting = {id(trial.shared): trial for trial in trials if trial.shared.train.starts_from or trial.parents}
         if any(trial.epochs == 0 and not trial.shared.members for trial in starting.values()):
-            raise UserError(
-                "train.epochs = 0 does not train what starts from a model. To evaluate it: goalgrid evaluate."
-            )
+            raise UserError("train.epochs = 0 trains nothing that starts from a model. Evaluate it: goalgrid evaluate.")
         if not (published := [trial.shared for trial in starting.values() if trial.shared.train.starts_from]):
             return []
         from goalgrid.retrieval.published.checkpoint_files import CheckpointFile

@@ -66,15 +66,14 @@ class PublishedModel:
         masked = _check_words(mapping, file, words)
         settings = _model(mapping, file, masked)
         shape = mapping.shape(file.weights)
-        networks = [part for part in (settings.image, settings.text) if isinstance(part, Pretrained)]
-        named = [part.weights for part in networks if locate(part, places)]
+        networks = (part for part in (settings.image, settings.text) if isinstance(part, Pretrained))
+        named = dict.fromkeys(repr(part.weights) for part in networks if locate(part, places))
         try:
             state = class_of(settings)(settings, shape, mapping.words(file.weights), seed=0, places=places).state_dict()
         except UserError as error:
-            folders = " and ".join(dict.fromkeys(map(repr, named)))
             raise UserError(
-                f"{file.path} has other sizes than the weights {folders}, from which its model is built: {error} Name "
-                "the folder of the model that it began with: --weights NAME=DIR."
+                f"{file.path} has other sizes than the weights {' and '.join(named)}, from which its model is "
+                f"built: {error} Name the folder of the model that it began with: --weights NAME=DIR."
             ) from error
         weights = mapping.fitted(file.weights, state)
         if problems := mapping.misfits(weights, state, "by its other sizes"):

@@ -234,7 +234,7 @@ def test_a_grid_fine_tunes_a_published_checkpoint(verb: Verb, few_pictures: Path
         "train.starts_from=x": r"write file:PATH, the file of a published checkpoint",
         f"train.starts_from=file:{grid}": r"tuned\.toml cannot be read: it is damaged, or no file",
         "model.dim=32": r"does not fit this recipe and these words.*\n.*img_enc\.fc\.weight is \(16, ",
-        "train.epochs=0": r"does not train what starts from a model\. To evaluate it: goalgrid evaluate",
+        "train.epochs=0": r"trains nothing that starts from a model\. Evaluate it: goalgrid evaluate",
     }.items():
         options = ["--set", f"train.starts_from=file:{moved}"] if "starts_from" not in change else []
         with pytest.raises(UserError, match=said):
