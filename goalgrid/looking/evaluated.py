@@ -141,7 +141,7 @@ class Evaluated:
     def lines(self) -> list[str]:
         """The metrics in percent, and whether the record has the same."""
         metrics, ranks, dataset = self.metrics, self.evaluation.ranks, self.settings.dataset.name
-        by = f", protocol {shown(self.protocol)}" if self.protocol else ""
+        by = f", protocol {shown(self.protocol) if self.split == 'test' else self.protocol}" if self.protocol else ""
         noun = catalog.noun(dataset, self.settings.model)
         sizes = f"{counted(len(ranks.i2t), noun)}, {counted(len(ranks.t2i), 'caption')}"
         facts = "".join(f", {name} {value}" for name, value in self.facts.items())
