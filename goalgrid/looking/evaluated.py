@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog, evaluations, trusted_code
 from goalgrid.grid.errors import UserError, check_known, counted, user_path
-from goalgrid.grid.expansion import Shared
 from goalgrid.grid.gridfile import Grid, Location, register
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.option import option
@@ -93,9 +92,8 @@ class EvaluationRequest:
         if self.as_objective not in CATALOGUE:
             raise UserError(unknown_objective(self.as_objective))
         check_known("data set", dataset, grid.datasets, where=f"of grid {grid.name!r}")
-        shared = Shared(settings.dataset, settings.recipe, settings.model, settings.train, settings.objective)
         moved = grid.model_copy(update={"data": {**grid.data, dataset: Location(root=root)}})
-        here, given = (DataAtHand(each, home).fingerprint(shared) for each in (grid, moved))
+        here, given = (DataAtHand(each, home).fingerprint(settings) for each in (grid, moved))
         if here and here != given:
             raise UserError(
                 f"{root} has other data than {grid.root(dataset)}, the {dataset} of grid {grid.name!r}: no table shows "

@@ -148,7 +148,7 @@ def _features(folder: Path, test_splits: list[str], progress: CheckProgress) -> 
         array, captions, ids = precomp.read(folder, file, part.problems)
         part.files += precomp.files(folder, file)
         part.problems += faults_of_captions(captions, str(folder / f"{file}_caps.txt"))
-        keys[split] = list(dict.fromkeys(ids))
+        keys[split] = ids
         images = len(ids) if len(ids) < len(captions) else len(set(ids))  # as far as ids tell
         if array is not None:
             shapes[split] = " x ".join(map(str, array.shape[1:]))
@@ -156,7 +156,8 @@ def _features(folder: Path, test_splits: list[str], progress: CheckProgress) -> 
             part.problems += _values(array, folder / f"{file}_ims.npy", progress)
             if listing := precomp.align(array, captions, ids, folder / file, part.problems):
                 images, part.sizes[split] = len(listing.images), SplitSize.of(listing)
-        part.problems += faults_of_ids(ids, len(captions), images, f"{folder / file}_ids.txt") if ids else []
+        if ids and len(ids) != len(captions):
+            part.problems += faults_of_ids(ids, len(captions), images, f"{folder / file}_ids.txt")
     if len(set(shapes.values())) > 1:
         differ = ", ".join(f"{split} {shape}" for split, shape in shapes.items())
         what = f"features of one image differ in shape between splits: {differ}"

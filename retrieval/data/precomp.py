@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from goalgrid.retrieval.splits.pairs import WHOLE, DataError, Listing, Pairs, Split
-from goalgrid.retrieval.splits.problems import Problem, array_of, lines_of, overlaps, refuse
+from goalgrid.retrieval.splits.problems import Problem, array_of, faults_of_ids, lines_of, overlaps, refuse
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -125,7 +125,7 @@ def finite_sum(file: Path) -> str:
 
 def overlapping(keys: dict[str, list[str]], folder: Path) -> list[Problem]:
     """The same id in two splits, unless the ids of all splits only number their rows."""
-    numbered = all(ids == [str(row) for row in range(len(ids))] for ids in keys.values())
+    numbered = all(list(dict.fromkeys(ids)) == [*map(str, range(len({*ids})))] for ids in keys.values())
     return [] if numbered else overlaps(keys, str(folder), "image id")
 
 
@@ -153,6 +153,7 @@ def align(
             _, first = np.unique(image_of_text, return_index=True)
             return Listing(first, captions, image_of_text)
         if len(array) == len(order):
+            problems += faults_of_ids(ids, len(captions), len(order), f"{stem}_ids.txt")
             return Listing(np.arange(len(array)), captions, image_of_text)
     elif len(captions) % len(array) == 0:
         per_image = len(captions) // len(array)

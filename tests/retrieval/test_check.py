@@ -13,6 +13,7 @@ import pytest
 
 from goalgrid.retrieval.data import precomp
 from goalgrid.retrieval.data.check import DataReport, check
+from goalgrid.retrieval.data.content import content
 
 from .packages import (
     write_coco,
@@ -427,6 +428,15 @@ def test_row_numbers_are_no_image_ids(tmp_path: Path) -> None:
     for split in ("train", "dev", "test"):
         (tmp_path / f"{split}_ids.txt").write_text("".join(f"{row}\n" for row in range(6)))
     assert check("mine", tmp_path).problems == []
+
+
+def test_numbers_of_images_given_for_each_caption_are_no_leak(tmp_path: Path) -> None:
+    write_precomp(tmp_path)
+    for split in ("train", "dev", "test"):
+        captions = len((tmp_path / f"{split}_caps.txt").read_text().splitlines())
+        (tmp_path / f"{split}_ids.txt").write_text("".join(f"{6 * row // captions}\n" for row in range(captions)))
+    assert check("mine", tmp_path).problems == []
+    assert content("mine", tmp_path, features=True).leaks == []
 
 
 def test_repeated_rows_and_no_ids_are_healthy(tmp_path: Path) -> None:

@@ -72,6 +72,19 @@ class TestPrecomp:
         np.save(tmp_path / "dev_ims.npy", np.ones((2, 4), np.float32))
         assert precomp.load(tmp_path).val.image_of_text.tolist() == [0, 0, 0, 1]
 
+    @pytest.mark.parametrize("rows", [2, 4])
+    def test_captions_of_one_image_stand_together_where_a_row_is_an_image(self, tmp_path: Path, rows: int) -> None:
+        write_precomp(tmp_path)
+        (tmp_path / "dev_caps.txt").write_text("a\nb\nc\nd\n")
+        (tmp_path / "dev_ids.txt").write_text("9\n7\n9\n7\n")
+        np.save(tmp_path / "dev_ims.npy", np.arange(rows * 4, dtype=np.float32).reshape(rows, 4))
+        if rows == 2:  # which of the two is the first row's image, nobody says
+            with pytest.raises(DataError, match=r"dev_ids.txt: 2 ids with captions in lines that are not consecutive"):
+                precomp.load(tmp_path)
+        else:
+            val = precomp.load(tmp_path).val
+            assert val.images.gather(val.image_of_text)[:, 0].tolist() == [0.0, 4.0, 0.0, 4.0]
+
     def test_testall_is_used_where_it_is_wanted(self, tmp_path: Path) -> None:
         write_precomp(tmp_path)
         for kind in ("ims.npy", "caps.txt", "ids.txt"):

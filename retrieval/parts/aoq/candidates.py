@@ -43,7 +43,9 @@ class Candidates:
         paths = [_only(folder, name) for name in ("i2t", "t2i")]
         counts = len(split.images), len(split.captions)
         captions, images = _ranked(paths[0], *counts), _ranked(paths[1], *counts[::-1])
-        return cls(captions, images, split.image_of_text, fingerprint or _checksum(paths))
+        if not fingerprint:
+            fingerprint = hashlib.sha256(b"".join(bytes.fromhex(sha256_of(path)) for path in paths)).hexdigest()
+        return cls(captions, images, split.image_of_text, fingerprint)
 
     def draw(
         self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], seed: int
@@ -118,7 +120,7 @@ def _only(folder: Path, name: str) -> Path:
 
 
 def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
-    """The candidates in a file, whose first and last rows are looked through."""
+    """The candidates in a file, all of which are rows of the training split."""
     try:
         array = array_of(path)
     except (OSError, ValueError) as error:
@@ -129,12 +131,8 @@ def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
         raise DataError(
             f"{path} has candidates for {len(array):,} rows; the training split has {rows:,}: another split?"
         )
-    ends = np.concatenate([array[:100], array[-100:]])
-    if ends.min() < 0 or ends.max() >= most:
-        wrong = int(ends.max() if ends.max() >= most else ends.min())
+    least, largest = int(array.min()), int(array.max())
+    if least < 0 or largest >= most:
+        wrong = largest if largest >= most else least
         raise DataError(f"{path} names row {wrong:,}; the training split has rows 0 to {most - 1:,}: another split?")
     return array
-
-
-def _checksum(paths: list[Path]) -> str:
-    return hashlib.sha256(b"".join(bytes.fromhex(sha256_of(path)) for path in paths)).hexdigest()

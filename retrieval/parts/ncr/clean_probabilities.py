@@ -43,6 +43,8 @@ class CleanProbabilities(Companion):
         self.epoch = 0
         """The epoch of the losses."""
         self._losses: list[list[Tensor]] = [[] for _ in self.values]
+        self._texts = torch.arange(self.values.shape[1])
+        """The captions of this epoch, in the order of the data."""
         self._read: Float[Tensor, "networks t"] | None = None
         """What the batches of this epoch read; None while the training warms up: all pairs are taken for clean."""
 
@@ -57,6 +59,7 @@ class CleanProbabilities(Companion):
             self.known = True
         if epoch != self.epoch:
             self.epoch, self._losses = epoch, [[] for _ in self.values]
+        self._texts = order(epoch).sort().values
         self._read = self.values.clone() if self.known and epoch >= self.warmup else None
 
     def of_batch(self, texts: Int[Tensor, " b"]) -> Float[Tensor, "networks b"] | None:
@@ -66,14 +69,15 @@ class CleanProbabilities(Companion):
         self._losses[place].append(pair_losses(sim, margin=self.margin))
 
     def report(self) -> dict[str, float]:
-        """The mean probability; and where mismatches are known, the share of (matched, mismatched) in right order."""
+        """The mean over the epoch's pairs; where mismatches are known, the share of (matched, other) in right order."""
         if not self.known:
             return {}
-        means = {"clean": float(self.values.mean())}
-        if self.matched is not None and not self.matched.all() and self.matched.any():
+        values = self.values[:, self._texts]
+        means, matched = {"clean": float(values.mean())}, None if self.matched is None else self.matched[self._texts]
+        if matched is not None and not matched.all() and matched.any():
             from sklearn.metrics import roc_auc_score
 
-            means["clean_auc"] = float(np.mean([roc_auc_score(self.matched, row.numpy()) for row in self.values]))
+            means["clean_auc"] = float(np.mean([roc_auc_score(matched, row.numpy()) for row in values]))
         return means
 
     def state(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from goalgrid.grid.errors import counted
 from goalgrid.retrieval.parts.video import expert_files
 from goalgrid.retrieval.splits.pairs import Listing
-from goalgrid.retrieval.splits.problems import Problem, json_of, lines_of, refuse, rows_of, shortened
+from goalgrid.retrieval.splits.problems import Problem, json_of, lines_of, refuse, repeated, rows_of, shortened
 
 JSON = "MSRVTT_data.json"
 TEST_1K_A = "MSRVTT_JSFUSION_test.csv"
@@ -68,6 +68,9 @@ def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> d
         if silent:
             what = f"{counted(len(silent), 'video')} of the {split} split without a caption: {shortened(silent)}"
             problems.append(Problem(str(path), what, "Add their sentences, or take them out of the split."))
+        if twice := repeated(names):
+            what = f"{counted(len(twice), 'video')} of the {split} split given more than once: {shortened(twice)}"
+            problems.append(Problem(str(path), what, "Name each video once; a copy shares the ranks of the first."))
         listings[split] = Listing.of(names, [texts.get(name, []) for name in names])
     return listings
 

@@ -1,12 +1,13 @@
 """A finished trial's numbers against its record: equal on its own machine, a few queries apart on another."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.results.records import provenance
+from goalgrid.results.records import provenance, record
 from goalgrid.results.records.finished_trial import FinishedTrial
 
 CODE = provenance.versioned("a")
@@ -49,3 +50,17 @@ def test_another_version_machine_or_number_of_threads_may_round_otherwise() -> N
     assert provenance.elsewhere(now | {"threads": 2}, now) == ["threads 2 -> 1"]
     assert provenance.elsewhere(now | {"versions": {"torch": "1.0"}}, now)[0].startswith("torch 1.0 -> ")
     assert "threads unknown -> 1" in provenance.elsewhere({}, now)
+
+
+@pytest.mark.parametrize("selection", ["best-val-rsum", "last"])
+def test_where_the_last_epoch_counts_the_best_weights_may_be_of_an_earlier_one(selection: str) -> None:
+    values = {f"val_{name}": 50.0 for name in record.METRICS}
+    settings = json.dumps({"train": {"selection": selection}})
+    trial = FinishedTrial(TRIAL.folder, {**TRIAL.row, **values, "selected_epoch": 12, "settings": settings})
+    trial.check_weights({"row": {"epoch": 12, **values}})
+    best = {"row": {"epoch": 11, **values, "val_rsum": 51.0}}
+    if selection == "last":
+        trial.check_weights(best)
+        best["row"]["epoch"] = 13
+    with pytest.raises(UserError, match=r"it holds epoch 1[13] with val_rsum 51\.00, not epoch 12 with 50\.00"):
+        trial.check_weights(best)

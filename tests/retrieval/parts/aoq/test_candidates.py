@@ -91,3 +91,16 @@ def test_candidates_of_another_split_are_refused(
             np.save(tmp_path / f"{name}_f30k.npy", array)
     with pytest.raises(DataError, match=message):
         Candidates.open(tmp_path, split)
+
+
+@pytest.mark.parametrize("row", [-1, 10])
+def test_a_row_anywhere_in_the_candidates_is_one_of_the_split(tmp_path: Path, row: int) -> None:
+    """A file of AOQ has many rows; what names no row of the split would be another row, or end the training."""
+    owners = np.arange(10).repeat(60)
+    split = Split(np.zeros((10, 3)), [f"caption {place}" for place in range(600)], owners)  # type: ignore[arg-type]
+    i2t, t2i = np.zeros((10, 2), np.int32), np.zeros((600, 2), np.int32)
+    t2i[300] = row
+    np.save(tmp_path / "i2t_f30k.npy", i2t)
+    np.save(tmp_path / "t2i_f30k.npy", t2i)
+    with pytest.raises(DataError, match=f"t2i_f30k.npy names row {row}; the training split has rows 0 to 9"):
+        Candidates.open(tmp_path, split)

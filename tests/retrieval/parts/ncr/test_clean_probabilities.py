@@ -98,6 +98,27 @@ def test_the_variant_chooses_the_mixture(name: str, variant: str, mixture: str) 
     assert found[0].tolist() == pytest.approx(expected.tolist(), abs=1e-4)
 
 
+def test_what_is_logged_is_of_the_pairs_that_the_epoch_reads() -> None:
+    """With dataset.train_images or one caption an image, the other captions have no estimate."""
+    from sklearn.metrics import roc_auc_score
+
+    given = ['objectives=["ncr"]', "train.warmup_epochs=1"]
+    whole = shapes.load(View(32)).train
+    matched = np.arange(200) % 2 == 0
+    pairs = replace(shapes.load(View(32)), train=replace(whole, captions=whole.captions[:200], matched=matched))
+    clean = CleanProbabilities(trials_of(expand(load("demo", given)))[0].settings, pairs, torch.device("cpu"))
+    rows = torch.arange(40, 80)
+    clean.begin(0, lambda epoch: rows.flip(0))
+    clean.scored(0, torch.randn(40, 40, generator=torch.Generator().manual_seed(0)))
+    clean.begin(1, lambda epoch: rows.flip(0))
+    values = clean.values[0, rows]
+    assert clean.report() == {
+        "clean": pytest.approx(float(values.mean())),
+        "clean_auc": pytest.approx(roc_auc_score(matched[40:80], values.numpy())),
+    }
+    assert float(clean.values.mean()) > float(values.mean())
+
+
 @pytest.mark.parametrize("mixture", ["quartiles", "k-means"])
 @pytest.mark.parametrize("loss", [0.0, 0.7, math.nan])
 def test_pairs_with_one_loss_are_all_clean(loss: float, mixture: str) -> None:

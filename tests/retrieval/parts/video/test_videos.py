@@ -169,6 +169,15 @@ def test_a_video_without_a_caption_is_one_message(root: Path, tmp_path: Path) ->
         load("mine", tmp_path, None, reads=READS)
 
 
+def test_a_video_given_twice_is_one_message(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "experts").symlink_to(root / "experts")
+    told = json.loads((root / "MSRVTT_data.json").read_text())
+    told["videos"] += [video for video in told["videos"] if video["video_id"] == "video5"]
+    (tmp_path / "MSRVTT_data.json").write_text(json.dumps(told))
+    with pytest.raises(DataError, match="1 video of the train split given more than once: video5"):
+        load("mine", tmp_path, None, reads=READS)
+
+
 def test_a_copy_of_1k_a_lacks_its_test_or_validates_on_videos_that_train(root: Path, tmp_path: Path) -> None:
     for name in ("experts", "MSRVTT_data.json"):
         (tmp_path / name).symlink_to(root / name)
