@@ -24,7 +24,7 @@ def imported_cells(grid: Grid, home: Home) -> list[Cell]:
         folder = home.trial(trial_id)
         if folder.is_done() and (cell := _cell(folder, grid)):
             cells.append(cell)
-    names = lambda cell: cell.published.rpartition(", ")[2].partition(".")[0], lambda cell: cell.trials[0].id[-8:]
+    names = (lambda cell: cell.published.rpartition(", ")[2].partition(".")[0], lambda cell: cell.trials[0].id[-8:])
     for name in names:
         counts = Counter((cell.block, cell.objective) for cell in cells)
         same = [cell for cell in cells if counts[cell.block, cell.objective] > 1]

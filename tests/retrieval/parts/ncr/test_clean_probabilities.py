@@ -103,9 +103,10 @@ def test_what_is_logged_is_of_the_pairs_that_the_epoch_reads() -> None:
     from sklearn.metrics import roc_auc_score
 
     given = ['objectives=["ncr"]', "train.warmup_epochs=1"]
-    whole = shapes.load(View(32)).train
-    matched = np.arange(200) % 2 == 0
-    pairs = replace(shapes.load(View(32)), train=replace(whole, captions=whole.captions[:200], matched=matched))
+    whole = shapes.load(View(32))
+    matched, train = np.arange(200) % 2 == 0, whole.train
+    train = replace(train, captions=train.captions[:200], image_of_text=train.image_of_text[:200], matched=matched)
+    pairs = replace(whole, train=train)
     clean = CleanProbabilities(trials_of(expand(load("demo", given)))[0].settings, pairs, torch.device("cpu"))
     rows = torch.arange(40, 80)
     clean.begin(0, lambda epoch: rows.flip(0))
