@@ -71,8 +71,6 @@ class FinishedTrial:
         if row is None:
             raise self._other(f"the best checkpoint {path}", "it is one to go on from")
         values = {f"val_{name}": value for name, value in self.validation.items()}
-        if json.loads(self.row["settings"])["train"].get("selection") == "last" and row.get("epoch", 0) < epoch:
-            values, epoch = {}, row["epoch"]  # the record is of the last epoch, whose weights are not kept
         if row.get("epoch", 0) != epoch or any(row.get(name, value) != value for name, value in values.items()):
             ours, theirs = row.get("val_rsum", math.nan), values.get("val_rsum", math.nan)
             epochs = f"epoch {row.get('epoch', 0)} with val_rsum {ours:.2f}, not epoch {epoch} with {theirs:.2f}"

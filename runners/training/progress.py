@@ -41,7 +41,7 @@ class Progress:
         sources: fingerprints of the "data" and "code" that train it, and of what companions prepared; a checkpoint with
             other fingerprints is not continued.
         batch, sums, seconds: of the current epoch: batches trained, sums of their scalars by names, and their time.
-        best: the row of the epoch with the best validation.
+        selected: the row of the epoch that the selection rule picks among those so far; empty before the first.
         replicas: the largest number of processes that trained it together.
         threads: threads of each process at the start: on a CPU another number rounds otherwise.
         devices: the kinds of device that trained it, "cpu" or "cuda", one after the other.
@@ -59,7 +59,7 @@ class Progress:
     sums: dict[tuple[str, ...], Float[Tensor, " names"]] = field(default_factory=dict)
     seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
-    best: dict[str, Any] | None = None
+    selected: dict[str, Any] = field(default_factory=dict)
     replicas: int = 1
     threads: int = field(default_factory=torch.get_num_threads)
     devices: list[str] = field(default_factory=list)
@@ -76,10 +76,9 @@ class Progress:
     def over(self) -> bool:
         return self.epoch >= self.train.epochs
 
-    @property
-    def selected(self) -> dict[str, Any]:
-        """The row of the epoch that the selection rule picks."""
-        return self.best if self.train.selection == "best-val-rsum" and self.best else self.rows[-1]
+    def _rank(self, row: Mapping[str, Any]) -> float:
+        """The selection rule picks the first of the rows that this is highest for."""
+        return row["epoch"] if self.train.selection == "last" else row["val_rsum"]
 
     def note(self, measured: Mapping[str, Tensor]) -> None:
         """Add the scalars that a step measured to the sums of the epoch, and to the trace."""
@@ -104,9 +103,9 @@ class Progress:
         weights: Callable[[], Mapping[str, Any]],
         state: Callable[[], Mapping[str, Any]],
     ) -> None:
-        """Write the row of an epoch that took so many seconds, the weights if they validated best, and a checkpoint.
+        """Write the row of an epoch that took so many seconds, the weights if they are selected, and a checkpoint.
 
-        The best weights are written first: a checkpoint must never name best weights that are missing. A `brief` trial
+        These weights are written first: a checkpoint must never name selected weights that are missing. A `brief` trial
         gets no checkpoint.
         """
         self.epoch += 1
@@ -115,8 +114,8 @@ class Progress:
         self.batch, self.sums, self.seconds = 0, {}, 0.0
         self.trace.blocks()
         best: dict[str, Any] | None = None
-        if self.best is None or row["val_rsum"] > self.best["val_rsum"]:
-            self.best = row
+        if not self.selected or self._rank(row) > self._rank(self.selected):
+            self.selected = row
             best = {"trial": self.folder.trial_id, "row": row, **weights(), "sources": dict(self.sources)}
         write_json_lines(self.folder.history, self.rows, durable=False)
         if not self.brief:
@@ -138,7 +137,7 @@ class Progress:
         return bool(late or (cadence.steps and self.step - step >= cadence.steps))
 
     def save(self, state: Mapping[str, Any], best: dict[str, Any] | None = None) -> None:
-        """Begin to write a checkpoint, after new best weights if there are any; UserError: the write before failed."""
+        """Begin to write a checkpoint, after newly selected weights, if any; UserError: the write before failed."""
         saved = {name: getattr(self, name) for name in SAVED} | {"trace": self.trace.state()}
         last = {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state}
         self.writer.start(self._write, best, last)
@@ -153,7 +152,7 @@ class Progress:
     def restore(self) -> dict[str, Any] | None:
         """Go on from the last whole checkpoint and return its state; None: start from the beginning.
 
-        The best weights may be newer than the checkpoint: they belong to this trial all the same.
+        The selected weights may be newer than the checkpoint: they belong to this trial all the same.
         """
         best = self._whole("best_checkpoint")
         content = self._whole("last_checkpoint") or self._whole("previous_checkpoint")
@@ -162,8 +161,8 @@ class Progress:
         if reason := self._differs(content) or (best and self._differs(best)):
             self.begin_anew(reason)
             return None
-        validated = [row["val_rsum"] for row in content["rows"]]
-        if validated and (best is None or best["row"]["val_rsum"] < max(validated)):
+        ranks = [self._rank(row) for row in content["rows"]]
+        if ranks and (best is None or self._rank(best["row"]) < max(ranks)):
             self.warn(f"its best weights are lost, so the trial starts anew: {self.folder.best_checkpoint}")
             return None
         for name in SAVED:
@@ -173,7 +172,7 @@ class Progress:
             self.devices.append(now)
         self.sums = {names: values.to(self.device) for names, values in self.sums.items()}
         self.trace.load(content["trace"])
-        self.best = best and best["row"]
+        self.selected = best["row"] if best else {}
         self._saved = (self.step, time.monotonic())
         return content
 
@@ -234,18 +233,6 @@ def drop_weights(folder: TrialFolder) -> None:
     if path.exists() and "model" in (content := checkpoints.load(path, torch.device("cpu"))):
         rest = {key: value for key, value in content.items() if key in ("trial", "row", "vocabulary", "sources")}
         checkpoints.save(path, rest)
-
-
-def selected_checkpoint(folder: TrialFolder, train: TrainSettings, device: torch.device) -> dict[str, Any]:
-    """`best_of` of a finished trial; a UserError if its selection rule picks weights that are not kept."""
-    content = best_of(folder, device)
-    epoch = content["row"]["epoch"]
-    if train.selection == "last" and epoch != train.epochs:
-        raise UserError(
-            f"{folder.trial_id} keeps its weights of epoch {epoch}, which validated best, and train.selection = 'last' "
-            f"picks epoch {train.epochs}. Leave train.selection at 'best-val-rsum' where weights are read again."
-        )
-    return content
 
 
 def _own(folder: TrialFolder, path: Path, device: torch.device) -> dict[str, Any]:

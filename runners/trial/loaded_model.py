@@ -38,7 +38,7 @@ from goalgrid.runners.training.fingerprint import code_fingerprint
 from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of
 from goalgrid.runners.training.learner import model_of
 from goalgrid.runners.training.machine import Machine
-from goalgrid.runners.training.progress import selected_checkpoint
+from goalgrid.runners.training.progress import best_of
 from goalgrid.runners.training.trainer import validation
 
 
@@ -109,7 +109,7 @@ class LoadedModel:
         settings = elsewhere or trained
         inputs = prepare(settings, machine, _words(trial))
         trial.check_vocabulary(inputs.vocabulary)
-        content = selected_checkpoint(folder, settings.train, inputs.device)
+        content = best_of(folder, inputs.device)
         before, now = content["sources"]["data"], data_fingerprint(inputs, settings.model)
         if before != now and elsewhere is None:
             raise DataError(

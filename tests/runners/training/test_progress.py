@@ -20,7 +20,7 @@ def progress_in(folder: Path, **train: object) -> Progress:
 
 
 @pytest.mark.parametrize(("selection", "selected"), [("best-val-rsum", 2), ("last", 4)])
-def test_the_first_of_the_best_epochs_is_selected_and_its_weights_are_kept(
+def test_the_first_of_the_best_epochs_or_the_last_is_selected_and_its_weights_are_kept(
     tmp_path: Path, selection: str, selected: int
 ) -> None:
     progress = progress_in(tmp_path, selection=selection)
@@ -33,7 +33,7 @@ def test_the_first_of_the_best_epochs_is_selected_and_its_weights_are_kept(
     assert progress.over
     assert progress.selected["epoch"] == selected
     content = best_of(progress.folder, CPU)
-    assert (content["row"]["epoch"], content["model"]["weight"].item()) == (2, 2.0)
+    assert (content["row"]["epoch"], content["model"]["weight"].item()) == (selected, selected)
     rows = [json.loads(line) for line in progress.folder.history.read_text().splitlines()]
     assert rows == progress.rows
     assert rows[2] == {"epoch": 3, "step": 15, "seconds": 0.5, "val_rsum": 12.0}
