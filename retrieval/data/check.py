@@ -25,14 +25,6 @@ STEP = 100
 """Images between two reports of progress."""
 ALIKE = 5
 """Problems with the same fix that are spelled out; further problems are counted (`--json` has all)."""
-CAUSES = {
-    "'utf-8' codec can't decode": "Convert it there: iconv -f cp1252 -t utf-8 {name} > fixed && mv fixed {name}",
-    "field larger than field limit": "Close the quotation mark that opens there, or shorten that caption.",
-    "Python objects in dtype": "Save numbers of one shape: np.save('{name}', np.stack(rows).astype('float32'))",
-    "pickled (object) data": "It is no .npy file: fetch it again, or save numbers by np.save",
-    "found >f": "Change the order of bytes: np.save('{name}', np.load('{name}').astype('float32'))",
-}
-"""By words of what a reader says: what mends a file that is whole, and not to be fetched again."""
 
 
 @dataclass(frozen=True)
@@ -83,22 +75,20 @@ def check(
         part.problems += _counts(part, official)
         if not part.problems:
             _fingerprint(part, name, root)
-    problems = [_with_cause(problem) for part in parts for problem in part.problems]
+    problems = [_spelled(problem) for part in parts for problem in part.problems]
     return DataReport(name, root, parts, problems if parts else [_nothing(name, root)])
 
 
-def _with_cause(problem: Problem) -> Problem:
-    """A problem with the cause that its words or its folder tell. Readers do not: their changes make trials stale."""
-    path = Path(problem.place.removeprefix("cannot read ").partition(", line ")[0])
-    if fix := next((fix for words, fix in CAUSES.items() if words in problem.what), ""):
-        return replace(problem, fix=fix.format(name=path.name))
-    if problem.what.endswith("is missing"):
-        composed = is_normalized("NFC", path.name)
-        if os.path.lexists(path.with_name(normalize("NFD" if composed else "NFC", path.name))):
-            what = f"{problem.what}; a file there has the same letters in other code points, as macOS writes them"
-            rename = f"convmv -r -f utf-8 -t utf-8 {'--nfc' if composed else '--nfd'} --notest"
-            return replace(problem, what=what, fix=f"Rename all such files: {rename} {shlex.quote(str(path.parent))}")
-    return problem
+def _spelled(problem: Problem) -> Problem:
+    """A missing file's problem, with the name that a file there has in other code points, if there is one."""
+    path = Path(problem.place)
+    composed = is_normalized("NFC", path.name)
+    twin = path.with_name(normalize("NFD" if composed else "NFC", path.name))
+    if not problem.what.endswith("is missing") or not os.path.lexists(twin):
+        return problem
+    what = f"{problem.what}; a file there has the same letters in other code points, as macOS writes them"
+    rename = f"convmv -r -f utf-8 -t utf-8 {'--nfc' if composed else '--nfd'} --notest"
+    return replace(problem, what=what, fix=f"Rename all such files: {rename} {shlex.quote(str(path.parent))}")
 
 
 def _pictures(annotated: annotations.Annotated, progress: CheckProgress, workers: int) -> Part:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from goalgrid.retrieval.splits.pairs import WHOLE, DataError, Listing, Pairs, Split
-from goalgrid.retrieval.splits.problems import Problem, array_of, faults_of_ids, lines_of, overlaps, refuse
+from goalgrid.retrieval.splits.problems import Problem, array_at, array_of, faults_of_ids, lines_of, overlaps, refuse
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -178,17 +178,12 @@ def _repeats(array: np.ndarray) -> int:
 
 
 def _array(path: Path, problems: list[Problem]) -> np.ndarray | None:
-    try:
-        array = array_of(path)
-    except FileNotFoundError:
-        problems.append(Problem(f"no features at {path}", "the file is missing", "Take the whole package."))
-        return None
-    except (OSError, ValueError) as error:
-        problems.append(Problem(f"cannot read {path}", str(error), "Is the download complete? Fetch it again."))
-        return None
-    if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype not in FLOATS:
-        kind = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "an archive"
-        fix = "Store the features as floats, one row an image."
-        problems.append(Problem(str(path), f"expected floats of shape (n, d) or (n, regions, d), found {kind}", fix))
-        return None
-    return np.asarray(array)
+    array = array_at(path, problems)
+    if array is None or (array.ndim in (2, 3) and array.dtype in FLOATS):
+        return array
+    what = f"expected floats of shape (n, d) or (n, regions, d), found {array.dtype} {array.shape}"
+    fix = "Store the features as floats, one row an image."
+    if not array.dtype.isnative:
+        fix = f"Change the order of bytes: np.save('{path.name}', np.load('{path.name}').astype('float32'))"
+    problems.append(Problem(str(path), what, fix))
+    return None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import combinations, groupby
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,15 @@ NEAR = {
 """What columns of a table may be called elsewhere."""
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 QUOTES = "Put quotation marks around a cell with a comma, a line break or a quotation mark, and double the last."
+ARCHIVE = "it holds several arrays, as an .npz file, not one"
+CAUSES = {
+    ARCHIVE: "Save the array that is meant: np.save('{name}', np.load('{name}')['NAME'])",
+    "'utf-8' codec can't decode": "Convert it there: iconv -f cp1252 -t utf-8 {name} > fixed && mv fixed {name}",
+    "field larger than field limit": "Close the quotation mark that opens there, or shorten that caption.",
+    "Python objects in dtype": "Save numbers of one shape: np.save('{name}', np.stack(rows).astype('float32'))",
+    "pickled (object) data": "It is no .npy file: fetch it again, or save numbers by np.save",
+}
+"""By words of what a library says: what mends a file that is whole, and not to be fetched again."""
 
 
 @dataclass(frozen=True)
@@ -105,17 +114,36 @@ def refuse(problems: Sequence[Problem], heading: str, check: str = check_command
 
 
 def torn(path: Path, error: Exception) -> Problem:
-    """A downloaded file that cannot be read."""
-    return Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again.")
+    """A file that cannot be read, and what mends it."""
+    fix = _fix(path, error, "Is the download complete? Fetch it again.")
+    return Problem(str(path), f"cannot be read: {error}", fix)
 
 
-def array_of(path: Path) -> Any:
-    """An array that stays on the disk, or an archive of arrays; OSError or ValueError: no such file, or damaged."""
+def _fix(path: Path, error: Exception, usual: str) -> str:
+    return next((fix.format(name=path.name) for words, fix in CAUSES.items() if words in str(error)), usual)
+
+
+def array_of(path: Path) -> np.ndarray:
+    """An array that stays on the disk; OSError or ValueError: no such file, damaged, or none of one array."""
     check_regular(path)
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (EOFError, OverflowError) as error:  # an empty file; a shape that no array has
         raise ValueError(str(error)) from error
+    if isinstance(array, np.ndarray):
+        return array
+    raise ValueError(ARCHIVE)
+
+
+def array_at(path: Path, problems: list[Problem]) -> np.ndarray | None:
+    """The array of a file, on the disk; None, and reported, where there is none."""
+    try:
+        return np.asarray(array_of(path))
+    except FileNotFoundError:
+        problems.append(Problem(str(path), "is missing", "Take the whole package."))
+    except (OSError, ValueError) as error:
+        problems.append(torn(path, error))
+    return None
 
 
 def json_of(path: Path, kind: type[Json], layout: str, problems: list[Problem]) -> Json:
@@ -168,7 +196,7 @@ def rows_of(
             elif cells:
                 rows.append((reader.line_num, dict(zip(columns, cells, strict=True))))
     except csv.Error as error:
-        problems.append(Problem(f"{path}, line {reader.line_num}", f"is no CSV: {error}", QUOTES))
+        problems.append(Problem(f"{path}, line {reader.line_num}", f"is no CSV: {error}", _fix(path, error, QUOTES)))
     return rows
 
 

@@ -112,10 +112,10 @@ class TestPrecomp:
     def test_a_missing_or_broken_file_is_named(self, tmp_path: Path) -> None:
         write_precomp(tmp_path)
         (tmp_path / "dev_ims.npy").write_bytes(b"\x93NUMPY")
-        with pytest.raises(DataError, match=r"cannot read .*dev_ims\.npy"):
+        with pytest.raises(DataError, match=r"dev_ims\.npy: cannot be read"):
             precomp.load(tmp_path)
         (tmp_path / "dev_ims.npy").unlink()
-        with pytest.raises(DataError, match=r"no features at .*dev_ims\.npy"):
+        with pytest.raises(DataError, match=r"dev_ims\.npy: is missing"):
             precomp.load(tmp_path)
 
     def test_integers_are_no_features(self, tmp_path: Path) -> None:

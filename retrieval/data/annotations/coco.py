@@ -13,7 +13,7 @@ import numpy as np
 from goalgrid.grid.errors import counted
 from goalgrid.retrieval.data.annotations import split_files
 from goalgrid.retrieval.data.annotations.annotation import Annotation, entries_of, first
-from goalgrid.retrieval.splits.problems import Problem, array_of, json_of, repeated, shortened, torn
+from goalgrid.retrieval.splits.problems import Problem, array_at, json_of, repeated, shortened
 
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
 PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}
@@ -98,12 +98,10 @@ def _files(folder: Path, split: str) -> list[Path]:
 
 def _named(place: Path, captions: Captions, year: str, problems: list[Problem]) -> list[tuple[str, str]]:
     """The captions that an id file names, each with its image."""
-    try:
-        ids = array_of(place)
-    except (OSError, ValueError) as error:
-        problems.append(torn(place, error))
+    ids = array_at(place, problems)
+    if ids is None:
         return []
-    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
         problems.append(Problem(str(place), "is no array of integers", "Expected one annotation id a caption, (n)."))
         return []
     unknown = [key for key in ids.tolist() if key not in captions]

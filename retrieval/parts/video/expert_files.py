@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from goalgrid.grid.errors import nearest
 from goalgrid.retrieval.parts.video.settings import ExpertRead
-from goalgrid.retrieval.splits.problems import Problem, array_of, lines_of, repeated, shortened, torn
+from goalgrid.retrieval.splits.problems import Problem, array_at, lines_of, repeated, shortened
 
 FLOATS = (np.float16, np.float32)
 FEATURES, VIDEOS, TIMES = "features.npy", "videos.txt", "times.npy"
@@ -54,9 +54,9 @@ def files(folder: Path) -> list[Path]:
 def read(folder: Path, problems: list[Problem]) -> Expert | None:
     """The features in the folder of an expert; None, and reported, where they cannot be read."""
     before = len(problems)
-    array = _array(folder / FEATURES, problems)
+    array = array_at(folder / FEATURES, problems)
     spans = _spans(folder / VIDEOS, problems)
-    times = _array(folder / TIMES, problems) if (folder / TIMES).exists() else None
+    times = array_at(folder / TIMES, problems) if (folder / TIMES).exists() else None
     if array is not None and (array.ndim != 2 or array.dtype not in FLOATS):
         what = f"is {array.dtype} {array.shape}, not float16 or float32 of shape (vectors, width)"
         problems.append(Problem(str(folder / FEATURES), what, CONVERT))
@@ -87,18 +87,6 @@ def chosen(folder: Path, reads: Sequence[ExpertRead], problems: list[Problem]) -
                 problems.append(Problem(str(folder / expert.name / FEATURES), what, fix))
             experts.append(expert_files)
     return experts
-
-
-def _array(path: Path, problems: list[Problem]) -> np.ndarray | None:
-    try:
-        array = array_of(path)
-    except (OSError, ValueError) as error:
-        problems.append(torn(path, error))
-        return None
-    if not isinstance(array, np.ndarray):
-        problems.append(Problem(str(path), "holds several arrays, as an .npz file, not one", CONVERT))
-        return None
-    return array
 
 
 def _spans(path: Path, problems: list[Problem]) -> dict[str, tuple[int, int]]:
