@@ -175,7 +175,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("mounting a small file system needs root")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture(scope="session")

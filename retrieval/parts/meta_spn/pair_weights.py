@@ -19,7 +19,7 @@ from goalgrid.objectives import build
 from goalgrid.objectives.objective import Objective
 from goalgrid.objectives.triplets import Triplets
 from goalgrid.retrieval.parts.companion import Companion
-from goalgrid.retrieval.splits.pairs import Pairs
+from goalgrid.retrieval.splits.pairs import DataError, Pairs
 
 HIDDEN, LR, DECAY = 100, 1e-3, 1e-4
 """Of the networks, as in Meta-Weight-Net."""
@@ -63,6 +63,11 @@ class LearntWeights(Companion):
         self.margin = float(settings.objective.parameters["margin"] or 0.0)
         self.network = PairWeightNetwork(derived_seed(settings, "meta weights")).to(device)
         images, texts = pairs.val.first(settings.dataset.val_images)
+        if images < 2:
+            raise DataError(
+                "meta-spn chooses a checkpoint by half of the validation images, and learns by the other "
+                "half; there is 1 image. Raise dataset.val_images."
+            )
         self._meta = torch.from_numpy(texts[pairs.val.image_of_text[texts] >= self.selecting(images)])
         self._held: Triplets | None = None
         self._learning = False

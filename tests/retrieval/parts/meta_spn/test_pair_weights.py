@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +14,7 @@ from goalgrid.grid.settings.image_views import View
 from goalgrid.objectives.triplets import Triplets
 from goalgrid.retrieval.data import shapes
 from goalgrid.retrieval.parts.meta_spn.pair_weights import LearntWeights
+from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training.companions import selecting
 from goalgrid.runners.training.embedding import embedded
 from goalgrid.runners.training.inputs import prepare
@@ -133,3 +135,8 @@ def test_weights_are_given_in_the_precision_that_is_asked_for() -> None:
     for kind in (torch.float32, torch.float64):
         s_pos, s_neg = torch.rand(2, 5, 1, dtype=kind)
         assert {weight.dtype for weight in weights.weigh(Triplets(s_pos, s_neg))} == {kind}
+
+
+def test_a_single_validation_image_cannot_be_halved() -> None:
+    with pytest.raises(DataError, match=r"there is 1 image\. Raise dataset\.val_images"):
+        LearntWeights(settings_of("dataset.val_images=1"), shapes.load(PICTURES), CPU)
