@@ -182,7 +182,7 @@ class TrainSettings(Settings):
         description="a published checkpoint to fine-tune, file:PATH in a grid file; kept as the hash of its content",
     )
     selection: Literal["best-val-rsum", "last"] = Field(
-        "best-val-rsum", description="which checkpoint's test metrics count"
+        "best-val-rsum", description="of which epoch the weights are kept and tested"
     )
     trace_every: Annotated[PositiveInt | None, Unit("steps"), NoIdentity] = Field(
         default=None, description="keep every value of each N-th step beside the record; none: only the means of epochs"
