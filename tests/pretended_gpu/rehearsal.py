@@ -237,7 +237,7 @@ def resumed(name: str) -> dict[str, Any]:
         device.Memory.forget_peak()
         before, state = device.Memory.peak, trainer.progress.restore()
         assert state is not None
-        assert trainer.progress.best is not None
+        assert trainer.progress.selected
         first, second = found
         differ = [key for key in first if not first[key].equal(second[key])]
         return {"differ": differ, "weights": len(first), "restoring": device.Memory.peak - before}

@@ -512,6 +512,7 @@ def test_the_selection_rule_picks_the_tested_weights(tmp_path: Path, selection: 
     assert trainer.progress.selected["epoch"] == (3 if selection == "last" else rsums.index(max(rsums)) + 1)
     final_ranks(trainer)
     assert trainer.evaluate("val").metrics()["rsum"] == rsums[trainer.progress.selected["epoch"] - 1]
+    assert best_of(trainer.progress.folder, trainer.inputs.device)["row"] == trainer.progress.selected
 
 
 def test_a_single_pair_at_the_end_of_an_epoch_is_left_out(tmp_path: Path, small_trial: Trial) -> None:
@@ -585,7 +586,7 @@ def test_weights_of_another_epoch_than_the_selected_one_are_not_tested(tmp_path:
     progress = trainer.progress
     content = {"row": progress.rows[1], "model": trainer.model.weights()}
     checkpoints.save(progress.folder.best_checkpoint, content)
-    progress.best = progress.rows[0]
+    progress.selected = progress.rows[0]
     with pytest.raises(UserError, match=r"best\.ckpt holds epoch 2, and epoch 1 is selected"):
         final_ranks(trainer)
     again = trainer_in(tmp_path, settings, Hooks(warn=warned.append))
