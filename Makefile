@@ -1,7 +1,7 @@
 # make demo   install, then train the 5 x 3 matrix x 3 seeds on the embedded data and print the table
 # make quick  format, lint, types and the tests that need no training: about a minute; T=tests/runners/gpu adds tests
 # make test   install, then format check, lint, types and all tests but the slow ones
-# make shapes the tests of objectives/ and retrieval/ with the shapes and types of tensors checked at each call
+# make shapes all tests but the slow ones, with the shapes and types of tensors checked at each call
 # make slow   the slow ones: trainings on both devices, launches under faults, here and on a cluster of several nodes here
 # make mutants ROOMS="objectives retrieval" N=20 SEED=7: draws small faults there and lists those that no test notices
 # make lowest, make newest   tests and a training with the lowest and newest versions of all requirements, in an
@@ -15,10 +15,9 @@ READY  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests share what the first that imports it compiles
 
 QUICK  := tests/grid tests/objectives tests/test_structure.py tests/test_docs.py tests/test_doctests.py
+TESTS  := tests
 PYTHON := python3
 ENVS   := .cache
-READERS := annotations check content pretrained published vocabulary # they call no such function that others do not
-MANY    := every_parameter or every_objective_has or pull_and_push or tiles_equal # hundreds of cases of lines that others reach
 SUITE  := tests/grid tests/objectives tests/results/records tests/retrieval/test_model.py tests/runners/training/test_trainer.py
 
 .PHONY: demo quick test check types tests shapes slow mutants lowest newest tour docs bench clean
@@ -31,7 +30,7 @@ test: check
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(MAKE) --jobs=2 types tests
+	$(MAKE) --jobs=2 types $(TESTS)
 
 quick: $(READY)
 	$(BIN)/ruff format --check .
@@ -46,8 +45,7 @@ tests: $(READY)
 	$(BIN)/pytest
 
 shapes: $(READY)
-	$(BIN)/pytest -n 2 --jaxtyping-packages=goalgrid.objectives,goalgrid.retrieval,beartype.beartype \
-		-k "not ($(strip $(MANY)))" $(READERS:%=--ignore=tests/retrieval/test_%.py) tests/objectives tests/retrieval
+	$(BIN)/pytest --jaxtyping-packages=goalgrid.objectives,goalgrid.retrieval,beartype.beartype
 
 bench: $(READY)
 	$(BIN)/python benchmarks $(if $(ROOT),--root $(ROOT))

@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import combinations, groupby
@@ -22,6 +22,7 @@ from goalgrid.grid.errors import check_regular, counted, regular_bytes
 from goalgrid.retrieval.splits.pairs import DataError
 
 Json = TypeVar("Json", bound=Sized)
+Key = TypeVar("Key", bound=Hashable)
 
 SHOWN = 5
 """Problems that an error spells out, and ids or rows that a problem spells out."""
@@ -64,7 +65,7 @@ class Problem:
         return f"{self.place}: {self.what}. {self.fix}"
 
 
-def repeated(keys: Iterable[str]) -> list[str]:
+def repeated(keys: Iterable[Key]) -> list[Key]:
     """Keys that occur more than once, in the order of their first appearance.
 
     >>> repeated("abcab")
