@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from goalgrid.grid.palette import BLUE, VERMILION
-from goalgrid.results.figures.study import FigureKind, Study, by_dataset
+from goalgrid.results.figures.study import TRACED, FigureKind, Study, by_dataset
 from goalgrid.results.figures.style import WIDTH, blank, legend_below, line_styles
 from goalgrid.results.figures.training import curve
 from goalgrid.results.records import steps
@@ -121,5 +121,5 @@ FIGURE_KINDS = {
         "trials whose model pools by GPO or ADPOOL, which keep it",
         by_dataset,
     ),
-    "triplets": FigureKind(8, draw_triplets, "Where triplets lie", "trials with train.trace_every"),
+    "triplets": FigureKind(8, draw_triplets, "Where triplets lie", TRACED),
 }

@@ -78,6 +78,8 @@ class Study:
 EPOCHS = "trials that were trained here for an epoch or more"
 """What figures of histories need."""
 
+TRACED = "trials with train.trace_every; to train finished ones with it: goalgrid run --force"
+
 
 @dataclass(frozen=True)
 class FigureKind:

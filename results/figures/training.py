@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.palette import FAINT
-from goalgrid.results.figures.study import EPOCHS, FigureKind, Study
+from goalgrid.results.figures.study import EPOCHS, TRACED, FigureKind, Study
 from goalgrid.results.figures.style import PLAIN, blank, legend_below, line_styles, shortened, symbol
 from goalgrid.results.records import history
 from goalgrid.results.reference.curves import PrintedCurve
@@ -217,5 +217,5 @@ diagnostics = partial(over_epochs, quantities=DIAGNOSTICS, row_height=1.5)
 FIGURE_KINDS = {
     "training": FigureKind(3, draw, "Training behaviour", EPOCHS),
     "diagnostics": FigureKind(4, diagnostics, "Similarities and active triplets", EPOCHS),
-    "steps": FigureKind(6, draw_steps, "Training step by step", "trials with train.trace_every"),
+    "steps": FigureKind(6, draw_steps, "Training step by step", TRACED),
 }
