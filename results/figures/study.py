@@ -79,6 +79,7 @@ EPOCHS = "trials that were trained here for an epoch or more"
 """What figures of histories need."""
 
 TRACED = "trials with train.trace_every; to train finished ones with it: goalgrid run --force"
+"""What figures of single steps need."""
 
 
 @dataclass(frozen=True)
