@@ -32,7 +32,7 @@ class Removable:
     """A file or folder that may be removed.
 
     Args:
-        what: the kind: `trial`, `replaced`, `half-merged`, `corrupt`, `half-written`, `trash`.
+        what: the kind: `trial`, `replaced`, `half-merged`, `candidates`, `corrupt`, `half-written`, `trash`.
         detail: its state and when it finished, for a trial.
     """
 
@@ -99,6 +99,8 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
             detail = f"{state.value} {readable_text(folder.done).strip() if state is State.DONE else ''}".strip()
             items.append(Removable.at(folder.path, "replaced" if folder in replaced else "trial", detail))
     items += [Removable.at(path, "half-merged") for path in _folders(home.trials_folder, MERGED) if _old(path)]
+    ranked = ((path, path.name.split("-", 1)[1].rpartition("-")[0]) for path in _folders(home.features, "negatives-*"))
+    items += [Removable.at(path, "candidates", f"by {trial}") for path, trial in ranked if trial not in named]
     for place in (home.path / "grids", home.features, home.data, home.launches):
         items += _broken(place)
     halves = [path for path in sorted(home.path.glob(HALF)) if _plain(path) and _old(path)]

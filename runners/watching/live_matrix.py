@@ -26,18 +26,6 @@ LOOK_SECONDS = 5.0
 
 QUERY = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
 
-
-def utilisation(answer: str) -> str:
-    """An answer of nvidia-smi in words; lines that hold no numbers, as of a GPU in parts (MIG), are left out.
-
-    >>> utilisation("0, 87, 21810, 143771\\n1, [N/A], 3, 143771\\n2, 4, 1024, 81920\\n")
-    'GPU 0: 87 %, 21.3 of 140.4 GiB; GPU 2: 4 %, 1.0 of 80.0 GiB'
-    """
-    rows = [[word.strip() for word in line.split(",")] for line in answer.splitlines()]
-    gpus = [[int(word) for word in row] for row in rows if len(row) == 4 and all(word.isdecimal() for word in row)]
-    return "; ".join(f"GPU {n}: {busy} %, {used / 1024:.1f} of {size / 1024:.1f} GiB" for n, busy, used, size in gpus)
-
-
 SEEDS = 8
 """Most seeds of a cell with a mark for each; of more seeds, the states are counted."""
 
@@ -328,3 +316,14 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def utilisation(answer: str) -> str:
+    """An answer of nvidia-smi in words; lines that hold no numbers, as of a GPU in parts (MIG), are left out.
+
+    >>> utilisation("0, 87, 21810, 143771\\n1, [N/A], 3, 143771\\n2, 4, 1024, 81920\\n")
+    'GPU 0: 87 %, 21.3 of 140.4 GiB; GPU 2: 4 %, 1.0 of 80.0 GiB'
+    """
+    rows = [[word.strip() for word in line.split(",")] for line in answer.splitlines()]
+    gpus = [[int(word) for word in row] for row in rows if len(row) == 4 and all(word.isdecimal() for word in row)]
+    return "; ".join(f"GPU {n}: {busy} %, {used / 1024:.1f} of {size / 1024:.1f} GiB" for n, busy, used, size in gpus)

@@ -30,6 +30,8 @@ def littered(pair: Home) -> Home:
         os.utime(kept.path / name, (when, when))
     (pair.replaced / "some-trial-20260101").mkdir(parents=True)
     (pair.replaced / "some-trial-20260101" / "best.ckpt").write_bytes(b"x" * 5000)
+    for trial in ("stranger", kept.trial_id):
+        (pair.features / f"negatives-{trial}-0a1b2c3d4e5f").mkdir(parents=True)
     return pair
 
 
@@ -47,6 +49,7 @@ RUBBISH = {
     "last.corrupt": "corrupt",
     ".record.parquet.abc": "half-written",
     "some-trial-20260101": "replaced",
+    "negatives-stranger-0a1b2c3d4e5f": "candidates",
 }
 
 
@@ -66,7 +69,7 @@ def test_it_shows_each_with_its_state_and_size_and_the_total(littered: Home, ver
 def test_yes_removes_it_and_leaves_the_grid_whole(littered: Home, verb: Verb) -> None:
     before = {path for folder in littered.trials() for path in folder.path.rglob("*") if folder.done.exists()}
     removed = verb("prune", "--yes", runs=littered)
-    assert "removed: 4 of 4" in removed.stderr
+    assert "removed: 5 of 5" in removed.stderr
     assert found(littered) == {}
     assert names(littered) == {"stranger", "some-trial-20260101"}
     gone = {path.name for path in before if not path.exists()}
@@ -92,7 +95,7 @@ def test_an_attempt_that_begins_after_it_looked_is_left_alone(littered: Home) ->
     removed = prune.remove(looked, littered)
     assert littered.trial("stranger").latest()
     assert littered.trial("stranger").path in removed.skipped
-    assert len(removed.items) == 3
+    assert len(removed.items) == 4
 
 
 def test_a_runs_folder_without_a_grid_is_refused(tmp_path: Path, verb: Verb) -> None:

@@ -93,6 +93,19 @@ def test_candidates_of_another_split_are_refused(
         Candidates.open(tmp_path, split)
 
 
+@pytest.mark.parametrize(("name", "row"), [("i2t", 3), ("t2i", 7)])
+def test_a_candidate_of_the_rows_own_image_is_refused(tmp_path: Path, split: Split, name: str, row: int) -> None:
+    """Its own caption as a hard negative of an image: the training would push away what it pulls."""
+    files = {"i2t": np.array([[1], [3], [0], [0], [0], [0]]), "t2i": (OWNERS[:, None] + 1) % 6}
+    for file, array in files.items():
+        np.save(tmp_path / f"{file}.npy", array)
+    Candidates.open(tmp_path, split)
+    files[name][row] = 4 if name == "i2t" else OWNERS[row]
+    np.save(tmp_path / f"{name}.npy", files[name])
+    with pytest.raises(DataError, match=rf"{name}.npy, row {row} \(from 0\): a candidate is of the row's own image"):
+        Candidates.open(tmp_path, split)
+
+
 @pytest.mark.parametrize("row", [-1, 10])
 def test_a_row_anywhere_in_the_candidates_is_one_of_the_split(tmp_path: Path, row: int) -> None:
     """A file of AOQ has many rows; what names no row of the split would be another row, or end the training."""
