@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, PositiveInt, StrictBool
 
-from goalgrid.grid.errors import UserError, check_known
+from goalgrid.grid.errors import UserError, check_known, counted
 from goalgrid.grid.forms import flat
 from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.settings.base import CHOICES, WHOLE, Gpus, Settings
@@ -264,6 +264,20 @@ def described(name: str) -> Dataset:
     (['coco-5k', 'coco-5x1k'], ['mine-test'])
     """
     return dataset(name) if name in names("datasets") else Dataset(description="", protocols=[f"{name}-test"])
+
+
+def odd_size(name: str, split: str, images: int, captions: int) -> str:
+    """How the size of a split differs from the official one; empty if it does not, or none is known.
+
+    >>> odd_size("coco", "test", 5000, 25_010), odd_size("coco", "val", 1, 5)
+    ('', '1 image with 5 captions; officially 5,000 with 25,010')
+    """
+    known = described(name)
+    whole = known.splits.get(split)
+    if whole is None or (images == whole.images and captions in (whole.captions, *whole.also)):
+        return ""
+    official = f"officially {whole.images:,} with {whole.captions:,}"
+    return f"{counted(images, known.noun)} with {counted(captions, 'caption')}; {official}"
 
 
 def has_folder(name: str, given: str) -> None:

@@ -71,8 +71,10 @@ class DataAtHand:
             for name in self.grid.evaluate.datasets:
                 self._read(DataKey(name, key.features, None))
 
-    def check_fit(self, trials: Iterable[Trial], *, allow_leak: bool) -> None:
+    def check_fit(self, trials: Iterable[Trial], *, allow_leak: bool) -> list[str]:
         """Check that these trials can be trained on the data here, as a launch does; else UserError.
+
+        Returns a line for each split that has another size than officially.
 
         What a launch asks of its machine is left to it: data without a root here, weights, CPUs and GPUs.
 
@@ -80,7 +82,7 @@ class DataAtHand:
         """
         from goalgrid.retrieval.fit import check_fit
 
-        trials = {id(trial.shared): trial for trial in trials}.values()
+        trials, lines = {id(trial.shared): trial for trial in trials}.values(), dict[str, None]()
         if any(trial.shared.train.computes_again for trial in trials):
             from goalgrid.runners.gpu.architectures import check_recomputation
 
@@ -94,6 +96,10 @@ class DataAtHand:
                 captions, sure = learnt_captions(shared, self.sizes(shared)["train"])
                 if sure:
                     check_batches(shared.train, captions, self.grid.resources)
+                for split, *size in content.sizes:
+                    if odd := catalog.odd_size(shared.dataset.name, split, *size):
+                        lines[f"{split} split of {shared.dataset.name}: {odd}"] = None
+        return list(lines)
 
     def check_starts(self, trials: Iterable[Trial]) -> list[str]:
         """How published checkpoints are other models than the trials to train that start from them, a line each.

@@ -22,9 +22,11 @@ from goalgrid.terminal.views import say_left_out
 
 
 def _metrics(metric: str, direction: str, protocol: str | None) -> list[str]:
-    """The metric in this direction, or in both; UserError: an unknown name, or one that the protocol does not give."""
+    """The metric in this direction, or in both; UserError: an unknown name, or one that does not fit."""
     check_known("metric", metric, METRIC_NAMES)
     check_known("direction", direction, DIRECTION_NAMES)
+    if metric == "rsum" and direction != "both":
+        raise UserError("rsum is the sum over both directions: leave --direction out.")
     check_judged([metric], protocol)
     return metrics_of(metric, direction)
 

@@ -53,7 +53,7 @@ WEIGHTS = flag([], "--weights", "The folder of pretrained weights on this machin
 _ONLY = "Only trials that fit, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'."
 ONLY = flag("", "--only", _ONLY, "FILTER", autocompletion=completion.conditions)
 FORCE = flag(False, "--force", "Train from the beginning, and what starts from it; old folders move to DIR/replaced.")
-STALE = flag(False, "--stale", "Train only what other code, versions or data trained, from the beginning.")
+STALE = flag(False, "--stale", "Train also what is done by other code, versions or data, from the beginning.")
 ALLOW_LEAK = flag(False, "--allow-leak", "Train even if test images stand in the training split; records say so.")
 _ADDRESS = "A Ray cluster to train on; default: Ray is started for this launch."
 ADDRESS = flag(None, "--address", _ADDRESS, "HOST:PORT", envvar="RAY_ADDRESS")

@@ -47,7 +47,7 @@ def table(
     format_ = "json" if as_json else format_
     check_known("format", format_, renderers.FORMATS)
     request = TableRequest(grid or "", protocol=protocol, set_=tuple(set_), **options)
-    if request.reference and (grid is None or grid in PAPERS):
+    if request.reference and not request.paper and (grid is None or grid in PAPERS):
         show_list(listing(grid))
     elif grid is None and request.paper is None:
         raise no_grid(home)

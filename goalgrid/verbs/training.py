@@ -120,7 +120,7 @@ def resume(
     stale: bool = options.STALE,
     **options: Any,
 ) -> None:
-    """Run again what failed or was cut off.
+    """Train what failed, was cut off or never ran.
 
     The grid stays as it was last run; --set names the overrides that it ran with.
     """

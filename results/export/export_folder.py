@@ -134,7 +134,7 @@ def readme(
     return pages.page(
         "export.md", name=asked.grid, example=_train(cells[0]), tables=tables, done=len(measured.rows), noted=noted,
         named=f"{asked.grid}{only}", reported=f"{f'--paper {asked.paper}' if asked.paper else asked.grid}{only}",
-        machines=dict(machines.most_common()), others=machines.total() - len(measured.rows),
+        only=only, machines=dict(machines.most_common()), others=machines.total() - len(measured.rows),
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
         effects=measured.effects is not None,
         drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),

@@ -1,14 +1,16 @@
 """A paper's table, filled with the scores of finished trials, of whichever grids these are."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from goalgrid.grid import catalog
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, expand, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.home import Home
-from goalgrid.results.records import provenance, record
+from goalgrid.results.records import provenance, record, record_cache
 from goalgrid.results.records.scores import Score, Scores, TableValue, refuse_mixed_data
 from goalgrid.results.records.steps import Leave
 from goalgrid.results.reference.coverage import PaperRow, Place, differences, paper_rows, place_of
@@ -114,7 +116,7 @@ def fill(
     scores = Scores.read([c.cell for c in every], home, now=now, leave=leave, mixed=True)
     scores = _of_one_code(scores, every)
     ours, trained, differs = dict[Cell, Cell](), set[Cell](), dict[Cell, tuple[str, ...]]()
-    undecided = set[Cell]()
+    undecided, seen = set[Cell](), record_cache.rows(home, scores.rows, ["dataset", "environment"])
     for row, results in rows:
         for cell, result in {cell_of(result): result for result in results}.items():
             theirs = [c for c in of_shipped if c.grid in row.grids and place_of(c.cell) == place_of(result)]
@@ -130,7 +132,8 @@ def fill(
             for chosen in fitting if len(fitting) == 1 else theirs[:1]:
                 ours[cell] = chosen.cell
                 if chosen.done(scores):
-                    differs[cell] = tuple(_notes(row, results, chosen, theirs))
+                    notes = [*_notes(row, results, chosen, theirs), *_odd_splits(seen, chosen.done(scores))]
+                    differs[cell] = tuple(dict.fromkeys(notes))
     own = next((trials_of(cells) for grid, cells in shipped if name in grid.tables), [])
     untrained = sum(not home.trial(trial.id).is_done() for trial in own)
     filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs, frozenset(undecided), untrained)
@@ -191,6 +194,14 @@ def _notes(row: PaperRow, results: Sequence[Result], chosen: Candidate, shipped:
     first = shipped[0] if shipped else None
     if (not first or first.settings != chosen.settings) and (text := _changed(chosen, first)):
         yield f"trained otherwise: {text}"
+
+
+def _odd_splits(seen: provenance.Rows, trials: Iterable[str]) -> Iterator[str]:
+    """How the splits that trials saw differ in size from the official ones, as their records say."""
+    for row in (seen[trial_id] for trial_id in trials if trial_id in seen):
+        for split, size in json.loads(row["environment"]).get("splits", {}).items():
+            if odd := catalog.odd_size(row["dataset"], split, *size):
+                yield f"{split} split: {odd}"
 
 
 def _left_out(filled: Filled, candidates: Iterable[Candidate]) -> dict[str, dict[str, None]]:

@@ -72,7 +72,7 @@ def check(
         parts.append(_features(folder, official.test_splits, progress))
     parts += [form.faults(root, official, progress) for form in forms() if form.begun(root)]
     for part in parts:
-        part.problems += _counts(part, official)
+        part.problems += _counts(part, name)
         if not part.problems:
             _fingerprint(part, name, root)
     problems = [_spelled(problem) for part in parts for problem in part.problems]
@@ -175,22 +175,16 @@ def _values(array: np.ndarray, path: Path, progress: CheckProgress) -> list[Prob
     ]
 
 
-def _counts(part: Part, official: catalog.Dataset) -> list[Problem]:
+def _counts(part: Part, name: str) -> list[Problem]:
     """Splits that are not as large as the data set's own."""
     problems = []
-    for split, expected in official.splits.items():
-        size = part.sizes.get(split)
-        if size is None or not size.images:
-            continue
-        if size.images == expected.images and size.captions in (expected.captions, *expected.also):
-            continue
-        missing = next((p.missing for p in official.partial if (p.split, p.images) == (split, size.images)), "")
-        whole = f"officially {expected.images:,} with {expected.captions:,}"
-        what = f"{counted(size.images, part.noun)} with {size.captions:,} captions; {whole}"
-        fix = (
-            f"What is missing: {missing}." if missing else "Take the split whole, or give your own subset another name."
-        )
-        problems.append(Problem(f"{split} split of {part.path}", what, fix))
+    for split, size in part.sizes.items():
+        if size.images and (what := catalog.odd_size(name, split, size.images, size.captions)):
+            fix = "Take the split whole, or give your own subset another name."
+            for known in catalog.described(name).partial:
+                if (known.split, known.images) == (split, size.images):
+                    fix = f"What is missing: {known.missing}."
+            problems.append(Problem(f"{split} split of {part.path}", what, fix))
     return problems
 
 

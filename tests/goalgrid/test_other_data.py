@@ -200,6 +200,24 @@ def test_a_leak_into_test_is_refused_unless_allowed_and_then_recorded(root: Path
     assert "train and test share 1 image id" in leaked
 
 
+def test_a_part_of_an_official_split_is_said_in_plan_launch_record_and_paper_table(tmp_path: Path, verb: Verb) -> None:
+    root, home = tmp_path / "f30k", Home(tmp_path / "runs")
+    root.mkdir()
+    for split, count in {"train": 40, "dev": 1014, "test": 1000}.items():
+        np.save(root / f"{split}_ims.npy", np.random.default_rng(count).random((count, 2, 4), np.float32))
+        captions = [f"{split} {row} a dog {row % 7}" for row in range(5 * count)]
+        (root / f"{split}_caps.txt").write_text("\n".join(captions) + "\n")
+    words = ["selhn-table1", "--root", str(root), "--only", "recipe=vse-fc objective=selhn seed=0"]
+    words += ["--set", "train.epochs=1", "--set", "model.dim=4", "--set", "train.batch_size=20"]
+    part = "40 images with 200 captions; officially 29,000 with 145,000"
+    assert f"train split of flickr30k: {part}\n" in verb("plan", *words, runs=home).stdout
+    launched = verb("run", *words, "--mlflow-uri", "", "--here", runs=home)
+    assert f"warning: train split of 'flickr30k': {part}." in launched.stderr
+    assert launched.stderr.count("officially") == 1, "the other splits are whole"
+    table = verb("table", "--paper", "selhn-table1", "--format", "csv", runs=home).stdout
+    assert f"train split: {part}" in table
+
+
 def test_other_words_in_a_vocabulary_of_the_same_name_are_other_data(root: Path, tmp_path: Path, verb: Verb) -> None:
     words = {word: index for index, word in enumerate(["<pad>", "<start>", "<end>", "<unk>", "a", "dog", "grass"])}
     file, home = root / "peer.json", Home(tmp_path / "runs")

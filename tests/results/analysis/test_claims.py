@@ -166,8 +166,8 @@ def test_printed_means_are_compared_by_welchs_test_and_holm(by_print: list[Judge
 def test_trials_of_one_recipe_are_compared_by_seed_and_others_are_not() -> None:
     one, other = RNG.normal(60, 3, 4), RNG.normal(50, 3, 5)
     entries = [
-        Entry("r", "selhn", "b", "rsum", Sample.of(one.tolist()), (0, 1, 2, 3)),
-        Entry("r", "triplet", "b", "rsum", Sample.of(other.tolist()), (4, 3, 2, 1, 0)),
+        Entry("vse-fc", "selhn", "b", "rsum", Sample.of(one.tolist()), (0, 1, 2, 3)),
+        Entry("vse-fc", "triplet", "b", "rsum", Sample.of(other.tolist()), (4, 3, 2, 1, 0)),
         Entry("vse-fc", "con_con", "b", "rsum", Sample.of(one.tolist()), (0, 1, 2, 3)),
         Entry("vse-mlp", "con_con", "b", "rsum", Sample.of(other.tolist()), (0, 1, 2, 3, 4)),
     ]
