@@ -144,8 +144,13 @@ def random_states(device: torch.device) -> dict[str, Any]:
     return {"python": random.getstate(), "numpy": numbers, "cpu": torch.get_rng_state(), **cuda}
 
 
-def seed_torch(seed: int, device: torch.device) -> None:
-    """Seed torch's generators. `torch.manual_seed` also seeds devices not in use, which takes a millisecond more."""
+def seed_all(seed: int, device: torch.device) -> None:
+    """Seed the generators of Python, NumPy and torch, which parts of a user's own may draw from.
+
+    `torch.manual_seed` also seeds devices not in use, which takes a millisecond more.
+    """
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives.objective import Objective
@@ -30,6 +31,10 @@ EMBED_BATCH = 512
 
 TILE = {"cpu": 64, "cuda": 256}
 """Images whose captions a scorer of sets scores at a time."""
+
+
+class NonFinite(UserError):
+    """The training diverged, or a model computes no numbers: a loss, a gradient or a score is not finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +90,7 @@ def embedded(
         read = (tokens.gather(rows) for rows in batches)
         return [model.embed_texts(ids.to(device), lengths) for ids, lengths in read]
 
-    with torch.inference_mode(), precision(settings, device):
+    with torch.no_grad(), precision(settings, device):
         parts = torch.arange(images).split(size)
         if model.scorer is not None:
             captions = Captions(model, settings, inputs, split_name, torch.from_numpy(texts))
@@ -113,12 +118,21 @@ def _shared(
 def ranked(
     model: Vse, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None = None
 ) -> evaluation.Ranks:
-    """Ranks of the embeddings of `embedded` by the model's scorer, in folds of so many images; None: as a whole."""
-    if model.scorer is None:
-        return evaluation.rank_in_folds(image, text, image_of_text, fold)
-    with torch.inference_mode():
-        options = {"chunk": TILE[image.device.type], "mean_places": model.scorer.mean_places}
-        return evaluation.rank_in_folds(image, text, image_of_text, fold, score=partial(scored, model), **options)
+    """Ranks of the embeddings of `embedded` by the model's scorer, in folds of so many images; None: as a whole.
+
+    NonFinite: a score is NaN, which has no place among others.
+    """
+    options: dict[str, Any] = {}
+    if scorer := model.scorer:
+        options = {"chunk": TILE[image.device.type], "mean_places": scorer.mean_places, "score": partial(scored, model)}
+    with torch.no_grad():
+        ranks = evaluation.rank_in_folds(image, text, image_of_text, fold, **options)
+    if any(math.isnan(value) for part in ranks.folds or (ranks,) for value in part.similarities.values()):
+        sides = [(side, rows) for side, rows in (("image", image), ("caption", text)) if isinstance(rows, Tensor)]
+        spoilt = [f"{int(rows.isnan().any(1).sum()):,} of {counted(len(rows), side)}" for side, rows in sides]
+        of = f", as {' and '.join(spoilt)} have no vector of numbers" if spoilt else ""
+        raise NonFinite(f"scores of the model are NaN{of}. Look at what its encoders give after eval().")
+    return ranks
 
 
 def ranks_of_test(
@@ -135,7 +149,7 @@ def ranks_of_test(
     if settings.model.ranked_anew:
         of_part: Any = model
         sizes = settings.train.batch_size, EMBED_BATCH
-        with torch.inference_mode(), precision(settings, inputs.device):
+        with torch.no_grad(), precision(settings, inputs.device):
             ranks = of_part.ranked_anew(ranks, test, folds, inputs.pairs.test, inputs.tokens["test"], sizes, beat)
     return test, dict(zip(protocols, ranks, strict=True))
 
@@ -146,7 +160,7 @@ def objective_value(
     """The objective's loss of the embeddings of `embedded`: its mean over `batches_of` these; nan without a batch."""
     values, vectors = list[Tensor](), isinstance(image, Tensor) and isinstance(text, Tensor)
     objective.eval()
-    with torch.inference_mode():
+    with torch.no_grad():
         for batch, *part in batches_of(size, image, text, image_of_text):
             value = objective(*part, batch) if vectors else objective.from_similarity(scored(model, *part), batch)
             values.append(value)

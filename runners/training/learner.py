@@ -40,7 +40,7 @@ class Learner:
 
     def __init__(self, settings: TrialSettings, inputs: Inputs, model: Vse | None = None) -> None:
         self.settings, self.inputs = settings, inputs
-        checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
+        checkpoints.seed_all(derived_seed(settings, "dropout"), inputs.device)
         self.model = model or model_of(settings, inputs)
         recomputation.check([(settings, self.model.train())])
         if settings.train.checkpoint_activations:

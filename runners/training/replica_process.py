@@ -57,7 +57,7 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
     _, state, random, step = next_order()
     learner.load(checkpoints.loaded(state, device))
     if random is None:
-        torch.manual_seed(derived_seed(settings, f"dropout of replica {rank} from step {step}"))
+        checkpoints.seed_all(derived_seed(settings, f"dropout of replica {rank} from step {step}"), device)
     else:
         checkpoints.restore_random_states(checkpoints.loaded(random, device), device)
     while True:

@@ -16,16 +16,12 @@ from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval import evaluation
 from goalgrid.retrieval.model import Vse
 from goalgrid.runners.training import checkpoints, companions
-from goalgrid.runners.training.embedding import batches_of, embedded, objective_value, ranked, ranks_of_test
+from goalgrid.runners.training.embedding import NonFinite, batches_of, embedded, objective_value, ranked, ranks_of_test
 from goalgrid.runners.training.inputs import Batch, Inputs, data_fingerprint
 from goalgrid.runners.training.learner import FiniteCheck, Learner
 from goalgrid.runners.training.measured import of_batches
 from goalgrid.runners.training.progress import Cadence, Progress, best_of
 from goalgrid.runners.training.replicas import Replicas
-
-
-class NonFinite(UserError):
-    """Training diverged: the loss or a gradient is not finite."""
 
 
 class Preempted(Exception):
@@ -149,7 +145,7 @@ class Trainer:
         metrics = validation(ranked(self.model, *embeddings))
         if self.model.scorer is None and not math.isnan(loss):
             batches = [(image, text) for _, image, text in batches_of(self.settings.train.batch_size, *embeddings)]
-            with torch.inference_mode():
+            with torch.no_grad():
                 means, counts = of_batches(self.objective, batches)
             metrics |= {name: mean for name, mean in means.items() if math.isfinite(mean)}
             self.progress.trace.keep_density(self.progress.epoch + 1, counts)

@@ -27,7 +27,7 @@ from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.published_model import start_weights
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import checkpoints, companions
-from goalgrid.runners.training.embedding import embedded, ranked, ranks_of_test
+from goalgrid.runners.training.embedding import NonFinite, embedded, ranked, ranks_of_test
 from goalgrid.runners.training.fingerprint import code_fingerprint
 from goalgrid.runners.training.inputs import Inputs, batches, data_fingerprint, prepare, protocols_of
 from goalgrid.runners.training.learner import model_of
@@ -35,7 +35,7 @@ from goalgrid.runners.training.machine import Machine, is_device_error, is_out_o
 from goalgrid.runners.training.measured import weights_over_plane
 from goalgrid.runners.training.progress import Cadence
 from goalgrid.runners.training.replicas import ReplicaDied, Replicas
-from goalgrid.runners.training.trainer import Hooks, NonFinite, Preempted, Trainer, validation
+from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer, validation
 from goalgrid.runners.trial import holding, learnt_pooling, move_aside
 from goalgrid.runners.trial.ensemble import Ensemble
 from goalgrid.runners.trial.events import Event, EventKind, Listener
@@ -279,6 +279,7 @@ class TrialRun:
     def _noted(self, inputs: Inputs) -> dict[str, Any]:
         """Facts about the data for the record, beside the environment."""
         noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
+        noted["splits"] = {split: size for split, *size in inputs.content.sizes}
         noted["vocabulary"] = inputs.vocabulary
         noted |= companions.sources(self.settings, inputs)
         choosing = companions.selecting(self.settings, inputs.pairs)

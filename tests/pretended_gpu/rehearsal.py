@@ -176,7 +176,7 @@ def seeds() -> dict[str, bool]:
     with device.Present():
         drawn = []
         for seed in (5, 5, 6):
-            checkpoints.seed_torch(seed, device.CUDA)
+            checkpoints.seed_all(seed, device.CUDA)
             drawn.append(torch.rand(4, device="cuda").tolist())
         states = checkpoints.random_states(device.CUDA)
         before = torch.rand(4, device="cuda").tolist()

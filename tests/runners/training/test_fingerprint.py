@@ -45,7 +45,7 @@ UNUSED = (
 )  # fmt: skip
 """Definitions that the training of a demo's first trial does not reach."""
 USED = (
-    "identity.derived_seed", "checkpoints.seed_torch", "optimizers.learning_rate", "Learner.gradient",
+    "identity.derived_seed", "checkpoints.seed_all", "optimizers.learning_rate", "Learner.gradient",
     "optimizers.optimizer", "inputs.batches", "replica_process.follow", "image.Cnn", "text.Bow", "pooling.mean",
     "triplet_weights.constant", "pair_weights.constant", "GradientSurrogate.__call__", "evaluation.RECALLS",
     "shapes.load", "PROTOCOLS['shapes-500']",

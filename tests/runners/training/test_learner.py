@@ -127,13 +127,16 @@ def test_every_group_of_weights_follows_the_schedule_by_its_factor() -> None:
     assert found == pytest.approx([0.01 * share for share in (0, 1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6)])
 
 
-def test_a_learner_draws_its_dropout_from_its_own_seed_whatever_was_drawn_before() -> None:
+def test_a_learner_draws_from_its_own_seed_whatever_was_drawn_before() -> None:
+    """Dropout, and what parts of a user's own draw by Python's and NumPy's generators."""
     settings = settings_of("model.text.encoder=gru", "model.text.dropout=0.5", "model.text.word_dim=8")
-    inputs, losses = prepare(settings, Machine()), []
+    inputs, losses, others = prepare(settings, Machine()), [], []
     for before in (0, 100):
-        torch.rand(before)
+        torch.rand(before), np.random.random(before), random.random()
         learner = Learner(settings, inputs)
         losses.append(float(learner.gradient(first_batch(learner, 0), 0.0)["loss"]))
+        others.append((random.random(), np.random.random()))
+    assert others[0] == others[1]
     other = Learner(settings.model_copy(update={"seed": settings.seed + 1}), inputs)
     other.model.load_weights(learner.model.weights())
     losses.append(float(other.gradient(first_batch(learner, 0), 0.0)["loss"]))
@@ -143,7 +146,7 @@ def test_a_learner_draws_its_dropout_from_its_own_seed_whatever_was_drawn_before
 
 def test_restored_generators_draw_what_they_would_have_drawn() -> None:
     cpu = torch.device("cpu")
-    checkpoints.seed_torch(7, cpu)
+    checkpoints.seed_all(7, cpu)
     states = checkpoints.random_states(cpu)
 
     def draws() -> list[float]:

@@ -1,5 +1,6 @@
 """The trainer: the same numbers every time, exact to resume, and stopped by what is not finite."""
 
+import math
 import random
 import shutil
 import tempfile
@@ -495,6 +496,30 @@ def test_a_gradient_that_is_not_finite_names_its_weight(tmp_path: Path) -> None:
     with pytest.raises(NonFinite, match=r"the gradient of text\.project\.weight became (nan|inf) at step 1"):
         trainer.fit()
     assert all(map(torch.equal, before, trainer.model.parameters()))  # the optimiser skipped the step
+
+
+def test_a_vector_that_is_nan_after_eval_stops_the_trial_before_anything_is_ranked(tmp_path: Path) -> None:
+    """A comparison with NaN is false, so such a caption would be found first, or never."""
+    trainer = trainer_in(tmp_path / "t", settings_of())
+    spoilt = torch.tensor([3])
+    trainer.model.text.register_forward_hook(
+        lambda text, _, vectors: vectors if text.training else vectors.index_fill(0, spoilt, math.nan)
+    )
+    with pytest.raises(NonFinite, match=r"scores of the model are NaN, as 0 of 250 images and 3 of 1,250 captions have"):
+        trainer.fit()
+
+
+def test_what_a_part_keeps_of_a_validation_may_be_used_in_training(tmp_path: Path) -> None:
+    trainer, kept = trainer_in(tmp_path / "t", settings_of("train.epochs=2")), list[torch.Tensor]()
+
+    def scale(text: torch.nn.Module, _: object, vectors: torch.Tensor) -> torch.Tensor:
+        if not text.training:
+            kept.append(vectors)
+        return vectors * kept[-1][:1] if text.training and kept else vectors
+
+    trainer.model.text.register_forward_hook(scale)
+    trainer.fit()
+    assert trainer.progress.over
 
 
 def test_the_learning_rate_steps_down(tmp_path: Path) -> None:
