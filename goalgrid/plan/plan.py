@@ -36,8 +36,8 @@ class Plan:
     device: DeviceCost | None = None
     starts: Sequence[str] = ()
     """How published checkpoints are other models than the trials that start from them."""
-    odd: Sequence[str] = ()
-    """Splits that have another size than officially."""
+    notes: Sequence[str] = ()
+    """What a user must know of the data."""
 
     @classmethod
     def of(
@@ -61,12 +61,12 @@ class Plan:
         overview.data.check(overview.selected(choice.only))
         decisions = decide(overview, choice)
         starts = overview.data.check_starts(to_train(decisions))
-        odd = overview.data.check_fit(to_train(decisions), allow_leak=allow_leak)
+        notes = overview.data.check_fit(to_train(decisions), allow_leak=allow_leak)
         pending, anew = [] if choice.failed else overview.pending(choice.only), to_replace(decisions)
         trials = [*(decision.trial for decision in decisions if decision.starts), *pending]
         device = device_cost(overview, trials, anew, rented) if rented else None
         return cls(
-            overview, decisions, trials, cost_of(overview, trials, anew, jobs=jobs), pending, device, starts, odd
+            overview, decisions, trials, cost_of(overview, trials, anew, jobs=jobs), pending, device, starts, notes
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Plan:
         return {
             **overview.to_dict(),
             "left": [trial.id for trial in to_train(self.decisions)],
-            "odd_splits": self.odd,
+            "data_notes": self.notes,
             "reasons": [decision.to_dict() for decision in self.decisions],
             **({"pending": len(self.pending)} if overview.searches else {}),
             "work": [part.to_dict() for part in work_of(overview, self.trials)],
@@ -102,7 +102,7 @@ class Plan:
             "then": _then(overview, self.pending),
             "leaves": [*_grouped([decision for decision in decisions if not decision.starts]), *imported],
             "from": [*overview.grid.checkpoints.values(), *self.starts],
-            "data": self.odd,
+            "data": self.notes,
             "tables": [line for table in _fills(overview) for line in _filled(table)],
             "evaluates": overview.evaluation_lines(),
             "work": work,

@@ -74,9 +74,8 @@ class DataAtHand:
     def check_fit(self, trials: Iterable[Trial], *, allow_leak: bool) -> list[str]:
         """Check that these trials can be trained on the data here, as a launch does; else UserError.
 
-        Returns a line for each split that has another size than officially.
-
-        What a launch asks of its machine is left to it: data without a root here, weights, CPUs and GPUs.
+        Returns what a user must know of the data. What a launch asks of its machine is left to it: data without a root
+        here, weights, CPUs and GPUs.
 
         `allow_leak`: whether test images may stand in the training split.
         """
@@ -90,15 +89,12 @@ class DataAtHand:
         for trial in trials:
             shared = trial.shared
             if content := self.content(shared):
-                check_fit(
-                    shared.dataset, shared.model, self.grid.root(shared.dataset.name), content, allow_leak=allow_leak
-                )
+                root = self.grid.root(shared.dataset.name)
+                notes = check_fit(shared.dataset, shared.model, root, content, allow_leak=allow_leak)
+                lines |= dict.fromkeys(notes)
                 captions, sure = learnt_captions(shared, self.sizes(shared)["train"])
                 if sure:
                     check_batches(shared.train, captions, self.grid.resources)
-                for split, *size in content.sizes:
-                    if odd := catalog.odd_size(shared.dataset.name, split, *size):
-                        lines[f"{split} split of {shared.dataset.name}: {odd}"] = None
         return list(lines)
 
     def check_starts(self, trials: Iterable[Trial]) -> list[str]:

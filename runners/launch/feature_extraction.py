@@ -11,7 +11,6 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from goalgrid.grid import catalog
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.settings import DataKey
@@ -57,12 +56,8 @@ def check_inputs(
     for machine, dataset, model, train, companions in dict.fromkeys(configurations):
         root, data = machine.root(dataset.name), content_of(dataset, model.image, machine)
         fingerprints[DataKey.of(dataset, model)] = data.fingerprint
-        check_fit(dataset, model, root, data, allow_leak=allow_leak)
-        for problem in data.problems:
-            warn_once(str(problem))
-        for split, *size in data.sizes:
-            if odd := catalog.odd_size(dataset.name, split, *size):
-                warn_once(f"{split} split of {dataset.name!r}: {odd}. Records and papers' tables say so.")
+        for note in check_fit(dataset, model, root, data, allow_leak=allow_leak):
+            warn_once(note)
         pairs = opened(dataset, model.image, machine, data)
         for part in model.pretrained:
             place = pretrained.locate(part, machine.places)

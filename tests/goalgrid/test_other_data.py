@@ -210,9 +210,9 @@ def test_a_part_of_an_official_split_is_said_in_plan_launch_record_and_paper_tab
     words = ["selhn-table1", "--root", str(root), "--only", "recipe=vse-fc objective=selhn seed=0"]
     words += ["--set", "train.epochs=1", "--set", "model.dim=4", "--set", "train.batch_size=20"]
     part = "40 images with 200 captions; officially 29,000 with 145,000"
-    assert f"train split of flickr30k: {part}\n" in verb("plan", *words, runs=home).stdout
+    assert f"train split of 'flickr30k': {part}\n" in verb("plan", *words, runs=home).stdout
     launched = verb("run", *words, "--mlflow-uri", "", "--here", runs=home)
-    assert f"warning: train split of 'flickr30k': {part}." in launched.stderr
+    assert f"warning: train split of 'flickr30k': {part}\n" in launched.stderr
     assert launched.stderr.count("officially") == 1, "the other splits are whole"
     table = verb("table", "--paper", "selhn-table1", "--format", "csv", runs=home).stdout
     assert f"train split: {part}" in table

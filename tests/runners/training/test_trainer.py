@@ -505,7 +505,9 @@ def test_a_vector_that_is_nan_after_eval_stops_the_trial_before_anything_is_rank
     trainer.model.text.register_forward_hook(
         lambda text, _, vectors: vectors if text.training else vectors.index_fill(0, spoilt, math.nan)
     )
-    with pytest.raises(NonFinite, match=r"scores of the model are NaN, as 0 of 250 images and 3 of 1,250 captions have"):
+    with pytest.raises(
+        NonFinite, match=r"scores of the model are NaN, as 0 of 250 images and 3 of 1,250 captions have"
+    ):
         trainer.fit()
 
 
