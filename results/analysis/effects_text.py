@@ -19,6 +19,7 @@ from goalgrid.results.tables import LIKE_BEST
 FORMATS = (*TEXT, "csv")
 FEW = 10
 """Number of seeds below which a plan that rests on a standard deviation needs a warning."""
+ALONE = "with no other cell to compare"
 
 
 def document(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Document:
@@ -52,8 +53,12 @@ def metric_title(metric: str, noun: str) -> str:
 
 def finding(analysis: Analysis) -> str:
     """What was found in a block: the best cell, cells that cannot be told from it, and the seeds that would tell."""
-    best = f"{analysis.title}, {_size(analysis)}: {analysis.best} has the best {_short(analysis)},"
-    words, nearest = " ".join([_best(analysis, best), *analysis.caveats]), analysis.nearest
+    among = f" of the {counted(len(analysis.names), 'cell')} compared" if analysis.caveats else ""
+    best = f"has {_short(analysis)}" if _alone(analysis) else f"has the best {_short(analysis)}{among},"
+    begin = f"{analysis.title}, {_size(analysis)}: {analysis.best} {best}"
+    words, nearest = " ".join([_best(analysis, begin), *analysis.caveats]), analysis.nearest
+    if _alone(analysis):
+        return words
     if len(analysis.seeds) < 2:
         return f"{words} One seed: no difference is tested."
     if nearest is None or nearest.name not in analysis.like_best:
@@ -71,7 +76,7 @@ def verdict(analysis: Analysis, name: str) -> str:
     over = f" over {counted(len(analysis.seeds), 'shared seed')}" if analysis.caveats else ""
     what = f"{_short(analysis)} {written(means[name])}{over}"
     if name == analysis.best:
-        words = f"{what}, the best of {counted(len(means), 'cell')}"
+        words = f"{what}, {ALONE if _alone(analysis) else f'the best of {len(means)} cells'}"
     else:
         alike = "not distinguishable" if name in analysis.like_best else "distinguishable"
         tested = f", {alike} at {_percent(LEVEL)} (Tukey)" if analysis.like_best else ""
@@ -82,6 +87,10 @@ def verdict(analysis: Analysis, name: str) -> str:
             words += f". Minus {analysis.baseline}: {written(difference.mean, sign='+')}, 95 % interval {interval}, "
             words += f"p = {p_text(difference.p_t)}, by Holm {p_text(difference.holm_t)}"
     return f"{words}."
+
+
+def _alone(analysis: Analysis) -> bool:
+    return len(analysis.names) == 1
 
 
 def _short(analysis: Analysis) -> str:
@@ -97,7 +106,7 @@ def _section(analysis: Analysis) -> DocumentSection:
     parts: list[str | Sheet] = []
     if analysis.anova:
         parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]
-    parts += [_best(analysis, f"Best: {analysis.best},"), _cells(analysis)]
+    parts += [_best(analysis, f"{'Only' if _alone(analysis) else 'Best:'} {analysis.best},"), _cells(analysis)]
     if analysis.queries:
         parts.append(_queries(analysis.queries, analysis.noun))
     parts += [f"Note: {note}." for note in analysis.notes]
@@ -155,7 +164,7 @@ def _margins(anova: Anova) -> Sheet:
 def _best(analysis: Analysis, beginning: str) -> str:
     best = f"{beginning} {written(analysis.means[analysis.names.index(analysis.best)])}"
     if not analysis.like_best:
-        return f"{best}."
+        return f"{best}, {ALONE}." if _alone(analysis) else f"{best}."
     others = [name for name in analysis.like_best if name != analysis.best]
     worse = [name for name in analysis.names if name not in analysis.like_best]
     if not others:

@@ -261,6 +261,7 @@ def test_a_cell_that_leads_by_seeds_of_its_own_is_not_taken_for_told_from_the_be
     caveats = (
         "Only seeds that all of these cells have count here. Not compared, since too few of their seeds are shared:"
     )
+    assert f"{found.best} has the best Image → Text, Recall@1 of the 14 cells compared, " in effects_text.finding(found)
     assert f"{caveats} con_cir. It would take" in effects_text.finding(found)
     assert " over 3 shared seeds, the best of 14 cells" in effects_text.verdict(found, "con_con")
 
@@ -276,6 +277,23 @@ def test_a_verdict_says_how_a_cell_stands(matrix: list[Cell]) -> None:
             assert words.startswith(f"rsum {means[difference.name]:.1f}; the best is {found.best}, ")
             assert f"{alike} at 5 % (Tukey)" in words
         assert f"Minus {found.baseline}: {difference.mean:+.1f}, 95 % interval [" in words
+
+
+def test_a_cell_that_alone_has_the_seeds_is_not_called_the_best(matrix: list[Cell]) -> None:
+    def few(cell: Cell, seed: int) -> float | None:
+        """con_con has all seeds; con_nca has one, and leads by it."""
+        value = {"con_con": 60.0, "con_nca": 99.0}.get(cell.objective)
+        return None if cell.objective == "con_nca" and seed > 0 else value
+
+    found = analysed(matrix, few, metric="rsum")
+    assert (found.names, found.best) == (("con_con",), "con_con")
+    rsum = f"{found.means[0]:.1f}"
+    words = f"{found.title}, 1 cell x 4 seeds: con_con has rsum {rsum}, with no other cell to compare."
+    assert effects_text.finding(found) == f"{words} Not compared, since too few of their seeds are shared: con_nca."
+    assert effects_text.verdict(found, "con_con") == f"rsum {rsum} over 4 shared seeds, with no other cell to compare."
+    text = effects_text.write_out([found], matrix, "terminal")
+    assert f"Only con_con, {rsum}, with no other cell to compare." in text
+    assert "Best:" not in text
 
 
 def test_a_sentence_says_what_was_found(matrix: list[Cell]) -> None:
