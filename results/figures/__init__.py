@@ -41,8 +41,8 @@ def draw_all(
     for name in quantities:
         check_known("quantity", name, logged, where="in the histories of the finished trials")
     curve = curves.printed_curve(reference) if reference else None
-    if curve and studies and not any(curve.lines.keys() & study.part.cells.keys() for study in studies):
-        known = " and ".join(curve.lines)
+    if curve and studies and not any(curve.of(study.part.cells) for study in studies):
+        known = f"{' and '.join(curve.lines)} on {curve.dataset}"
         raise UserError(f"--reference {reference} has curves of {known} alone: add one to the grid, or leave it out.")
     if curve and quantities and curve.quantity not in quantities:
         raise UserError(f"--reference {reference} is a curve of {curve.quantity}: add --quantity {curve.quantity}.")

@@ -45,7 +45,7 @@ def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve |
 
     Args:
         quantities: names of the history; none: `QUANTITIES`, and the epochs below.
-        reference: a paper's curve to show beside the same quantity, for the objectives of the same names.
+        reference: a paper's curve to show beside the same quantity, for the cells that it is of.
     """
     return over_epochs(study, _labels(quantities, QUANTITIES), 1.6, reference, until_near=not quantities)
 
@@ -132,7 +132,7 @@ def over_epochs(
 
     Args:
         row_height: of a quantity, in inches.
-        reference: a paper's curve, drawn thin in the row of its quantity, for the objectives of the same names.
+        reference: a paper's curve, drawn thin in the row of its quantity, for the cells that it is of.
         until_near: whether a further row shows the epochs until 95 % of the final rsum.
     """
     logged = {quantity for trial in study.every_trial for quantity in study.histories[trial]}
@@ -175,12 +175,13 @@ def _panel(
 ) -> dict[str, Line2D]:
     """Draw the curves of a quantity in a panel, with those that a paper printed; returns them by label."""
     handles = dict[str, Line2D]()
+    printed = reference.of(study.part.cells) if reference and reference.quantity == quantity else {}
     for label, name in lines.items():
         if study.trials(name):
             handles[label] = curve(axes, study, name, quantity, styles[label])
-        if reference and reference.quantity == quantity and name in reference.lines:
+        if reference and name in printed:
             look = {**styles[label], "linestyle": "none", "markersize": 3, "fillstyle": "none"}
-            (handles[f"{label}, {reference.source}"],) = axes.plot(reference.epochs, reference.lines[name], **look)
+            (handles[f"{label}, {reference.source}"],) = axes.plot(reference.epochs, printed[name], **look)
     axes.grid(visible=True)
     return handles
 

@@ -5,17 +5,24 @@ from dataclasses import dataclass
 
 from goalgrid.grid.catalog import toml, toml_names
 from goalgrid.grid.errors import check_known
+from goalgrid.grid.expansion import Cell
 
 
 @dataclass(frozen=True)
 class PrintedCurve:
-    """Values over epochs, a line an objective; its source is a paper's figure."""
+    """Values over epochs, a line an objective; its source is a paper's figure, with what a legend must say of it."""
 
     source: str
     quantity: str
     """Its name in the history of a trial."""
+    dataset: str
     epochs: Sequence[int]
     lines: Mapping[str, Sequence[float]]
+
+    def of(self, cells: Mapping[str, Cell]) -> dict[str, Sequence[float]]:
+        """The lines of the cells, by name, that have its data set and one of its objectives."""
+        same = (name for name, cell in cells.items() if cell.dataset == self.dataset)
+        return {name: self.lines[name] for name in same if name in self.lines}
 
 
 def printed_curve(name: str) -> PrintedCurve:

@@ -494,8 +494,8 @@ def test_a_papers_curve_stands_beside_the_same_quantity_with_all_printed_numbers
     assert sum(map(len, curve.lines.values())) == 46
     assert (curve.lines["adopt"][0], curve.lines["triplet-hn"][-1]) == (356.4, 417.8)
     (study,) = studies["whole"]
-    own = next(iter(study.part.cells))
-    as_own = replace(curve, lines={own: curve.lines["adopt"]})
+    own, cell = next(iter(study.part.cells.items()))
+    as_own = replace(curve, dataset=cell.dataset, lines={own: curve.lines["adopt"]})
     drawn = training.draw(study, ["val_rsum"], as_own)
     assert drawn
     printed = [line for line in drawn.axes[0].lines if line.get_fillstyle() == "none"]

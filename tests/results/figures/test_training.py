@@ -25,10 +25,16 @@ def test_a_spread_is_told_where_seeds_have_one(study: Study, alone: Study) -> No
 
 
 def test_a_papers_curve_that_has_no_place_in_the_figure_is_refused(study: Study) -> None:
-    with pytest.raises(UserError, match="2ad-figureA1 has curves of adopt and triplet-hn alone: add one to the grid"):
-        next(draw_all([study], ["training"], reference="2ad-figureA1"))
-    same = replace(study, part=replace(study.part, cells={"adopt": study.part.cells["con_con"]}))
+    adopt = replace(study.part.cells["con_con"], objective="adopt")
+    for cell in (study.part.cells["con_con"], adopt):  # another objective; another data set
+        other = replace(study, part=replace(study.part, cells={cell.objective: cell}))
+        with pytest.raises(UserError, match="curves of adopt and triplet-hn on coco alone: add one"):
+            next(draw_all([other], ["training"], reference="2ad-figureA1"))
+    cell = replace(adopt, dataset="coco")
+    same = replace(study, part=replace(study.part, cells={"adopt": cell}))
     with pytest.raises(UserError, match="add --quantity val_rsum"):
         next(draw_all([same], ["training"], ["loss"], "2ad-figureA1"))
-    ((_, _, figure),) = draw_all([same], ["training"], ["val_rsum"], "2ad-figureA1")
-    assert figure.legends[0].get_texts()[1].get_text() == "adopt, VSE+2AD Fig. A.2-1"
+    elsewhere = replace(study, part=replace(study.part, cells={"adopt": replace(cell, dataset="flickr30k")}))
+    drawn = list(draw_all([same, elsewhere], ["training"], ["val_rsum"], "2ad-figureA1"))
+    labels = [[text.get_text() for text in figure.legends[0].get_texts()] for _, _, figure in drawn]
+    assert labels == [["adopt", "adopt, VSE+2AD Fig. A.2-1 (model not said)"], ["adopt"]]
