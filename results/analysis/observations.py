@@ -1,13 +1,15 @@
 """A metric of several cells over the seeds that all of them have, as a complete array; and a table's marks by it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import compress
+from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goalgrid.results.records.scores import Score
+from goalgrid.results.reference.reading import Printed
 from goalgrid.results.statistics.significance import LEVEL, like_best
 from goalgrid.results.tables import LIKE_BEST, Place, Table, TableEntry, shared_keys
 
@@ -89,45 +91,61 @@ RULE = (
     "(Tukey's test over all pairs of cells that compete, seeds as blocks, one error for all cells)."
 )
 """What a mark means, for a caption."""
+LISTED = 3
+"""Blocks that a note of the caption names; of more it gives their number."""
 
 
 def marked(table: Table) -> Table:
-    """The table with a mark at every entry that Tukey's test cannot tell from the best of its contest."""
-    blocks, notes = [], dict[str, None]()
+    """The table with a mark at every entry that Tukey's test cannot tell from the best of its contest.
+
+    The caption says by which rule, if anything was tested, and what was not compared, in which blocks.
+    """
+    blocks, notes, tested = [], dict[str, dict[str, None]](), False
     for block in table.blocks:
         marks, bold = dict[Place, bool](), table.best_of(block)
         for contest in table.contests(block):
-            alike, note = _marks(contest, bold)
+            alike, remarks = _marks(contest, bold)
             marks |= alike
-            notes |= {note: None} if note else {}
+            for note in remarks:
+                notes.setdefault(note, {})[block.title] = None
+        tested |= bool(marks)
         rows = []
         for number, row in enumerate(block.rows):
             places = ((entry, marks.get((number, column))) for column, entry in enumerate(row.entries))
             entries = tuple(replace(entry, like_best=mark) if entry else None for entry, mark in places)
             rows.append(replace(row, entries=entries))
         blocks.append(replace(block, rows=tuple(rows)))
-    return replace(table, blocks=tuple(blocks), caption=" ".join([table.caption, RULE, *notes]))
+    every = {block.title for block in table.blocks}
+    sentences = [table.caption, *[RULE] * tested, *(_about(note, titles, every) for note, titles in notes.items())]
+    return replace(table, blocks=tuple(blocks), caption=" ".join(sentences))
 
 
-def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Place, bool], str]:
-    """By place, for the entries that were compared, whether to mark them; and a note for the caption."""
+def _about(note: str, blocks: Collection[str], every: Collection[str]) -> str:
+    """A note for the caption, after the names of the blocks that it is about, unless it is about all."""
+    names = ", ".join(blocks) if len(blocks) <= LISTED else f"{len(blocks)} blocks"
+    return note if len(blocks) == len(every) else f"{names}: {note}"
+
+
+def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Place, bool], tuple[str, ...]]:
+    """By place, for the entries that were compared, whether to mark them; and notes for the caption."""
     alike_in = {"pair_weight", "triplet_weight", *shared_keys(contest.values())}
     names = {
         place: " ".join(value for axis, value in entry.keys.items() if axis not in alike_in)
         for place, entry in contest.items()
     }
     measured = {names[place]: entry.score for place, entry in contest.items() if isinstance(entry.score, Score)}
-    if not measured:
-        return {}, ""
+    if not any(score.n for score in measured.values()):
+        return {}, ()
     observations = Observations.shared(measured)
-    if len(observations.seeds) < 2:
-        return {}, "Fewer than two seeds are shared by the cells of a block, so nothing is marked there."
+    if min(observations.values.shape) < 2:
+        return {}, ("Fewer than two cells share two seeds, so nothing is marked.",)
     lowest = next(iter(contest.values())).lowest
     alike = observations.like_best(lowest=lowest)
     if not alike:
-        return {}, "The cells of a block show no spread over seeds, so nothing is marked there."
+        return {}, ("The cells show no spread over seeds, so nothing is marked.",)
     top = observations.ranked(lowest=lowest)[0]
     alone = alike == [top] or top in map(names.get, bold)  # by all seeds of each cell, another may be best
     daggers = set(alike) - {top} if alone else set(alike)
     marks = {place: name in daggers for place, name in names.items() if name in observations.names}
-    return marks, " ".join(observations.caveats)
+    quoted = any(isinstance(entry.score, Printed) and not isnan(entry.score.mean) for entry in contest.values())
+    return marks, (*observations.caveats, *["Printed numbers have no seeds and are not compared."] * quoted)

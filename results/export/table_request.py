@@ -75,11 +75,10 @@ class TableRequest:
         from goalgrid.results.layouts import arrange
 
         table = arrange(cells, source, layout=self.layout, metric=self.metric, against=self.against, axes=self.axes)
+        caption, label = self.caption or table.caption, self.label or ""
+        table = replace(table, command=self.command, label=label, caption=caption, siunitx=self.siunitx)
         if self.marks:
-            from goalgrid.results.analysis.observations import RULE, marked  # imports scipy, which few tables need
+            from goalgrid.results.analysis.observations import marked  # imports scipy, which few tables need
 
             table = marked(table)
-        caption = self.caption or table.caption
-        if self.caption and self.marks:
-            caption = f"{caption} {RULE}"
-        return replace(table, command=self.command, label=self.label or "", caption=caption, siunitx=self.siunitx)
+        return table

@@ -72,6 +72,7 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
         (("demo", "--metric", "r1,r5"), "the layout 'goal' shows one metric, and --metric r1,r5 names 2"),
         (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
         (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows out"),
+        (("goal-table3-coco", "--reference", "--marks"), "as the paper printed it; leave --marks out"),
         (("demo", "--against", "paper"), "no paper reports"),
         (("demo", "--label", "tab:demo"), "--label, --caption and --siunitx are for LaTeX; give --format latex"),
         (

@@ -33,6 +33,7 @@ from goalgrid.results.records.record import METRICS
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference import curves
 from goalgrid.results.reference.matching import reported
+from goalgrid.results.reference.reading import Printed
 from goalgrid.results.renderers import TEXT, parquet
 from goalgrid.results.statistics.significance import seeds_needed
 
@@ -233,8 +234,38 @@ def test_a_table_without_marks_is_as_it_was(matrix: list[Cell]) -> None:
 def test_one_seed_gets_no_marks() -> None:
     cells = cells_of("seeds=[0]")
     table = marked(arrange(cells, records(cells)[0]))
-    assert not any(entry.like_best for entry in table.entries())
-    assert "nothing is marked" in table.caption
+    assert {entry.like_best for entry in table.entries()} == {None}
+    assert "Fewer than two cells share two seeds, so nothing is marked." in table.caption
+    assert "†" not in table.caption
+
+
+def test_a_caption_says_which_blocks_a_note_is_about() -> None:
+    """con_nca has one seed in the first block, con_cir in the second; the note of both stands without a block."""
+    cells = cells_of("seeds=[0,1,2]", 'recipes=["frozen-bow","cnn-bow"]')
+    first, second = dict.fromkeys(cell.block for cell in cells)
+    lacking = {(first, "con_nca"), (second, "con_cir")}
+
+    def few(cell: Cell, seed: int) -> float | None:
+        return None if seed and (cell.block, cell.objective) in lacking else noise(cell, seed)
+
+    plain = arrange(cells, records(cells, few)[0])
+    caption = marked(plain).caption
+    for title, name in zip([block.title for block in plain.blocks], ("con_nca", "con_cir"), strict=True):
+        assert f" {title}: Not compared, since too few of their seeds are shared: {name}." in caption
+    one = marked(arrange(cells, records(cells, lambda cell, seed: None if seed else noise(cell, seed))[0]))
+    assert one.caption.endswith(" Fewer than two cells share two seeds, so nothing is marked.")
+    assert one.caption.count("Fewer") == 1
+
+
+def test_printed_numbers_are_said_not_to_be_compared(matrix: list[Cell]) -> None:
+    """A paper's table is filled by trials and by numbers as printed; of printed ones alone, nothing is tested."""
+    plain = arrange(matrix, records(matrix)[0])
+    row = plain.blocks[0].rows[0]
+    for count, tested in ((1, True), (len(row.entries), False)):
+        printed = tuple(replace(entry, score=Printed("99.0±0.1", n=3)) for entry in row.entries[:count] if entry)
+        rows = (replace(row, entries=(*printed, *row.entries[count:])), *plain.blocks[0].rows[1:] * tested)
+        caption = marked(replace(plain, blocks=(replace(plain.blocks[0], rows=rows),))).caption
+        assert ("†" in caption, "Printed numbers have no seeds and are not compared." in caption) == (tested, tested)
 
 
 def test_marks_that_rest_on_fewer_seeds_say_so(matrix: list[Cell]) -> None:
