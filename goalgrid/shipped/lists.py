@@ -6,10 +6,10 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog, gridfile, protocols
+from goalgrid.grid.forms import setting_text
 from goalgrid.grid.objectives import CATALOGUE, check_objective
 from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
 from goalgrid.grid.settings import parts
-from goalgrid.terminal.views import setting_text
 
 if TYPE_CHECKING:
     from goalgrid.runners.gpu.architectures import ModelSize

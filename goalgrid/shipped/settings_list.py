@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.explained import chosen_by
+from goalgrid.grid.forms import setting_text
 from goalgrid.grid.gridfile import Location
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.names import SECTIONS, fields_in
@@ -20,7 +21,6 @@ from goalgrid.grid.resources import Budget, Reliability, Resources
 from goalgrid.grid.select import Select
 from goalgrid.grid.settings import ObjectiveSettings
 from goalgrid.grid.settings.base import CHOICES, ReadWhere, Unit
-from goalgrid.terminal.views import setting_text
 
 TABLES: dict[str, type[BaseModel]] = {
     "data.NAME": Location,

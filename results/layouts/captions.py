@@ -94,7 +94,7 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     values = [view.of(cell, view.metrics[0]) for cell, protocols in by_protocol for view in protocols.values()]
     of_models = "of each model, whatever its objective and seed; best in bold" if what in OF_MODEL.values() else ""
     sentences = [
-        f"{what} on {protocols}: {of_models or chosen(cells) + conditions(cells)}.",
+        f"{what} on {protocols}: {of_models or chosen(cells) + conditions(cells, values)}.",
         _of_fewer_points(cells),
         lacking(values, "cells"),
         scores.to_evaluate(cells),
@@ -106,10 +106,10 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def conditions(cells: Sequence[Cell]) -> str:
-    """What values are: over which seeds, of which checkpoint, by which variant of the objectives."""
+def conditions(cells: Sequence[Cell], values: Iterable[Score]) -> str:
+    """What the cells' values are: over which seeds, of which checkpoint, by which variant of the objectives."""
     variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in cells))
-    return f"{_spread(cells)}; {selections(cells)}; {variants} variant of the objectives; best in bold"
+    return f"{_spread(cells, values)}; {selections(cells)}; {variants} variant of the objectives; best in bold"
 
 
 def chosen(cells: Sequence[Cell]) -> str:
@@ -136,11 +136,13 @@ def selections(cells: Sequence[Cell]) -> str:
     return ", ".join(dict.fromkeys(_SELECTION[cell.trials[0].shared.train.selection] for cell in cells))
 
 
-def _spread(cells: Sequence[Cell]) -> str:
+def _spread(cells: Sequence[Cell], values: Iterable[Score]) -> str:
     cells = [cell for cell in cells if not cell.published]
     if not cells:
         return "no seed, so no spread"
     counts = sorted({len(cell.trials) for cell in cells})
+    if counts[-1] > 1 and max((value.n for value in values), default=0) == 1:
+        return "one seed so far, so no spread"
     if counts[-1] > 1:
         fresh = "fresh " * any(cell.chosen for cell in cells)
         return f"mean ± sample standard deviation over {' or '.join(map(str, counts))} {fresh}seeds"

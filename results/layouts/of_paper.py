@@ -44,14 +44,16 @@ def noted(table: Table, source: Filled) -> Table:
 
 def _caption(source: Filled) -> str:
     content, missing = source.content, lacking(source.measured, "numbers")
-    trials = counted(source.untrained, "trial") if missing and source.untrained else ""
+    trials = f"{counted(source.untrained, 'trial')} that the table's grid lacks"
+    if source.untrained != len({trial_id for score in source.measured for trial_id, _ in score.missing}):
+        trials += ", with those that other trials need and those of rows that other settings fill"
     quoted = sum(isinstance(value, Quoted) for value in source.values)
     sentences = [
         f"{'; '.join(filter(None, [content.heading, content.note]))}.",
-        f"Ours: {conditions(source.used)}.",
+        f"Ours: {conditions(source.used, source.measured)}.",
         f"{QUOTED}: {counted(quoted, 'number')} as printed, which no grid here trains or measures." if quoted else "",
         missing,
-        f"To train the {trials} that the table's grid lacks: goalgrid run --paper {source.name}." if trials else "",
+        f"To train the {trials}: goalgrid run --paper {source.name}." if missing and source.untrained else "",
         *source.scores.of_other_code(source.used),
     ]
     return " ".join(filter(None, sentences))

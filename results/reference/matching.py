@@ -2,15 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from goalgrid.grid import catalog, forms, groups
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.forms import setting_text
 from goalgrid.grid.objectives import resolve
 from goalgrid.grid.settings import DatasetSettings
+from goalgrid.grid.settings.base import CHOICES
 from goalgrid.results.records.rounding import written
 from goalgrid.results.records.scores import Score, Scores, TableValue
 from goalgrid.results.reference.reading import Printed, Result, all_results, table_names
@@ -136,7 +138,7 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
     """
     ours, recipe, shared = _sections(cell), catalog.recipe(cell.recipe), cell.trials[0].shared
     if other:
-        return forms.differing(ours, _sections(other))
+        return _differing(ours, _sections(other))
     data = {name: getattr(shared.dataset, name) for name in ("name", "protocol", "val_images", "max_words")}
     theirs = {
         "dataset": DatasetSettings(**data).model_dump(),
@@ -145,13 +147,27 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
         "objective": resolve(cell.objective, variant=shared.objective.variant),
     }
     left_open = ("dataset.words", "dataset.vocabulary") if recipe.words else ()
-    return {name: values for name, values in forms.differing(ours, theirs).items() if name not in left_open}
+    return {name: values for name, values in _differing(ours, theirs).items() if name not in left_open}
+
+
+def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Differing:
+    """Both values where they differ, without settings that come with another choice, such as another encoder's."""
+    differences = forms.differing(ours, theirs, lacks=...)
+    parts = {name: name.rpartition(".") for name in differences}
+    chosen = {part for part, _, last in parts.values() if last in CHOICES}
+    return {
+        name: (None if one is ... else one, None if other is ... else other)
+        for name, (one, other) in differences.items()
+        if not (parts[name][0] in chosen and (one is ... or other is ...))
+    }
 
 
 def worded(cells: Iterable[Differing]) -> str:
     """`train.epochs 30 for 15, train.decay_every 15 for 30 and 20`; empty if the cells differ in nothing."""
     values = groups.grouped(chain.from_iterable(cell.items() for cell in cells)).items()
-    sides = ((name, [dict.fromkeys(map(str, side)) for side in zip(*pairs, strict=True)]) for name, pairs in values)
+    sides = (
+        (name, [dict.fromkeys(map(setting_text, side)) for side in zip(*pairs, strict=True)]) for name, pairs in values
+    )
     return ", ".join(f"{name} {' and '.join(ours)} for {' and '.join(theirs)}" for name, (ours, theirs) in sides)
 
 

@@ -25,6 +25,7 @@ from goalgrid.results.records import record
 from goalgrid.results.records.scores import Score
 from goalgrid.results.reference.coverage import paper_rows
 from goalgrid.results.reference.filled import QUOTED, Quoted
+from goalgrid.results.reference.matching import differing, worded
 from goalgrid.results.reference.reading import Paper, Printed, table_names
 from goalgrid.results.renderers import latex
 from goalgrid.results.tables import Table, TableEntry
@@ -148,7 +149,10 @@ def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(
     assert texts(table)[0] == "50.0 (1/3)"
     assert [row.title.text for row in table.blocks[0].rows if row.label.text == ROW] == [f"{ROW} [a, b]"]
     assert "[b]: trained otherwise: train.epochs 2 for 20." in table.caption
-    assert "2 trials never run. To train the 3 trials that the table's grid lacks: " in table.caption
+    assert (
+        "2 trials never run. To train the 3 trials that the table's grid lacks, with those that other trials need and "
+        "those of rows that other settings fill: goalgrid run " in table.caption
+    )
     write_trial(home, saved(home, "long", "train.epochs=40").trials[0], PRINTED)
     table, why = filled("selhn-table1", home), "not filled, since trials differ in train.epochs 40 for 2"
     assert set(texts(table)) == {"--"}
@@ -163,9 +167,18 @@ def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(
 
 def test_trials_of_changed_data_do_not_displace_those_of_the_recipe(home: Home) -> None:
     write_trial(home, saved(home, "few", "dataset.train_images=20").trials[0], PRINTED)
-    assert "trained otherwise: dataset.train_images 20 for None." in filled("selhn-table1", home).caption
+    assert "trained otherwise: dataset.train_images 20 for none." in filled("selhn-table1", home).caption
     write_trial(home, saved(home, "whole", "dataset.val_images=50").trials[0], dict.fromkeys(PRINTED, 60.0))
     assert texts(filled("selhn-table1", home))[0] == "60.0 (1/3)"
+
+
+def test_settings_that_only_another_encoder_has_are_not_named() -> None:
+    words = ["name=bow", 'recipes=["vse-inf-butd"]', "model.text.encoder=bow", "train.epochs=2"]
+    (*_, cell) = expand(load("goal-table5-f30k", words))
+    told = worded([differing(cell)])
+    assert "train.epochs 2 for 25" in told
+    assert "model.text.word_drop 0 for 0.2, model.text.encoder bow for transformer" in told
+    assert not re.search("None|False|none|weights|frozen", told)
 
 
 def test_the_settings_of_the_shipped_grid_come_before_those_of_the_recipe(tmp_path: Path) -> None:

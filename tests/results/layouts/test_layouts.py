@@ -88,6 +88,12 @@ def test_missing_cells_are_shown_and_counted(cells: list[Cell], scores: Scores) 
     assert markdown.render(table).count(" -- ") == 26
 
 
+def test_a_spread_is_told_once_a_cell_has_two_seeds(cells: list[Cell], scores: Scores) -> None:
+    assert "mean ± sample standard deviation over 2 seeds" in arrange(cells, scores).caption
+    firsts = {trial.id: scores.rows[trial.id] for cell in cells for trial in cell.trials[:1] if trial.id in scores.rows}
+    assert ": one seed so far, so no spread; " in arrange(cells, replace(scores, rows=firsts)).caption
+
+
 def test_cells_that_are_not_of_the_grid_are_gaps(scores: Scores, cells: list[Cell]) -> None:
     table = arrange([cells[0]], scores)
     assert sum(1 for _ in table.entries()) == 2
