@@ -539,8 +539,11 @@ def test_papers_and_ours_stand_on_equal_axes_a_point_an_objective(studies: Mappi
     drawn = figures.FIGURES["paper"].draw(study)
     assert drawn
     for axes, metric in zip(drawn.axes, ("i2t_r1", "t2i_r1"), strict=True):
-        assert axes.get_xlim() == axes.get_ylim()
+        low, high = axes.get_xlim()
+        assert (low, high) == axes.get_ylim()
         points = {(float(c[0].get_xdata()[0]), float(c[0].get_ydata()[0])) for c in axes.containers}
+        numbers, room = [number for point in points for number in point], 0.06 * (high - low)
+        assert low + room < min(numbers) < max(numbers) < high - room, "the frame cuts a marker"
         found = reported(list(study.part.cells.values()), study.scores, [metric])
         expected = set()
         for cell in study.part.cells.values():
