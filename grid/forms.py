@@ -26,33 +26,28 @@ def flat(table: Mapping[str, Any], whole: Callable[[str], bool] = lambda key: Fa
     return values
 
 
-def differing(one: Mapping[str, Any], other: Mapping[str, Any], lacks: Any = None) -> dict[str, tuple[Any, Any]]:
-    """Both values, by dotted name, where nested tables differ; `lacks` for a value that a table lacks.
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Both values, by dotted name, where nested tables differ; None for a value that a table lacks.
 
     >>> differing({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}, "d": 4})
     {'a.c': (2, 3), 'd': (None, 4)}
     """
     differences: dict[str, tuple[Any, Any]] = {}
     for key in dict.fromkeys([*one, *other]):
-        values = one.get(key, lacks), other.get(key, lacks)
+        values = one.get(key), other.get(key)
         if all(isinstance(value, Mapping) for value in values):
-            differences |= {f"{key}.{name}": pair for name, pair in differing(*values, lacks).items()}
+            differences |= {f"{key}.{name}": pair for name, pair in differing(*values).items()}  # type: ignore[arg-type]
         elif values[0] != values[1]:
             differences[key] = values
     return differences
 
 
 def setting_text(value: Any) -> str:
-    """The value of a setting as TOML has it; none where there is no value.
-
-    >>> [setting_text(value) for value in (None, {}, False, 1e-4, "", "gpo")]
-    ['none', 'none', 'false', '0.0001', '""', 'gpo']
-    """
+    """The value of a setting as TOML has it; none where there is no value."""
     if value is None or value == {}:
         return "none"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text.lower() if isinstance(value, bool) else text or '""'
 
 
 def dotted(table: Mapping[str, Any], where: str, *, swept: bool) -> dict[str, Any]:

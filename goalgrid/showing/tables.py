@@ -173,10 +173,8 @@ def _filled(request: TableRequest, home: Home) -> Table:
 
 
 def _printed(request: TableRequest) -> Table:
-    others: dict[str, object] = {"--against": request.against, "--protocol": request.protocol, "--only": request.only}
-    others |= {"--marks": request.marks}  # which test by the values of seeds
-    others |= {"--rows": request.rows, "--columns": request.columns, "--blocks": request.blocks}
-    if given := [name for name, value in others.items() if value]:
+    options = ("against", "protocol", "only", "rows", "columns", "blocks", "marks")
+    if given := [f"--{name}" for name in options if getattr(request, name)]:
         raise UserError(f"--reference shows a table as the paper printed it; leave {' and '.join(given)} out.")
     paper = Paper.read(request.grid)
     return request.draw(list(paper.rows), paper)

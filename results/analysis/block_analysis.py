@@ -147,7 +147,7 @@ def _analyse(
         tuple(map(float, observations.means)),
         anova=anova(*crossed(part, observations)) if len(observations.names) > 1 else None,
         best=best,
-        like_best=tuple(observations.like_best(lowest=lowest)) if len(observations.names) > 1 else (),
+        like_best=tuple(observations.like_best(lowest=lowest)),
         baseline=objective,
         differences=_differences(rows, against) if several else (),
         queries=queries,

@@ -57,9 +57,7 @@ def finding(analysis: Analysis) -> str:
     best = f"has {_short(analysis)}" if _alone(analysis) else f"has the best {_short(analysis)}{among},"
     begin = f"{analysis.title}, {_size(analysis)}: {analysis.best} {best}"
     words, nearest = " ".join([_best(analysis, begin), *analysis.caveats]), analysis.nearest
-    if _alone(analysis):
-        return words
-    if len(analysis.seeds) < 2:
+    if len(analysis.seeds) < 2 and not _alone(analysis):
         return f"{words} One seed: no difference is tested."
     if nearest is None or nearest.name not in analysis.like_best:
         return words

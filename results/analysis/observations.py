@@ -61,12 +61,11 @@ class Observations:
     def like_best(self, *, lowest: bool = False) -> list[str]:
         """Cells that cannot be told from the best, the best included.
 
-        Empty where no test can be made: fewer than two seeds are shared, or no spread was seen over them.
+        Empty where no test can be made: fewer than two cells share two seeds, or no spread was seen over them.
         """
-        if len(self.seeds) < 2:
+        if min(self.values.shape) < 2:
             return []
-        best = self.names.index(self.ranked(lowest=lowest)[0])
-        alike = like_best(self.values, best) if len(self.names) > 1 else [True]
+        alike = like_best(self.values, self.names.index(self.ranked(lowest=lowest)[0]))
         return [] if alike is None else list(compress(self.names, alike))
 
 
@@ -92,7 +91,6 @@ RULE = (
 )
 """What a mark means, for a caption."""
 LISTED = 3
-"""Blocks that a note of the caption names; of more it gives their number."""
 
 
 def marked(table: Table) -> Table:
@@ -109,11 +107,12 @@ def marked(table: Table) -> Table:
             for note in remarks:
                 notes.setdefault(note, {})[block.title] = None
         tested |= bool(marks)
-        rows = []
-        for number, row in enumerate(block.rows):
-            places = ((entry, marks.get((number, column))) for column, entry in enumerate(row.entries))
-            entries = tuple(replace(entry, like_best=mark) if entry else None for entry, mark in places)
-            rows.append(replace(row, entries=entries))
+        rows = (
+            replace(
+                row, entries=tuple(e and replace(e, like_best=marks.get((i, j))) for j, e in enumerate(row.entries))
+            )
+            for i, row in enumerate(block.rows)
+        )
         blocks.append(replace(block, rows=tuple(rows)))
     every = {block.title for block in table.blocks}
     sentences = [table.caption, *[RULE] * tested, *(_about(note, titles, every) for note, titles in notes.items())]

@@ -14,8 +14,6 @@ from goalgrid.results.layouts.captions import METRIC_NAMES
 from goalgrid.results.reference.matching import Difference, Match, reported
 
 NOTE = "bars: ± one standard deviation over seeds and runs; dashed: equal; paper:"
-MARGIN = 0.03
-"""What stays free at each side, as a share of the range, so that the frame cuts no marker."""
 QUANTITIES = {
     "val_s_pos": "alignment: mean $s_{pos}$",
     "val_uniform": "uniformity: log E[exp(s)]",
@@ -56,7 +54,8 @@ def _square(axes: Axes) -> None:
     axes.set_box_aspect(1)
     low = min(axes.get_xlim()[0], axes.get_ylim()[0])
     high = max(axes.get_xlim()[1], axes.get_ylim()[1])
-    low, high = low - MARGIN * (high - low), high + MARGIN * (high - low)
+    room = 0.03 * (high - low)  # else the frame cuts markers in the corners
+    low, high = low - room, high + room
     axes.plot([low, high], [low, high], color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
     axes.set(xlim=(low, high), ylim=(low, high))
     for axis in (axes.xaxis, axes.yaxis):

@@ -151,10 +151,8 @@ def _spread(cells: Sequence[Cell], values: Iterable[Score]) -> str:
 
 
 def _imported(cells: Sequence[Cell]) -> str:
-    names = dict.fromkeys(f"{cell.recipe} ({cell.published})" for cell in cells if cell.published)
-    return (
-        f"Published weights, evaluated here, without a seed or a training of ours: {'; '.join(names)}." if names else ""
-    )
+    names = "; ".join(dict.fromkeys(f"{cell.recipe} ({cell.published})" for cell in cells if cell.published))
+    return f"Published weights, evaluated here, without a seed or a training of ours: {names}." if names else ""
 
 
 def lacking(scores: Sequence[Score], nouns: str) -> str:

@@ -152,22 +152,15 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Differing:
     """Both values where they differ, without settings that come with another choice, such as another encoder's."""
-    differences = forms.differing(ours, theirs, lacks=...)
-    parts = {name: name.rpartition(".") for name in differences}
-    chosen = {part for part, _, last in parts.values() if last in CHOICES}
-    return {
-        name: (None if one is ... else one, None if other is ... else other)
-        for name, (one, other) in differences.items()
-        if not (parts[name][0] in chosen and (one is ... or other is ...))
-    }
+    differences, shared = forms.differing(ours, theirs), forms.flat(ours).keys() & forms.flat(theirs).keys()
+    chosen = {name.rpartition(".")[0] for name in differences if name.rpartition(".")[2] in CHOICES}
+    return {n: pair for n, pair in differences.items() if n in shared or n.rpartition(".")[0] not in chosen}
 
 
 def worded(cells: Iterable[Differing]) -> str:
     """`train.epochs 30 for 15, train.decay_every 15 for 30 and 20`; empty if the cells differ in nothing."""
     values = groups.grouped(chain.from_iterable(cell.items() for cell in cells)).items()
-    sides = (
-        (name, [dict.fromkeys(map(setting_text, side)) for side in zip(*pairs, strict=True)]) for name, pairs in values
-    )
+    sides = ((name, [dict.fromkeys(map(setting_text, side)) for side in zip(*of, strict=True)]) for name, of in values)
     return ", ".join(f"{name} {' and '.join(ours)} for {' and '.join(theirs)}" for name, (ours, theirs) in sides)
 
 

@@ -21,8 +21,7 @@ class PrintedCurve:
 
     def of(self, cells: Mapping[str, Cell]) -> dict[str, Sequence[float]]:
         """The lines of the cells, by name, that have its data set and one of its objectives."""
-        same = (name for name, cell in cells.items() if cell.dataset == self.dataset)
-        return {name: self.lines[name] for name in same if name in self.lines}
+        return {n: self.lines[n] for n, cell in cells.items() if n in self.lines and cell.dataset == self.dataset}
 
 
 def printed_curve(name: str) -> PrintedCurve:
