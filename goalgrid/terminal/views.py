@@ -143,13 +143,6 @@ def show(text: str) -> None:
     print(plain(text), flush=True)
 
 
-def setting_text(value: Any) -> str:
-    """The value of a setting as TOML has it; none where there is no value."""
-    if value is None or value == {}:
-        return "none"
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def show_list(lines: Mapping[str, str]) -> None:
     """Print names with their texts, in a terminal no wider than it is."""
     show("\n".join(_beside(lines, out.width if out.is_terminal else None)))

@@ -10,13 +10,14 @@ import typer
 
 from goalgrid.grid import catalog, gridfile, own_recipes, uses
 from goalgrid.grid.errors import UserError, check_known, counted
+from goalgrid.grid.forms import setting_text
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.store.files import write_text, written_aside
 from goalgrid.grid.store.home import State
 from goalgrid.shipped import lists, new_grid, settings_list
 from goalgrid.terminal import EXIT, completion, options
 from goalgrid.terminal.options import argument, flag, objective_settings, use
-from goalgrid.terminal.views import check_lines, say, setting_text, show, show_for, show_json, show_list
+from goalgrid.terminal.views import check_lines, say, show, show_for, show_json, show_list
 
 verbs = typer.Typer()
 
