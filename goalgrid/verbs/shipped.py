@@ -193,9 +193,9 @@ def check(
 ) -> None:
     """Check losses, poolings, encoders and scorers of your own.
 
-    Losses: gradient by finite differences, permutation of the batch, half precision, empty sets, and norm of the
-    gradient and time beside ours. Poolings, encoders and scorers: shape, gradient, the same values in any batch and
-    padding, half precision, and weights of a checkpoint.
+    Losses: gradient by finite differences, permutation of the batch, half precision, empty sets, state of a checkpoint,
+    and norm of the gradient and time beside ours. Poolings, encoders and scorers: shape, gradient, the same values in
+    any batch and padding, half precision, and weights of a checkpoint.
     The exit code is 4 if a check fails.
     """
     from goalgrid.runners.selftest.own_check import verdicts

@@ -1,4 +1,4 @@
-"""The check of a user's own objective: gradient, the order of the pairs, half precision, empty sets and speed."""
+"""The check of a user's own objective: gradient, order of the pairs, half precision, empty sets, state and speed."""
 
 import math
 import time
@@ -16,11 +16,13 @@ from goalgrid.grid.objectives import CATALOGUE, needs, resolve
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
 from goalgrid.objectives import build
 from goalgrid.objectives.objective import Objective
+from goalgrid.runners.training.checkpoints import random_states, restore_random_states
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 
 SEED = 20230107
+CPU = torch.device("cpu")
 
 PAIRS, DIMENSIONS = 7, 12
 """Of the batches that are checked."""
@@ -41,8 +43,8 @@ def gradient(name: str) -> str:
         inputs = (_scores().requires_grad_(), *_learnt(objective).values())
         if not gradcheck(partial(_value, objective), inputs, raise_exception=False, fast_mode=len(inputs) > 1):
             raise Broken(
-                f"{way}: it is no derivative of the value. A detached part, a step or a value that leaves torch is the "
-                "usual cause"
+                f"{way}: it is no derivative of the value. A detached part, a step, a value that leaves torch, or what "
+                "differs from call to call in evaluation, a random draw or a state, is the usual cause"
             )
     return "equals finite differences"
 
@@ -55,7 +57,8 @@ def permutation(name: str) -> str:
         gradients = [_gradient(way, objective, matrix) for matrix in (scores, moved)]
         values = [objective.from_similarity(matrix).detach() for matrix in (scores, scores, moved)]
         if not torch.equal(values[0], values[1]):
-            raise Broken(f"{way}: the same batch gives {values[0]:.6g}, then {values[1]:.6g}")
+            cause = "A random draw, such as dropout, or a state that changes in evaluation is the usual cause"
+            raise Broken(f"{way}: the same batch gives {values[0]:.6g}, then {values[1]:.6g}. {cause}")
         if not torch.allclose(values[0], values[2], rtol=1e-9, atol=1e-12):
             raise Broken(f"{way}: the loss is {values[0]:.6g}, and {values[2]:.6g} with the pairs in another order")
         if not torch.allclose(gradients[0][order][:, order], gradients[1], rtol=1e-7):
@@ -86,6 +89,22 @@ def empty_sets(name: str) -> str:
             where = f"{way}, no text is a negative (s_neg is -inf: see `Triplets.finite`)"
             _gradient(where, objective, _scores(), torch.zeros(PAIRS, dtype=torch.long))
     return "finite without negatives, with two pairs, and when all is in order"
+
+
+def weights(name: str) -> str:
+    """In training, a new loss with the state and the random states of a checkpoint gives the value of the old one."""
+    for (way, first), (_, resumed) in zip(_ways(name), _ways(name), strict=True):
+        _gradient(way, first.train(), _scores())
+        resumed.train().load_state_dict(first.state_dict())
+        states = random_states(CPU)
+        expected = first.from_similarity(_scores())
+        restore_random_states(states, CPU)
+        if not torch.equal(expected, resumed.from_similarity(_scores())):
+            raise Broken(
+                f"{way}: with the state of a checkpoint, a new loss gives another value than the loss that was called "
+                "before. State outside state_dict is the cause; a torch.nn.Module holds it as buffers"
+            )
+    return "a checkpoint holds all that its values depend on"
 
 
 def speed(name: str) -> str:
@@ -140,13 +159,14 @@ OF_OBJECTIVES: dict[str, Callable[[str], str]] = {
     "permutation": permutation,
     "half precision": half_precision,
     "empty sets": empty_sets,
+    "weights": weights,
     "scale": scale,
     "speed": speed,
 }
 
 
 def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> Iterator[tuple[str, Objective]]:
-    """The objective under both variants, with each choice of negatives that a grid has."""
+    """The objective in evaluation, under both variants, with each choice of negatives that a grid has."""
     known = CATALOGUE[name].parameters
     differ = any(parameter.default != parameter.released for parameter in known.values())
     for variant in ("paper", "released") if differ else ("paper",):
@@ -154,7 +174,7 @@ def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> 
             chosen = {"mining": mining} if mining else {}
             words = [f"variant {variant}"] * differ + [f"mining = {mining}"] * bool(mining)
             torch.manual_seed(SEED)
-            objective = build(name, variant=variant, **chosen, **parameters).to(dtype)
+            objective = build(name, variant=variant, **chosen, **parameters).to(dtype).eval()
             yield ", ".join(words) or "as declared", objective
 
 

@@ -226,8 +226,8 @@ def test_a_check_ends_with_4_where_a_line_fails(goalgrid: Goalgrid, tmp_path: Pa
     assert printed.count("imported") == 1
     assert printed.count("called") > 1
     assert {name: [verdict["holds"] for verdict in verdicts] for name, verdicts in found.items()} == {
-        "soft-hinge": 6 * [True],
-        "two-way": 6 * [True],
+        "soft-hinge": 7 * [True],
+        "two-way": 7 * [True],
     }
     (tmp_path / "losses.py").write_text(LOSSES.replace("(t.s_neg - t", "(t.s_neg.detach() - t"), encoding="utf-8")
     wrong = goalgrid("check", str(tmp_path / "losses.py"), runs=tmp_path)
@@ -240,7 +240,10 @@ def test_a_cause_that_fails_all_checks_is_said_once(goalgrid: Goalgrid, tmp_path
     (tmp_path / "losses.py").write_text(LOSSES.replace("(t.s_neg - t", "(t.s_negg - t"), encoding="utf-8")
     wrong = goalgrid("check", str(tmp_path / "losses.py"), runs=tmp_path)
     assert wrong.stdout.count("no attribute 's_negg'") == 1
-    assert "FAILED  gradient, permutation, half precision, empty sets, scale, speed: AttributeError" in wrong.stdout
+    assert (
+        "FAILED  gradient, permutation, half precision, empty sets, weights, scale, speed: AttributeError"
+        in wrong.stdout
+    )
 
 
 def test_a_converted_loss_has_the_values_that_it_had_before(tmp_path: Path) -> None:

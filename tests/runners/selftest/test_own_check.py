@@ -117,6 +117,59 @@ def test_a_wrong_loss_fails_the_line_that_says_so(mistake: str, tmp_path: Path) 
     assert said in found[check]
 
 
+STATEFUL = """@goalgrid.objective("mine", on="scores")
+class Mine(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, scores):
+        if self.training:
+            self.calls += 1
+        return (1 + self.calls) * torch.nn.functional.cross_entropy(9 * scores, torch.arange(len(scores)))"""
+PLAIN = swapped(swapped(STATEFUL, 'register_buffer("calls", torch.zeros(()))', "calls = 0"), "if self.training", "if 1")
+CLASS = swapped(PLAIN, "(torch.nn.Module)", "").replace("super().__init__()", "pass").replace("forward", "__call__")
+CACHE = """@goalgrid.objective("mine", on="scores")
+class Mine:
+    targets = None
+
+    def __call__(self, scores):
+        if self.targets is None or len(self.targets) != len(scores):
+            self.targets = torch.arange(len(scores))
+        return torch.nn.functional.cross_entropy(scores, self.targets)"""
+NOISE = """import random
+
+import numpy
+
+
+@goalgrid.objective("mine", on="scores")
+def mine(scores):
+    return scores.mean() * (torch.rand(()) + random.random() + numpy.random.rand())"""
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [
+        (STATEFUL, set()),
+        (CACHE, set()),
+        (NOISE, {"gradient", "permutation"}),
+        (PLAIN, {"gradient", "permutation", "weights"}),
+        (CLASS, {"gradient", "permutation", "weights"}),
+        (swapped(CACHE, "torch.arange(", "torch.randperm(").replace("scores))\n", "scores)).flip(0)\n"),
+         {"permutation", "weights"}),
+    ],
+    ids=["buffer", "cache", "noise", "attribute", "plain class", "drawn at the first call"],
+)  # fmt: skip
+def test_a_loss_whose_state_no_checkpoint_holds_is_told(text: str, fails: set[str], tmp_path: Path) -> None:
+    """What counts is whether a resumed training has the same values; random states are in checkpoints."""
+    found = failing(tmp_path, text)
+    assert found.keys() == fails
+    if "weights" in fails:
+        assert "a torch.nn.Module holds it as buffers" in found["weights"]
+    if "gradient" in fails:
+        assert "a state that changes in evaluation" in found["permutation"]
+
+
 def test_an_error_of_the_loss_is_told_with_its_line(tmp_path: Path) -> None:
     found = failing(tmp_path, f"{SCORES}scores @ torch.ones(3)")
     assert found.keys() == OF_OBJECTIVES.keys()
