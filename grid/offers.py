@@ -79,7 +79,7 @@ class Declaration:
 
         Of an objective with needs, training reads parameters that are no arguments, and sets arguments with a default.
         """
-        arguments = list(inspect.signature(equation).parameters.values())[not isinstance(equation, type) :]
+        arguments = _arguments(equation)[not isinstance(equation, type) :]
         if relative := getattr(self.entry, "relative", None):
             arguments += inspect.signature(relative).parameters.values()
         names, training = [argument.name for argument in arguments], getattr(self.entry, "needs", ())
@@ -87,6 +87,12 @@ class Declaration:
             names = [argument.name for argument in arguments if argument.default is argument.empty]
             names += [name for name in self.entry.own if name not in names]
         return differences(equation.__name__, list(dict.fromkeys(names)), self.entry.own)
+
+
+def _arguments(equation: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The arguments of a function or constructor; that of torch.nn.Module accepts any, but uses none."""
+    inherited = getattr(equation.__init__, "__module__", "") == "torch.nn.modules.module"
+    return [] if inherited else list(inspect.signature(equation).parameters.values())
 
 
 def _call(equation: Callable[..., Any]) -> list[str]:
@@ -203,9 +209,9 @@ def pooling(name: str) -> Callable[[Equation], Equation]:
 
     def offer(equation: Equation) -> Equation:
         expected = ["dim"] if isinstance(equation, type) else ["values", "present"]
-        taken = list(inspect.signature(equation).parameters)
+        taken = [argument.name for argument in _arguments(equation)]
         if taken != expected:
-            signature = f"{equation.__name__} takes ({', '.join(taken)})"
+            signature = f"{equation.__name__}{'.__init__' * isinstance(equation, type)} takes ({', '.join(taken)})"
             raise UserError(f"pooling {name!r}: {signature}; it should take ({', '.join(expected)})")
         _offer("pooling", name, equation, equation)
         return equation
@@ -308,7 +314,7 @@ def _begins(
     defined: str, network: Callable[..., Any], first: tuple[str, ...], parameters: Mapping[str, Any]
 ) -> list[str]:
     """Problems of a signature, which should begin with these names and go on with the parameters."""
-    taken = list(inspect.signature(network).parameters)
+    taken = [argument.name for argument in _arguments(network)]
     if tuple(taken[: len(first)]) != first:
         return [f"{defined} takes ({', '.join(taken)}); it begins with {', '.join(first)}"]
     return differences(network.__name__, taken[len(first) :], parameters)

@@ -51,6 +51,8 @@ def failing(folder: Path, text: str) -> dict[str, str]:
         "        scaled = (self.scale * t.finite().s_neg).masked_fill(~t.exists, -torch.inf)\n"
         "        return torch.relu(scaled - t.s_pos + 0.2)\n\n\n"
         'goalgrid.objective("mine")(Mine)',
+        '@goalgrid.objective("mine")\nclass Mine(torch.nn.Module):\n    def forward(self, t):\n'
+        "        return torch.relu(t.s_neg - t.s_pos + 0.2)",
         '@goalgrid.objective("mine", on="all")\ndef mine(t):\n    return (3 * (t.s_neg - t.s_pos)).exp().sum(-1)',
     ],
 )
@@ -325,6 +327,20 @@ def test_an_encoder_is_checked_too(text: str, edit: tuple[str, str], check: str,
         body = swapped(body, "project(x)", "project(x) + self.by")
     found = failing(tmp_path, body)
     assert said in found[check] if check else found == {}
+
+
+@pytest.mark.parametrize(
+    ("decorator", "said"),
+    [
+        ("pooling", "Mine.__init__ takes (); it should take (dim)"),
+        ("text_encoder", "Mine.__init__ takes (); it begins with words, dim"),
+        ("scorer", "Mine.__init__ takes (); it begins with dim"),
+    ],
+)
+def test_a_module_without_a_constructor_is_told_what_it_takes(decorator: str, said: str, tmp_path: Path) -> None:
+    body = "class Mine(torch.nn.Module):\n    def forward(self, ids, lengths):\n        return ids"
+    with pytest.raises(UserError, match=re.escape(said)):
+        define(tmp_path, f'@goalgrid.{decorator}("mine")\n{body}')
 
 
 @pytest.mark.parametrize(("shape", "said"), [((48,), "a vector an image"), ((6, 48), "several vectors an image")])
