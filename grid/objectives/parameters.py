@@ -1,5 +1,6 @@
 """An objective's entry in the catalogue, and its parameters with their default under each variant."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -50,11 +51,17 @@ class Parameter:
             object.__setattr__(self, "released", self.default)
         for name in ("choices", "silent"):  # which may be lists of a user's
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not all(isinstance(choice, str) for choice in self.choices):
+            raise UserError(
+                f"Parameter({self.default!r}, ...): choices are texts; without choices, a number may be any"
+            )
         for value in (self.default, self.released):
             if isinstance(value, str) and not self.choices:
                 raise UserError(
                     f"Parameter({self.default!r}, ...): a parameter that is a text needs its choices, e.g. ('a', 'b')"
                 )
+            if isinstance(value, float) and not math.isfinite(value):  # no grid file may say it again
+                raise UserError(f"Parameter({self.default!r}, ...): the default must be finite")
             try:
                 self.parse(value)
             except ValueError as error:

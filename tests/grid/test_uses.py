@@ -247,6 +247,14 @@ WRONG = {
     ),
     "no Parameter": (MINE.replace('Parameter(10.0, "steepness")', "10.0"), "tau = 10.0 is no goalgrid.Parameter"),
     "a text without choices": (MINE.replace("10.0", '"steep"'), "a parameter that is a text needs its choices"),
+    "a choice of numbers": (
+        MINE.replace('"steepness"', '"steepness", choices=(1.0, 10.0)'),
+        "Parameter(10.0, ...): choices are texts; without choices, a number may be any",
+    ),
+    "an infinite default": (
+        MINE.replace("10.0", 'float("inf")'),
+        "Parameter(inf, ...): the default must be finite",
+    ),
     "a pooling of other arguments": (
         HEAD + '@goalgrid.pooling("mine")\ndef mine(x, mask):\n    return x\n',
         "pooling 'mine': mine takes (x, mask); it should take (values, present)",
