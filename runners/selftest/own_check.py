@@ -87,7 +87,9 @@ def verdicts(name: str) -> Iterator[Verdict]:
             if isinstance(error, KeyboardInterrupt) and not uses.raised(error):  # the user's Ctrl-C
                 raise
             frame = traceback.extract_tb(error.__traceback__)[-1]
-            yield Verdict(check, False, f"{type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})")
+            given = f", given {' and '.join(str(tuple(values.shape)) for values in part.read)}" if part else ""
+            said = f"{type(error).__name__}: {error} ({frame.filename}, line {frame.lineno}){given}"
+            yield Verdict(check, False, said)
 
 
 def shape(part: Part) -> str:

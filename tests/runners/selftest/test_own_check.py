@@ -343,6 +343,13 @@ def test_a_module_without_a_constructor_is_told_what_it_takes(decorator: str, sa
         define(tmp_path, f'@goalgrid.{decorator}("mine")\n{body}')
 
 
+def test_an_encoder_of_a_size_that_is_fixed_is_told_what_it_was_given(tmp_path: Path) -> None:
+    fixed = swapped(IMAGES, "torch.nn.Linear(shape[0], dim)", "torch.nn.Linear(3 * 16 * 16, dim)")
+    found = failing(tmp_path, swapped(fixed, "images.float().mean(dim=(2, 3))", "images.float().flatten(1)"))
+    assert found.keys() == {"shape", "gradient", "batch", "weights"}
+    assert found["shape"].endswith("), given (4, 3, 64, 64)")
+
+
 @pytest.mark.parametrize(("shape", "said"), [((48,), "a vector an image"), ((6, 48), "several vectors an image")])
 def test_an_encoder_of_pictures_is_refused_on_features(shape: tuple[int, ...], said: str, tmp_path: Path) -> None:
     define(tmp_path, IMAGES)
