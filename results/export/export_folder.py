@@ -136,6 +136,7 @@ def readme(
         named=f"{asked.grid}{only}", reported=f"{f'--paper {asked.paper}' if asked.paper else asked.grid}{only}",
         only=only, machines=dict(machines.most_common()), others=machines.total() - len(measured.rows),
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
+        of_other_code=" ".join(measured.scores.of_other_code(cells)),
         effects=measured.effects is not None,
         drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),
         searched=any(cell.chosen for cell in cells), files=[use.path for use in grid.uses if use.is_file],

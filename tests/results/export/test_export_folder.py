@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,7 +23,9 @@ from goalgrid.results import renderers
 from goalgrid.results.export.export_folder import _tables, begun, export, readme, trial_list
 from goalgrid.results.export.report_page import Measured
 from goalgrid.results.export.table_request import TableRequest
+from goalgrid.results.records.provenance import Now, versioned
 from goalgrid.results.records.scores import Scores
+from goalgrid.runners.training.fingerprint import code_fingerprint
 
 from ...conftest import SMALL, swapped
 from ..layouts.test_pivot import made
@@ -136,6 +139,15 @@ def test_the_readme_says_what_a_grid_needs_on_another_machine(tmp_path: Path) ->
     )
     assert "\n```\ngoalgrid run grid.toml --trust-code --root coco=DIR\n```\n" in theirs
     assert "runs the text of /home/author/l.py below `[[uses]]` in `grid.toml`: read it first." in theirs
+
+
+def test_the_readme_says_how_many_trials_other_code_trained(grid: Grid, cells: list[Cell], trained: Home) -> None:
+    scores = Scores.read(cells, trained)
+    for now, said in ((code_fingerprint, ""), (lambda _: versioned("f"), "4 of 4 trials were trained by other code")):
+        measured = Measured(rows=scores.rows, scores=replace(scores, now=Now(now)))
+        text = readme(TableRequest(grid.name), grid, cells, measured, {}, Counter(), False)
+        assert text.startswith(f"# demo\n\n4 of 6 trials are done.\n{said}")
+        assert ("by the code of now" in text) == bool(said)
 
 
 def test_swept_values_are_part_of_a_trials_command() -> None:
