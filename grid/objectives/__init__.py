@@ -47,7 +47,9 @@ def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str,
     {'tau': 5.0, 'offset': 0.0, 'reduction': 'sum', 'ignore_same_image': False, 'mining': 'hardest', 'k': 1}
     """
     if name not in CATALOGUE:
-        raise UserError(unknown_objective(name))
+        raise UserError(
+            f"{unknown_objective(name)} In Python, goalgrid.load(GRID) makes the losses known that a grid uses."
+        )
     problems = []
     if variant not in VARIANTS:
         problems.append(unknown("variant", variant, VARIANTS))
