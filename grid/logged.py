@@ -22,15 +22,17 @@ def log(name: str, value: Any) -> None:
         value: a number, or a tensor of one number, on any device; several in one step count by their mean.
 
     Raises:
-        UserError: the name is none, or the trainer's own; or these are several numbers.
+        UserError: the name is none, or the trainer's own; or the value is no number or several.
     """
     values = _STEP.get()
     if values is None:
         return
     if not re.fullmatch(r"(?!val_)[A-Za-z]\w*", name) or name in TAKEN:
         raise UserError(f"goalgrid.log({name!r}, ...): a name has letters, digits and _, and is not the trainer's own.")
-    if getattr(value, "shape", ()) not in ((), (1,)):
-        raise UserError(f"goalgrid.log({name!r}, ...) got values of shape {tuple(value.shape)}. Give one number.")
+    shape = getattr(value, "shape", () if isinstance(value, int | float) else None)
+    if shape not in ((), (1,)):
+        got = repr(value) if shape is None else f"values of shape {tuple(shape)}"
+        raise UserError(f"goalgrid.log({name!r}, ...) got {got}. Give one number.")
     values.setdefault(name, []).append(value)
 
 

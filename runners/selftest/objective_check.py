@@ -28,6 +28,7 @@ PAIRS, DIMENSIONS = 7, 12
 """Of the batches that are checked."""
 RECIPE, BESIDE = "cnn-bow", ("con_con", "triplet-hn", "infonce")
 """On which the first gradient is measured, and the losses of ours beside it."""
+MASK = "t.s_neg is -inf where there is no negative: read t.finite(), and mask by t.exists"
 TIMED_PAIRS, TIMED_DIMENSIONS, TIMES = 128, 512, 15
 
 
@@ -206,8 +207,7 @@ def _gradient(where: str, objective: Objective, scores: Tensor, image_of_text: T
     _finite(where, loss, grad)
     spoilt = [name for name, gradient in zip(learnt, of_learnt, strict=True) if not gradient.isfinite().all()]
     if spoilt:
-        cause = "A factor of s_neg, which is -inf where there is no negative, is the usual cause: see `Triplets.finite`"
-        raise Broken(f"{where}: the gradient of its parameter {spoilt[0]} is not finite. {cause}")
+        raise Broken(f"{where}: the gradient of its parameter {spoilt[0]} is not finite. {MASK} before you multiply")
     return grad
 
 
@@ -223,6 +223,6 @@ def _learnt(objective: Objective) -> dict[str, Tensor]:
 
 def _finite(where: str, loss: Tensor, *gradients: Tensor | None) -> None:
     if not loss.isfinite():
-        raise Broken(f"{where}: the loss is {loss.item()}")
+        raise Broken(f"{where}: the loss is {loss.item()}{f'. {MASK}' * (loss.item() == -math.inf)}")
     if any(gradient is not None and not gradient.isfinite().all() for gradient in gradients):
         raise Broken(f"{where}: the gradient is not finite")

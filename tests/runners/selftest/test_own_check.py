@@ -108,6 +108,11 @@ WRONG = {
         "half precision",
         "torch.bfloat16 embeddings, random",
     ),
+    "a value that is -inf": (
+        '@goalgrid.objective("mine", on="all")\ndef mine(t):\n    return t.s_neg - t.s_pos',
+        "gradient",
+        "the loss is -inf. t.s_neg is -inf where there is no negative: read t.finite(), and mask by t.exists",
+    ),
     "a square of -inf": (f"{TRIPLETS}torch.relu(t.s_neg.square() - t.s_pos)", "empty sets", "mining = all"),
 }
 

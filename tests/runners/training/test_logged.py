@@ -76,6 +76,7 @@ def test_logged_values_stand_in_history_and_trace_and_outlive_a_resume(loss: Pat
         ('"lr", 1', "is not the trainer's own"),
         ('"loss", 1', "goalgrid.log('loss', ...): the trainer logs this itself. Take another name."),
         ('"s_pos", 1', "goalgrid.log('s_pos', ...): the trainer logs this itself"),
+        ('"word", "hello"', "goalgrid.log('word', ...) got 'hello'. Give one number."),
         ('"spread", scores.std(0)', "goalgrid.log('spread', ...) got values of shape (100,). Give one number."),
     ],
 )
