@@ -114,17 +114,14 @@ def register(uses: Iterable[Use]) -> None:
     for use, offers in loaded.items():
         for offer in offers:
             if offer.name in owners:
-                raise UserError(
-                    f"{use.path}: the name {offer.name!r} is taken, by {owners[offer.name]}. Give yours another name, "
-                    f"e.g. 'my-{offer.name}'."
-                )
+                taken = f"the name {offer.name!r} is taken, by {owners[offer.name]}"
+                raise UserError(f"{use.path}: {taken}. Give yours another name, e.g. 'my-{offer.name}'.")
             owners[offer.name] = use.path
     ours: list[tuple[str, dict[str, Any]]] = [("objective", own_objectives), ("pooling", own_poolings)]
     for kind, catalogue in [*ours, *own_parts.items()]:
         catalogue.clear()
-        catalogue.update(
-            (offer.name, offer.entry) for offers in loaded.values() for offer in offers if offer.kind == kind
-        )
+        every = (offer for offers in loaded.values() for offer in offers)
+        catalogue.update((offer.name, offer.entry) for offer in every if offer.kind == kind)
     _present = loaded
 
 
@@ -180,22 +177,17 @@ def _check(use: Use) -> None:
     try:
         tree = ast.parse(use.source, use.path)
     except SyntaxError as error:
-        raise UserError(
-            f"{use.path} does not import, line {error.lineno}: {error.msg}: {error.text}".rstrip()
-        ) from None
+        said = f"line {error.lineno}: {error.msg}: {error.text}".rstrip()
+        raise UserError(f"{use.path} does not import, {said}") from None
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         modules = [node.module or "."] if isinstance(node, ast.ImportFrom) else names
         where = f"{use.path}, line {getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.ImportFrom) and (node.level or "*" in names):
             form = "a relative import" if node.level else f"from {node.module} import *"
-            raise UserError(
-                f"{where}: {form} cannot be followed; import the names themselves from an installed module."
-            )
-        for module in modules:
-            top = module.partition(".")[0]
-            if top == PROGRAM:
-                continue
+            fix = "import the names themselves from an installed module"
+            raise UserError(f"{where}: {form} cannot be followed; {fix}.")
+        for top in sorted({module.partition(".")[0] for module in modules} - {PROGRAM}):
             beside = Path(use.path).with_name(top)
             if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
                 raise UserError(

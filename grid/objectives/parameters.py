@@ -51,21 +51,18 @@ class Parameter:
             object.__setattr__(self, "released", self.default)
         for name in ("choices", "silent"):  # which may be lists of a user's
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        this = f"Parameter({self.default!r}, ...)"
         if not all(isinstance(choice, str) for choice in self.choices):
-            raise UserError(
-                f"Parameter({self.default!r}, ...): choices are texts; without choices, a number may be any"
-            )
+            raise UserError(f"{this}: choices are texts; without choices, a number may be any")
         for value in (self.default, self.released):
             if isinstance(value, str) and not self.choices:
-                raise UserError(
-                    f"Parameter({self.default!r}, ...): a parameter that is a text needs its choices, e.g. ('a', 'b')"
-                )
+                raise UserError(f"{this}: a parameter that is a text needs its choices, e.g. ('a', 'b')")
             if isinstance(value, float) and not math.isfinite(value):  # no grid file may say it again
-                raise UserError(f"Parameter({self.default!r}, ...): the default must be finite")
+                raise UserError(f"{this}: the default must be finite")
             try:
                 self.parse(value)
             except ValueError as error:
-                raise UserError(f"Parameter({self.default!r}, ...): the default {error}") from None
+                raise UserError(f"{this}: the default {error}") from None
 
     def read(self, values: Mapping[str, Any]) -> bool:
         """Whether the equation reads this parameter when the others have these values."""

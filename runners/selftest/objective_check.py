@@ -43,10 +43,8 @@ def gradient(name: str) -> str:
         # gradcheck moves learnt parameters in place, too; in fast_mode, since they may be thousands
         inputs = (_scores().requires_grad_(), *_learnt(objective).values())
         if not gradcheck(partial(_value, objective), inputs, raise_exception=False, fast_mode=len(inputs) > 1):
-            raise Broken(
-                f"{way}: it is no derivative of the value. A detached part, a step, a value that leaves torch, or what "
-                "differs from call to call in evaluation, a random draw or a state, is the usual cause"
-            )
+            cause = "A detached part, a step, a random draw, a state or a value that leaves torch is the usual cause"
+            raise Broken(f"{way}: it is no derivative of the value. {cause}")
     return "equals finite differences"
 
 
@@ -101,19 +99,14 @@ def weights(name: str) -> str:
         expected = first.from_similarity(_scores())
         restore_random_states(states, CPU)
         if not torch.equal(expected, resumed.from_similarity(_scores())):
-            raise Broken(
-                f"{way}: with the state of a checkpoint, a new loss gives another value than the loss that was called "
-                "before. State outside state_dict is the cause; a torch.nn.Module holds it as buffers"
-            )
+            cause = "State outside state_dict is the cause; a torch.nn.Module holds it as buffers"
+            raise Broken(f"{way}: with the state of a checkpoint, a new loss gives another value. {cause}")
     return "a checkpoint holds all that its values depend on"
 
 
 def speed(name: str) -> str:
     """Forward and backward beside the hinge of Triplet-HN; no ratio is wrong."""
-    random = torch.Generator().manual_seed(SEED)
-    image, text = (
-        normalize(torch.randn(TIMED_PAIRS, TIMED_DIMENSIONS, generator=random)).requires_grad_() for _ in range(2)
-    )
+    image, text = (x.requires_grad_() for x in _embeddings(TIMED_PAIRS, TIMED_DIMENSIONS)["random"])
     objectives, times = [build(name), build("triplet-hn")], list[list[float]]([[], []])
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -155,15 +148,8 @@ def _first_norm(name: str) -> float:
     return float(learner.gradient(batch, 0.0)["grad_norm"])
 
 
-OF_OBJECTIVES: dict[str, Callable[[str], str]] = {
-    "gradient": gradient,
-    "permutation": permutation,
-    "half precision": half_precision,
-    "empty sets": empty_sets,
-    "weights": weights,
-    "scale": scale,
-    "speed": speed,
-}
+CHECKS = (gradient, permutation, half_precision, empty_sets, weights, scale, speed)
+OF_OBJECTIVES: dict[str, Callable[[str], str]] = {check.__name__.replace("_", " "): check for check in CHECKS}
 
 
 def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> Iterator[tuple[str, Objective]]:
@@ -186,11 +172,11 @@ def _scores() -> Float[Tensor, "b b"]:
     return (scores + 0.2 * torch.eye(PAIRS, dtype=torch.float64)).clamp(-0.95, 0.95)
 
 
-def _embeddings() -> dict[str, tuple[Tensor, Tensor]]:
+def _embeddings(pairs: int = PAIRS, dimensions: int = DIMENSIONS) -> dict[str, tuple[Tensor, Tensor]]:
     random = torch.Generator().manual_seed(SEED)
-    image, text = (normalize(torch.randn(PAIRS, DIMENSIONS, generator=random)) for _ in range(2))
-    apart = torch.eye(PAIRS, DIMENSIONS)  # 0 and 1 alone, so that scores of 16 bits are exactly -1, 0 or 1
-    one = apart[:1].expand(PAIRS, -1)
+    image, text = (normalize(torch.randn(pairs, dimensions, generator=random)) for _ in range(2))
+    apart = torch.eye(pairs, dimensions)  # 0 and 1 alone, so that scores of 16 bits are exactly -1, 0 or 1
+    one = apart[:1].expand(pairs, -1)
     return {
         "random": (image, text),
         "all in one point": (one.clone(), one.clone()),

@@ -88,8 +88,8 @@ def verdicts(name: str) -> Iterator[Verdict]:
                 raise
             frame = traceback.extract_tb(error.__traceback__)[-1]
             given = f", given {' and '.join(str(tuple(values.shape)) for values in part.read)}" if part else ""
-            said = f"{type(error).__name__}: {error} ({frame.filename}, line {frame.lineno}){given}"
-            yield Verdict(check, False, said)
+            place = f"{frame.filename}, line {frame.lineno}"
+            yield Verdict(check, False, f"{type(error).__name__}: {error} ({place}){given}")
 
 
 def shape(part: Part) -> str:
@@ -168,13 +168,8 @@ def weights(part: Part) -> str:
     return "a checkpoint holds all that its values depend on"
 
 
-OF_PARTS: dict[str, Callable[[Part], str]] = {
-    "shape": shape,
-    "gradient": gradient,
-    "batch": batch,
-    "half precision": half_precision,
-    "weights": weights,
-}
+CHECKS = (shape, gradient, batch, half_precision, weights)
+OF_PARTS: dict[str, Callable[[Part], str]] = {check.__name__.replace("_", " "): check for check in CHECKS}
 
 
 def _made(part: Part, seed: int = SEED) -> Any:
