@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.settings import TrainSettings
 from goalgrid.grid.store.files import write_json_lines
 from goalgrid.grid.store.home import TrialFolder
@@ -40,7 +41,8 @@ class Progress:
     Args:
         sources: fingerprints of the "data" and "code" that train it, and of what companions prepared; a checkpoint with
             other fingerprints is not continued.
-        batch, sums, seconds: of the current epoch: batches trained, sums of their scalars by names, and their time.
+        batch, sums, seconds: of the current epoch: batches trained, sums of their scalars by names with the number of
+            batches that have these, and their time.
         selected: the row of the epoch that the selection rule picks among those so far; empty before the first.
         replicas: the largest number of processes that trained it together.
         threads: threads of each process at the start: on a CPU another number rounds otherwise.
@@ -56,7 +58,7 @@ class Progress:
     epoch: int = 0
     step: int = 0
     batch: int = 0
-    sums: dict[tuple[str, ...], Float[Tensor, " names"]] = field(default_factory=dict)
+    sums: dict[tuple[str, ...], tuple[Float[Tensor, " names"], int]] = field(default_factory=dict)
     seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
     selected: dict[str, Any] = field(default_factory=dict)
@@ -85,16 +87,19 @@ class Progress:
         device = measured["loss"].device
         there = {name: value for name, value in measured.items() if value.device == device}  # the others are unknown
         names, values = tuple(there), torch.stack(tuple(there.values())).double()
-        self.sums[names] = self.sums[names] + values if names in self.sums else values
+        total, count = self.sums.get(names, (0.0, 0))
+        self.sums[names] = total + values, count + 1
         self.trace.keep(self.epoch + 1, self.step, names, values)
 
-    def means(self, batches: int) -> dict[str, float]:
-        """Means over the epoch's batches; values that the trial does not measure (nan) are left out."""
-        sums = dict[str, float]()
-        for names, values in self.sums.items():
-            for name, value in zip(names, values.tolist(), strict=True):
-                sums[name] = sums.get(name, 0.0) + value
-        return {name: value / batches for name, value in sums.items() if not math.isnan(value)}
+    def means(self) -> dict[str, float]:
+        """Means over the epoch's batches that measured a value; those that are not finite are left out."""
+        measured = grouped(
+            (name, (total, count))
+            for names, (totals, count) in self.sums.items()
+            for name, total in zip(names, totals.tolist(), strict=True)
+        )
+        means = {name: sum(t for t, _ in parts) / sum(n for _, n in parts) for name, parts in measured.items()}
+        return {name: mean for name, mean in means.items() if math.isfinite(mean)}
 
     def end_epoch(
         self,
@@ -170,7 +175,7 @@ class Progress:
         if self.devices[-1] != (now := self.device.type):
             self.warn(f"it goes on with {now} after {self.devices[-1]}, which rounds otherwise; its record names both")
             self.devices.append(now)
-        self.sums = {names: values.to(self.device) for names, values in self.sums.items()}
+        self.sums = {names: (values.to(self.device), count) for names, (values, count) in self.sums.items()}
         self.trace.load(content["trace"])
         self.selected = best["row"] if best else {}
         self._saved = (self.step, time.monotonic())

@@ -166,7 +166,7 @@ class Trainer:
                 raise Preempted
         self._check_finite()
         progress.seconds = before
-        metrics = {"lr": self.learner.lr, **progress.means(len(epoch))}
+        metrics = {"lr": self.learner.lr, **progress.means()}
         for companion in self.learner.companions:
             metrics |= companion.report()
         return metrics

@@ -39,12 +39,12 @@ def test_the_first_of_the_best_epochs_or_the_last_is_selected_and_its_weights_ar
     assert rows[2] == {"epoch": 3, "step": 15, "seconds": 0.5, "val_rsum": 12.0}
 
 
-def test_an_epochs_row_has_the_mean_over_its_batches_of_all_that_is_known(tmp_path: Path) -> None:
+def test_an_epochs_row_has_the_mean_of_each_value_over_the_batches_that_measured_it(tmp_path: Path) -> None:
     progress = progress_in(tmp_path)
     for loss, active in ((1.0, 0.5), (2.0, 0.0), (6.0, 0.25)):
         progress.note({"loss": torch.tensor(loss), "active": torch.tensor(active), "unknown": torch.tensor(math.nan)})
-    progress.note({"loss": torch.tensor(3.0)})
-    assert progress.means(4) == pytest.approx({"loss": 3.0, "active": 0.1875})
+    progress.note({"loss": torch.tensor(3.0), "infinite": torch.tensor(math.inf)})
+    assert progress.means() == pytest.approx({"loss": 3.0, "active": 0.25})
 
 
 @pytest.mark.parametrize(
