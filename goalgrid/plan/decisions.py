@@ -133,7 +133,7 @@ def _needs(trial: Trial) -> str:
 
 def _causes(overview: Overview, trial_id: str) -> str:
     """The causes of a stale trial: `code`, `code and data`; empty for any other trial."""
-    return " and ".join(reason.cause.value for reason in overview.stale.get(trial_id, ()))
+    return " and ".join(reason.cause for reason in overview.stale.get(trial_id, ()))
 
 
 def _reason(overview: Overview, trial: Trial, anew: str | None) -> tuple[Why, str, str]:

@@ -216,7 +216,7 @@ class Overview:
             return {}
         register(self.grid)
         stale = provenance.stale(self._trained_here, self.points, self.data.now)
-        return stale | {key: [Stale(provenance.Cause.RECORD, why)] for key, why in self.unreadable.items()}
+        return stale | {key: [Stale("record", why)] for key, why in self.unreadable.items()}
 
     @property
     def patched(self) -> dict[str, str]:

@@ -111,7 +111,7 @@ def collapsed(overview: Overview) -> dict[str, float]:
 def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:
     """Stale trials' ids by cause, then by what exactly differs."""
     reasons = grouped((reason, trial_id) for trial_id, reasons in overview.stale.items() for reason in reasons)
-    return nested((reason.cause.value, reason.what, ids) for reason, ids in reasons.items())
+    return nested((reason.cause, reason.what, ids) for reason, ids in reasons.items())
 
 
 def of_other_code(overview: Overview) -> set[str]:

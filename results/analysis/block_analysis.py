@@ -167,7 +167,10 @@ def crossed(part: GridPart, observations: Observations) -> tuple[Array, dict[str
 
 def _differences(rows: Mapping[str, Array], against: Mapping[str, str | None]) -> tuple[BaselineDifference, ...]:
     pairs = {name: rows[name] - rows[base] for name, base in against.items() if base and base in rows and base != name}
-    tests = [BaselineDifference.of(name, d, WORTH_FINDING) for name, d in pairs.items()]
+    return _adjusted([BaselineDifference.of(name, d, WORTH_FINDING) for name, d in pairs.items()])
+
+
+def _adjusted(tests: Sequence[BaselineDifference]) -> tuple[BaselineDifference, ...]:
     adjusted = holm([test.p_t for test in tests]).tolist()
     return tuple(replace(test, holm_t=p) for test, p in zip(tests, adjusted, strict=True))
 
@@ -216,14 +219,9 @@ def _printed(title: str, protocol: str, metric: str, samples: Mapping[str, Sampl
 
 
 def _printed_differences(samples: Mapping[str, Sample], baseline: str) -> tuple[BaselineDifference, ...]:
-    base = samples[baseline]
-    others = {name: sample for name, sample in samples.items() if name != baseline}
-    tests = [welch(sample, base) for sample in others.values()]
-    adjusted = holm([p for _, p in tests])
-    return tuple(
-        BaselineDifference(
-            name, sample.mean - base.mean, math.hypot(sample.std, base.std), interval,
-            p_t=p, holm_t=float(corrected), seeds_needed=None,
-        )
-        for (name, sample), (interval, p), corrected in zip(others.items(), tests, adjusted, strict=True)
-    )  # fmt: skip
+    base, tests = samples[baseline], list[BaselineDifference]()
+    for name, sample in samples.items():
+        if name != baseline:
+            (interval, p), std = welch(sample, base), math.hypot(sample.std, base.std)
+            tests.append(BaselineDifference(name, sample.mean - base.mean, std, interval, p, p, None))
+    return _adjusted(tests)

@@ -13,13 +13,12 @@ import subprocess
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pydantic
 
@@ -70,11 +69,7 @@ STATES_KEPT = 16
 """States of the sources, the latest ones, whose fingerprints stay in the user's cache folder."""
 
 
-class Cause(StrEnum):
-    CODE = "code"
-    ENVIRONMENT = "environment"
-    DATA = "data"
-    RECORD = "record"
+Cause = Literal["code", "environment", "data", "record"]
 
 
 @dataclass(frozen=True)
@@ -86,18 +81,14 @@ class Stale:
     """What changed: `torch 2.13.0 -> 2.14.0`."""
 
 
-class _Changed(NamedTuple):
-    """A package whose version is another one than it was."""
+_Changed = tuple[str, str, str]
+"""A package, the version that it had, and another one that it has now."""
 
-    name: str
-    then: str
-    now: str
 
-    @property
-    def decides(self) -> bool:
-        """Whether the trials that load the package may have other numbers now."""
-        parts = DECIDING.get(self.name)
-        return self.then.split(".")[:parts] != self.now.split(".")[:parts]
+def _decides(name: str, then: str, now: str) -> bool:
+    """Whether the trials that load the package may have other numbers now."""
+    parts = DECIDING.get(name)
+    return then.split(".")[:parts] != now.split(".")[:parts]
 
 
 def environment(device: str, name: str, threads: int) -> dict[str, Any]:
@@ -236,17 +227,17 @@ def _reasons(
 ) -> list[Stale]:
     reasons = []
     if what := code_differs(row["code_fingerprint"], code):
-        reasons.append(Stale(Cause.CODE, what))
+        reasons.append(Stale("code", what))
     changed = _changed(json.loads(row["environment"]), ("torch", "numpy", *sorted(libraries)))
-    if what := _listed(version for version in changed if version.decides):
-        reasons.append(Stale(Cause.ENVIRONMENT, what))
+    if what := _listed(version for version in changed if _decides(*version)):
+        reasons.append(Stale("environment", what))
     then, newest = row["data_fingerprint"], latest.get((row["dataset"], row["recipe"]))
     if is_other(then, data):
-        reasons.append(Stale(Cause.DATA, f"{OTHER_DATA}: {then} -> {data}"))
+        reasons.append(Stale("data", f"{OTHER_DATA}: {then} -> {data}"))
     elif data and not then.startswith(DATA_VERSION):
-        reasons.append(Stale(Cause.DATA, UNTOLD_DATA))
+        reasons.append(Stale("data", UNTOLD_DATA))
     elif then != newest:
-        reasons.append(Stale(Cause.DATA, f"other data than the latest: {then} -> {newest}"))
+        reasons.append(Stale("data", f"other data than the latest: {then} -> {newest}"))
     return reasons
 
 
@@ -254,7 +245,7 @@ def patched(rows: Rows) -> dict[str, str]:
     """The versions that changed without a change of any number, by id of the finished trials where some did."""
     changed = {trial_id: _changed(json.loads(row["environment"]), DECIDING) for trial_id, row in rows.items()}
     words = {
-        trial_id: _listed(version for version in some if not version.decides) for trial_id, some in changed.items()
+        trial_id: _listed(version for version in some if not _decides(*version)) for trial_id, some in changed.items()
     }
     return {trial_id: text for trial_id, text in words.items() if text}
 
@@ -267,7 +258,7 @@ def _changed(environment: Mapping[str, Any], packages: Iterable[str]) -> list[_C
     """Those of the packages whose version changed; a version that the record lacks is not compared."""
     before = {**environment.get("versions", {}), "python": environment.get("python")}
     now = {name: platform.python_version() if name == "python" else _version(name) for name in packages}
-    return [_Changed(name, before[name], str(now[name])) for name in now if before.get(name) not in (None, now[name])]
+    return [(name, before[name], str(now[name])) for name in now if before.get(name) not in (None, now[name])]
 
 
 def elsewhere(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.results.records import provenance
-from goalgrid.results.records.provenance import Cause, Stale
+from goalgrid.results.records.provenance import Stale
 from tests.program import copied
 
 ROOT = Path(__file__).parents[3]
@@ -60,25 +60,25 @@ def test_what_was_trained_as_now_is_not_stale() -> None:
 def test_other_code_is_named() -> None:
     other = provenance.versioned("f" * 64)
     found = stale([row(code_fingerprint=other)])
-    assert found == {"one": [Stale(Cause.CODE, "trained by other code than now")]}
+    assert found == {"one": [Stale("code", "trained by other code than now")]}
 
 
 def test_a_record_from_before_says_that_code_was_compared_in_another_way() -> None:
     ((found,),) = stale([row(code_fingerprint=CODE.partition(":")[2])]).values()
-    assert found.cause is Cause.CODE
+    assert found.cause == "code"
     assert "when code was compared in another way" in found.what
 
 
 def test_the_version_that_changed_is_named_and_no_other() -> None:
     ((reason,),) = stale([of_versions("3.0.0", torch="1.0", ray="0.1")]).values()
-    assert reason == Stale(Cause.ENVIRONMENT, f"torch 1.0 -> {version('torch')}")
+    assert reason == Stale("environment", f"torch 1.0 -> {version('torch')}")
 
 
 def test_a_version_counts_for_trials_that_load_the_package() -> None:
     old = of_versions(pillow="1.0", transformers="4.0")
     assert stale([old]) == {}
     ((reason,),) = stale([old], libraries="pillow").values()
-    assert reason == Stale(Cause.ENVIRONMENT, f"pillow 1.0 -> {version('pillow')}")
+    assert reason == Stale("environment", f"pillow 1.0 -> {version('pillow')}")
 
 
 def test_another_python_or_patch_of_numpy_is_a_note_and_another_numpy_makes_stale() -> None:
@@ -96,7 +96,7 @@ def test_the_latest_trial_decides_which_data_are_meant() -> None:
     later = row(trial_id="two", data_fingerprint="e", finished_at="2026-01-02T00:00:00+00:00")
     elsewhere = row(trial_id="three", recipe="fc-bow", data_fingerprint="f")
     found = stale([later, row(), elsewhere])
-    assert found == {"one": [Stale(Cause.DATA, "other data than the latest: d -> e")]}
+    assert found == {"one": [Stale("data", "other data than the latest: d -> e")]}
 
 
 def test_the_data_at_hand_decide_where_there_are_any() -> None:
@@ -106,7 +106,7 @@ def test_the_data_at_hand_decide_where_there_are_any() -> None:
         row(trial_id="two", data_fingerprint="2:there", finished_at="2026-01-02T00:00:00+00:00"),
     ]
     found = stale(rows, here)
-    assert found == {"two": [Stale(Cause.DATA, "trained on other data than are here now: 2:there -> 2:here")]}
+    assert found == {"two": [Stale("data", "trained on other data than are here now: 2:there -> 2:here")]}
     (before,) = stale([row(data_fingerprint="d")], here)["one"]
     assert "when data were compared in another way" in before.what
 
