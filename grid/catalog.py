@@ -276,8 +276,11 @@ def odd_size(name: str, split: str, images: int, captions: int) -> str:
     whole = known.splits.get(split)
     if whole is None or (images == whole.images and captions in (whole.captions, *whole.also)):
         return ""
-    official = f"officially {whole.images:,} with {whole.captions:,}"
-    return f"{counted(images, known.noun)} with {counted(captions, 'caption')}; {official}"
+    missing = "".join(
+        f". What is missing: {p.missing}" for p in known.partial if (p.split, p.images) == (split, images)
+    )
+    here = f"{counted(images, known.noun)} with {counted(captions, 'caption')}"
+    return f"{here}; officially {whole.images:,} with {whole.captions:,}{missing}"
 
 
 def has_folder(name: str, given: str) -> None:

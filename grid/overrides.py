@@ -8,7 +8,7 @@ from typing import Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.content import KINDS, Content, Text, content_of, unset
-from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 
 NO_TRIALS = (
@@ -110,9 +110,9 @@ def _with_data(content: Content, root: str) -> Content:
     """The content with the place of a data set: DATASET=DIR, or DIR alone for a grid with one data set."""
     dataset, separator, folder = root.partition("=")
     datasets = content.names("datasets")
-    if separator and dataset not in content.placed:
-        raise UserError(unknown("data set", dataset, content.placed, where=f"in --root {root}", hint="Or DIR alone."))
-    if not separator:
+    if separator:
+        check_known("data set", dataset, content.placed, where=f"in --root {root}", hint="Or DIR alone.")
+    else:
         if len(datasets) != 1:
             raise UserError(f"--root {root}: the grid has {len(datasets)} data sets; say which: --root NAME={root}.")
         dataset, folder = datasets[0], root
@@ -128,6 +128,5 @@ def _with_weights(content: Content, place: str) -> Content:
     models = [catalog.recipe(recipe).model for recipe in catalog.recipe_names()]
     known = {str(value) for setting, value in content.given() if setting.endswith((".weights", ".pieces"))}
     known |= {part.weights for model in models for part in model.pretrained}
-    if name not in known - {RANDOM}:
-        raise UserError(unknown("weights", name, sorted(known - {RANDOM}), where="in --weights"))
+    check_known("weights", name, sorted(known - {RANDOM}), where="in --weights")
     return content.put(weights={**content.table("weights"), name: str(user_path(folder).absolute())})

@@ -24,19 +24,12 @@ def imported_cells(grid: Grid, home: Home) -> list[Cell]:
         folder = home.trial(trial_id)
         if folder.is_done() and (cell := _cell(folder, grid)):
             cells.append(cell)
-    for name in (_file_name, _id_end):
+    # the file's name, then the end of the id
+    for name in (lambda c: c.published.rpartition(", ")[2].partition(".")[0], lambda c: c.trials[0].id[-8:]):
         counts = Counter((cell.block, cell.objective) for cell in cells)
         same = [cell for cell in cells if counts[cell.block, cell.objective] > 1]
         cells = [replace(cell, recipe=f"{cell.recipe}-{name(cell)}") if cell in same else cell for cell in cells]
     return cells
-
-
-def _file_name(cell: Cell) -> str:
-    return cell.published.rpartition(", ")[2].partition(".")[0]
-
-
-def _id_end(cell: Cell) -> str:
-    return cell.trials[0].id[-8:]
 
 
 def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:

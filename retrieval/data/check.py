@@ -72,7 +72,10 @@ def check(
         parts.append(_features(folder, official.test_splits, progress))
     parts += [form.faults(root, official, progress) for form in forms() if form.begun(root)]
     for part in parts:
-        part.problems += _counts(part, name)
+        for split, size in part.sizes.items():
+            if size.images and (odd := catalog.odd_size(name, split, size.images, size.captions)):
+                fix = "Take the split whole, or give your own subset another name."
+                part.problems.append(Problem(f"{split} split of {part.path}", odd, fix))
         if not part.problems:
             _fingerprint(part, name, root)
     problems = [_spelled(problem) for part in parts for problem in part.problems]
@@ -173,19 +176,6 @@ def _values(array: np.ndarray, path: Path, progress: CheckProgress) -> list[Prob
         for what, bad in rows.items()
         if bad
     ]
-
-
-def _counts(part: Part, name: str) -> list[Problem]:
-    """Splits that are not as large as the data set's own."""
-    problems = []
-    for split, size in part.sizes.items():
-        if size.images and (what := catalog.odd_size(name, split, size.images, size.captions)):
-            fix = "Take the split whole, or give your own subset another name."
-            for known in catalog.described(name).partial:
-                if (known.split, known.images) == (split, size.images):
-                    fix = f"What is missing: {known.missing}."
-            problems.append(Problem(f"{split} split of {part.path}", what, fix))
-    return problems
 
 
 def _fingerprint(part: Part, name: str, root: Path) -> None:

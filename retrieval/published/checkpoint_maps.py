@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from goalgrid.grid.catalog import toml, toml_names
-from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.errors import UserError, check_known, several
 from goalgrid.grid.forms import differing
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import Settings
@@ -212,8 +212,8 @@ def fitting_map(file: CheckpointFile) -> CheckpointMap:
 
 def map_of_family(file: CheckpointFile, family: str) -> CheckpointMap:
     """The map of this family that a file fits; UserError: which family fits, or what the file lacks."""
-    if family and family not in families():
-        raise UserError(unknown("family", family, families(), where="in --as"))
+    if family:
+        check_known("family", family, families(), where="in --as")
     fitting = [mapping for mapping in maps() if mapping.fits(file)]
     for mapping in fitting:
         if mapping.family == family:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.image_encoders import BackboneSettings, HeadSettings
 from goalgrid.grid.settings.model import ModelSettings
@@ -88,8 +88,7 @@ def from_architecture(part: Any, places: Places, hint: str = "Or say where they 
     """Its settings with random weights of the same architecture, unless its weights are here; UserError: unknown."""
     if not isinstance(part, Pretrained) or part.weights == RANDOM or part.weights in places:
         return part
-    if part.weights not in ARCHITECTURES:
-        raise UserError(unknown("architecture of weights", part.weights, list(ARCHITECTURES), hint=hint))
+    check_known("architecture of weights", part.weights, ARCHITECTURES, hint=hint)
     architecture = ARCHITECTURES[part.weights]
     small = {"size": 64} if architecture["model_type"] in ("regnet", "resnet") else {}  # width is looked up with data
     return part.model_copy(update={"weights": RANDOM, "architecture": architecture, **small})
