@@ -118,12 +118,10 @@ class _Experiment(Store):
         self.runs: dict[str, _Run] = {}
         """By the ids of their trials."""
         for run in self.client.search_runs([self.id], max_results=MOST_RUNS):
-            if TAG not in run.data.tags:
-                continue
             epochs, tags = int(run.data.metrics.get("epoch", 0)), run.data.tags
-            complete = run.info.status == "FINISHED"  # the status is written last
-            done = tags.get(DONE, "") if complete else ""
-            self.runs[tags[TAG]] = _Run(run.info.run_id, run.info.start_time, epochs, done)
+            if TAG in tags:
+                done = tags.get(DONE, "") if run.info.status == "FINISHED" else ""  # the status is written last
+                self.runs[tags[TAG]] = _Run(run.info.run_id, run.info.start_time, epochs, done)
 
     def _experiment(self, name: str, place: str | None) -> str:
         """The id of the experiment, which another launch may make at the same time."""

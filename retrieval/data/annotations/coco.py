@@ -63,10 +63,9 @@ def official(path: Path, root: Path, test_splits: Sequence[str], problems: list[
 
 def find_splits(name: str, root: Path) -> Path | None:
     """The folder with a caption file a split, if a test split is there and no id file."""
-    folders = [root / folder for folder in FOLDERS]
     if first(root, FOLDERS, "coco_*_ids.npy"):
         return None
-    return next((folder for folder in folders if _files(folder, "test")), None)
+    return next((root / folder for folder in FOLDERS if _files(root / folder, "test")), None)
 
 
 def splits(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
