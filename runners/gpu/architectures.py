@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.image_encoders import BackboneSettings, HeadSettings
@@ -41,47 +42,8 @@ NETWORKS = dict[str, nn.Module]()
 """Pretrained networks in them."""
 _SIZE_LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
 
-ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "google-bert/bert-base-uncased": {"model_type": "bert"},
-    "google-bert/bert-base-cased": {"model_type": "bert", "vocab_size": 28996},
-    "openai-community/openai-gpt": {"model_type": "openai-gpt"},
-    "google/vit-base-patch16-224": {"model_type": "vit"},
-    "microsoft/resnet-152": {"model_type": "resnet", "depths": [3, 8, 36, 3]},
-    "butd/resnet-101": {
-        "model_type": "resnet",
-        "depths": [3, 4, 23, 3],
-        "downsample_in_bottleneck": True,
-        "pools_without_margin": True,
-    },
-    "timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k": {
-        "model_type": "regnet",
-        "embedding_size": 64,
-        "hidden_sizes": [256, 512, 1024, 2048],
-        "depths": [3, 4, 23, 3],
-        "groups_width": 32,
-        "downsample_in_first_stage": False,
-        "layer_type": "x",
-    },
-    "openai/clip-vit-large-patch14-336": {
-        "model_type": "clip",
-        "projection_dim": 768,
-        "vision_config": {
-            "hidden_size": 1024,
-            "intermediate_size": 4096,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 16,
-            "image_size": 336,
-            "patch_size": 14,
-        },
-        "text_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12},
-    },
-    "openai/clip-vit-base-patch32": {"model_type": "clip"},
-    "google/siglip-base-patch16-224": {"model_type": "siglip"},
-}
-"""Architectures of the weights that recipes name, by `transformers`' names, so that no weights need to be here.
-
-ResNeXt-101 32x8d stands here as a RegNet of the same widths and depths; `as_resnext` changes what differs.
-"""
+ARCHITECTURES = catalog.toml("goalgrid.runners.gpu", "architectures")
+"""Of the weights that recipes name, by `transformers`' names, so that no weights need to be here."""
 
 
 def from_architecture(part: Any, places: Places, hint: str = "Or say where they lie: --weights NAME=DIR.") -> Any:

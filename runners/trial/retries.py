@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.files import read_json, write_json, write_text
@@ -29,32 +30,7 @@ class Policy:
     at_once: bool = False
 
 
-POLICY: dict[Failure, Policy] = {
-    Failure.OUT_OF_MEMORY: Policy(
-        2,
-        "train.micro_batch or train.checkpoint_activations, a larger share (resources.gpu or cpu), or a smaller batch",
-        2.0,
-        alone=True,
-    ),
-    Failure.DEVICE: Policy(
-        2, "look at that GPU (nvidia-smi; dmesg for an Xid); the next try has a new process", 1.0, at_once=True
-    ),
-    Failure.NON_FINITE: Policy(1, "its message says what to look at; another try gives the same"),
-    Failure.TIMEOUT: Policy(
-        2, "its log shows where it hung; reliability.stall_minutes says for how long", 1.0, at_once=True
-    ),
-    Failure.KILLED: Policy(
-        3, "the system may be out of memory: fewer --jobs, or a larger resources.cpu", 1.0, at_once=True
-    ),
-    Failure.PREEMPTED: Policy(20, "nothing: the same command goes on", 1.0, at_once=True),
-    Failure.NODE_LOST: Policy(5, "look at that node; the trial moves to another", 1.0, at_once=True),
-    Failure.SICK_NODE: Policy(20, "look at that node (dmesg, nvidia-smi); the trial moves to another", at_once=True),
-    Failure.STORAGE: Policy(3, "make room, or choose another folder with --runs", 2.0),
-    Failure.IMPORT: Policy(1, "install what is missing on every node"),
-    Failure.DATA: Policy(1, "find every fault of the copy: goalgrid data check NAME --root DIR"),
-    Failure.USER: Policy(1, "change the setting that is named"),
-    Failure.BUG: Policy(1, "mend the code that is named; its log has the traceback"),
-}
+POLICY = {Failure(name): Policy(**known) for name, known in catalog.toml("goalgrid.runners.trial", "retries").items()}
 
 
 @dataclass(frozen=True)

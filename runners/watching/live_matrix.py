@@ -23,7 +23,6 @@ from goalgrid.runners.trial.events import Event
 
 LOOK_SECONDS = 5.0
 """Between two looks at the GPUs."""
-
 QUERY = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
 
 SEEDS = 8
