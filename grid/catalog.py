@@ -269,8 +269,8 @@ def described(name: str) -> Dataset:
 def odd_size(name: str, split: str, images: int, captions: int) -> str:
     """How the size of a split differs from the official one; empty if it does not, or none is known.
 
-    >>> odd_size("coco", "test", 5000, 25_010), odd_size("coco", "val", 1, 5)
-    ('', '1 image with 5 captions; officially 5,000 with 25,010')
+    >>> odd_size("coco", "test", 5000, 25_000), odd_size("coco", "val", 1, 5)
+    ('', '1 image with 5 captions; officially 5,000 with 25,000')
     """
     known = described(name)
     whole = known.splits.get(split)
