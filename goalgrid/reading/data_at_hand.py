@@ -90,8 +90,7 @@ class DataAtHand:
             shared = trial.shared
             if content := self.content(shared):
                 root = self.grid.root(shared.dataset.name)
-                notes = check_fit(shared.dataset, shared.model, root, content, allow_leak=allow_leak)
-                lines |= dict.fromkeys(notes)
+                lines |= dict.fromkeys(check_fit(shared.dataset, shared.model, root, content, allow_leak=allow_leak))
                 captions, sure = learnt_captions(shared, self.sizes(shared)["train"])
                 if sure:
                     check_batches(shared.train, captions, self.grid.resources)

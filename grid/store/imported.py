@@ -24,12 +24,18 @@ def imported_cells(grid: Grid, home: Home) -> list[Cell]:
         folder = home.trial(trial_id)
         if folder.is_done() and (cell := _cell(folder, grid)):
             cells.append(cell)
-    # the file's name, then the end of the id
-    for name in (lambda c: c.published.rpartition(", ")[2].partition(".")[0], lambda c: c.trials[0].id[-8:]):
+    for part in range(2):
         counts = Counter((cell.block, cell.objective) for cell in cells)
         same = [cell for cell in cells if counts[cell.block, cell.objective] > 1]
-        cells = [replace(cell, recipe=f"{cell.recipe}-{name(cell)}") if cell in same else cell for cell in cells]
+        cells = [
+            replace(cell, recipe=f"{cell.recipe}-{_names(cell)[part]}") if cell in same else cell for cell in cells
+        ]
     return cells
+
+
+def _names(cell: Cell) -> tuple[str, str]:
+    """The name of its file, and the end of its id."""
+    return cell.published.rpartition(", ")[2].partition(".")[0], cell.trials[0].id[-8:]
 
 
 def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:

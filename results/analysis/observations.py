@@ -107,12 +107,11 @@ def marked(table: Table) -> Table:
             for note in remarks:
                 notes.setdefault(note, {})[block.title] = None
         tested |= bool(marks)
-        rows = (
-            replace(
-                row, entries=tuple(e and replace(e, like_best=marks.get((i, j))) for j, e in enumerate(row.entries))
-            )
-            for i, row in enumerate(block.rows)
-        )
+        rows = []
+        for number, row in enumerate(block.rows):
+            places = ((entry, marks.get((number, column))) for column, entry in enumerate(row.entries))
+            entries = tuple(replace(entry, like_best=mark) if entry else None for entry, mark in places)
+            rows.append(replace(row, entries=entries))
         blocks.append(replace(block, rows=tuple(rows)))
     every = {block.title for block in table.blocks}
     sentences = [table.caption, *[RULE] * tested, *(_about(note, titles, every) for note, titles in notes.items())]

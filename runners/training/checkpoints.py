@@ -145,10 +145,7 @@ def random_states(device: torch.device) -> dict[str, Any]:
 
 
 def seed_all(seed: int, device: torch.device) -> None:
-    """Seed the generators of Python, NumPy and torch, which parts of a user's own may draw from.
-
-    `torch.manual_seed` also seeds devices not in use, which takes a millisecond more.
-    """
+    """Seed Python, NumPy and torch. `torch.manual_seed` also seeds devices not in use, which takes a millisecond."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.default_generator.manual_seed(seed)

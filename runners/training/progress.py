@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.groups import grouped
 from goalgrid.grid.settings import TrainSettings
 from goalgrid.grid.store.files import write_json_lines
 from goalgrid.grid.store.home import TrialFolder
@@ -93,13 +93,12 @@ class Progress:
 
     def means(self) -> dict[str, float]:
         """Means over the epoch's batches that measured a value; those that are not finite are left out."""
-        measured = grouped(
-            (name, (total, count))
-            for names, (totals, count) in self.sums.items()
-            for name, total in zip(names, totals.tolist(), strict=True)
-        )
-        means = {name: sum(t for t, _ in parts) / sum(n for _, n in parts) for name, parts in measured.items()}
-        return {name: mean for name, mean in means.items() if math.isfinite(mean)}
+        totals, counts = defaultdict[str, float](float), Counter[str]()
+        for names, (values, count) in self.sums.items():
+            for name, value in zip(names, values.tolist(), strict=True):
+                totals[name] += value
+                counts[name] += count
+        return {name: total / counts[name] for name, total in totals.items() if math.isfinite(total)}
 
     def end_epoch(
         self,
