@@ -1,8 +1,10 @@
 # make demo   install, then train the 5 x 3 matrix x 3 seeds on the embedded data and print the table
 # make quick  format, lint, types and the tests that need no training: about a minute; T=tests/runners/gpu adds tests
-# make test   install, then format check, lint, types and all tests but the slow ones
-# make shapes all tests but the slow ones, with the shapes and types of tensors checked at each call
-# make slow   the slow ones: trainings on both devices, launches under faults, here and on a cluster of several nodes here
+# make test   install, then format check, lint, types and all tests but those of the gate and the slow ones
+# make shapes the tests of what computes with tensors: with their shapes and types checked at each call, then the gate's
+# make others all tests of the rest but the slow ones; .ci/run runs both
+# make slow   the gate's and the slow ones: trainings on both devices, launches under faults, here and on a cluster of several
+#             nodes here
 # make mutants ROOMS="objectives retrieval" N=20 SEED=7: draws small faults there and lists those that no test notices
 # make lowest, make newest   tests and a training with the lowest and newest versions of all requirements, in an
 #             environment of their own; PYTHON=python3.13 chooses the interpreter
@@ -14,13 +16,14 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests share what the first that imports it compiles
 
+TENSORS := tests/objectives tests/retrieval tests/runners/training
 QUICK  := tests/grid tests/objectives tests/test_structure.py tests/test_docs.py tests/test_doctests.py
 TESTS  := tests
 PYTHON := python3
 ENVS   := .cache
 SUITE  := tests/grid tests/objectives tests/results/records tests/retrieval/test_model.py tests/runners/training/test_trainer.py
 
-.PHONY: demo quick test check types tests shapes slow mutants lowest newest tour docs bench clean
+.PHONY: demo quick test check types tests shapes others slow mutants lowest newest tour docs bench clean
 
 demo: $(READY)
 	$(BIN)/goalgrid run demo
@@ -45,13 +48,17 @@ tests: $(READY)
 	$(BIN)/pytest
 
 shapes: $(READY)
-	$(BIN)/pytest --jaxtyping-packages=goalgrid.objectives,goalgrid.retrieval,beartype.beartype
+	$(BIN)/pytest --jaxtyping-packages=goalgrid.objectives,goalgrid.retrieval,beartype.beartype $(TENSORS)
+	$(BIN)/pytest -m gate $(TENSORS)
+
+others: $(READY)
+	$(BIN)/pytest -m "not slow" $(TENSORS:%=--ignore=%)
 
 bench: $(READY)
 	$(BIN)/python benchmarks $(if $(ROOT),--root $(ROOT))
 
 slow: $(READY)
-	$(BIN)/pytest -n 0 -m slow
+	$(BIN)/pytest -n 0 -m "gate or slow"
 
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants $(ROOMS) $(if $(N),--n $(N)) $(if $(SEED),--seed $(SEED)) $(if $(FRESH),--fresh)

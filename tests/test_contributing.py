@@ -14,7 +14,7 @@ import pytest
 
 from tests.program import ROOMS, ROOT, copied
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.gate
 
 Run = Callable[..., str]
 

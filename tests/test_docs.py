@@ -216,7 +216,7 @@ def test_what_clusters_are_told_can_be_read() -> None:
         Resources.model_validate(tomllib.loads(content)["resources"])
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     if not importlib.util.find_spec("mkdocs"):
         pytest.skip("the extra `docs` is not installed")

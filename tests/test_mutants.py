@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 SOURCE = '''"""A room of two functions."""
@@ -33,6 +35,7 @@ def test_limits() -> None:
 """
 
 
+@pytest.mark.gate
 def test_a_planted_fault_is_noticed_and_equal_code_survives(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "tests" / "mutants", tmp_path / "tests" / "mutants")
     shutil.copy(ROOT / "tests" / "program.py", tmp_path / "tests")

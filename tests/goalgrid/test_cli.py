@@ -172,6 +172,7 @@ def test_an_objective_is_explained(tmp_path: Path, goalgrid: Goalgrid) -> None:
     assert all(f"\n  {parameter} " in text for parameter in CATALOGUE["sig-ms_cir"].parameters)
 
 
+@pytest.mark.gate
 def test_diagrams_are_drawn_for_all_cells_or_for_some(tmp_path: Path, goalgrid: Goalgrid) -> None:
     assert goalgrid("diagrams", "-o", str(tmp_path / "all"), "--format", "svg", runs=tmp_path).returncode == 0
     drawn = {path.name for path in (tmp_path / "all").iterdir() if path.stat().st_size > 5000}

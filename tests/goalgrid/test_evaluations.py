@@ -116,6 +116,7 @@ def assert_told_apart(pair: Home, copy: Home, trained_pair: Home, root: Path, ve
     assert "missing" not in verb("table", "demo", "--on", "few", runs=copy).stdout
 
 
+@pytest.mark.gate
 def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     pair: Home, trained_pair: Home, strange_words: Path, verb: Verb, tmp_path: Path
 ) -> None:

@@ -210,6 +210,7 @@ def test_two_drivers_share_a_grid_and_train_nothing_twice(tmp_path: Path, undist
     assert_as_if_nothing_happened(home, undisturbed)
 
 
+@pytest.mark.gate
 def test_a_trial_that_hangs_without_ray_ends_its_process(tmp_path: Path, goalgrid: Goalgrid) -> None:
     """Its log says where it hung."""
     hang = (  # the first optimiser imports torch._dynamo, which takes seconds beside other work

@@ -105,7 +105,13 @@ def test_a_run_of_a_finished_grid_trains_nothing_and_keeps_the_table(pair: Home)
     assert (pair.grid("demo").tables / "goal.md").exists()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 3)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGINT, -signal.SIGINT, marks=pytest.mark.gate),
+        pytest.param(signal.SIGTERM, 3, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_ends_a_loop_over_grids_after_the_checkpoint(number: int, code: int, tmp_path: Path) -> None:
     home = Home(tmp_path / "runs")
     changes = [word for word in LASTING if word != "--set"] + ["train.epochs=500", 'objectives=["con_con"]']

@@ -98,6 +98,7 @@ def troubled(pair: Home, tmp_path: Path, verb: Verb) -> Home:
     return pair
 
 
+@pytest.mark.gate
 def test_the_commands_of_a_status_and_a_report_do_what_they_say(troubled: Home, verb: Verb) -> None:
     told = verb("status", "mine", runs=troubled).stdout
     commands = printed(told)

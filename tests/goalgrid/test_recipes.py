@@ -30,7 +30,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.mark.parametrize(
     "recipes",
-    [pytest.param(RAW, marks=pytest.mark.slow), pytest.param(FEATURES, marks=pytest.mark.slow), ["vse-2ad"]],
+    [pytest.param(RAW, marks=pytest.mark.gate), pytest.param(FEATURES, marks=pytest.mark.gate), ["vse-2ad"]],
     ids=["raw", "features", "one"],
 )
 def test_every_published_recipe_trains_two_epochs_and_is_evaluated(

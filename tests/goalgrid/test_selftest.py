@@ -46,6 +46,7 @@ def without_hard_links() -> None:
         raise OSError(ctypes.get_errno(), "no system call filter")
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(platform.machine() not in LINKS or sys.platform != "linux", reason="filters Linux's system calls")
 def test_a_folder_without_hard_links_is_refused_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "goalgrid", "selftest", "--runs", str(tmp_path)]

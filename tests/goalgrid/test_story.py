@@ -22,6 +22,7 @@ def test_running_a_finished_grid_starts_nothing(trained: Home, goalgrid: Goalgri
     assert {path: path.stat().st_mtime_ns for path in (trained.path / "trials").rglob("*")} == before
 
 
+@pytest.mark.gate
 def test_on_a_read_only_disk_a_finished_grid_shows_its_table_and_keeps_none(
     trained: Home, tiny_disk: Path, goalgrid: Goalgrid
 ) -> None:

@@ -20,7 +20,7 @@ for name in ("sig-ms_cir", "lin-ms_con", "selhn", "adopt"):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_step_compiles_to_one_graph() -> None:
     """In a process of its own, without the type checks of the tests, which are no part of the graph."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)

@@ -455,6 +455,7 @@ def test_a_folder_without_data_says_what_was_expected(tmp_path: Path) -> None:
     assert "no such folder" in problem.what
 
 
+@pytest.mark.gate
 def test_real_photographs_and_features_have_no_problem(flickr8k: Path) -> None:
     report = check("flickr8k", flickr8k)
     assert report.problems == []

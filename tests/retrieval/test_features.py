@@ -166,7 +166,7 @@ def test_files_are_decoded_once_for_all_crops_and_give_the_views_of_each(tmp_pat
     assert sorted(decoded) == [0, 1, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_two_processes_compute_them_once(tmp_path: Path) -> None:
     script = (
         "import torch; from pathlib import Path; from tests.retrieval.test_features import *\n"

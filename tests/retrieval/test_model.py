@@ -108,6 +108,7 @@ def check_sets_alone(model: Vse, images: Tensor, tokens: Tokens, scores: Tensor)
             assert torch.allclose(model.scores(image, text)[0, 0], scores[row, column], atol=1e-5)
 
 
+@pytest.mark.gate
 @every("recipe", catalog.names("recipes"))
 def test_an_embedding_of_every_recipe_is_the_same_in_any_batch(recipe: str, places: Places) -> None:
     with torch.no_grad():

@@ -185,6 +185,7 @@ def test_where_no_attention_stands_out_all_of_it_stays(settings: BfanSettings) -
     close(score[0, 0], 2 * torch.dot(image[0], text[0]), 1e-12)
 
 
+@pytest.mark.gate
 @of_all
 def test_every_objective_has_finite_gradients_on_the_scores_of_every_scorer(settings: Any) -> None:
     """Scores of LSE and sums exceed 1, BFAN's reach 2, SGRAF's stay between 0 and 1."""

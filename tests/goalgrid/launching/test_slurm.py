@@ -286,6 +286,7 @@ def test_a_signal_before_the_grid_trains_queues_the_job_again_unless_it_is_of_sc
     assert slurm.queued() == (state == "RUNNING")
 
 
+@pytest.mark.gate
 def test_a_job_is_over_when_other_jobs_train_what_is_left(slurm: FakeSlurm, pair: Home, goalgrid: Goalgrid) -> None:
     """A job that holds a trial queues itself again, so no other job has to wait for it."""
     pair.trials()[0].done.unlink()

@@ -63,6 +63,7 @@ def trial_of(runs: Path, recipe: str, seed: int = 0) -> str:
     return next(trial.id for trial in overview.trials if f"few_{recipe}_infonce_s{seed}" in trial.id)
 
 
+@pytest.mark.gate
 def test_a_figure_shows_the_photograph_its_boxes_and_the_weights_of_the_words(runs: Path, goalgrid: Goalgrid) -> None:
     trial = trial_of(runs, "scan-t2i")
     overview = Overview.of(recall("looking", Home(runs)), Home(runs))
@@ -142,6 +143,7 @@ def test_pictures_of_a_frozen_network_are_those_of_the_embedded_data() -> None:
     assert (shown.transpose(2, 0, 1) == pixels.images.gather(np.array([3]))[0].numpy()).all()
 
 
+@pytest.mark.gate
 def test_examples_are_a_figure_and_a_section_of_the_report(runs: Path, goalgrid: Goalgrid) -> None:
     trial = trial_of(runs, "fc-bow")
     finished = goalgrid("figures", "looking", "examples", "--trial", trial, "-o", str(runs / "examples"), runs=runs)

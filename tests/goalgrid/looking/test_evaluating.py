@@ -356,6 +356,7 @@ model.fusion.candidates = 10
 """
 
 
+@pytest.mark.gate
 def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_pictures: Path, tmp_path: Path) -> None:
     weights = xvlm_files.tensors(pretrained=False, words=len(networks.WORDS), window=2)
     file, bert = xvlm_files.save(tmp_path / "x.th", weights), networks.save(tmp_path / "bert", "bert")

@@ -162,6 +162,7 @@ def test_a_trial_with_chosen_values_starts_from_one_with_the_same_values(trained
     assert all(places[parent] < places[trial.id] for trial in overview.trials for parent in trial.parents)
 
 
+@pytest.mark.gate
 def test_one_command_searches_chooses_trains_and_shows(tmp_path: Path, verb: Verb) -> None:
     home, one = Home(tmp_path / "runs"), ("objectives=['con_con']", 'select.over={"train.lr"=[1e-4,1e-3]}')
     words = [*TUNED, *(word for pair in one for word in ("--set", pair))]

@@ -397,6 +397,7 @@ class Cells(HTMLParser):
             self.cells[-1] += data
 
 
+@pytest.mark.gate
 def test_notes_stand_at_the_top_and_run_nothing(
     chromium: webdriver.Chrome, verb: Verb, pair: Home, tmp_path: Path
 ) -> None:
@@ -468,6 +469,7 @@ def test_a_page_without_results_says_why(pair: Home) -> None:
     assert "No finished trial has results on the data that are here now." in report.render(seen, measured=Measured())
 
 
+@pytest.mark.gate
 def test_watching_ends_when_no_trial_is_left(pair: Home) -> None:
     ids = [trial.id for trial in overview(pair).trials]
     done = pair.trial(ids[1]).done
@@ -498,6 +500,7 @@ def served(home: Home, *words: str, end: int = signal.SIGINT) -> Iterator[tuple[
         process.communicate(timeout=60)
 
 
+@pytest.mark.gate
 def test_a_served_page_follows_the_grid_and_stays_when_its_program_ends(opened: webdriver.Chrome, pair: Home) -> None:
     ids = [trial.id for trial in overview(pair).trials]
     done = pair.trial(ids[1]).done
@@ -535,6 +538,7 @@ def answer(address: str, **headers: str) -> int:
         return error.code
 
 
+@pytest.mark.gate
 def test_a_foreign_page_reads_nothing_of_a_served_one_and_its_port_is_taken(verb: Verb, pair: Home) -> None:
     with served(pair) as (address, _):
         assert answer(address) == 200

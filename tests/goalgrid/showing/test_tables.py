@@ -89,6 +89,7 @@ def test_options_that_do_not_fit_are_named(
     assert message in str(caught.value)
 
 
+@pytest.mark.gate
 def test_only_narrows_tables_reports_exports_and_figures(pair: Home, tmp_path: Path, verb: Verb) -> None:
     only = ("--only", "objective=sig*")
     path = tmp_path / "t.latex"

@@ -25,7 +25,10 @@ def shell(words: str, runs: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     "streams",
-    ["2>&1 | head -c 10", *(pytest.param(each, marks=pytest.mark.slow) for each in ("> /dev/full 2>&1", ">&- 2>&-"))],
+    [
+        pytest.param("2>&1 | head -c 10", marks=pytest.mark.gate),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("> /dev/full 2>&1", ">&- 2>&-")),
+    ],
 )
 def test_a_launch_trains_to_its_end_whatever_becomes_of_its_output(streams: str, tmp_path: Path) -> None:
     grid = " ".join(f"'{word}'" for word in ONE)
@@ -42,7 +45,11 @@ def test_a_command_whose_product_is_lost_says_so(tmp_path: Path) -> None:
     assert shell("goalgrid status demo | true", tmp_path).returncode == 3, "the exit code says what it would have said"
 
 
-@pytest.mark.parametrize("here", [("--here",), pytest.param((), marks=pytest.mark.slow)], ids=["here", "ray"])
+@pytest.mark.parametrize(
+    "here",
+    [pytest.param(("--here",), marks=pytest.mark.gate), pytest.param((), marks=pytest.mark.slow)],
+    ids=["here", "ray"],
+)
 def test_trials_are_asked_for_checkpoints_though_nobody_reads_the_log(here: tuple[str, ...], tmp_path: Path) -> None:
     """Ctrl-C in `goalgrid run ... 2>&1 | tee log` kills tee, too."""
     words = ("run", "demo", *ONE, "--set", "train.epochs=500", "--mlflow-uri", "", *here)

@@ -383,6 +383,7 @@ FROM_FILES = ("steps", "sensitivity", "triplets", "geometry", "pooling", "speed"
 """Figures of what a made-up block lacks: files beside the records, swept numbers, and choices."""
 
 
+@pytest.mark.gate
 def test_a_figure_is_drawn_equal_to_the_byte(studies: Mapping[str, list[Study]], tmp_path: Path) -> None:
     """In the formats that hold names and dates beside what is drawn."""
     first, second = (

@@ -57,7 +57,7 @@ def whole() -> dict[str, str]:
     return plans(ROOT)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("system", NEEDED_BY)
 def test_without_its_folder_all_other_grids_plan_with_the_same_ids(
     system: str, whole: dict[str, str], tmp_path: Path

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 MODULES = ("torch.utils._python_dispatch", "torch.utils._pytree")
 HIDING = """
 import sys, torch
@@ -25,6 +27,7 @@ for module in hidden:
 """
 
 
+@pytest.mark.gate
 def test_training_imports_none_of_them_and_sizes_say_what_is_missing() -> None:
     ended = subprocess.run([sys.executable, "-c", HIDING, *MODULES], capture_output=True, text=True, check=True)
     for module, line in zip(MODULES, ended.stderr.splitlines(), strict=True):

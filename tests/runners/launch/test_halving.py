@@ -183,6 +183,7 @@ def test_a_launch_that_was_killed_at_several_places_stops_the_same_trials_at_the
         assert rows[0] == rows[1]
 
 
+@pytest.mark.gate
 def test_a_chain_ends_with_its_stopped_trial_and_goes_on_from_it_without_the_rule(tmp_path: Path) -> None:
     one = job_of(tmp_path, *CHAINED)
     parent, child = (one.home.trial(trial_id) for trial_id in one.ids)

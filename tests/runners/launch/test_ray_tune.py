@@ -166,6 +166,7 @@ def test_in_process_and_through_ray_give_the_same_numbers(ran: Ran, trained: Hom
     assert differences(expand(alike), trained, ran.made[0].home) == []
 
 
+@pytest.mark.gate
 def test_a_mode_that_wants_a_token_without_a_token_is_an_error(
     tmp_path: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:

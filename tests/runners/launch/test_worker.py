@@ -174,6 +174,7 @@ def test_a_report_waits_for_the_end_of_the_job_and_has_all_its_events(tmp_path: 
     assert (kinds[0], kinds[-1]) == ("started", "done")
 
 
+@pytest.mark.gate
 def test_a_report_has_the_metrics_of_all_epochs_since_the_one_before_and_says_of_which_trial(tmp_path: Path) -> None:
     one = job(tmp_path, *CHAINED)
     report = worker.JobThread(one.to_json(), "node").report(seconds=300)

@@ -25,7 +25,7 @@ def test_a_compiled_trial_has_an_id_of_its_own() -> None:
     assert trial("train.compile=true").id != trial().id == trial("train.compile=false").id
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.* is deprecated:DeprecationWarning")  # torch's own code
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler here")
 def test_a_compiled_step_has_the_same_loss_and_gradient_but_for_rounding() -> None:

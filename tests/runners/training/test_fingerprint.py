@@ -299,7 +299,7 @@ def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: li
     assert watched.names - nameless - reached - paths == set()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_fingerprint_is_of_the_code_that_was_imported_whatever_is_written_later(copy: Path) -> None:
     script = (
         "from pathlib import Path\n"

@@ -79,16 +79,19 @@ def trial(rehearsed: Callable[..., dict[str, Any]], both: Path) -> dict[str, Any
     return facts
 
 
+@pytest.mark.gate
 def test_every_objective_equals_the_cpus_and_never_waits(short: dict[str, Any]) -> None:
     assert short["objectives"]["count"] > 100
     assert short["objectives"]["differ"] == []
 
 
+@pytest.mark.gate
 def test_every_pooling_equals_the_cpus_and_never_waits(short: dict[str, Any]) -> None:
     assert short["poolings"]["count"] > 10
     assert short["poolings"]["differ"] == []
 
 
+@pytest.mark.gate
 def test_a_trials_seed_and_its_checkpoints_decide_what_the_gpu_draws(short: dict[str, Any]) -> None:
     assert short["seeds"] == dict.fromkeys(short["seeds"], True)
     assert len(short["seeds"]) == 4
@@ -113,7 +116,7 @@ def check(found: dict[str, Any], *, drawn: bool = False) -> None:
         assert step["pageable"] == {}
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_recipe_equals_the_cpus_and_its_steps_wait_once(rehearsed: Callable[..., dict[str, Any]]) -> None:
     (found,) = rehearsed("recipe:cnn-gru").values()
     check(found)
@@ -128,7 +131,7 @@ def test_weights_of_pairs_learn_as_on_the_cpu(rehearsed: Callable[..., dict[str,
     check(found)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_training_cut_off_goes_on_to_the_bit_and_the_probe_finds_a_need(
     rehearsed: Callable[..., dict[str, Any]],
 ) -> None:
@@ -149,7 +152,7 @@ def check_trial(trial: dict[str, Any]) -> None:
         assert apart <= (1 if key.endswith("_ranks") else 1e-5), key
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_trial_and_its_evaluation_equal_the_cpus(trial: dict[str, Any]) -> None:
     check_trial(trial)
     assert trial["apart"].keys() >= {"images", "texts", "i2t_ranks", "t2i_ranks"}
@@ -168,7 +171,7 @@ def columns(home: Home, scratch: Path) -> dict[str, Any]:
     return {name: value for name, value in {**row, **logged}.items() if name not in OF_A_RUN}
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_exported_records_and_tables_equal_the_cpus(
     trial: dict[str, Any], both: Path, goalgrid: Goalgrid, tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ def test_swept_protocols_stand_in_blocks_of_their_own(swept: tuple[Home, list[Ce
         assert f"on coco-5k, coco-5x1k ({FIVE}):" in table.caption
 
 
+@pytest.mark.gate
 def test_an_export_holds_the_tables_of_all_protocols(
     root: Path, swept: tuple[Home, list[Cell]], tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_an_export_holds_the_tables_of_all_protocols(
     assert FIVE in (tmp_path / "tables" / "coco-5x1k" / "goal.md").read_text()
 
 
+@pytest.mark.gate
 def test_a_grid_that_names_a_table_is_shown_by_its_protocol_everywhere(
     root: Path, swept: tuple[Home, list[Cell]], tmp_path: Path
 ) -> None:

@@ -207,7 +207,7 @@ def numbers_in_turn(settings: str, machine: Machine) -> Iterator[float]:
     yield from torch.cat(vectors).flatten().tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @every(("image", "text", "name"), settings_to_change())
 def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name: str, machine: Machine) -> None:
     plain = TrialSettings.model_validate(content_of(image, text))

@@ -104,7 +104,7 @@ UNDETERMINED = (
 """Biases that batch norm or a softmax takes out: their gradient is rounding error, of which Adam makes whole steps."""
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize(("count", "overrides"), NETWORKS.values(), ids=NETWORKS)
 def test_replicas_learn_what_one_process_learns(
     tmp_path: Path, few_pictures: Path, count: int, overrides: tuple[str, ...]
@@ -225,7 +225,7 @@ def test_parts_of_a_batch_are_those_of_the_whole() -> None:
     assert all(part.owners.tolist() == whole.owners.tolist() for part in parts)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path: Path, few_pictures: Path) -> None:
     """To the bit, as long as their number stays; else it is said that dropout differs."""
     dropout = "model.image.size=16", "model.text.encoder=gru", "model.text.dropout=0.3"
@@ -255,7 +255,7 @@ def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_replica_ends_with_the_first_one_and_with_nothing_else(small_trial: Trial) -> None:
     mine = "import goalgrid\n\n\n@goalgrid.objective('mine')\ndef mine(t):\n    return t.s_neg - t.s_pos\n"
     replica = Replica.start(1, [("/on/another/host/mine.py", mine)])
@@ -270,6 +270,7 @@ def test_a_replica_ends_with_the_first_one_and_with_nothing_else(small_trial: Tr
     assert replica.process.wait() == 0
 
 
+@pytest.mark.gate
 def test_what_a_replica_raises_is_raised(tmp_path: Path, few_pictures: Path) -> None:
     """Photographs that only it reads are gone once both have opened the data."""
     root = tmp_path / "few"

@@ -103,7 +103,7 @@ def assert_same(whole: Trainer, resumed: Trainer) -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        pytest.param(words, id=name, marks=[pytest.mark.slow] if "weights of pairs" in name else [])
+        pytest.param(words, id=name, marks=[pytest.mark.gate] if "weights of pairs" in name else [])
         for name, words in WITH_EVERYTHING.items()
     ],
 )

@@ -104,6 +104,7 @@ def test_its_record_says_that_it_trained_nothing(runs: Path) -> None:
     )
 
 
+@pytest.mark.gate
 def test_every_verb_takes_it(runs: Path, goalgrid: Goalgrid) -> None:
     assert "pair: 3 trials in 1 chain: 3 done" in goalgrid("status", "pair", runs=runs).stdout
     planned = goalgrid("plan", str(runs / "pair.toml"), "--force", runs=runs)

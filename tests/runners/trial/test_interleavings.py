@@ -137,6 +137,7 @@ def happen(event: Crash | Ask | Damage, launch: str, grid: Grid, home: Home) -> 
 SCHEDULES = st.lists(EVENTS, min_size=1, max_size=5)
 
 
+@pytest.mark.gate
 @settings(max_examples=3)
 @given(events=SCHEDULES)
 def test_any_interleaving_ends_in_the_same_records(

@@ -129,6 +129,7 @@ def test_a_database_whose_making_was_killed_is_made_by_the_next_launch(trained: 
     assert len(runs_of(f"sqlite:///{home.mlflow}", "demo")) == 4
 
 
+@pytest.mark.gate
 def test_first_launches_at_once_all_mirror(trained: Home, tmp_path: Path) -> None:
     """Two of one grid, and one of another grid."""
     home, names = Home(tmp_path), ("demo", "demo", "other")

@@ -73,6 +73,7 @@ def copied(tracker: RunFiles, *folders: TrialFolder) -> None:
     assert warned == []
 
 
+@pytest.mark.gate
 def test_a_trial_has_one_run_with_its_epochs_and_the_records_metrics_after_a_kill(
     trained: Home, tmp_path: Path, tracker: tuple[RunFiles, Callable[[Path], Points]]
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_grid_names_its_trackers_and_they_are_no_part_of_its_trials(tmp_path: 
         load("demo", ["trackers=tensorbord"])
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("module", ["wandb.proto.wandb_internal_pb2", "wandb.sdk.internal.datastore"])
 def test_without_wandbs_own_reader_a_run_counts_as_written(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
