@@ -4,7 +4,8 @@ Every field has a dotted name (`train.lr`) by which a grid file sets or sweeps i
 """
 
 import re
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, StrictBool
 
@@ -192,6 +193,11 @@ class TrainSettings(Settings):
     def computes_again(self) -> bool:
         """Whether the backward pass computes again what the forward pass gave, for less memory."""
         return self.checkpoint_activations or self.micro_batch is not None
+
+    def selection_rank(self, row: Mapping[str, Any]) -> float:
+        """Return the value of an epoch's row by which `selection` picks the first of the highest."""
+        rank: float = row["epoch"] if self.selection == "last" else row["val_rsum"]
+        return rank
 
 
 class ObjectiveSettings(Settings):

@@ -74,7 +74,10 @@ class Launch:
         driver = self._driver(stop, grid.reliability.grace_seconds, halvings)
         planned = dict.fromkeys(anew, State.PLANNED)
         states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials}
-        board = Board(cells, states | planned, {trial.id for trial in trials}, stopping=stop.asked)
+        board = Board(
+            cells, states | planned, {trial.id for trial in trials}, stopping=stop.asked,
+            history=lambda trial_id: self.home.trial(trial_id).rows(),
+        )  # fmt: skip
         with Interrupts(stop, self._warn) as interrupts, Display(board, self.console, live=self.live) as display:
             address = self.options.address
             board.phase = "reading the data" if address is None else f"connecting to Ray at {address}"

@@ -78,10 +78,6 @@ class Progress:
     def over(self) -> bool:
         return self.epoch >= self.train.epochs
 
-    def _rank(self, row: Mapping[str, Any]) -> float:
-        """The selection rule picks the first of the rows that this is highest for."""
-        return row["epoch"] if self.train.selection == "last" else row["val_rsum"]
-
     def note(self, measured: Mapping[str, Tensor]) -> None:
         """Add the scalars that a step measured to the sums of the epoch, and to the trace."""
         device = measured["loss"].device
@@ -118,7 +114,8 @@ class Progress:
         self.batch, self.sums, self.seconds = 0, {}, 0.0
         self.trace.blocks()
         best: dict[str, Any] | None = None
-        if not self.selected or self._rank(row) > self._rank(self.selected):
+        rank = self.train.selection_rank
+        if not self.selected or rank(row) > rank(self.selected):
             self.selected = row
             best = {"trial": self.folder.trial_id, "row": row, **weights(), "sources": dict(self.sources)}
         write_json_lines(self.folder.history, self.rows, durable=False)

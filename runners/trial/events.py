@@ -1,5 +1,6 @@
 """Events: the reports of a running trial to its driver, as plain values for any driver."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -22,6 +23,8 @@ class Event:
     step: int = 0
     steps: int = 0
     """Steps trained so far, and those of the whole training; of the event "step", which comes every second."""
+    at: float = field(default_factory=lambda: time.monotonic())
+    """Seconds on the clock of the trial's machine: events of an attempt may arrive together."""
 
 
 Listener = Callable[[Event], None]

@@ -6,8 +6,10 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -37,7 +39,10 @@ TRIALS = 12
 SETTLED = 10.0
 """Seconds of progress, or one done trial, after which the pace says something about the rest."""
 PACE = 20
-"""Step reports, a second apart, over which a trial's rate is computed."""
+"""Reports of a step, over which a trial's rate is computed."""
+
+SHOWN = ("val_i2t_r1", "val_t2i_r1")
+"""The metrics of a cell."""
 
 WIDTH = 16
 """Columns of a cell: the marks of three seeds, and two recalls."""
@@ -68,10 +73,28 @@ class TrialProgress:
     epoch: int = 0
     steps: int = 0
     """Steps of the whole training; 0 until its process reports them."""
-    best: dict[str, float] = field(default_factory=dict)
-    """Best validation Recall@1 so far, by direction."""
+    rows: dict[int, dict[str, float]] | None = None
+    """What is shown of each epoch, by its number, and what selects; None: the trial's history was not read yet."""
+    selected: Mapping[str, float] = field(default_factory=dict)
+    """The row of the epoch that the selection rule picks so far, whose test metrics the table would have."""
     reports: tuple[tuple[float, int], ...] = ()
-    """The latest step reports of this attempt: time in seconds, and step."""
+    """The latest steps of this attempt that are known: time in seconds, and step."""
+
+    def note(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Take the rows of epochs; epochs from there on are of a training that began again."""
+        for row in rows:
+            if row.keys() >= {"val_rsum", *SHOWN}:
+                shown = {name: row[name] for name in ("epoch", "val_rsum", *SHOWN)}
+                before = {epoch: of for epoch, of in (self.rows or {}).items() if epoch < row["epoch"]}
+                self.rows = before | {row["epoch"]: shown}
+        rank = self.trial.shared.train.selection_rank
+        self.selected = max((self.rows or {}).values(), key=rank, default={})
+
+    @property
+    def current(self) -> int:
+        """The number of the epoch that is trained, or of the last one."""
+        epochs = self.trial.epochs
+        return (self.step - 1) * epochs // self.steps + 1 if self.step else max(1, min(self.epoch + 1, epochs))
 
     @property
     def step(self) -> int:
@@ -103,6 +126,7 @@ class Board:
         states: of each trial, by id.
         to_train: ids of the trials that this launch trains.
         stopping: says whether the trials were asked to end.
+        history: gives the rows of a trial's epochs before the launch; read for the cells that are shown.
     """
 
     def __init__(
@@ -112,8 +136,11 @@ class Board:
         to_train: Collection[str],
         *,
         stopping: Callable[[], bool] = lambda: False,
+        history: Callable[[str], Iterable[Mapping[str, Any]]] = lambda trial_id: (),
     ) -> None:
-        self.cells, self.stopping = cells, stopping
+        self.cells, self.stopping, self._history = cells, stopping, history
+        self._reading = threading.Lock()
+        """Held while rows are noted: events and the display come from two threads."""
         self.started = time.monotonic()
         self.phase = ""
         """The launch's activity before the first trial begins."""
@@ -130,6 +157,7 @@ class Board:
         """The cells of each matrix, by objective."""
         self._differs = [len(set(values)) > 1 for values in zip(*self.blocks, strict=True)]
         """Whether data sets, recipes and swept settings do, in the grid."""
+        self._begun = {trial_id for trial_id, state in states.items() if state is not State.PLANNED}
         self._before = self._behind()
 
     def update(self, event: Event) -> None:
@@ -137,20 +165,33 @@ class Board:
         trial = self.trials[event.trial_id]
         self._first_report = self._first_report or time.monotonic()
         before = trial.behind
+        begins = not trial.reports  # from a checkpoint: what lies behind it was trained before
         trial.state = ENDS.get(event.kind, State.RUNNING)
-        trial.epoch = max(trial.epoch, event.epoch)
         if event.kind == "step":
             trial.steps = event.steps
-            trial.reports = (*trial.reports, (time.monotonic(), event.step))[-PACE:]
-        elif event.kind != "epoch":  # another attempt begins from its checkpoint
+            trial.reports = (*trial.reports, (event.at, event.step))[-PACE:]
+            trial.epoch = trial.current - 1
+        elif event.kind == "epoch":
+            trial.epoch = event.epoch
+            if trial.steps:
+                trial.reports = (*trial.reports, (event.at, trial.steps * event.epoch // trial.trial.epochs))[-PACE:]
+            with self._reading:
+                self._read(trial).note([{"epoch": event.epoch, **event.metrics}])
+        else:  # another attempt begins from its checkpoint
             trial.reports = ()
-        for name in ("val_i2t_r1", "val_t2i_r1"):
-            if name in event.metrics:
-                trial.best[name] = max(trial.best.get(name, 0.0), event.metrics[name])
+        if begins:
+            self._before += (trial.behind - before) * (event.kind in ("step", "epoch"))
         if event.kind == "done":
             self._settled = 0.0
         elif trial.behind > before:
             self._settled = min(self._settled, time.monotonic() + SETTLED)
+
+    def _read(self, progress: TrialProgress) -> TrialProgress:
+        """The trial, with the epochs of earlier launches; a planned trial has none, or begins again."""
+        if progress.rows is None:
+            progress.rows = {}
+            progress.note(self._history(progress.trial.id) if progress.trial.id in self._begun else ())
+        return progress
 
     def _behind(self) -> float:
         return sum(trial.behind for trial in self.trials.values())
@@ -191,7 +232,10 @@ class Board:
             room -= len(table.rows) + 5
             if blocks and room < 0:
                 break
-            blocks += [Text(f"{block_title(block)}: best validation R@1 (i2t / t2i)"), table]
+            blocks += [
+                Text(f"{block_title(block)}: validation R@1 (i2t / t2i), mean over seeds, selected epoch"),
+                table,
+            ]
         others = len(self.blocks) - len(blocks) // 2
         more = [Text(f"and {others} more", style="dim")] if others else []
         trials = [self._running(running)] if running else []
@@ -206,9 +250,9 @@ class Board:
             table.add_column(title, justify="right", no_wrap=True)
         for progress in running[:TRIALS]:
             step = f"{progress.step:,}/{progress.steps:,}" if progress.steps else "starting"
-            rate, epochs = progress.rate, progress.trial.epochs
+            rate = progress.rate
             to_go = clock((progress.steps - progress.step) / rate) if rate and not self.stopping() else ""
-            epoch = f"{min(progress.epoch + 1, epochs)}/{epochs}"
+            epoch = f"{progress.current}/{progress.trial.epochs}"
             table.add_row(self._name(progress), epoch, step, f"{rate:.3g}" if rate else "", to_go)
         if len(running) > TRIALS:
             table.add_row(f"and {len(running) - TRIALS} more")
@@ -251,10 +295,10 @@ class Board:
             counts = Counter(MARKS[trial.state] for trial in trials)
             marks = [mark for mark in dict.fromkeys(MARKS.values()) if counts[mark]]
             text = Text(" ").join(Text(f"{counts[mark]}{mark[0]}", mark[1]) for mark in marks)
-        scored = [trial.best for trial in trials if trial.best]
+        with self._reading:
+            scored = [row for trial in trials if (row := self._read(trial).selected)]
         if scored:
-            best = (max(score[name] for score in scored) for name in ("val_i2t_r1", "val_t2i_r1"))
-            text.append(" " + " / ".join(written(value) for value in best))
+            text.append(" " + " / ".join(written(fmean(row[name] for row in scored)) for name in SHOWN))
         return text
 
     def _to_go(self, now: float) -> str:
