@@ -9,7 +9,7 @@ from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import libraries_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store import files, saved_grid, speed_probes
-from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.plan.costs import unmeasured
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_evaluate, to_replace, to_train
 from goalgrid.reading import named_grids, status
@@ -138,7 +138,7 @@ def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: st
     say("\n".join(status.ended(after)))
     trials = list({d.trial.id: d.trial for d in launched.decisions if d.trial.id in after.states}.values())
     reached = [after.reached(trial) for trial in trials]
-    if {after.states[trial.id] for trial in trials} - {State.DONE, State.FAILED, *({State.STOPPED} & set(reached))}:
+    if {after.states[trial.id] for trial in trials} - set(ENDED):
         say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")
     state = exit_state(reached)
     word = state.value if state in (State.DONE, State.FAILED) else "incomplete"

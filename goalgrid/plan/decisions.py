@@ -61,7 +61,7 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
     asked = {trial.id for trial in chosen_trials} if choice.only else overview.states.keys()
     done = State.DONE  # looking a member up, or hashing it, is Python's own slow code
     chosen = (State.FAILED,) if choice.failed else tuple(state for state in State if state is not done)
-    stopped = (name for name in overview.halvings if overview.states[name] is State.STOPPED)  # by the rule of a search
+    stopped = (trial.id for trial in overview.having(State.STOPPED))
     barred = overview.with_children(name for name in stopped if name not in anew)
     parents, decisions = set[str](), list[TrialDecision]()
     for trial in reversed(overview.trials):  # children come before their parents

@@ -3,14 +3,14 @@
 The disk is the state: every look reads the validation metrics anew. No test metric is read here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from goalgrid.grid.expansion import Cell, Shared, block_title, expand
+from goalgrid.grid.expansion import Cell, Shared, Trial, block_title, expand
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.select import Chosen, Halving, Point, Tried
+from goalgrid.grid.select import Chosen, Halving, Point, Select, Tried
 from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.results.records import record_cache
 
@@ -69,16 +69,13 @@ def searches(grid: Grid, home: Home) -> list[Search]:
     for cell in expand(grid):
         swept = tuple(pair for pair in cell.swept if pair[0] not in select.over)
         groups.setdefault((cell.dataset, cell.recipe, cell.objective, swept), {}).setdefault(cell.trials[0].id, cell)
-    states = _states((cell for points in groups.values() for cell in points.values()), home)
+    states = _states(select, [cell.trials[0] for points in groups.values() for cell in points.values()], home)
     done = [trial_id for trial_id, state in states.items() if state is State.DONE]
     rows = record_cache.rows(home, done, [select.by], {})
     values = {trial_id: row[select.by] for trial_id, row in rows.items()}
     states |= {trial_id: State.UNREADABLE for trial_id in done if trial_id not in values}
     for trial_id in [trial_id for trial_id, state in states.items() if state is State.STOPPED]:
-        epochs = [row for row in home.trial(trial_id).rows() if row.keys() >= {select.by, "val_rsum"}]
-        if select.stop == "none" or not epochs:
-            states[trial_id] = State.INTERRUPTED  # no rule stops it now, so that it goes on
-        else:
+        if epochs := [row for row in home.trial(trial_id).rows() if row.keys() >= {select.by, "val_rsum"}]:
             values[trial_id] = max(epochs, key=lambda row: row["val_rsum"])[select.by]
     draws, every = select.draws or len(select.points()), list[Search]()
     for (*_, swept), points in groups.items():  # each of these by its id, so that equal trials are one point
@@ -105,25 +102,28 @@ def with_trials(every: Iterable[Search], finals: Iterable[Cell]) -> list[Cell]:
 
 def halvings(grid: Grid, every: Iterable[Search]) -> dict[str, Halving]:
     """How search trials may be stopped, by id; one from which another trial starts is never stopped."""
-    select = grid.select
-    if select is None or select.stop == "none":
+    if grid.select is None:
         return {}
-    points = [(search.title, cell.trials[0]) for search in every for cell in search.points]
-    parents = {parent for _, trial in points for parent in trial.parents}
-    return {
-        trial.id: Halving(title, select.by, select.grace, select.factor)
-        for title, trial in points
-        if trial.id not in parents
-    }
+    titles = {cell.trials[0].id: search.title for search in every for cell in search.points}
+    select, ruled = grid.select, _ruled(grid.select, [cell.trials[0] for search in every for cell in search.points])
+    return {name: Halving(titles[name], select.by, select.grace, select.factor) for name in ruled}
 
 
-def _states(cells: Iterable[Cell], home: Home) -> dict[str, State]:
+def _ruled(select: Select, trials: Iterable[Trial]) -> list[str]:
+    """Ids of the search trials that the rule may stop."""
+    if select.stop == "none":
+        return []
+    by_id = {trial.id: trial for trial in trials}
+    parents = {parent for trial in by_id.values() for parent in trial.parents}
+    return [name for name in by_id if name not in parents]
+
+
+def _states(select: Select, trials: Sequence[Trial], home: Home) -> dict[str, State]:
     """The states of search trials, by id; one that waits for a trial that failed has failed, too."""
-    trials = {cell.trials[0].id: cell.trials[0] for cell in cells}
-    states = home.states(trials)
-    for trial_id, trial in trials.items():  # parents come before
-        if states[trial_id] is State.PLANNED and any(states.get(name) is State.FAILED for name in trial.parents):
-            states[trial_id] = State.FAILED
+    states = home.states([trial.id for trial in trials], _ruled(select, trials))
+    for trial in trials:  # parents come before
+        if states[trial.id] is State.PLANNED and any(states.get(name) is State.FAILED for name in trial.parents):
+            states[trial.id] = State.FAILED
     return states
 
 

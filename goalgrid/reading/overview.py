@@ -83,7 +83,7 @@ class Overview:
     @cached_property
     def states(self) -> dict[str, State]:
         """By trial id; only a trial that was started costs a look into its folder."""
-        return self.home.states(trial.id for trial in self.trials)
+        return self.home.states((trial.id for trial in self.trials), self.halvings)
 
     @property
     def stops_none(self) -> str:
@@ -190,11 +190,9 @@ class Overview:
         if trial.id in self.unreadable or trial.id in self.of_other_data:
             return State.INTERRUPTED
         state = self.states[trial.id]
-        if state is State.STOPPED:
-            return state if trial.id in self.halvings else State.INTERRUPTED
         if state is State.DONE and trial.id in self.lacking:
             return State.INTERRUPTED
-        return State.RUNNING if state not in (State.DONE, State.FAILED) and trial.id in self._held else state
+        return State.RUNNING if state not in ENDED and trial.id in self._held else state
 
     @cached_property
     def _held(self) -> set[str]:

@@ -4,7 +4,7 @@ State is read from the disk and stored nowhere else; every path is a property of
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.attempts import Attempt, Failure, attempts_in, live_in, names_in
-from goalgrid.grid.store.files import json_lines, readable_text, stands
+from goalgrid.grid.store.files import json_lines, read_json, readable_text, stands
 
 _SETTINGS, _ATTEMPTS, _ERROR, _STOPPED, _DONE = "settings.json", "attempts", "error.txt", "stopped", "done"
 """The names in a trial's folder that decide its state."""
@@ -95,7 +95,7 @@ class TrialFolder:
         return next(reversed(self.attempts()), None)
 
     def state(self) -> State:
-        """Derived from the names in the folder, which is listed once."""
+        """Derived from the names in the folder, which is listed once; of a stopped trial, also from its history."""
         try:
             names = names_in(self.path)
             if _DONE in names:
@@ -107,8 +107,14 @@ class TrialFolder:
         if _ERROR in names:
             return State.FAILED
         if _STOPPED in names:
-            return State.STOPPED
+            return State.STOPPED if self._history_is_whole() else State.INTERRUPTED
         return State.INTERRUPTED if _SETTINGS in names else State.PLANNED
+
+    def _history_is_whole(self) -> bool:
+        """Whether a stopped trial's history has every epoch up to the stop; else its checkpoint restores it."""
+        epochs = [row["epoch"] for row in self.rows()]
+        last = read_json(self.stopped).get("epoch", len(epochs))
+        return bool(epochs) and epochs == list(range(1, len(epochs) + 1)) and last == len(epochs)
 
     def is_done(self) -> bool:
         """Whether the trial is done; of a folder that cannot be read, nobody can tell."""
@@ -227,10 +233,16 @@ class Home:
         except OSError as error:
             raise UserError(f"cannot read {self.trials_folder}: {error.strerror}. --runs DIR names another.") from error
 
-    def states(self, ids: Iterable[str]) -> dict[str, State]:
-        """The states of these trials, by id; only a trial that was started costs a look into its folder."""
+    def states(self, ids: Iterable[str], ruled: Collection[str] = ()) -> dict[str, State]:
+        """The states of these trials, by id; only a trial that was started costs a look into its folder.
+
+        Args:
+            ruled: ids of the trials that a rule may stop. Any other stopped trial goes on, so it is interrupted.
+        """
         standing = self.standing()
-        return {name: self.trial(name).state() if name in standing else State.PLANNED for name in ids}
+        states = {name: self.trial(name).state() if name in standing else State.PLANNED for name in ids}
+        goes_on = [name for name, state in states.items() if state is State.STOPPED and name not in ruled]
+        return states | dict.fromkeys(goes_on, State.INTERRUPTED)
 
     def stop_request(self, launch: str) -> Path:
         """A file; while it stands, the trials of this launch write a checkpoint and end."""

@@ -5,7 +5,7 @@ A resumed launch reads the rungs from the histories on the disk. docs/reliabilit
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,13 @@ class Judge:
     """Judges the epochs of a launch's trials as Tune's `ASHAScheduler`, each cell by a rule of its own.
 
     Trials in `training` are judged again at the last epoch of their history, which may have ended without a judgement.
+    A power cut may have emptied the history of such a trial. Its checkpoint restores it before the trial goes on, so
+    the earlier rungs are read when the trial is first judged.
     """
 
     def __init__(self, halvings: Mapping[str, Halving], home: Home, training: Collection[str]) -> None:
-        self.halvings = halvings
+        self.halvings, self.home = halvings, home
+        self._followed = set[str]()
         self._reached = defaultdict[tuple[str, int], list[float]](list)
         """By cell and epoch: the metrics of the trials that reached this rung."""
         self._verdicts = dict[tuple[str, int], Verdict | None]()
@@ -32,12 +35,22 @@ class Judge:
         for trial_id in sorted(home.standing() & halvings.keys()):
             folder = home.trial(trial_id)
             again = trial_id in training and folder.state() is not State.STOPPED
-            for row in list(folder.rows())[: -1 if again else None]:
-                self(trial_id, row["epoch"], row)
-        self._verdicts = dict.fromkeys(self._verdicts)  # all of these went on, or are stopped
+            self._count(trial_id, list(folder.rows())[: -1 if again else None])
 
     def __call__(self, trial_id: str, epoch: int, metrics: Mapping[str, Any]) -> Verdict | None:
         """Judge a trial at the end of an epoch; None: it goes on."""
+        if trial_id in self.halvings and trial_id not in self._followed:
+            self._followed.add(trial_id)
+            self._count(trial_id, [row for row in self.home.trial(trial_id).rows() if row["epoch"] < epoch])
+        return self._judge(trial_id, epoch, metrics)
+
+    def _count(self, trial_id: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Count epochs after which the trial went on, or by which it is stopped already."""
+        for row in rows:
+            if self._judge(trial_id, row["epoch"], row):
+                self._verdicts[trial_id, row["epoch"]] = None
+
+    def _judge(self, trial_id: str, epoch: int, metrics: Mapping[str, Any]) -> Verdict | None:
         halving = self.halvings.get(trial_id)
         if halving is None or halving.by not in metrics or not is_rung(halving, epoch):
             return None

@@ -118,11 +118,14 @@ class Progress:
         if not self.selected or rank(row) > rank(self.selected):
             self.selected = row
             best = {"trial": self.folder.trial_id, "row": row, **weights(), "sources": dict(self.sources)}
-        write_json_lines(self.folder.history, self.rows, durable=False)
+        self._write_history()
         if not self.brief:
             self.save(state(), best)
         elif best:
             self.writer.start(self._write, best, None)
+
+    def _write_history(self) -> None:
+        write_json_lines(self.folder.history, self.rows, durable=False)
 
     @property
     def brief(self) -> bool:
@@ -174,6 +177,8 @@ class Progress:
         self.sums = {names: (values.to(self.device), count) for names, (values, count) in self.sums.items()}
         self.trace.load(content["trace"])
         self.selected = best["row"] if best else {}
+        if [*self.folder.rows()] != self.rows:  # it is written without a flush, and a power cut empties it
+            self._write_history()
         self._saved = (self.step, time.monotonic())
         return content
 

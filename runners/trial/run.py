@@ -16,7 +16,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.own_parts import WrongReturn
 from goalgrid.grid.store.attempts import DONE, STOPPED, Failure
-from goalgrid.grid.store.files import make_durable, write_json
+from goalgrid.grid.store.files import make_durable, read_json, write_json
 from goalgrid.grid.store.home import State, TrialFolder
 from goalgrid.results.records import record, steps
 from goalgrid.retrieval.encoders import pretrained
@@ -227,8 +227,9 @@ class TrialRun:
         hold.log(f"attempt {hold.attempt.number}: {process}, code {self.code}")
         self._tell("started")
         hold.commit()
-        for end in (folder.error, folder.stopped):
-            end.unlink(missing_ok=True)
+        folder.error.unlink(missing_ok=True)
+        if self.judge is None:  # else the verdict still holds where a training is repeated
+            folder.stopped.unlink(missing_ok=True)
         self.machine.begin()
         write_json(folder.settings, self.settings.model_dump(mode="json"), durable=False)
         write_json(self.folder.environment, self.environment, durable=False)
@@ -268,7 +269,8 @@ class TrialRun:
         more |= {"code_fingerprint": self.code, "data_fingerprint": data, "environment": environment}
         written = trained(folder.trial_id, self.settings, inputs, by_protocol, **more)
         self.hold.commit()
-        folder.error.unlink(missing_ok=True)  # another launch may have given the trial up meanwhile
+        for end in (folder.error, folder.stopped):  # another launch may have given the trial up meanwhile
+            end.unlink(missing_ok=True)
         record.finish(folder, written)
         self._drop_checkpoints()
         self.hold.end(DONE)
@@ -345,11 +347,20 @@ class TrialRun:
     def _epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         self.hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))
         self._tell("epoch", epoch=epoch, metrics=metrics)
-        verdict = self.judge(self.folder.trial_id, epoch, metrics) if self.judge else None
+        verdict = self._verdict(epoch, metrics)
         if verdict and epoch < self.settings.train.epochs:
+            make_durable(self.folder.path)  # the search reads its history
             write_json(self.folder.stopped, verdict)
             metric, bound = (f"{verdict[name]:.4g}" for name in ("metric", "bound"))
             raise Halted(f"{verdict['by']} {metric} after epoch {epoch} misses {bound}, the bound of its cell")
+
+    def _verdict(self, epoch: int, metrics: Mapping[str, float]) -> Mapping[str, Any] | None:
+        """Why the rule stops the trial now, where it repeats an epoch as decided before; None: it goes on."""
+        if self.judge is None:
+            return None
+        now, before = self.judge(self.folder.trial_id, epoch, metrics), read_json(self.folder.stopped)
+        repeated = before.get("epoch") == epoch and before.get("metric") == metrics.get(before.get("by", ""))
+        return before if repeated else now
 
     def _beats(self, steps: int) -> Callable[[int], bool]:
         """The attempt's beat, which also reports the step, a second apart at least."""

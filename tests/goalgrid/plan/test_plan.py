@@ -73,8 +73,10 @@ class TestReasons:
         plain = Overview.of(grid(*CHAIN), pair)
         ruled = Overview.of(grid(*CHAIN), pair)
         vars(ruled)["halvings"] = {parent.id: Halving("cell", "val_rsum")}
-        assert plain.headline() == "2 trials in 1 chain: 1 stopped, 1 planned"
-        assert [verdict.text for verdict in decide(plain)] == ["stopped at epoch 1 of 2 (step 13)", "new"]
+        assert plain.headline() == "2 trials in 1 chain: 1 interrupted, 1 planned"
+        assert [verdict.text for verdict in decide(plain)] == ["interrupted at epoch 1 of 2 (step 13)", "new"]
+        assert ruled.headline() == "2 trials in 1 chain: 1 stopped, 1 planned"
+        assert [verdict.text for verdict in decide(ruled)] == ["stopped at epoch 1 of 2 (step 13)", "new"]
         assert [[trial.id for trial in to_train(decide(some))] for some in (plain, ruled)] == [
             [parent.id, child.id],
             [],

@@ -216,6 +216,34 @@ def test_stopped_search_trials_are_no_failures_and_the_grid_ends_complete(tmp_pa
     assert on.cells == []
 
 
+def test_a_stopped_trial_whose_history_is_lost_is_interrupted_wherever_its_state_is_asked(
+    tmp_path: Path, verb: Verb
+) -> None:
+    """Its training goes on from the checkpoint, and it is stopped again: choices and table are as before."""
+    home = Home(tmp_path / "runs")
+    asha = ("select.stop=asha", "select.grace=1", "seeds=[0]", "objectives=['con_con']", "train.epochs=2",
+            'select.over={"train.lr"=[1e-2,1e-5]}')  # fmt: skip
+    words = [*TUNED, *(word for pair in asha for word in ("--set", pair))]
+    grid, run = load("demo", [*WORDS, *asha]), ("run", "demo", *words, "--here", "--mlflow-uri", "")
+    assert verb(*run, runs=home).exit_code == 0
+    stopped = Overview.of(grid, home).having(State.STOPPED)
+    assert stopped
+    choices, table = home.grid("tuned").choices.read_bytes(), verb("table", "tuned", runs=home).stdout
+    for trial in stopped:
+        history = home.trial(trial.id).history
+        whole = history.read_bytes()
+        history.write_bytes(b"")
+        overview = Overview.of(grid, home)
+        (search,) = overview.searches
+        assert search.states[trial.id] is overview.states[trial.id] is overview.reached(trial) is State.INTERRUPTED
+        assert verb("status", "tuned", runs=home).exit_code == 3
+        again = verb(*run, runs=home)
+        assert (again.exit_code, "training 1" in again.stderr) == (0, True), again.stderr
+        assert history.read_bytes() == whole
+        assert home.grid("tuned").choices.read_bytes() == choices
+        assert verb("table", "tuned", runs=home).stdout == table
+
+
 def test_seeds_are_added_until_resolved_to_chosen_cells_alone(
     trained_pair: Home, tmp_path: Path, grid: Grid, verb: Verb
 ) -> None:

@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from ray.tune.schedulers import ASHAScheduler
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.select import Halving
-from goalgrid.grid.store.files import write_json
+from goalgrid.grid.store.files import write_json, write_json_lines
 from goalgrid.grid.store.home import Home, State
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Driver
@@ -164,6 +164,42 @@ def test_a_stopped_trial_is_a_state_of_its_own_and_goes_on_as_an_ordinary_trial(
     assert verdicts([again]) == {again.id: "done"}
     rows = [[row | {"seconds": 0} for row in job.home.trial(job.id).rows()] for job in (again, once)]
     assert rows[0] == rows[1]
+
+
+DAMAGES: dict[str, Callable[[list[bytes]], bytes]] = {
+    "empty": lambda lines: b"",
+    "without its first epoch": lambda lines: b"".join(lines[1:]),
+    "without its last epoch": lambda lines: b"".join(lines[:-1]),
+    "zeros": lambda lines: bytes(len(b"".join(lines))),
+}
+
+
+@pytest.mark.gate
+def test_a_stopped_trial_with_a_damaged_history_is_restored_and_stopped_as_before(tmp_path: Path) -> None:
+    """Though trials that came after it have reached the rung by now."""
+    jobs = searched(tmp_path, epochs=4)
+    run(jobs)
+    before, folders = verdicts(jobs), [job.home.trial(job.id) for job in jobs]
+    stopped = [folder for folder in folders if folder.state() is State.STOPPED]
+    for folder, (name, damage) in zip(stopped * len(DAMAGES), DAMAGES.items(), strict=False):
+        whole = folder.history.read_bytes()
+        folder.history.write_bytes(damage(whole.splitlines(keepends=True)))
+        assert folder.state() is State.INTERRUPTED, name
+        kinds = [event.kind for event in run(jobs) if event.trial_id == folder.trial_id]
+        assert kinds == ["started", "epoch", "stopped"], name
+        assert folder.history.read_bytes() == whole, name
+        assert verdicts(jobs) == before, name
+
+
+def test_an_emptied_history_changes_no_later_judgement(tmp_path: Path) -> None:
+    """That of a trial in training, once its checkpoint has restored it: its earlier rungs count for the others."""
+    halvings = {name: Halving("cell", "val_rsum", grace=1) for name in ("first", "second")}
+    home = Home(tmp_path)
+    judge = Judge(halvings, home, halvings)
+    rows = [{"epoch": epoch, "step": epoch, "val_rsum": 9.0} for epoch in (1, 2)]
+    write_json_lines(home.trial("first").history, rows)
+    assert judge("first", 2, rows[-1]) is None
+    assert judge("second", 1, {"val_rsum": 1.0}) == {"epoch": 1, "by": "val_rsum", "metric": 1.0, "bound": 9.0}
 
 
 @pytest.mark.slow
