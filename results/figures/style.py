@@ -16,7 +16,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, in_short
 from goalgrid.grid.objectives.goal_matrix import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
 from goalgrid.results.figures.study import Study
@@ -89,11 +89,18 @@ def encoded(figure: Figure, kind: str) -> bytes:
             bar.set(rasterized=False, edgecolor="face")
         try:
             figure.savefig(content, format=kind, **_NO_DATE[kind])
-        except (OSError, RuntimeError, ValueError) as error:  # of no pdflatex, and of photographs
+        except Exception as error:  # of no pdflatex, of a package that it lacks, and of photographs
             if kind != "pgf":
                 raise
-            raise UserError(f"--format pgf takes no photographs, and asks pdflatex for widths: {error}") from error
+            reason = f"--format pgf takes no photographs, and asks pdflatex for widths: {_reason(error)}"
+            raise UserError(reason) from error
     return content.getvalue()
+
+
+def _reason(error: Exception) -> str:
+    """Return the first error of pdflatex among all that it printed, or what any other exception says."""
+    printed = str(getattr(error, "latex_output", "")).splitlines()
+    return next((line.removeprefix("! ") for line in printed if line.startswith("!")), in_short(error))
 
 
 def blank(height: float, study: Study, note: str) -> Figure:

@@ -3,8 +3,6 @@
 import csv
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -35,6 +33,7 @@ from goalgrid.showing.tables import NothingDone, draw
 from ...conftest import Goalgrid
 from ...paper_records import write_table, write_trial
 from ...results.layouts.test_published import malformed
+from ...tex import compiled
 from ..conftest import Verb
 
 FEW = ("goal-table3-coco", "goal-table6", "selhn-table4", "unified-table7", "2ad-table1", "2ad-table4")
@@ -363,15 +362,10 @@ def check_formats(name: str, tmp_path: Path, verb: Verb) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_of_all_tables_fits_a_page(tmp_path: Path) -> None:
     tables = []
     for name in trained():
         write_table(Home(tmp_path / name), name)
         tables += [filled(name, Home(tmp_path / name), against=against) for against in (None, "paper")]
-    head = "\\documentclass[twocolumn]{article}\\usepackage{booktabs,graphicx}\\begin{document}\n"
-    (tmp_path / "t.tex").write_text(head + "\\clearpage\n".join(map(latex.render, tables)) + "\\end{document}\n")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
-    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stdout[-2000:]
-    assert [line for line in finished.stdout.splitlines() if "Overfull" in line or "Warning" in line] == []
+    said = compiled("\\clearpage\n".join(map(latex.render, tables)), "booktabs,graphicx", tmp_path)
+    assert [line for line in said.splitlines() if "Overfull" in line or "Warning" in line] == []

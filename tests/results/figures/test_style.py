@@ -1,6 +1,5 @@
 """How figures look: nothing stands outside the picture."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +10,9 @@ from matplotlib.text import Text
 
 from goalgrid.grid.errors import UserError
 from goalgrid.results import figures
-from goalgrid.results.figures import Sheet, Study, drawn_for
+from goalgrid.results.figures import Sheet, Study, drawn_for, style
 from goalgrid.results.figures.style import COLUMNS, WIDTH, legend_below
+from tests.tex import lacking
 
 
 def drawn(study: Study) -> Figure:
@@ -36,11 +36,23 @@ def test_a_figure_is_as_wide_as_its_columns_in_the_papers_font_size(study: Study
 
 def test_pgf_is_tex_or_names_the_program_that_it_lacks(study: Study, tmp_path: Path) -> None:
     figure = drawn(study)
-    if shutil.which("pdflatex"):
-        assert "\\begin{pgfpicture}" in figures.save(figure, tmp_path, "matrix", "pgf").read_text()
-    else:
-        with pytest.raises(UserError, match="--format pgf takes no photographs, and asks pdflatex"):
+    if lacks := lacking("amsmath,underscore,pgf"):
+        named = "not found" if "without" in lacks else "pdflatex"
+        with pytest.raises(UserError, match=f"--format pgf takes no photographs, and asks pdflatex .*: .*{named}"):
             figures.save(figure, tmp_path, "matrix", "pgf")
+    else:
+        assert "\\begin{pgfpicture}" in figures.save(figure, tmp_path, "matrix", "pgf").read_text()
+
+
+def test_pgf_names_the_package_that_pdflatex_lacks_in_one_line(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := lacking("amsmath"):
+        pytest.skip(why)
+    monkeypatch.setitem(style._RC, "pgf.preamble", r"\usepackage{no-such-package}")
+    with pytest.raises(UserError, match=r"LaTeX Error: File `[\w-]+\.sty' not found\.$") as told:
+        figures.save(drawn(study), tmp_path, "matrix", "pgf")
+    assert len(str(told.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("swept", ["", ", objective.tau = 10, train.lr = 0.0032", ", objective.tau = 10" * 8])

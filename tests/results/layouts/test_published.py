@@ -5,8 +5,6 @@ import html
 import io
 import math
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,6 +27,7 @@ from goalgrid.results.renderers import latex, markdown, parquet, terminal
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 from goalgrid.results.tables.notation import escape
 from tests.cases import every
+from tests.tex import compiled
 
 from ...conftest import PAPERS, Goalgrid
 
@@ -174,7 +173,6 @@ def test_latex_of_every_layout_is_well_formed(layout: str, third: list[Cell]) ->
     assert malformed(latex.render(arrange(third, scores, **chosen))) == []
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_of_all_papers_and_layouts_fits_a_page(third: list[Cell], tmp_path: Path) -> None:
     scores = synthetic([*third, *(fourth := expand(load("goal-table3-f30k")))])
     tables = [drawn(name) for name in table_names()]
@@ -183,13 +181,8 @@ def test_latex_of_all_papers_and_layouts_fits_a_page(third: list[Cell], tmp_path
         arrange([*third[:15], *fourth[:15]], scores, layout="methods"),
         arrange(third, scores, against="paper"),
     ]
-    head = "\\documentclass[twocolumn]{article}\\usepackage{booktabs,graphicx}\\begin{document}\n"
-    body = "\\clearpage\n".join(map(latex.render, tables))
-    (tmp_path / "t.tex").write_text(f"{head}{body}\\end{{document}}\n")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
-    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stdout[-2000:]
-    assert [line for line in finished.stdout.splitlines() if "Overfull" in line or "Warning" in line] == []
+    said = compiled("\\clearpage\n".join(map(latex.render, tables)), "booktabs,graphicx", tmp_path)
+    assert [line for line in said.splitlines() if "Overfull" in line or "Warning" in line] == []
 
 
 def test_latex_is_in_the_papers_notation(third: list[Cell]) -> None:
