@@ -1,20 +1,25 @@
 """What is left of a grid, and its cost: CPU or GPU hours, time on the clock, disk; each as a range, with its source.
 
-A figure rests on the grid's finished trials of the same data set and recipe, or on a probe; never on a guess.
+A figure rests on the grid's finished trials of the same data set and recipe, on others whose steps cost the same, or on
+a probe; never on a guess.
 """
 
 import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from pydantic import ValidationError
 
 from goalgrid.grid import catalog, objectives
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, chains, dropping
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.resources import Resources, cpus_here
+from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store import attempts, files, gpu_needs, speed_probes
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import State, TrialFolder
@@ -22,6 +27,9 @@ from goalgrid.reading.overview import Overview
 
 RUNNING = 7
 """A running trial needs so many times its best checkpoint: two checkpoints of weights and both moments of Adam."""
+
+EXAMINED = 200
+"""Finished trials of other settings that are looked at for their cost."""
 
 SHORT = 600
 """Seconds of work beside which the start of Ray and of its processes counts (benchmarks/RESULTS.md)."""
@@ -166,6 +174,10 @@ def basis_of(overview: Overview, key: Key) -> Basis | None:
 
 def _from_records(overview: Overview, key: Key) -> Basis | None:
     rows = [row for row in overview.records.values() if (row["dataset"], row["recipe"]) == key]
+    source = counted(len(rows), "finished trial")
+    if not rows:
+        rows = _of_equal_cost(overview, key)
+        source = f"{counted(len(rows), 'finished trial')} whose steps cost the same"
     if not rows:
         return None
     folders = [overview.home.trial(row["trial_id"]) for row in rows]
@@ -179,9 +191,27 @@ def _from_records(overview: Overview, key: Key) -> Basis | None:
         ),
         Span.of(files.bytes_below(folder.path) - size for folder, size in zip(folders, best, strict=True)),
         any(environment.get("device_type") == "cuda" for environment in environments),
-        counted(len(rows), "finished trial"),
+        source,
         environments[-1].get("device", ""),
     )
+
+
+def _of_equal_cost(overview: Overview, key: Key) -> list[dict[str, Any]]:
+    """The records of finished trials with other ids, as of another learning rate, whose steps cost the same."""
+    begins = f"{key.dataset}_{key.recipe}_"
+    if not (others := sorted(name for name in overview.elsewhere if name.startswith(begins))):
+        return []
+    kinds = {speed_probes.speed_of(t.settings) for t in alike(t for t in overview.trials if Key.of(t) == key)}
+    done = (folder for name in others if (folder := overview.home.trial(name)).is_done())
+    return overview.records_of(folder.trial_id for folder in islice(done, EXAMINED) if _kind(folder) in kinds)
+
+
+def _kind(folder: TrialFolder) -> str:
+    """The word of `speed_of` for a finished trial; empty if its settings cannot be read."""
+    try:
+        return speed_probes.speed_of(TrialSettings.model_validate(files.read_json(folder.settings)))
+    except ValidationError:
+        return ""
 
 
 def _from_probe(overview: Overview, key: Key) -> Basis | None:

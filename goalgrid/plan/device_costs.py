@@ -17,9 +17,9 @@ from goalgrid.grid.protocols import protocol
 from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
-from goalgrid.grid.store.speed_probes import speed_of
+from goalgrid.grid.store.speed_probes import RATES, speed_of
 from goalgrid.plan.costs import CLOCK, Key, Span, basis_of, needs_of, steps_left, total, views_of, wall
-from goalgrid.plan.taken import HOURS, ONCE, Rented, Taken, assumed_of
+from goalgrid.plan.taken import HOURS, ONCE, Remedy, Rented, Taken, assumed_of
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import Card
 from goalgrid.runners.gpu.decoding import decoding
@@ -31,11 +31,8 @@ if TYPE_CHECKING:  # a plan without a GPU loads no torch
 
 CONTEXT = 0.8e9
 """Bytes of a process beside its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
-RATES = {
-    name: TrainSettings.model_fields[name].default
-    for name in ("lr", "beta2", "schedule", "rise_share", "decay_every", "decay_factor", "clip_norm", "selection")
-}
-"""Settings of a training that decide values and no operation."""
+DEFAULTS = {name: TrainSettings.model_fields[name].default for name in RATES}
+"""Of the settings of a training that decide values and no operation."""
 COPIED = 1.8e9
 """Bytes of a checkpoint that are copied in a second while the step waits; a thread writes them. 839 MB in 0.47 s."""
 SMALLER = (2, 4, 8)
@@ -57,18 +54,27 @@ class DeviceCost:
         return total(span for taken in self.taken.values() for span in taken.once.values())
 
     @property
+    def without(self) -> list[Key]:
+        """What cannot be trained on the card as it is asked for: it does not fit, and what helps changes results."""
+        return [key for key, taken in self.taken.items() if not taken.trainable]
+
+    @property
     def seconds(self) -> Span | None:
-        """GPU seconds of the grid; None where something does not fit, or the card's rates are not known."""
-        spans = [taken.seconds for taken in self.taken.values() if taken.seconds and taken.fits]
-        return total([*spans, self.once]) if len(spans) == len(self.taken) else None
+        """GPU seconds of what can be trained, with the remedies that this needs; None: the card's rates are not known.
+
+        None as well where nothing can be trained.
+        """
+        spans = [taken.trained for taken in self.taken.values() if taken.trainable]
+        known = [span for span in spans if span]
+        return total([*known, self.once]) if known and len(known) == len(spans) else None
 
     @property
     def clock(self) -> Span | None:
         """Seconds until all is done on the rented GPUs; None as `seconds`, or if none are rented."""
         if not self.seconds or not self.rented.gpus:
             return None
-        of_trial = {key: taken.packed * (1 / taken.trials) for key, taken in self.taken.items()}
-        in_order = [total(of_trial[key] for key in chain) for chain in self.chains]
+        of_trial = {key: taken.packed * (1 / taken.trials) for key, taken in self.taken.items() if taken.trainable}
+        in_order = [total(of_trial[key] for key in chain if key in of_trial) for chain in self.chains]
         return wall(in_order, self.rented.gpus) + self.once
 
     @property
@@ -80,13 +86,26 @@ class DeviceCost:
 
     def _in_formats(self) -> list[str]:
         """What other number formats would take, of trials that are estimated in fp32."""
-        everything, none = self.taken.values(), Span(0, 0)
+        everything, none = [taken for taken in self.taken.values() if taken.trainable], Span(0, 0)
         spans = {
-            setting: total(taken.formats.get(setting) or taken.seconds or none for taken in everything)
+            setting: total((taken.formats.get(setting) or taken.seconds or none) * taken.slower for taken in everything)
             for setting in dict.fromkeys(name for taken in everything for name in taken.formats)
         }
         hours = ", ".join(f"{setting} {span.scaled(HOURS)}" for setting, span in spans.items())
         return [f"with {hours}: other numbers, so other trials with ids of their own"] if spans else []
+
+    def _remedies(self) -> list[str]:
+        """What the total takes for granted, or why there is none."""
+        remedies = grouped(
+            (taken.remedy.setting, str(key))
+            for key, taken in self.taken.items()
+            if not taken.fits and taken.remedy and taken.seconds
+        )
+        lines = [f"the total has {setting} for {', '.join(keys)}" for setting, keys in remedies.items()]
+        if self.without:
+            names = " or ".join(map(str, self.without))
+            lines.append(f"no total: no setting that keeps the results makes {names} fit on {self.rented.card.name}")
+        return lines
 
     def _price(self, seconds: Span) -> str:
         """`, 3.4 to 5.6 at 2 an hour`; empty without a price. What costs less than a cent is not told apart."""
@@ -102,9 +121,10 @@ class DeviceCost:
         if not self.taken:
             return ["nothing is left to train or to evaluate"]
         rented, card = self.rented, self.rented.card
-        lines = [line for key, taken in self.taken.items() for line in taken.lines(key)]
+        lines = [line for key, taken in self.taken.items() for line in taken.lines(key)] + self._remedies()
         if self.seconds:
-            lines.append(f"in all {self.seconds.scaled(HOURS)} of one {card.name}{self._price(self.seconds)}")
+            part = "all others" if self.without else "in all"
+            lines.append(f"{part} {self.seconds.scaled(HOURS)} of one {card.name}{self._price(self.seconds)}")
             if clock := self.clock:
                 where = counted(rented.gpus, "GPU") + (f" and {counted(rented.cores, 'core')}" if rented.cores else "")
                 lines.append(f"on {where}: {clock.scaled(CLOCK)} on the clock{self._price(clock * rented.gpus)}")
@@ -117,13 +137,15 @@ class DeviceCost:
         return [*lines, *assumed_of([taken.assumed for taken in self.taken.values()])]
 
     def to_dict(self) -> dict[str, Any]:
-        seconds, hourly = self.seconds, self.rented.hourly
+        hourly = self.rented.hourly
+        seconds, clock = (None, None) if self.without else (self.seconds, self.clock)
         return {
             "device": self.rented.card.name,
             "memory_bytes": self.rented.card.bytes,
             "recipes": {str(key): taken.to_dict() for key, taken in self.taken.items()},
+            "without": list(map(str, self.without)),
             "seconds": seconds,
-            "clock_seconds": self.clock,
+            "clock_seconds": clock,
             "cost": seconds * (hourly / 3600) if seconds and hourly else None,
         }
 
@@ -266,7 +288,7 @@ class _OnCard:
         from goalgrid.runners.gpu.memory_probe import trained_by
 
         alike = {"recipe": "", "dataset": self.overview.trials[0].shared.dataset}
-        settings = trained_by(trial.settings.model_copy(update=alike), **RATES, **changed)
+        settings = trained_by(trial.settings.model_copy(update=alike), **DEFAULTS, **changed)
         same = digest(
             [count.__name__, speed_of(settings), _kind_of(trial.shared), astuple(shapes), changed.get("epochs")]
         )
@@ -274,38 +296,39 @@ class _OnCard:
             self._counts[same] = count(settings, shapes, self.places)
         return self._counts[same]
 
-    def _helps(self, trial: Trial, shapes: Shapes) -> dict[str, float]:
-        """What makes a trial fit, with its bytes: computing again, half precision, a smaller batch, or replicas."""
+    def _helps(self, trial: Trial, shapes: Shapes) -> list[Remedy]:
+        """What makes a trial fit: computing again, half precision, a smaller batch, or replicas."""
         from goalgrid.runners.gpu.architectures import rehearsing
         from goalgrid.runners.gpu.estimate import half_peak, peak
         from goalgrid.runners.gpu.memory_probe import trained_by
 
         shared, whole = trial.shared, self._footprint(trial, shapes, micro_batch=None)
         batch, room = shared.train.batch_size, self.card.bytes - RESERVED - CONTEXT
-        sizes = dict[str, float]()
+        remedies = list[Remedy]()
         half = self._counted(half_peak, trial, shapes)
         fewer = {batch // count: whole.of_pairs(batch / count, batch, half) for count in SMALLER if batch // count >= 2}
         part = next((pairs for pairs, taken in fewer.items() if taken <= room), None)
-        price = ""
+        slower = None
         if self.card.bandwidth:
             step, again = (self._span(footprint.step, shared).least for footprint in (whole, whole.again(batch)))
-            price = f" ({again / step:.2f} x the time)"
+            slower = again / step
         if not shared.train.computes_again:
             with suppress(UserError):  # batch norms that learn
                 blocks = self._counted(peak, trial, shapes, checkpoint_activations=True)
                 if blocks < 0.9 * whole.trained:  # else there are no blocks
-                    sizes[f"train.checkpoint_activations=true{price}"] = blocks
+                    remedies.append(Remedy("train.checkpoint_activations=true", blocks, slower))
             with suppress(UserError):
                 if part:
                     rehearsing(trained_by(trial.settings, micro_batch=part), shapes, self.places)  # it may be refused
-                    sizes[f"train.micro_batch={part}{price}"] = fewer[part]
+                    remedies.append(Remedy(f"train.micro_batch={part}", fewer[part], slower))
         if shared.train.precision != "bf16" and whole.reserved / 2 <= room:
-            sizes["train.precision=bf16 (another trial)"] = self._counted(peak, trial, shapes, precision="bf16")
+            half_size = self._counted(peak, trial, shapes, precision="bf16")
+            remedies.append(Remedy("train.precision=bf16", half_size, others=" (another trial)"))
         if part:
             alone = bool(parts.clash(shared.model, shared.objective.name, Resources(replicas=2).parts))
             others = "" if alone else f", or resources.replicas={batch // part} (each)"
-            sizes[f"train.batch_size={part} (another trial){others}"] = fewer[part]
-        return {what: CONTEXT + taken for what, taken in sizes.items() if taken <= room}
+            remedies.append(Remedy(f"train.batch_size={part}", fewer[part], others=f" (another trial){others}"))
+        return [replace(remedy, bytes=CONTEXT + remedy.bytes) for remedy in remedies if remedy.bytes <= room]
 
     def _span(self, work: "Work", shared: Shared) -> Span:
         return Span(*self.card.seconds(work, tf32=shared.train.tf32))

@@ -43,6 +43,22 @@ class Rented:
 
 
 @dataclass(frozen=True)
+class Remedy:
+    """A setting with which a trial fits that does not, with the bytes that it then takes."""
+
+    setting: str
+    bytes: float
+    slower: float | None = None
+    """What the seconds are multiplied by; None: not known."""
+    others: str = ""
+    """That it makes another trial, and what else helps; empty: results stay."""
+
+    def __str__(self) -> str:
+        price = f" ({self.slower:.2f} x the time)" if self.slower else ""
+        return f"{self.setting}{price}{self.others}"
+
+
+@dataclass(frozen=True)
 class Taken:
     """What the trials of a recipe take of a GPU."""
 
@@ -55,8 +71,8 @@ class Taken:
     """That are left to train."""
     seconds: Span | None
     """Of all these trials together; None: the card's rates are not known."""
-    helps: Mapping[str, float] = field(default_factory=dict)
-    """What makes a trial fit that does not, with the bytes that it then takes."""
+    helps: Sequence[Remedy] = ()
+    """What makes a trial fit that does not."""
     once: Mapping[str, Span] = field(default_factory=dict)
     """Seconds of what is done once for all trials, by the names in `ONCE`."""
     assumed: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -71,9 +87,29 @@ class Taken:
     """Trials that keep the GPU busy, and threads that decode as fast as it takes pictures."""
 
     @property
+    def remedy(self) -> Remedy | None:
+        """The first remedy that changes no result."""
+        return next((remedy for remedy in self.helps if not remedy.others), None)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether it fits, or a remedy that changes no result makes it fit."""
+        return self.fits or self.remedy is not None
+
+    @property
+    def slower(self) -> float:
+        """What the remedy multiplies the seconds by, where a trial needs it."""
+        return 1.0 if self.fits or not self.remedy else self.remedy.slower or 1.0
+
+    @property
+    def trained(self) -> Span | None:
+        """The seconds with the remedy, where a trial needs it; None: the card's rates are not known."""
+        return self.seconds * self.slower if self.seconds else None
+
+    @property
     def packed(self) -> Span:
         """The seconds where so many jobs share the GPU: while one waits for a start, another computes."""
-        least, most = self.seconds or Span(0, 0)
+        least, most = self.trained or Span(0, 0)
         return Span(least, max(least, most / self.jobs))
 
     @property
@@ -96,7 +132,7 @@ class Taken:
             line += f"; room for {self.together} trials at a time"
         if self.seconds:
             line += f"; {counted(self.trials, 'trial')} {self.seconds.scaled(HOURS)} ({self.hours})"
-        helps = "; ".join(f"{what}: {_gigabytes(size)} GB" for what, size in self.helps.items())
+        helps = "; ".join(f"{remedy}: {_gigabytes(remedy.bytes)} GB" for remedy in self.helps)
         once = [f"  {ONCE[what]} {span.scaled(HOURS)}, once for all (estimated)" for what, span in self.once.items()]
         decoding = [f"  {self.decoding}"] if self.decoding else []
         return [line, *([] if self.fits else [f"  what helps: {helps or 'a larger GPU'}"]), *decoding, *once]
@@ -104,7 +140,8 @@ class Taken:
     def to_dict(self) -> dict[str, Any]:
         return {
             "bytes": self.bytes, "memory_from": self.memory, "fits": self.fits, "together": self.together,
-            "helps": self.helps, "trials": self.trials, "seconds": self.seconds, "seconds_in": self.formats,
+            "helps": {str(remedy): remedy.bytes for remedy in self.helps},
+            "trials": self.trials, "seconds": self.seconds, "seconds_in": self.formats,
             "hours_from": self.hours if self.seconds else None, "decoding": self.decoding or None,
             **{what: self.once.get(what) for what in ONCE}, "assumed": "; ".join(assumed_of([self.assumed])),
         }  # fmt: skip

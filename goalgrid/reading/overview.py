@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 ORDER = (State.DONE, State.STOPPED, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
+COLUMNS = (*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters")
+"""What is read of the records of finished trials."""
 WORDS = 40
 """Values of an axis that are spelled out."""
 
@@ -181,9 +183,22 @@ class Overview:
             return {}, {}
         from goalgrid.results.records import record_cache
 
-        columns, unreadable = [*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters"], dict[Path, str]()
-        rows = record_cache.rows(self.home, [trial.id for trial in done], columns, unreadable)
+        unreadable = dict[Path, str]()
+        rows = record_cache.rows(self.home, [trial.id for trial in done], COLUMNS, unreadable)
         return rows, {path.parent.name: why for path, why in unreadable.items()}
+
+    @cached_property
+    def elsewhere(self) -> set[str]:
+        """Ids in the runs folder of trials that are none of the grid's."""
+        return self.home.standing() - self.states.keys()
+
+    def records_of(self, ids: Iterable[str]) -> list[dict[str, Any]]:
+        """What `records` holds, of finished trials of other grids; without records that cannot be read."""
+        if not (others := list(ids)):
+            return []
+        from goalgrid.results.records import record_cache
+
+        return list(record_cache.rows(self.home, others, COLUMNS, unreadable={}).values())
 
     def reached(self, trial: Trial) -> State:
         """The state that a command exits with: a trial of other data, or that lacks what it is to have, is not done."""

@@ -11,6 +11,11 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import GridFolder
 
+RATES = (
+    "lr", "beta2", "schedule", "rise_share", "decay_every", "decay_factor", "clip_norm", "selection"
+)  # fmt: skip
+"""Settings of a training that decide values and no operation."""
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -38,9 +43,13 @@ class Probe:
 
 
 def speed_of(settings: TrialSettings) -> str:
-    """A word of all settings but seed and epochs, for trials whose steps cost the same; of the objective, its parts."""
+    """Return a word for trials whose steps cost the same: of all settings but seed, epochs and `RATES`.
+
+    Of the objective, it has the parts that it needs.
+    """
     content, objective = canonical(settings), settings.objective.name
-    content["train"].pop("epochs", None)
+    for name in ("epochs", *RATES):
+        content["train"].pop(name, None)
     again = settings.train.model_dump(include={"micro_batch", "checkpoint_activations"}, exclude_defaults=True)
     content["train"] |= again  # no part of the identity
     for name in ("objective", "seed", "starts_from", "ranker"):

@@ -8,10 +8,11 @@ import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home
 from goalgrid.plan.costs import Key, Span
 from goalgrid.plan.device_costs import COPIED, DeviceCost, _OnCard, device_cost
-from goalgrid.plan.taken import Rented
+from goalgrid.plan.taken import Remedy, Rented, Taken
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.gpu.decoding import OTHER
@@ -91,6 +92,47 @@ def test_trials_that_wait_for_one_another_bound_the_time_on_the_clock(tmp_path: 
     assert cost.clock is not None
     assert len(spans) == 2
     assert cost.clock.least == pytest.approx(sum(span.least for span in spans) + cost.once.least)
+
+
+def of_recipes(**helps: list[Remedy]) -> DeviceCost:
+    """Two trials of 1,000 to 2,000 seconds of each recipe; a recipe with help does not fit on the card without it."""
+    rented = Rented(card("h100"), 3.6, 2)
+
+    def taken(remedies: list[Remedy] | None) -> Taken:
+        need = Need("h100", 80e9, 1e9, 10e9 if remedies is None else 100e9)
+        return Taken(need, "estimated", "estimated", 2, Span(1000, 2000), remedies or [])
+
+    keys = {name: Key("coco", name) for name in ("plain", *helps)}
+    return DeviceCost(rented, {key: taken(helps.get(name)) for name, key in keys.items()}, [[k] for k in keys.values()])
+
+
+def test_a_recipe_that_does_not_fit_counts_with_the_remedy_that_keeps_its_results() -> None:
+    half, again = (
+        Remedy("train.precision=bf16", 5e9, others=" (another trial)"),
+        Remedy("train.micro_batch=2", 5e9, 1.5),
+    )
+    cost = of_recipes(large=[half, again])
+    assert cost.seconds == Span(1000 + 1500, 2000 + 3000)
+    lines = cost.lines()
+    assert (
+        "  what helps: train.precision=bf16 (another trial): 5.0 GB; train.micro_batch=2 (1.50 x the time): 5.0 GB"
+        in lines
+    )
+    assert "the total has train.micro_batch=2 for large on coco" in lines
+    assert "in all 0.69 to 1.4 hours of one h100, 2.5 to 5 at 3.6 an hour" in lines
+    assert any(line.startswith("on 2 GPUs: ") for line in lines)
+    assert cost.to_dict()["cost"] == Span(2.5, 5.0)
+
+
+def test_there_is_no_total_where_nothing_that_keeps_the_results_makes_a_recipe_fit() -> None:
+    cost = of_recipes(large=[Remedy("train.batch_size=2", 5e9, others=" (another trial)")], huge=[])
+    lines = cost.lines()
+    assert "no total: no setting that keeps the results makes large on coco or huge on coco fit on h100" in lines
+    assert "all others 17 to 33 minutes of one h100, 1 to 2 at 3.6 an hour" in lines
+    told = cost.to_dict()
+    assert told["without"] == ["large on coco", "huge on coco"]
+    assert (told["seconds"], told["clock_seconds"], told["cost"]) == (None, None, None)
+    assert not any(line.startswith("in all") for line in lines)
 
 
 def test_views_for_features_are_decoded_before_any_trial(tmp_path: Path) -> None:

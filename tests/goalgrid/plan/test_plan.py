@@ -228,6 +228,23 @@ class TestCosts:
         sizes = [sum(p.stat().st_size for p in f.path.rglob("*") if p.is_file()) for f in pair.trials()]
         assert cost.disk_bytes == Span(4 * min(sizes), 4 * max(sizes))
 
+    @pytest.mark.parametrize("setting", ["train.lr=0.005", "train.clip_norm=1", "objective.tau=3", "name='other'"])
+    def test_settings_that_change_no_cost_keep_the_known_one(self, setting: str, pair: Home) -> None:
+        pace = [row["train_seconds"] / row["steps"] for row in Overview.of(grid(), pair).records.values()]
+        found = Overview.of(grid(setting, "seeds=[7]"), pair)
+        cost = cost_of(found, found.trials, jobs=2)
+        assert cost.unknown == ()
+        assert cost.rests_on == {"cnn-bow on shapes": "2 finished trials whose steps cost the same"}
+        assert cost.wall_seconds == pytest.approx([20 * min(pace), 20 * max(pace)])
+
+    def test_more_epochs_cost_more_of_the_known_steps_and_other_models_are_unknown(self, pair: Home) -> None:
+        pace = [row["train_seconds"] / row["steps"] for row in Overview.of(grid(), pair).records.values()]
+        longer = Overview.of(grid("train.epochs=6"), pair)
+        assert cost_of(longer, longer.trials, jobs=2).wall_seconds == pytest.approx([60 * min(pace), 60 * max(pace)])
+        for setting in ("model.dim=16", "train.batch_size=32", "train.precision='bf16'"):
+            other = Overview.of(grid(setting), pair)
+            assert cost_of(other, other.trials, jobs=2).unknown == ("cnn-bow on shapes",)
+
     def test_of_an_interrupted_trial_only_the_rest_is_paid(self, pair: Home) -> None:
         whole = cost_of(Overview.of(grid("seeds=[1]"), pair), [], jobs=1)
         assert whole.hours == {}
