@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goalgrid.grid import catalog, expansion
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, several
+from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.option import option
 from goalgrid.grid.store.home import Home
@@ -25,8 +26,8 @@ LEFT_SECONDS = 35
 MOST = 32
 """CPUs that a job asks for beside a GPU, at most: few nodes have more of them for each GPU."""
 
-TIME = re.compile(r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){0,2})")
-"""Slurm's forms: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+TIME = re.compile(r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){2})?")
+"""Slurm's forms: minutes, H:M:S, D-H, D-H:M, D-H:M:S."""
 
 OPTION = re.compile(r"(?:--)?([a-z][a-z0-9-]*)(?:=([^\n]*))?")
 
@@ -62,6 +63,12 @@ def script(
     """
     from goalgrid.results.pages import page
 
+    if re.fullmatch("[0-9]+:[0-9]+", options.time):  # Slurm's M:S, where a reader means hours
+        minutes = options.time.partition(":")[0]
+        raise UserError(
+            f"--time {options.time} is {minutes} minutes to Slurm. "
+            f"Write {options.time}:00 for {minutes} hours, or {minutes} for {minutes} minutes."
+        )
     if not TIME.fullmatch(options.time):
         raise UserError(f"--time {options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S.")
     if not re.fullmatch(r"(\d+[KMGT]?)?", options.mem):
@@ -89,6 +96,19 @@ def script(
         path=shlex.quote(str(Path(sys.executable).parent)), folder=shlex.quote(str(Path.cwd())),
         command=shlex.join(["goalgrid", "run", *words]),
     )  # fmt: skip
+
+
+def check_places(overview: Overview, trials: Sequence[Trial]) -> list[str]:
+    """Check that the folders that the grid names are here, where its jobs read them too; else UserError.
+
+    Returns why a job would not start: data for which the grid names no folder.
+    """
+    grid, missing = overview.grid, overview.data.missing(trials)
+    gone = [reason for name, reason in missing.items() if grid.root(name)]
+    gone += [f"weights {name!r}: nothing is at {place}." for name, place in grid.places().items() if not place.exists()]
+    if gone:
+        raise several(f"grid {grid.name!r}", gone)
+    return list(missing.values())
 
 
 def _of_a_node(grid: Grid, gpus: int | None, partition: str, sharing: int | None) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goalgrid.grid import extras
-from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.errors import UserError, counted, several
 from goalgrid.grid.expansion import libraries_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store import files, saved_grid, speed_probes
@@ -103,6 +103,8 @@ def _round(
     decisions = decide(overview, choice)
     todo, anew = to_train(decisions), to_replace(decisions)
     evaluated = [] if choice.failed else to_evaluate(decisions, overview)
+    if missing := overview.data.missing([*todo, *evaluated]).values():
+        raise several(f"grid {overview.grid.name!r}", missing)
     for line in overview.data.check_starts(todo):
         _warn(line)
 

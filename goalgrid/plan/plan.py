@@ -38,6 +38,8 @@ class Plan:
     """How published checkpoints are other models than the trials that start from them."""
     notes: Sequence[str] = ()
     """What a user must know of the data."""
+    missing: Sequence[str] = ()
+    """The data without which a run does not start."""
 
     @classmethod
     def of(
@@ -66,8 +68,9 @@ class Plan:
         trials = [*(decision.trial for decision in decisions if decision.starts), *pending]
         device = device_cost(overview, trials, anew, rented) if rented else None
         return cls(
-            overview, decisions, trials, cost_of(overview, trials, anew, jobs=jobs), pending, device, starts, notes
-        )
+            overview, decisions, trials, cost_of(overview, trials, anew, jobs=jobs), pending, device, starts, notes,
+            tuple(overview.data.missing(trials).values()),
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         overview = self.overview
@@ -75,6 +78,7 @@ class Plan:
             **overview.to_dict(),
             "left": [trial.id for trial in to_train(self.decisions)],
             "data_notes": self.notes,
+            "data_missing": self.missing,
             "reasons": [decision.to_dict() for decision in self.decisions],
             **({"pending": len(self.pending)} if overview.searches else {}),
             "work": [part.to_dict() for part in work_of(overview, self.trials)],
@@ -114,6 +118,7 @@ class Plan:
         labelled = (("" if place else label, part) for label, of in groups.items() for place, part in enumerate(of))
         return [
             f"{overview.grid.name}: {overview.headline()}",
+            *(f"  {'missing':{LABEL}}{reason}" for reason in self.missing),
             *(f"  {name:{width}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
             *(f"  {label:{LABEL}}{line}" for label, line in labelled),
             *(f"  {decision.trial.id:{longest}}  {decision.text}" for decision in decisions if per_trial),

@@ -71,6 +71,20 @@ class DataAtHand:
             for name in self.grid.evaluate.datasets:
                 self._read(DataKey(name, key.features, None))
 
+    def missing(self, trials: Iterable[Trial]) -> dict[str, str]:
+        """Why these trials, or what [evaluate] asks of them, cannot read data here, by data set without a folder."""
+        named = dict.fromkeys(trial.shared.dataset.name for trial in trials)
+        reasons = dict[str, str]()
+        for name in [*named, *(self.grid.evaluate.datasets if named else ())]:
+            if not catalog.described(name).embedded:
+                from goalgrid.retrieval.data.content import checked_root
+
+                try:
+                    checked_root(name, self.grid.root(name))
+                except UserError as error:
+                    reasons[name] = str(error)
+        return reasons
+
     def check_fit(self, trials: Iterable[Trial], *, allow_leak: bool) -> list[str]:
         """Check that these trials can be trained on the data here, as a launch does; else UserError.
 

@@ -17,7 +17,7 @@ from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import merge as merging
 from goalgrid.housekeeping import prune as pruning
-from goalgrid.launching.slurm import SlurmOptions, command_words, feeding, script
+from goalgrid.launching.slurm import SlurmOptions, check_places, command_words, feeding, script
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.plan.taken import Rented
@@ -154,7 +154,9 @@ def slurm(
     """
     grid = source(grid, paper, home)
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
-    Overview.of(loaded, home).selected(only)  # a filter that names nothing would first be told by the job
+    overview = Overview.of(loaded, home)  # else the job would be the first to tell
+    for reason in check_places(overview, overview.selected(only)):
+        say(f"note: {reason}")
     asked, sharing = SlurmOptions(**options), None
     if asked.device:
         sharing, cpus = feeding(loaded, home, asked.device)

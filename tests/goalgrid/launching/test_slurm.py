@@ -18,13 +18,14 @@ from pathlib import Path
 
 import pytest
 
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.launching.slurm import MOST, feeding
 
 from ...conftest import LASTING, ROOT, SMALL, Goalgrid, swapped
 from ...states import attempt
-from ..conftest import PAIR
+from ..conftest import PAIR, Verb
 from ..processes import wait_until
 
 FAKES = {
@@ -184,6 +185,10 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
     ("options", "message"),
     [
         (("--time", "soon"), "--time 'soon' is no time of Slurm: minutes, H:M:S or D-H:M:S"),
+        (
+            ("--time", "12:00"),
+            "--time 12:00 is 12 minutes to Slurm. Write 12:00:00 for 12 hours, or 12 for 12 minutes.",
+        ),
         (("--mem", "much"), "--mem 'much' is no size of Slurm: megabytes, or e.g. 32G."),
         (("--sbatch", "gpu"), ""),
         (("--sbatch", "my partition"), "--sbatch 'my partition', which is no NAME=VALUE, e.g. partition=gpu"),
@@ -201,6 +206,25 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
 def test_wrong_options_are_told(options: tuple[str, str], message: str, tmp_path: Path, goalgrid: Goalgrid) -> None:
     told = goalgrid("slurm", "demo", *options, runs=tmp_path)
     assert (told.returncode, message in told.stderr) == (2 if message else 0, True), told.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (("--root", "/nowhere"), "root of data set 'flickr8k': no folder at /nowhere"),
+        (("--root", "/nowhere", "--device", "h100"), "root of data set 'flickr8k': no folder at /nowhere"),
+        (("--weights", "microsoft/resnet-152=/nowhere"), "weights 'microsoft/resnet-152': nothing is at /nowhere."),
+    ],
+)
+def test_folders_that_are_missing_are_told_before_the_job(
+    place: tuple[str, ...], said: str, tmp_path: Path, verb: Verb
+) -> None:
+    grid = "flickr8k", "--set", 'recipes=["vsepp-r152"]'
+    with pytest.raises(UserError, match=re.escape(said)):
+        verb("slurm", *grid, *place, runs=Home(tmp_path))
+    without = verb("slurm", *grid, runs=Home(tmp_path))
+    assert "note: no root for data set 'flickr8k'." in without.stderr
+    assert "#SBATCH --time=24:00:00" in without.stdout
 
 
 def test_what_clusters_ask_for_stands_in_the_script(tmp_path: Path, goalgrid: Goalgrid) -> None:

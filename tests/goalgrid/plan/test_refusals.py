@@ -1,5 +1,7 @@
 """What `run` refuses before it trains, `plan` refuses in the same words."""
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,6 +107,27 @@ def test_a_leak_that_is_allowed_is_planned(tmp_path: Path, verb: Verb) -> None:
     leaking(tmp_path / "data")
     grid = ["demo", "--set", 'datasets=["mine"]', "--set", 'recipes=["fc-bow"]', "--root", f"mine={tmp_path / 'data'}"]
     assert "45 x new" in verb("plan", *grid, "--allow-leak", runs=Home(tmp_path / "runs")).stdout
+
+
+def test_missing_data_are_the_first_thing_that_plan_and_run_say(
+    tmp_path: Path, verb: Verb, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = Home(tmp_path / "runs")
+    lines = verb("plan", "flickr8k", runs=home).stdout.splitlines()
+    assert lines[1].startswith("  missing    no root for data set 'flickr8k'. It needs dataset_flickr8k.json")
+    planned = json.loads(verb("plan", "flickr8k", "--json", runs=home).stdout)["data_missing"]
+    two = "--set", 'datasets=["flickr8k","flickr30k"]'
+    both = (
+        r"grid 'flickr8k@.*': 2 problems\n  - no root for data set 'flickr8k'.*\n  - no root for data set 'flickr30k'"
+    )
+    for words, said in ((), re.escape(planned[0])), (two, both):
+        with pytest.raises(UserError, match=said):
+            verb("run", "flickr8k", *words, "--here", "--mlflow-uri", "", runs=home)
+    assert "training" not in capfd.readouterr().err
+    assert not home.path.exists()
+    evaluated = "--set", 'evaluate.datasets=["flickr30k"]'
+    assert "missing    no root for data set 'flickr30k'" in verb("plan", "demo", *evaluated, runs=home).stdout
+    assert "missing" not in verb("plan", "demo", runs=home).stdout
 
 
 def test_a_plan_needs_no_data(tmp_path: Path, verb: Verb) -> None:
