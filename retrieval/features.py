@@ -22,6 +22,7 @@ from torch import Tensor
 from goalgrid.grid.errors import UserError, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.settings.image_views import Resampling
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import TransformerSettings
 from goalgrid.grid.store.files import read_json, write_json
@@ -241,6 +242,15 @@ class FeatureSource(CachedArrays):
         return lambda block: _features(network, block, device)
 
 
+def _view_in_keys(backbone: BackboneSettings) -> Any:
+    """The view as keys have it; margin and filter, settings since keys exist, only where they change the pixels."""
+    view, usual = backbone.view, Resampling[backbone.usual_filter.upper()]
+    if backbone.crops != 1:
+        return {name: value for name, value in asdict(view).items() if (name, value) != ("margin", None)}
+    later = [] if (view.margin, view.resampling) == (None, usual) else [view.margin, view.resampling]
+    return [view.size, view.framing, *later]
+
+
 @dataclass(frozen=True)
 class ImageSource(FeatureSource):
     """Images, with their fingerprint, and the frozen network that reads them."""
@@ -253,11 +263,10 @@ class ImageSource(FeatureSource):
     @cached_property
     def key(self) -> str:
         backbone = self.network
-        view = asdict(backbone.view) if backbone.crops != 1 else [backbone.size, backbone.framing]
         return digest({
             "images": self.images,
             "weights": pretrained.fingerprint(backbone, self.places),
-            "view": view,
+            "view": _view_in_keys(backbone),
             "crops": backbone.crops,
             "network": [backbone.output, backbone.statistics],
         })  # fmt: skip

@@ -53,7 +53,8 @@ class ShrunkPictures(CachedArrays):
     @property
     def side(self) -> int:
         """Pixels of the shorter side; pictures with a shorter one stay as they are."""
-        return math.ceil(ROOM * self._files("train").view.size)
+        view = self._files("train").view
+        return math.ceil(max(ROOM, view.margin or 0) * view.size)
 
     @property
     def title(self) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveInt, StrictBool
 
 from goalgrid.grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit, told_once
-from goalgrid.grid.settings.image_views import Augmentation, Framing, Resampling, View
+from goalgrid.grid.settings.image_views import Augmentation, Filter, Framing, Resampling, View
 from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings, own_parts
 from goalgrid.grid.settings.parts import PartRead
 from goalgrid.grid.settings.poolings import HAS_HEAD, SEVERAL, PoolingSettings
@@ -14,9 +14,18 @@ from goalgrid.grid.settings.pretrained_networks import Pretrained
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
 MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")
 DropRule = Literal["each", "graded"]
+Margin = Annotated[float, Field(ge=1)] | None
+Deviation = Annotated[float, Field(gt=0)]
+Statistics = (
+    Literal["imagenet", "clip", "half", "caffe", "none"] | tuple[float, float, float, Deviation, Deviation, Deviation]
+)
 
 IMAGE_ENCODER = "the image network; another choice drops the settings of the one before"
 FRAMED = "the square in evaluation: the picture squeezed, or its centre in its proportions"
+MARGIN = (
+    "the shorter side is resized to margin x size, in whole pixels, before the centre is cut; 1: all of the shorter "
+    "side is seen, as CLIP's own preparation does; none: 256 / 224, not rounded to whole pixels"
+)
 AUGMENTED = (
     "the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's proportions, "
     "side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes"
@@ -28,6 +37,7 @@ _CROPS = ReadWhere(
     lambda part, _: part.frozen and (part.view.random or part.crops == "online"),
     "frozen = true, and random views or crops = online",
 )
+_CROPPED = ReadWhere(lambda part, _: part.view is not None and part.framing == "centre-crop", "framing = centre-crop")
 _PICTURES = ReadWhere(lambda part, _: part.view is not None, 'an encoder on = "pictures"')
 _VIEWS = ReadWhere(lambda part, _: not part.frozen or part.crops != 1, "frozen = false, or crops above 1")
 
@@ -132,12 +142,20 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     )
     size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(224, description="side of the square that it sees")
     framing: Framing = Field("centre-crop", description=FRAMED)
+    margin: Annotated[Margin, IdentityDefault(None), _CROPPED] = Field(None, description=MARGIN)
+    filter: Annotated[Filter | None, IdentityDefault(None)] = Field(
+        None, description="how pictures are resized; none: bicubic with output = projected, else bilinear"
+    )
     augmentation: Annotated[Augmentation, _VIEWS] = Field("resized-crop", description=AUGMENTED)
     flip: Annotated[StrictBool, _VIEWS] = Field(True, description="mirror half of the training images")
-    statistics: Literal["imagenet", "clip", "half", "caffe"] = Field(
+    statistics: Annotated[
+        Statistics,
+        told_once("imagenet, clip, half, caffe, none, or six numbers: three means, three deviations above 0"),
+    ] = Field(
         "imagenet",
-        description="mean and deviation that pixels are brought to; half: 0.5 and 0.5; caffe: a mean of "
-        "its own and no deviation, values of 0 to 255",
+        description="mean and deviation that pixels are normalised with; half: 0.5 and 0.5; caffe: a mean of its own "
+        "and no deviation, values of 0 to 255; none: values of 0 to 1; in a recipe, also six numbers: means of red, "
+        "green and blue, then their deviations, of values of 0 to 1",
     )
     head: Literal[HeadName, "none"] = Field(
         "linear", description="the trained network on the backbone's vectors; none: they are the embeddings"
@@ -147,9 +165,14 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     )
 
     @property
+    def usual_filter(self) -> Filter:
+        """How pictures were resized before `filter` was a setting: as CLIP was trained, or as ResNets were."""
+        return "bicubic" if self.output == "projected" else "bilinear"
+
+    @property
     def view(self) -> View:
-        resampling = Resampling.BICUBIC if self.output == "projected" else Resampling.BILINEAR  # as CLIP was trained
-        return View(self.size, self.framing, self.augmentation, self.flip, resampling)
+        resampling = Resampling[(self.filter or self.usual_filter).upper()]
+        return View(self.size, self.framing, self.augmentation, self.flip, resampling, self.margin)
 
     @property
     def feature_network(self) -> "BackboneSettings | None":
@@ -166,6 +189,10 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
         224, description="side of the square that it sees"
     )
     framing: Annotated[Framing, _PICTURES] = Field("centre-crop", description=FRAMED)
+    margin: Annotated[Margin, IdentityDefault(None), _CROPPED] = Field(None, description=MARGIN)
+    filter: Annotated[Filter, IdentityDefault("bilinear"), _PICTURES] = Field(
+        "bilinear", description="how pictures are resized"
+    )
     augmentation: Annotated[Augmentation, _PICTURES] = Field("none", description=f"{AUGMENTED}; none: as in evaluation")
     flip: Annotated[StrictBool, _PICTURES] = Field(False, description="mirror half of the training images")
 
@@ -173,7 +200,8 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
     def view(self) -> View | None:
         if own_parts[self.of][self.name].on != "pictures":
             return None
-        return View(self.size, self.framing, self.augmentation, self.flip)
+        resampling = Resampling[self.filter.upper()]
+        return View(self.size, self.framing, self.augmentation, self.flip, resampling, self.margin)
 
 
 ImageSettings = Annotated[

@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import Literal
 
 Framing = Literal["square", "centre-crop"]
+Filter = Literal["bilinear", "bicubic"]
 Augmentation = Literal["none", "resized-crop", "scale-crop", "side-crop", "rand-augment"]
 
 
@@ -24,6 +25,8 @@ class View:
         framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions.
         augmentation: in training, as `model.image.augmentation` says.
         flip: mirror half of the training views.
+        margin: of `centre-crop`, what `size` is multiplied with for the side, in whole pixels, that the picture's
+            shorter one is resized to before the centre is cut; None: 256 / 224, in fractions of a pixel.
     """
 
     size: int
@@ -31,6 +34,7 @@ class View:
     augmentation: Augmentation = "none"
     flip: bool = False
     resampling: Resampling = Resampling.BILINEAR
+    margin: float | None = None
 
     @property
     def random(self) -> bool:

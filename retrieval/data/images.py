@@ -26,7 +26,9 @@ from goalgrid.retrieval.splits.problems import TOO_LARGE
 KEPT_BYTES = 1 << 30
 """A split whose evaluation views fit here is decoded once and kept; a larger split is decoded as it is read."""
 MARGIN = 256 / 224
-"""Evaluation resizes the shorter side to this times the size before the centre is cropped, as VSE++ does."""
+"""Without a margin, evaluation resizes the shorter side to this times the size and cuts the centre, as VSE++ does."""
+LONGEST = 16
+"""Times its shorter side; nothing further out is near the centre."""
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 """Share of the picture's area and aspect ratio that a resized crop is drawn from, as torchvision does."""
 LARGE_AREA = (0.5, 1.0)
@@ -48,10 +50,11 @@ Box = tuple[float, float, float, float]
 def pixels_of(picture: Image.Image, view: View, draw: np.random.Generator | None = None) -> UInt8[np.ndarray, "h w 3"]:
     """The evaluation view of a picture, or with a generator the training view that it draws."""
     if draw is None or not view.random:
-        return np.array(_resized(picture, view, _frame(view, *picture.size)))
-    box = _frame(view, *picture.size) if view.augmentation == "none" else _crop(view, *picture.size, draw)
+        return np.array(_framed(picture, view))
+    box = None if view.augmentation == "none" else _crop(view, *picture.size, draw)
     mirrored = view.flip and draw.random() < 0.5
-    seen = _resized(picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else picture, view, box)
+    picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else picture
+    seen = _resized(picture, view, box) if box else _framed(picture, view)
     return np.array(rand_augmented(seen, draw) if view.augmentation == "rand-augment" else seen)
 
 
@@ -59,12 +62,31 @@ def _resized(picture: Image.Image, view: View, box: Box) -> Image.Image:
     return picture.resize((view.size, view.size), Image.Resampling(view.resampling), box=box)
 
 
-def _frame(view: View, width: int, height: int) -> Box:
+def _framed(picture: Image.Image, view: View) -> Image.Image:
+    width, height = picture.size
     if view.framing == "square":
-        return (0.0, 0.0, float(width), float(height))
+        return _resized(picture, view, (0.0, 0.0, float(width), float(height)))
+    if view.margin is not None:
+        return _resized_and_cut(picture, view, round(view.margin * view.size))
     side = min(width, height) / MARGIN
     left, top = (width - side) / 2, (height - side) / 2
-    return (left, top, left + side, top + side)
+    return _resized(picture, view, (left, top, left + side, top + side))
+
+
+def _resized_and_cut(picture: Image.Image, view: View, shorter: int) -> Image.Image:
+    """The centre of the picture, its shorter side resized to so many pixels: to the bit as `transformers` prepares it.
+
+    One resizing of a part would round its two passes in another way. Of a very long picture, the middle is resized.
+    """
+    most = LONGEST * min(picture.size)
+    if max(picture.size) > most:
+        width, height = (min(side, most) for side in picture.size)
+        left, top = (picture.width - width) // 2, (picture.height - height) // 2
+        picture = picture.crop((left, top, left + width, top + height))
+    width, height = (int(shorter * side / min(picture.size)) for side in picture.size)
+    left, top = (width - view.size) // 2, (height - view.size) // 2
+    whole = picture.resize((width, height), Image.Resampling(view.resampling))
+    return whole.crop((left, top, left + view.size, top + view.size))
 
 
 def _crop(view: View, width: int, height: int, draw: np.random.Generator) -> Box:

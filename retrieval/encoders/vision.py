@@ -16,6 +16,7 @@ STATISTICS = {
     "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
     "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     "caffe": ((122.7717 / 255, 115.9465 / 255, 102.9801 / 255), (1 / 255, 1 / 255, 1 / 255)),
+    "none": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
 }
 """Mean and standard deviation of each colour, red, green and blue, of values from 0 to 1."""
 
@@ -37,7 +38,8 @@ class Vision(nn.Module):
         self.network = pretrained.network(settings, places, part="vision_model", projected=projected)
         self.grid = settings.output == "grid"
         self.still, self.frozen = settings.norm_eval, settings.frozen
-        means, deviations = STATISTICS[settings.statistics]
+        given = settings.statistics
+        means, deviations = STATISTICS[given] if isinstance(given, str) else (given[:3], given[3:])
         self.register_buffer("mean", torch.tensor(means)[:, None, None] * 255, persistent=False)
         self.register_buffer("deviation", torch.tensor(deviations)[:, None, None] * 255, persistent=False)
         self.requires_grad_(not settings.frozen)

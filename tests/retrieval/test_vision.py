@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
@@ -115,3 +116,18 @@ def test_our_random_resnet_is_that_of_transformers_to_the_bit(first: int, widths
     given, oracle = ours(pixels), theirs(pixels)
     assert torch.equal(given.last_hidden_state, oracle.last_hidden_state)
     assert torch.equal(given.pooler_output, oracle.pooler_output)
+
+
+def test_statistics_are_a_name_or_six_numbers_or_none() -> None:
+    pictures = torch.randint(0, 255, (2, 3, 32, 32), dtype=torch.uint8)
+
+    def seen(statistics: Any) -> torch.Tensor:
+        ours = Vision(backbone("dinov2", statistics=statistics), {})
+        return (pictures.float() - ours.mean) / ours.deviation
+
+    clip = [0.48145466, 0.4578275, 0.40821073, 0.26862954, 0.26130258, 0.27577711]
+    torch.testing.assert_close(seen(clip), seen("clip"))
+    torch.testing.assert_close(seen("none"), pictures / 255)
+    for wrong in ("imagenet2", clip[:5], [*clip[:5], 0.0]):
+        with pytest.raises(ValidationError, match="imagenet, clip, half, caffe, none, or six numbers"):
+            backbone("dinov2", statistics=wrong)

@@ -88,8 +88,8 @@ TEXT = {
 OTHER = {
     "pooling": "max", "pool_k": 3, "pool_balance": 0.25, "hidden": 5, "drop": 0.6, "drop_rule": "each",
     "size": 24, "channels": 5, "layers": 3, "dropout": 0.3, "crops": 3,
-    "framing": "square", "augmentation": "side-crop", "statistics": "half", "prompt": "blue dog",
-    "word_drop": 0.4, "word_dim": 5, "dim": 12,
+    "framing": "square", "margin": 1.5, "filter": "bicubic", "augmentation": "side-crop", "statistics": "half",
+    "prompt": "blue dog", "word_drop": 0.4, "word_dim": 5, "dim": 12,
     "train_images": 7, "min_count": 9, "max_words": 1, "words": "nltk", "vocabulary": "peer.json",
     "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
