@@ -22,8 +22,9 @@ import torch
 from PIL import Image
 
 from goalgrid.grid.settings.image_views import View
-from goalgrid.retrieval.data.images import ImageFiles, opened, pixels_of, planes
+from goalgrid.retrieval.data.images import ImageFiles, pixels_of, planes
 from goalgrid.retrieval.data.images import _crop as crop
+from goalgrid.retrieval.data.picture_files import opened
 from goalgrid.retrieval.shrunk import ShrunkImages, ShrunkPictures
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 

@@ -18,7 +18,8 @@ from PIL import Image
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.store.files import written_aside
-from goalgrid.retrieval.data.images import ImageFiles, opened, size_of
+from goalgrid.retrieval.data.images import ImageFiles
+from goalgrid.retrieval.data.picture_files import opened, size_of
 from goalgrid.retrieval.features import BLOCK, SPLITS, Block, CachedArrays, Unit
 from goalgrid.retrieval.splits.pairs import Pairs
 

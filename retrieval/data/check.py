@@ -2,6 +2,8 @@
 
 import os
 import shlex
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,8 +19,9 @@ from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data import annotations, precomp
 from goalgrid.retrieval.data.content import content
 from goalgrid.retrieval.data.forms import CheckProgress, Part, SplitSize, forms
+from goalgrid.retrieval.data.picture_files import remedy, ways_of
 from goalgrid.retrieval.splits.pairs import DataError, Listing
-from goalgrid.retrieval.splits.problems import TOO_LARGE, Problem, faults_of_captions, faults_of_ids, shortened
+from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, faults_of_ids, shortened
 
 FEATURES = "precomputed features"
 STEP = 100
@@ -104,32 +107,34 @@ def _pictures(annotated: annotations.Annotated, progress: CheckProgress, workers
             fix = "Each of train, val and test needs images: look at what the annotations say of splits."
             part.problems.append(Problem(f"{split} split of {path}", "is empty: 0 images", fix))
     part.files = list(dict.fromkeys(file for _, file in annotated.files))
-    part.problems += [*annotated.notes(), *unreadable(part.files, progress, workers)]
+    unreadable, part.read_as = look_at(part.files, progress, workers)
+    part.problems += [*annotated.notes(), *unreadable]
     return part
 
 
-def unreadable(files: list[Path], progress: CheckProgress, workers: int) -> list[Problem]:
-    """Files that are not whole images, in their order."""
-    problems = []
+def look_at(
+    files: Sequence[Path], progress: CheckProgress = lambda what, done, of: None, workers: int = 1
+) -> tuple[list[Problem], Counter[str]]:
+    """Files that are not whole images, in their order; and how many are read in which way of `READ_AS`."""
+    problems, ways = list[Problem](), Counter[str]()
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="check") as pool:
-        for number, fault in enumerate(pool.map(_fault, files), 1):
+        for number, (fault, ways_of_file) in enumerate(pool.map(_look, files), 1):
             if fault:
-                what = f"the image cannot be read: {fault}"
-                fix = TOO_LARGE if "exceeds limit" in fault else "Fetch this file again."
-                problems.append(Problem(str(files[number - 1]), what, fix))
+                problems.append(Problem(str(files[number - 1]), f"the image cannot be read: {fault}", remedy(fault)))
+            ways.update(ways_of_file)
             if number % STEP == 0 or number == len(files):
                 progress("decoding images", number, len(files))
-    return problems
+    return problems, ways
 
 
-def _fault(file: Path) -> str:
-    """Why this file is no image; empty for a good image."""
+def _look(file: Path) -> tuple[str, tuple[str, ...]]:
+    """Why this file is no image, empty for a good image; and how it is read."""
     try:
         with Image.open(file) as image:
             image.load()
+            return "", ways_of(image)
     except Exception as error:  # decoders raise many kinds on a torn file, and every kind is a fault of the file
-        return str(error).replace(f" {str(file)!r}", "") or type(error).__name__
-    return ""
+        return str(error).replace(f" {str(file)!r}", "") or type(error).__name__, ()
 
 
 def _features(folder: Path, test_splits: list[str], progress: CheckProgress) -> Part:

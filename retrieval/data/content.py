@@ -7,6 +7,7 @@ again. This module loads no torch, so that `status` and `table` can compare data
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -46,12 +47,14 @@ class Content:
         images: fingerprint of the images or features alone.
         sizes: split, images and captions.
         problems: leaks and notes.
+        read_as: how many pictures are read in which way of `forms.READ_AS`; None: nobody looked.
     """
 
     fingerprint: str
     images: str
     sizes: tuple[tuple[str, int, int], ...]
     problems: tuple[Problem, ...] = ()
+    read_as: tuple[tuple[str, int], ...] | None = None
 
     @property
     def leaks(self) -> list[Problem]:
@@ -88,7 +91,8 @@ def _content(name: str, root: Path, *, features: bool, kept: Path | None) -> Con
     file = kept / f"{name}-{'features' if features else 'images'}-{place}.json" if kept else None
     paths, known = _kept(file) if file else ({}, None)
     same = all(_status(root / path) == tuple(status[:2]) for path, status in paths.items())
-    if known and same and known.fingerprint.startswith(VERSION):
+    looked = features or (known and known.read_as is not None)  # before pictures were turned, nobody did
+    if known and same and looked and known.fingerprint.startswith(VERSION):
         return known
     stamp = Stamp(root, paths)
     summed = _features(name, root, stamp) if features else _pictures(name, root, stamp)
@@ -99,7 +103,8 @@ def _content(name: str, root: Path, *, features: bool, kept: Path | None) -> Con
     listed = {split: [listing.captions, listing.image_of_text.tolist()] for split, listing in listings.items()}
     mark = digest([images, listed])
     notes = tuple(problem for problem in summed.problems if problem.kind != "fault")
-    known = Content(f"{VERSION}{mark[:16]}", images, tuple((split, *size) for split, size in sizes.items()), notes)
+    split_sizes = tuple((split, *size) for split, size in sizes.items())
+    known = Content(f"{VERSION}{mark[:16]}", images, split_sizes, notes, tuple(summed.read_as.items()))
     if file:
         text = json.dumps({"paths": stamp.paths, "content": asdict(known)}, separators=(",", ":"), sort_keys=True)
         with suppress(UserError):  # a disk that takes no stamp costs the next reader time
@@ -162,7 +167,7 @@ class Stamp:
     def __init__(self, root: Path, before: Mapping[str, Sequence[Any]] = {}) -> None:
         self.root, self.before = root, before
         self.paths: dict[str, Sequence[Any]] = {}
-        """By path below the root: size, time in ns, and SHA-256 where it was read here."""
+        """By path below the root: size, time in ns, SHA-256 where it was read here, and how a picture is read."""
         self._look_at([root, *sorted(path for path in root.iterdir() if path.is_dir())])
 
     def note(self, files: Iterable[Path]) -> None:
@@ -176,17 +181,37 @@ class Stamp:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
             return list(pool.map(partial(self._digest, summed=summed), files))
 
+    def ways(self, pictures: Sequence[Path]) -> list[str]:
+        """How each picture is read, once it is summed: ways of `forms.READ_AS`, with commas between."""
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
+            return list(pool.map(self._ways, pictures))
+
     def _look_at(self, paths: Iterable[Path]) -> None:
         self.paths |= {str(path.relative_to(self.root)): (*_status(path), "") for path in paths}
 
     def _digest(self, file: Path, summed: Callable[[Path], str]) -> str:
         key, status = str(file.relative_to(self.root)), _status(file)
-        size, time, mark = self.before.get(key, (-1, -1, ""))
+        size, time, mark, *_ = self.before.get(key, (-1, -1, ""))
         try:
             self.paths[key] = (*status, mark if mark and (size, time) == status else summed(file))
         except OSError as error:
             raise DataError(f"{file} cannot be read: {error.strerror or error}. Fetch this file again.") from error
         return str(self.paths[key][2])
+
+    def _ways(self, picture: Path) -> str:
+        key = str(picture.relative_to(self.root))
+        summed, before = self.paths[key], self.before.get(key, ())
+        ways = before[3] if len(before) > 3 and tuple(before[:3]) == tuple(summed) else _ways_of(picture)
+        self.paths[key] = (*summed[:3], ways)
+        return str(ways)
+
+
+def _ways_of(picture: Path) -> str:
+    from goalgrid.retrieval.data.picture_files import read_as
+
+    with suppress(DataError):  # training names a damaged picture
+        return ",".join(read_as(picture))
+    return ""
 
 
 def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
@@ -199,8 +224,12 @@ def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
         )
     annotated = annotations.Annotated.of(name, root)
     listings = annotated.listings
-    marks = {split: digest(stamp.digests(listing.images, sha256_of)) for split, listing in listings.items()}
-    return Summed(marks, listings, [*annotated.problems, *annotated.notes()])
+    marks, read_as = dict[str, str](), Counter[str]()
+    for split, listing in listings.items():
+        sums, ways = stamp.digests(listing.images, sha256_of), stamp.ways(listing.images)
+        marks[split] = digest([f"{summed} {way}".rstrip() for summed, way in zip(sums, ways, strict=True)])
+        read_as.update(way for each in ways for way in each.split(",") if way)
+    return Summed(marks, listings, [*annotated.problems, *annotated.notes()], read_as)
 
 
 def _features(name: str, root: Path, stamp: Stamp) -> Summed:

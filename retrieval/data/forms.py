@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from goalgrid.grid.catalog import Dataset
+from goalgrid.grid.errors import counted
 from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.parts import PartRead
 from goalgrid.retrieval.splits.pairs import Listing, Pairs
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from goalgrid.retrieval.data.content import Stamp
 
 
+READ_AS = {
+    "turned": "turned as EXIF says",
+    "transparent": "with transparent parts, seen as white",
+    "scaled": "scaled to 8 bits by the range of its values",
+}
+"""How a picture is read where that is not what Pillow converts its file to, in words."""
 CheckProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much is done, and how much there is to do."""
 
@@ -52,6 +59,8 @@ class Part:
     """By split: shape and type of its features, or what its images look like."""
     files: list[Path] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    read_as: dict[str, int] = field(default_factory=dict)
+    """How many pictures are read in which way of `READ_AS`."""
     fingerprint: str = ""
     noun: str = "image"
     """What a caption describes."""
@@ -67,6 +76,9 @@ class Part:
             spread = f"{size.least} / {size.mean:.2f} / {size.most} per {self.noun} (min / mean / max)"
             note = f"; {self.notes[split]}" if split in self.notes else ""
             text.append(f"  {split:6}{size.images:>8,} {self.noun}s{size.captions:>9,} captions, {spread}{note}")
+        text += [
+            f"  {counted(self.read_as[how], 'picture')} {so}" for how, so in READ_AS.items() if how in self.read_as
+        ]
         mark = f", fingerprint {self.fingerprint}" if self.fingerprint else ""
         return [*text, f"  {self.bytes / 1e6:,.1f} MB on disk{mark}"]
 
@@ -82,7 +94,7 @@ class Part:
         }
         fingerprint = self.fingerprint or None
         named = {"format": self.format, "path": str(self.path), "splits": splits}
-        return {**named, "bytes": self.bytes, "fingerprint": fingerprint}
+        return {**named, "bytes": self.bytes, "fingerprint": fingerprint, "read_as": self.read_as}
 
 
 class Summed(NamedTuple):
@@ -91,11 +103,13 @@ class Summed(NamedTuple):
     Args:
         marks: by split: a fingerprint of what stands in the place of the images.
         problems: leaks and notes.
+        read_as: how many pictures are read in which way of `READ_AS`.
     """
 
     marks: dict[str, str]
     listings: Mapping[str, Listing[Any]]
     problems: Sequence[Problem]
+    read_as: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)

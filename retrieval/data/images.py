@@ -1,4 +1,4 @@
-"""Pictures as pixels: how a file is opened and which square of it a network sees, in evaluation and in training.
+"""Pictures as pixels: which square of a picture a network sees, in evaluation and in training.
 
 RandAugment is X-VLM's: two of ten changes of a picture, each made with probability one half, with the strengths of
 level 7 of 10. Brightness and sharpness only rise; turns and shifts go either way, and what they uncover is grey.
@@ -6,9 +6,8 @@ X-VLM's configs/Retrieval_*.yaml and dataset/randaugment.py.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from goalgrid.grid.settings.image_views import View
-from goalgrid.retrieval.splits.pairs import WHOLE, DataError
-from goalgrid.retrieval.splits.problems import TOO_LARGE
+from goalgrid.retrieval.data.picture_files import opened
+from goalgrid.retrieval.splits.pairs import WHOLE
 
 KEPT_BYTES = 1 << 30
 """A split whose evaluation views fit here is decoded once and kept; a larger split is decoded as it is read."""
@@ -33,8 +32,6 @@ AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 """Share of the picture's area and aspect ratio that a resized crop is drawn from, as torchvision does."""
 LARGE_AREA = (0.5, 1.0)
 """The share of the area that the crop of `rand-augment` is drawn from."""
-DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
-"""Pillow's modes of grey pictures with 16 bits a pixel."""
 SIDES = (0.6, 1.0)
 """Share of a side that a crop keeps: VSE-infinity's crop draws one share for both sides, a side crop one for each."""
 COUNT, CHANCE = 2, 0.5
@@ -224,32 +221,3 @@ class ImageFiles:
 def planes(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[Tensor, "3 h w"]:
     """Colours first, as networks read them."""
     return torch.from_numpy(pixels).permute(2, 0, 1)
-
-
-def opened(file: Path) -> Image.Image:
-    """The picture in this file, in RGB; DataError: it is missing or no readable image."""
-    with _readable(file) as image:
-        if image.mode not in DEEP:
-            return image.convert("RGB")
-        # Pillow itself would cut all above 255 off, which leaves a white square.
-        grey = (np.asarray(image).astype(np.float64) / 257).round().clip(0, 255).astype(np.uint8)
-        return Image.fromarray(grey).convert("RGB")
-
-
-def size_of(file: Path) -> tuple[int, int]:
-    """Width and height, by the file's header; DataError: as `opened`."""
-    with _readable(file) as image:
-        return image.size
-
-
-@contextmanager
-def _readable(file: Path) -> Iterator[Image.Image]:
-    try:
-        with Image.open(file) as image:
-            yield image
-    except FileNotFoundError:
-        raise DataError(f"image {file} is missing.") from None
-    except Image.DecompressionBombError as error:
-        raise DataError(f"image {file} is too large to be read: {error} {TOO_LARGE}") from None
-    except (OSError, SyntaxError) as error:
-        raise DataError(f"image {file} cannot be read: {error}. Fetch this file again.") from error

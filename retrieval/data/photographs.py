@@ -13,7 +13,8 @@ from goalgrid.grid.groups import grouped
 from goalgrid.grid.settings.image_views import View
 from goalgrid.retrieval.data import opening, precomp
 from goalgrid.retrieval.data.annotations import Annotated
-from goalgrid.retrieval.data.images import opened, pixels_of
+from goalgrid.retrieval.data.images import pixels_of
+from goalgrid.retrieval.data.picture_files import opened
 from goalgrid.retrieval.data.precomp import Features
 from goalgrid.retrieval.splits.pairs import DataError, Images, Split
 from goalgrid.retrieval.splits.problems import array_of

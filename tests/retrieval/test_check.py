@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from goalgrid.retrieval.data import precomp
 from goalgrid.retrieval.data.check import DataReport, check
@@ -461,3 +462,17 @@ def test_real_photographs_and_features_have_no_problem(flickr8k: Path) -> None:
     assert report.problems == []
     assert [part.sizes["train"].captions for part in report.parts] == [30000, 30000]
     assert report.parts[1].notes["test"] == "9 x 512 float16"
+
+
+def test_pictures_that_are_turned_or_seen_over_white_are_counted(tmp_path: Path) -> None:
+    write_karpathy(tmp_path)
+    exif = Image.Exif()
+    exif[0x112] = 3
+    Image.new("RGB", (20, 30), "red").save(tmp_path / "images" / "1.png", exif=exif)
+    Image.new("RGBA", (20, 30), (255, 0, 0, 0)).save(tmp_path / "images" / "2.png", exif=exif)
+    report = check("mine", tmp_path)
+    assert report.lines()[-3:-1] == [
+        "  2 pictures turned as EXIF says",
+        "  1 picture with transparent parts, seen as white",
+    ]
+    assert report.to_dict()["parts"][0]["read_as"] == {"turned": 2, "transparent": 1}

@@ -1,5 +1,6 @@
 """The content of a copy of a data set: what its fingerprint sees, and when a kept result is believed."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from goalgrid.retrieval.data.content import Content, content
 from goalgrid.retrieval.data.opening import load
@@ -139,6 +141,37 @@ def test_only_files_whose_own_stamp_changed_are_read_again(tmp_path: Path) -> No
     before, now = (json.loads(found)["paths"] for found in (text, file.read_text().partition("\n")[2]))
     assert {path for path in now if now[path] != before[path]} == {"images/2.png"}
     assert after == of(root)
+
+
+def mark(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_only_pictures_that_were_read_wrong_get_another_mark_than_before_they_were_turned(
+    turned: bool, tmp_path: Path
+) -> None:
+    """What c608b168 kept of the same files, literally: a mark of their bytes alone, in a stamp that says no more."""
+    root, kept = tmp_path / "data", tmp_path / "kept"
+    write_karpathy(root)
+    exif = Image.Exif()
+    exif[0x112] = 6 if turned else 1
+    Image.open(root / "images" / "1.png").save(root / "images" / "1.png", exif=exif)
+    now = of(root, kept)
+    sums = [hashlib.sha256((root / "images" / f"{place}.png").read_bytes()).hexdigest() for place in range(4)]
+    before = mark({"train": mark(sums[:2]), "val": mark(sums[2:3]), "test": mark(sums[3:])})
+    (file,) = kept.iterdir()
+    stamp = json.loads(file.read_text().partition("\n")[2])
+    del stamp["content"]["read_as"]
+    text = json.dumps({
+        "paths": {path: found[:3] for path, found in stamp["paths"].items()},
+        "content": stamp["content"] | {"images": before, "fingerprint": f"2:{before[:16]}"},
+    })  # fmt: skip
+    file.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+    after = of(root, kept)
+    assert after == now == of(root, kept)
+    assert (after.images == before) == (not turned)
+    assert after.read_as == ((("turned", 1),) if turned else ())
 
 
 def test_a_file_that_takes_precedence_is_noticed(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from PIL import Image
 
 from goalgrid.grid.settings.image_views import View
 from goalgrid.retrieval.data import images
-from goalgrid.retrieval.data.check import unreadable
-from goalgrid.retrieval.data.images import ImageFiles, opened, pixels_of
+from goalgrid.retrieval.data.check import look_at
+from goalgrid.retrieval.data.images import ImageFiles, pixels_of
+from goalgrid.retrieval.data.picture_files import opened
 from goalgrid.retrieval.splits.pairs import DataError
 
 
@@ -128,19 +129,10 @@ def test_an_unreadable_image_is_named(files: list[Path]) -> None:
         ours.gather(np.array([2]))
 
 
-def test_a_picture_of_16_bits_is_scaled_and_not_cut_off(tmp_path: Path) -> None:
-    grey = np.linspace(0, 65535, 30 * 20).reshape(30, 20).astype(np.uint16)
-    Image.fromarray(grey).save(tmp_path / "deep.png")
-    Image.fromarray((grey / 257).round().astype(np.uint8)).save(tmp_path / "flat.png")
-    deep, flat = (np.asarray(images.opened(tmp_path / name)) for name in ("deep.png", "flat.png"))
-    assert deep.shape == (30, 20, 3)
-    assert np.array_equal(deep, flat)
-
-
 def test_a_picture_of_too_many_pixels_is_named_with_the_remedy(tmp_path: Path) -> None:
     file = tmp_path / "huge.png"
     Image.new("1", (14_000, 14_000)).save(file)
     with pytest.raises(DataError, match=r"image .*huge\.png is too large to be read: .*196000000.* Save it smaller"):
         opened(file)
-    [problem] = unreadable([file], lambda *_: None, workers=1)
+    [problem], _ = look_at([file])
     assert "Save it smaller" in str(problem)

@@ -183,7 +183,7 @@ def saved_clip(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def test_clip_by_openais_names_has_the_scores_of_transformers(saved_clip: SavedClip) -> None:
     size, places = saved_clip.size, {"clip": saved_clip.folder}
     found = PublishedModel.of(CheckpointFile.read(saved_clip.file), "clip", (), places)
-    view = View(size, "centre-crop", resampling=Resampling.BICUBIC)
+    view = View(size, "centre-crop", resampling=Resampling.BICUBIC, margin=1.0)
     assert (found.map.name, found.settings.dim, found.settings.image.view) == ("clip-openai", saved_clip.joint, view)
     model = Vse(found.settings, (3, size, size), 1, seed=0, places=places).eval()
     model.load_weights(found.weights)
