@@ -165,8 +165,9 @@ class Progress:
         if reason := self._differs(content) or (best and self._differs(best)):
             self.begin_anew(reason)
             return None
-        ranks = [self._rank(row) for row in content["rows"]]
-        if ranks and (best is None or self._rank(best["row"]) < max(ranks)):
+        rank = self.train.selection_rank
+        ranks = [rank(row) for row in content["rows"]]
+        if ranks and (best is None or rank(best["row"]) < max(ranks)):
             self.warn(f"its best weights are lost, so the trial starts anew: {self.folder.best_checkpoint}")
             return None
         for name in SAVED:
