@@ -178,7 +178,7 @@ class LoadedGrid:
             here: train in this process, without Ray.
             address: of a Ray cluster; None: a Ray for this launch.
             mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
-            allow_leak: train even if test images stand in the training split.
+            allow_leak: train even if test images train or validate.
         """
         choice = Choice(only, failed=failed, force=force, stale=stale)
         options = LaunchOptions(here, address, mlflow_uri, allow_leak=allow_leak)

@@ -283,6 +283,15 @@ def odd_size(name: str, split: str, images: int, captions: int) -> str:
     return f"{here}; officially {whole.images:,} with {whole.captions:,}{missing}"
 
 
+def published(name: str, sizes: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether splits with so many images and captions are the published ones of a data set.
+
+    >>> published("mine", {"test": (1000, 5000)}), published("coco", {"test": (5000, 25_000)})
+    (False, True)
+    """
+    return bool(described(name).splits) and not any(odd_size(name, split, *size) for split, size in sizes.items())
+
+
 def has_folder(name: str, given: str) -> None:
     """Check that a data set lies in a folder, because the user gave one: `--root shapes=/data`."""
     if described(name).embedded:

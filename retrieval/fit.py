@@ -13,20 +13,34 @@ from goalgrid.retrieval.splits.problems import check_command
 
 
 def check_fit(
-    dataset: DatasetSettings, model: ModelSettings, root: Path | None, content: Content, *, allow_leak: bool
-) -> list[str]:
+    dataset: DatasetSettings,
+    model: ModelSettings,
+    root: Path | None,
+    content: Content,
+    *,
+    allow_leak: bool,
+    chooses: bool,
+) -> dict[str, str]:
     """What a user must know of the copy of a data set: leaks, notes, and splits that are not as large as officially.
 
-    UserError: it has not what model, protocol and settings demand, or a leak that is not allowed.
+    Returns texts, each with the word for it, `warning` or `note`. UserError: the copy has not what model, protocol and
+    settings demand, or a leak that is not allowed.
+
+    Args:
+        allow_leak: whether test images may train or validate.
+        chooses: whether validation chooses anything, a checkpoint or settings.
     """
     check_form(dataset.name, root, model.image.view, model.image.reads)
     if root and model.image.view is None and not model.image.reads:
         model.check_image(precomp.shape(package(dataset.name, root)))
-    if content.leaks and not allow_leak:
-        raise DataError(f"{content.leaks[0]} If it must be: --allow-leak; then records say it.")
+    if (leaks := content.leaks(chooses=chooses)) and not allow_leak:
+        raise DataError(f"{leaks[0]} If it must be: --allow-leak; then records say it.")
     check_sizes(dataset, content, root)
     odd = ((split, catalog.odd_size(dataset.name, split, *size)) for split, *size in content.sizes)
-    return [*map(str, content.problems), *(f"{split} split of {dataset.name!r}: {text}" for split, text in odd if text)]
+    return {
+        **{str(problem): "note" if problem.kind == "remark" else "warning" for problem in content.problems},
+        **{f"{split} split of {dataset.name!r}: {text}": "warning" for split, text in odd if text},
+    }
 
 
 def check_sizes(dataset: DatasetSettings, content: Content, root: Path | None) -> None:

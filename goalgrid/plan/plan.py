@@ -56,7 +56,7 @@ class Plan:
         Args:
             jobs: trials at a time; None: as the grid says, else the number that fits here.
             rented: a GPU that the user asks about, with the price of an hour on it, and the machine that has it.
-            allow_leak: whether test images may stand in the training split.
+            allow_leak: whether test images may train or validate.
 
         UserError: the filter names no trial, or these trials cannot be trained on their data.
         """

@@ -91,7 +91,7 @@ class DataAtHand:
         Returns what a user must know of the data. What a launch asks of its machine is left to it: data without a root
         here, weights, CPUs and GPUs.
 
-        `allow_leak`: whether test images may stand in the training split.
+        `allow_leak`: whether test images may train or validate.
         """
         from goalgrid.retrieval.fit import check_fit
 
@@ -104,7 +104,9 @@ class DataAtHand:
             shared = trial.shared
             if content := self.content(shared):
                 root = self.grid.root(shared.dataset.name)
-                lines |= dict.fromkeys(check_fit(shared.dataset, shared.model, root, content, allow_leak=allow_leak))
+                chooses = shared.train.selection != "last" or self.grid.select is not None
+                allowed = {"allow_leak": allow_leak, "chooses": chooses}
+                lines |= dict.fromkeys(check_fit(shared.dataset, shared.model, root, content, **allowed))
                 captions, sure = learnt_captions(shared, self.sizes(shared)["train"])
                 if sure:
                     check_batches(shared.train, captions, self.grid.resources)

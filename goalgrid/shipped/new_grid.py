@@ -21,8 +21,8 @@ def text(
     objectives: Sequence[str],
     root: str | None,
     uses: Sequence[str] = (),
-) -> tuple[str, str]:
-    """A grid file, and a doubt about its data, if any; UserError: a name is wrong, or no folder is given.
+) -> tuple[str, list[str]]:
+    """A grid file, and what a user must know of its data; UserError: a name is wrong, or no folder is given.
 
     Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes. The files of
     `uses` are registered, and their objectives stand beside the `EXAMPLES`.
@@ -34,7 +34,7 @@ def text(
     dataset = dataset or (name if root else "shapes")
     check_named("grid", name)
     check_named("data set", dataset)
-    usual, doubt = _recipe(dataset, root) if root else ("cnn-bow", "")
+    usual, notes = _recipe(dataset, root) if root else ("cnn-bow", [])
     axes = {"recipes": recipes or [usual], "objectives": [*(objectives or (*EXAMPLES, *own_objectives))]}
     files = f"uses = {json.dumps(uses)}" if uses else '# uses = ["losses.py"]'
     place = hint = ""
@@ -46,11 +46,14 @@ def text(
     lists = {axis: json.dumps(of) for axis, of in axes.items()}
     content = page("new_grid.toml", name=name, dataset=dataset, uses=files, root=place, hint=hint, **lists)
     gridfile.check(content_of(Text(f"grid {name!r}", tomllib.loads(content))))
-    return content, doubt
+    return content, notes
 
 
-def _recipe(dataset: str, folder: str) -> tuple[str, str]:
-    """A recipe for what lies in the folder, and the faults of its annotations, or that it has no known form."""
+def _recipe(dataset: str, folder: str) -> tuple[str, list[str]]:
+    """A recipe for what lies in the folder; and its faults, what is not read of it, or that it has no known form.
+
+    Images and features are not read: that takes long, and `plan` and `data check` do it.
+    """
     from goalgrid.retrieval.data import annotations, precomp
     from goalgrid.retrieval.data.forms import forms
     from goalgrid.retrieval.splits.problems import check_command
@@ -59,18 +62,21 @@ def _recipe(dataset: str, folder: str) -> tuple[str, str]:
     root = user_path(folder).absolute()
     if root.is_dir() and annotations.find(dataset, root):
         try:
-            annotations.Annotated.of(dataset, root)
+            annotated = annotations.Annotated.of(dataset, root)
         except UserError as error:
-            return "cnn-bow", str(error)
-        return "cnn-bow", ""
+            return "cnn-bow", [str(error)]
+        return "cnn-bow", [str(problem) for problem in (*annotated.problems, *annotated.notes())]
     if form := next((form for form in forms() if form.begun(root)), None):
         doubts = dict[str, str]()
         for recipe in (name for name in catalog.recipe_names() if catalog.reads(name) == f"{form.noun}s"):
             try:
                 form.check(root, catalog.recipe(recipe).model.image.reads)
-                return recipe, ""
+                return recipe, []
             except UserError as error:
                 doubts[recipe] = str(error)
-        return next(iter(doubts.items()))
-    doubt = f"no data in a known form under {root}: {check_command(dataset, root)}"
-    return ("fc-bow", "") if precomp.find(dataset, root) else ("cnn-bow", doubt)
+        recipe, doubt = next(iter(doubts.items()))
+        return recipe, [doubt]
+    if features := precomp.find(dataset, root):
+        unread = precomp.unread(features, catalog.described(dataset).test_splits)
+        return "fc-bow", [str(remark) for remark in unread]
+    return "cnn-bow", [f"no data in a known form under {root}: {check_command(dataset, root)}"]

@@ -54,7 +54,9 @@ _ONLY = "Only trials that fit, e.g. 'objective=*_cir seed=0' or 'failure=out-of-
 ONLY = flag("", "--only", _ONLY, "FILTER", autocompletion=completion.conditions)
 FORCE = flag(False, "--force", "Train from the beginning, and what starts from it; old folders move to DIR/replaced.")
 STALE = flag(False, "--stale", "Train also what is done by other code, versions or data, from the beginning.")
-ALLOW_LEAK = flag(False, "--allow-leak", "Train even if test images stand in the training split; records say so.")
+ALLOW_LEAK = flag(
+    False, "--allow-leak", "Train even if test images train or validate (recorded, and in captions of tables)."
+)
 _ADDRESS = "A Ray cluster to train on; default: Ray is started for this launch."
 ADDRESS = flag(None, "--address", _ADDRESS, "HOST:PORT", envvar="RAY_ADDRESS")
 JOBS = flag(None, "--jobs -j", "How many trials train at a time; default: as many as fit.", min=1)

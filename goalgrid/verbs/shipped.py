@@ -36,13 +36,13 @@ def new(
     """Write a commented grid file to begin with."""
     name = name.removesuffix(".toml")
     use(files)
-    content, doubt = new_grid.text(name, dataset, recipes, objectives, root, files)
+    content, notes = new_grid.text(name, dataset, recipes, objectives, root, files)
     path = Path(f"{name}.toml")
     if path.exists():
         raise UserError(f"{path} is there already. Choose another name, or move it away.")
     write_text(path, content)
-    if doubt:
-        say(f"note: {doubt}")
+    for note in notes:
+        say(f"note: {note}")
     say(f"written: {path}. What it would train: goalgrid plan {path}. Train it: goalgrid run {path}")
 
 

@@ -99,6 +99,7 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
         lacking(values, "cells"),
         scores.to_evaluate(cells),
         *(view.unknown_words(cells) for view in views),
+        scores.leaks(cells),
         _imported(cells),
         *scores.of_other_code(cells),
         scores.models.note() if OF_MODEL["kpps"] in what and scores.models else "",

@@ -1,5 +1,6 @@
 """The values that tables show: above all a score, the mean over the seeds of a cell, with the trials behind it."""
 
+import json
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -181,7 +182,15 @@ class Scores:
         done = [trial_id for trial_id, state in states.items() if state is State.DONE]
         begun = {name: state for name, state in states.items() if state not in (State.DONE, State.PLANNED)}
         absent = {name: _reason(home.trial(name), state) for name, state in begun.items()}
-        columns = ["dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
+        columns = [
+            "dataset",
+            "recipe",
+            "protocol",
+            "data_fingerprint",
+            "code_fingerprint",
+            "environment",
+            "other_metrics",
+        ]
         columns += [f"test_{name}" for name in record.METRICS]
         unreadable: record.Unreadable = {}
         rows = record_cache.rows(home, done, columns, unreadable)
@@ -262,6 +271,17 @@ class Scores:
             max((v for c in cells for v in self.of(c, name).values), default=0) for name in (UNKNOWN, CAPTIONS)
         )
         return f"Up to {most:,.0f} of {captions:,.0f} captions have words that no training read." if most else ""
+
+    def leaks(self, cells: Sequence[Cell]) -> str:
+        """Which splits of the data share images that trials were trained in spite of (`--allow-leak`); or empty."""
+        told = dict[str, None]()
+        for cell in cells:
+            chooses = cell.chosen is not None or cell.trials[0].shared.train.selection != "last"
+            for row in (self.rows[trial.id] for trial in cell.trials if trial.id in self.rows):
+                if '"leaks"' in (environment := row.get("environment", "")):
+                    leaks = json.loads(environment)["leaks"]
+                    told |= {f"{cell.dataset}: {what}": None for kind, what in leaks if kind == "leak" or chooses}
+        return f"Trained with --allow-leak. {'; '.join(told)}." if told else ""
 
     def protocol_of(self, cell: Cell) -> str:
         if self.protocol in self.evaluate.names:

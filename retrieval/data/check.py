@@ -5,23 +5,24 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unicodedata import is_normalized, normalize
 
-import numpy as np
 from PIL import Image
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import counted
+from goalgrid.grid.errors import counted, sha256_of
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data import annotations, precomp
-from goalgrid.retrieval.data.content import content
+from goalgrid.retrieval.data.content import Stamp, content
 from goalgrid.retrieval.data.forms import CheckProgress, Part, SplitSize, forms
 from goalgrid.retrieval.data.picture_files import remedy, ways_of
+from goalgrid.retrieval.data.rows import Rows
 from goalgrid.retrieval.splits.pairs import DataError, Listing
-from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, faults_of_ids, shortened
+from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, faults_of_ids
 
 FEATURES = "precomputed features"
 STEP = 100
@@ -32,16 +33,18 @@ ALIKE = 5
 
 @dataclass(frozen=True)
 class DataReport:
-    """Every form of the data under the root, and every problem."""
+    """Every form of the data under the root, and every problem; remarks are none."""
 
     name: str
     root: Path
     parts: list[Part]
     problems: list[Problem]
+    remarks: list[Problem] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """The problems of the copy, then its parts."""
+        """The problems of the copy, then its parts, then what was not read or needs no mending."""
         parts = [line for part in self.parts for line in part.lines()]
+        parts += ["", *(f"note: {remark}" for remark in self.remarks)] if self.remarks else []
         place = f"{self.name} under {self.root}"
         if not self.problems:
             return [f"{place}: no problems", *parts]
@@ -53,8 +56,10 @@ class DataReport:
         return [*text, *parts]
 
     def to_dict(self) -> dict[str, Any]:
-        problems, parts = map(asdict, self.problems), [part.to_dict() for part in self.parts]
-        return {"name": self.name, "root": str(self.root), "problems": list(problems), "parts": parts}
+        problems, remarks = ([asdict(problem) for problem in of] for of in (self.problems, self.remarks))
+        parts = [part.to_dict() for part in self.parts]
+        named = {"name": self.name, "root": str(self.root)}
+        return {**named, "problems": problems, "remarks": remarks, "parts": parts}
 
 
 def check(
@@ -68,21 +73,22 @@ def check(
     if not root.is_dir():
         missing = Problem(str(root), "there is no such folder", "Give the folder with --root.")
         return DataReport(name, root, [], [missing])
-    parts: list[Part] = []
+    parts, stamp = list[Part](), Stamp(root)
     if annotated := annotations.Annotated.read(name, root):
-        parts.append(_pictures(annotated, progress, workers))
+        parts.append(_pictures(name, annotated, stamp, progress, workers))
     if folder := precomp.find(name, root):
-        parts.append(_features(folder, official.test_splits, progress))
+        parts.append(_features(name, folder, stamp, progress))
     parts += [form.faults(root, official, progress) for form in forms() if form.begun(root)]
     for part in parts:
         for split, size in part.sizes.items():
             if size.images and (odd := catalog.odd_size(name, split, size.images, size.captions)):
                 fix = "Take the split whole, or give your own subset another name."
                 part.problems.append(Problem(f"{split} split of {part.path}", odd, fix))
-        if not part.problems:
-            _fingerprint(part, name, root)
-    problems = [_spelled(problem) for part in parts for problem in part.problems]
-    return DataReport(name, root, parts, problems if parts else [_nothing(name, root)])
+        if all(problem.kind == "remark" for problem in part.problems):
+            _fingerprint(part, name, root, stamp)
+    every = [_spelled(problem) for part in parts for problem in part.problems] if parts else [_nothing(name, root)]
+    by_kind = grouped((problem.kind == "remark", problem) for problem in every)
+    return DataReport(name, root, parts, by_kind.get(False, []), by_kind.get(True, []))
 
 
 def _spelled(problem: Problem) -> Problem:
@@ -97,8 +103,8 @@ def _spelled(problem: Problem) -> Problem:
     return replace(problem, what=what, fix=f"Rename all such files: {rename} {shlex.quote(str(path.parent))}")
 
 
-def _pictures(annotated: annotations.Annotated, progress: CheckProgress, workers: int) -> Part:
-    """Everything that the annotations name, each image file decoded."""
+def _pictures(name: str, annotated: annotations.Annotated, stamp: Stamp, progress: CheckProgress, workers: int) -> Part:
+    """Everything that the annotations name, each image file decoded and hashed."""
     path = annotated.path
     part = Part(f"raw images, {annotated.title}", path, problems=annotated.problems)
     for split, entries in annotated.by_split.items():
@@ -107,8 +113,13 @@ def _pictures(annotated: annotations.Annotated, progress: CheckProgress, workers
             fix = "Each of train, val and test needs images: look at what the annotations say of splits."
             part.problems.append(Problem(f"{split} split of {path}", "is empty: 0 images", fix))
     part.files = list(dict.fromkeys(file for _, file in annotated.files))
-    unreadable, part.read_as = look_at(part.files, progress, workers)
-    part.problems += [*annotated.notes(), *unreadable]
+    torn, part.read_as = look_at(part.files, progress, workers)
+    whole = sorted({*part.files} - {Path(problem.place) for problem in torn})
+    marks = dict(zip(whole, stamp.digests(whole, sha256_of), strict=True))
+    by_split = {
+        split: [marks.get(file, "") for file in listing.images] for split, listing in annotated.listings.items()
+    }
+    part.problems += [*annotated.notes(), *annotated.equal(name, by_split), *torn]
     return part
 
 
@@ -137,57 +148,56 @@ def _look(file: Path) -> tuple[str, tuple[str, ...]]:
         return str(error).replace(f" {str(file)!r}", "") or type(error).__name__, ()
 
 
-def _features(folder: Path, test_splits: list[str], progress: CheckProgress) -> Part:
+def _features(name: str, folder: Path, stamp: Stamp, progress: CheckProgress) -> Part:
     """All three splits of the features in a folder; the whole files are read, however large they are."""
-    part = Part(FEATURES, folder)
-    shapes: dict[str, str] = {}
-    keys: dict[str, list[str]] = {}
+    part, test_splits = Part(FEATURES, folder), catalog.described(name).test_splits
+    shapes, keys = dict[str, str](), dict[str, list[str]]()
+    files, rows, images = dict[str, precomp.SplitFiles](), dict[str, Rows](), dict[str, tuple[Rows, list[int]]]()
     for split, file in precomp.splits(folder, test_splits).items():
         array, captions, ids = precomp.read(folder, file, part.problems)
         part.files += precomp.files(folder, file)
         part.problems += faults_of_captions(captions, str(folder / f"{file}_caps.txt"))
         keys[split] = ids
-        images = len(ids) if len(ids) < len(captions) else len(set(ids))  # as far as ids tell
+        count = len(ids) if len(ids) < len(captions) else len(set(ids))  # as far as ids tell
         if array is not None:
+            path = folder / f"{file}_ims.npy"
             shapes[split] = " x ".join(map(str, array.shape[1:]))
             part.notes[split] = f"{shapes[split]} {array.dtype}"
-            part.problems += _values(array, folder / f"{file}_ims.npy", progress)
-            if listing := precomp.align(array, captions, ids, folder / file, part.problems):
-                images, part.sizes[split] = len(listing.images), SplitSize.of(listing)
+            files[split] = precomp.SplitFiles(array, captions, ids)
+            rows[split] = Rows.read(array, partial(_reading, progress, path, len(array)))
+            stamp.digests([path], partial(_text, rows[split]))
+            part.problems += rows[split].problems(path)
+            if listing := precomp.align(*files[split], folder / file, part.problems, rows[split].repeats):
+                count, part.sizes[split] = len(listing.images), SplitSize.of(listing)
+                images[split] = rows[split], listing.images.tolist()
         if ids and len(ids) != len(captions):
-            part.problems += faults_of_ids(ids, len(captions), images, f"{folder / file}_ids.txt")
+            part.problems += faults_of_ids(ids, len(captions), count, f"{folder / file}_ids.txt")
     if len(set(shapes.values())) > 1:
         differ = ", ".join(f"{split} {shape}" for split, shape in shapes.items())
         what = f"features of one image differ in shape between splits: {differ}"
         fix = "All splits must come from one extractor; take them from one package."
         part.problems.append(Problem(str(folder), what, fix))
+    sizes = {split: (size.images, size.captions) for split, size in part.sizes.items()}
     part.problems += precomp.overlapping(keys, folder)
+    part.problems += precomp.equal_rows(images, folder, published=catalog.published(name, sizes))
+    part.problems += [*precomp.unnamed(rows, files, folder), *precomp.unread(folder, test_splits)]
     return part
 
 
-def _values(array: np.ndarray, path: Path, progress: CheckProgress) -> list[Problem]:
-    """NaN, infinity, and rows of zeros, anywhere in the file."""
-    rows: dict[str, list[int]] = {"NaN or infinity": [], "zeros only": []}
-    for start, block in precomp.blocks(array):
-        rows["NaN or infinity"] += (start + np.flatnonzero(precomp.unfit(block))).tolist()
-        rows["zeros only"] += (start + np.flatnonzero(~block.reshape(len(block), -1).any(axis=1))).tolist()
-        progress(f"reading {path.name}", start + len(block), len(array))
-    return [
-        Problem(
-            str(path),
-            f"row{'s' * (len(bad) > 1)} {shortened(bad)} hold{'s' * (len(bad) == 1)} {what}",
-            "Extract the features of these images anew.",
-        )
-        for what, bad in rows.items()
-        if bad
-    ]
+def _reading(progress: CheckProgress, path: Path, rows: int, done: int) -> None:
+    progress(f"reading {path.name}", done, rows)
 
 
-def _fingerprint(part: Part, name: str, root: Path) -> None:
+def _text(rows: Rows, path: Path) -> str:
+    """What a stamp keeps of a file whose rows were read."""
+    return str(rows)
+
+
+def _fingerprint(part: Part, name: str, root: Path, stamp: Stamp) -> None:
     """The fingerprint that records keep; data that its reader refuses are a problem too."""
     features = part.format in (FEATURES, *(form.title for form in forms()))
     try:
-        part.fingerprint = content(name, root, features=features).fingerprint
+        part.fingerprint = content(name, root, features=features, read=stamp.paths).fingerprint
     except DataError as error:
         part.problems.append(Problem(str(part.path), str(error), "Training would stop there too."))
 

@@ -14,26 +14,31 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, regular_bytes, sha256_of
+from goalgrid.grid.errors import UserError, counted, regular_bytes, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.image_views import View
 from goalgrid.grid.settings.parts import PartRead
 from goalgrid.grid.store.files import write_text
 from goalgrid.retrieval.data import annotations, precomp
-from goalgrid.retrieval.data.forms import Summed, form_of, forms
+from goalgrid.retrieval.data.forms import READ_AS, Summed, form_of, forms
+from goalgrid.retrieval.data.rows import Rows, finite_rows
 from goalgrid.retrieval.splits.pairs import DataError, Listing, check_sizes
 from goalgrid.retrieval.splits.problems import Problem, faults_of_captions
 from goalgrid.retrieval.words import vocabulary_files
 
 VERSION = "2:"
 """Begins a fingerprint of data. Another way of making fingerprints gets another number: they cannot be compared."""
+SEEN = "They are seen as a viewer shows them."
 EMBEDDED = "1"
 """To be counted up when what an embedded data set renders changes."""
+NOTED = 2
+"""To be counted up when `Content.problems` would tell more of the same files: a kept result is then made again."""
 THREADS = 4
 """Files read at a time."""
 
@@ -46,29 +51,37 @@ class Content:
         fingerprint: of captions, splits and images or features, and of a peer's vocabulary that reads the captions.
         images: fingerprint of the images or features alone.
         sizes: split, images and captions.
-        problems: leaks and notes.
-        read_as: how many pictures are read in which way of `forms.READ_AS`; None: nobody looked.
+        problems: leaks, notes and remarks.
+        read_as: how many pictures are read in which way of `forms.READ_AS`.
+        repeats: split, and how often each image's row of features is repeated, as `Rows.repeats`.
     """
 
     fingerprint: str
     images: str
     sizes: tuple[tuple[str, int, int], ...]
     problems: tuple[Problem, ...] = ()
-    read_as: tuple[tuple[str, int], ...] | None = None
+    read_as: tuple[tuple[str, int], ...] = ()
+    repeats: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
-    @property
-    def leaks(self) -> list[Problem]:
-        """Test images that stand in the training split, too."""
-        return [problem for problem in self.problems if problem.kind == "leak"]
+    def leaks(self, *, chooses: bool) -> list[Problem]:
+        """Test images that train, too; and those that validate, if validation chooses."""
+        kinds = ("leak", "tested validation") if chooses else ("leak",)
+        return [problem for problem in self.problems if problem.kind in kinds]
 
 
 def content(
-    name: str, root: Path | None, *, features: bool, vocabulary: str | None = None, kept: Path | None = None
+    name: str,
+    root: Path | None,
+    *,
+    features: bool,
+    vocabulary: str | None = None,
+    kept: Path | None = None,
+    read: Mapping[str, Sequence[Any]] = MappingProxyType({}),
 ) -> Content:
     """The content of the data set under this root, as features or as images; DataError: it cannot be used.
 
     A peer's vocabulary, by its path below the root, counts as data. `kept` is a folder that keeps the result with its
-    stamp; None: everything is read.
+    stamp; None: everything is read, except files in `read`, the paths of a stamp.
     """
     known = catalog.described(name)
     if known.embedded:
@@ -77,7 +90,7 @@ def content(
         return Content(f"{VERSION}{mark[:16]}", mark, sizes)
     root = checked_root(name, root)
     try:
-        whole = _content(name, root, features=features, kept=kept)
+        whole = _content(name, root, read, features=features, kept=kept)
         if vocabulary is None:
             return whole
         mark = digest([whole.fingerprint, vocabulary_files.read(root / vocabulary)])
@@ -86,15 +99,14 @@ def content(
         raise DataError(f"root of data set {name!r}: {error.filename or root} cannot be read: {error}.") from error
 
 
-def _content(name: str, root: Path, *, features: bool, kept: Path | None) -> Content:
+def _content(name: str, root: Path, read: Mapping[str, Sequence[Any]], *, features: bool, kept: Path | None) -> Content:
     place = digest([str(root.absolute()), root.stat().st_ino])[:16]
-    file = kept / f"{name}-{'features' if features else 'images'}-{place}.json" if kept else None
+    file = kept / f"{name}-{'rows' if features else 'images'}-{place}.json" if kept else None
     paths, known = _kept(file) if file else ({}, None)
     same = all(_status(root / path) == tuple(status[:2]) for path, status in paths.items())
-    looked = features or (known and known.read_as is not None)  # before pictures were turned, nobody did
-    if known and same and looked and known.fingerprint.startswith(VERSION):
+    if known and same and known.fingerprint.startswith(VERSION):
         return known
-    stamp = Stamp(root, paths)
+    stamp = Stamp(root, {**read, **paths})
     summed = _features(name, root, stamp) if features else _pictures(name, root, stamp)
     listings = summed.listings
     sizes = {split: (len(listing.images), len(listing.captions)) for split, listing in listings.items()}
@@ -102,23 +114,33 @@ def _content(name: str, root: Path, *, features: bool, kept: Path | None) -> Con
     images = digest(summed.marks)
     listed = {split: [listing.captions, listing.image_of_text.tolist()] for split, listing in listings.items()}
     mark = digest([images, listed])
-    notes = tuple(problem for problem in summed.problems if problem.kind != "fault")
-    split_sizes = tuple((split, *size) for split, size in sizes.items())
-    known = Content(f"{VERSION}{mark[:16]}", images, split_sizes, notes, tuple(summed.read_as.items()))
+    known = Content(
+        f"{VERSION}{mark[:16]}",
+        images,
+        tuple((split, *size) for split, size in sizes.items()),
+        tuple(problem for problem in summed.problems if problem.kind != "fault"),
+        tuple(summed.read_as.items()),
+        tuple((split, tuple(often)) for split, often in summed.repeats.items()),
+    )
     if file:
-        text = json.dumps({"paths": stamp.paths, "content": asdict(known)}, separators=(",", ":"), sort_keys=True)
+        written = {"paths": stamp.paths, "content": asdict(known), "noted": NOTED}
+        text = json.dumps(written, separators=(",", ":"), sort_keys=True)
         with suppress(UserError):  # a disk that takes no stamp costs the next reader time
             write_text(file, f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
     return known
 
 
 def _kept(file: Path) -> tuple[dict[str, Sequence[Any]], Content | None]:
-    """The paths of the stamp and the content that a file keeps; nothing where there is none, or a damaged one."""
+    """The paths of the stamp and the content that a file keeps; nothing where there is none, or a damaged one.
+
+    Of a file that an earlier version wrote, the paths: what it hashed is not read again.
+    """
     with suppress(OSError, ValueError, KeyError):
         mark, _, text = regular_bytes(file).decode().partition("\n")
         if mark == hashlib.sha256(text.encode()).hexdigest():
             kept = json.loads(text)
-            return kept["paths"], TypeAdapter(Content).validate_python(kept["content"])
+            current = kept.get("noted") == NOTED
+            return kept["paths"], TypeAdapter(Content).validate_python(kept["content"]) if current else None
     return {}, None
 
 
@@ -224,12 +246,17 @@ def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
         )
     annotated = annotations.Annotated.of(name, root)
     listings = annotated.listings
-    marks, read_as = dict[str, str](), Counter[str]()
+    marks, sums, read_as = dict[str, str](), dict[str, list[str]](), Counter[str]()
     for split, listing in listings.items():
-        sums, ways = stamp.digests(listing.images, sha256_of), stamp.ways(listing.images)
-        marks[split] = digest([f"{summed} {way}".rstrip() for summed, way in zip(sums, ways, strict=True)])
+        sums[split], ways = stamp.digests(listing.images, sha256_of), stamp.ways(listing.images)
+        marks[split] = digest([f"{summed} {way}".rstrip() for summed, way in zip(sums[split], ways, strict=True)])
         read_as.update(way for each in ways for way in each.split(",") if way)
-    return Summed(marks, listings, [*annotated.problems, *annotated.notes()], read_as)
+    problems = [*annotated.problems, *annotated.notes(), *annotated.equal(name, sums)]
+    problems += [
+        Problem(str(annotated.path), f"{counted(count, 'picture')} {READ_AS[way]}", SEEN, "remark")
+        for way, count in read_as.items()
+    ]
+    return Summed(marks, listings, problems, read_as)
 
 
 def _features(name: str, root: Path, stamp: Stamp) -> Summed:
@@ -240,14 +267,21 @@ def _features(name: str, root: Path, stamp: Stamp) -> Summed:
             return form.summed(root, known.test_splits, stamp)
     folder = package(name, root)
     marks, listings = dict[str, str](), dict[str, Listing[precomp.Features]]()
-    keys, notes = dict[str, list[str]](), list[Problem]()
+    files, rows, problems = dict[str, precomp.SplitFiles](), dict[str, Rows](), list[Problem]()
     for split, file in precomp.splits(folder, known.test_splits).items():
         array, texts, ids = precomp.files(folder, file)
         stamp.note([texts, ids])
-        listings[split], keys[split] = precomp.aligned(folder, file)
-        marks[split] = digest([*stamp.digests([array], precomp.finite_sum), listings[split].images.rows.tolist()])
-        notes += faults_of_captions(listings[split].captions, str(texts))
-    return Summed(marks, listings, [*notes, *precomp.overlapping(keys, folder)])
+        files[split] = precomp.present(folder, file)
+        rows[split] = Rows.from_text(*stamp.digests([array], lambda path: str(finite_rows(path))))
+        listings[split] = precomp.fitted(folder, file, files[split], rows[split].repeats)
+        marks[split] = digest([rows[split].whole, listings[split].images.rows.tolist()])
+        problems += [*faults_of_captions(files[split].captions, str(texts)), *rows[split].problems(array)]
+    images = {split: (rows[split], listing.images.rows.tolist()) for split, listing in listings.items()}
+    sizes = {split: (len(listing.images), len(listing.captions)) for split, listing in listings.items()}
+    problems += precomp.overlapping({split: of.ids for split, of in files.items()}, folder)
+    problems += precomp.equal_rows(images, folder, published=catalog.published(name, sizes))
+    problems += [*precomp.unnamed(rows, files, folder), *precomp.unread(folder, known.test_splits)]
+    return Summed(marks, listings, problems, repeats={split: of.repeats for split, of in rows.items()})
 
 
 def _status(path: Path) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -102,14 +103,16 @@ class Summed(NamedTuple):
 
     Args:
         marks: by split: a fingerprint of what stands in the place of the images.
-        problems: leaks and notes.
+        problems: leaks, notes and remarks.
         read_as: how many pictures are read in which way of `READ_AS`.
+        repeats: by split: how often each image's row is repeated, as `Rows.repeats`.
     """
 
     marks: dict[str, str]
     listings: Mapping[str, Listing[Any]]
     problems: Sequence[Problem]
-    read_as: Mapping[str, int] = {}
+    read_as: Mapping[str, int] = MappingProxyType({})
+    repeats: Mapping[str, Sequence[int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

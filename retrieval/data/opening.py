@@ -24,6 +24,7 @@ def load(
     workers: int = 1,
     keep: bool = True,
     pinned: bool = False,
+    repeats: tuple[tuple[str, tuple[int, ...]], ...] | None = None,
 ) -> Pairs:
     """Open a data set as images under this view, as features of images, or in the form of a part's; or UserError.
 
@@ -34,6 +35,7 @@ def load(
         workers: threads that decode raw images.
         keep: hold decoded images in memory where they are few, for all epochs.
         pinned: batches of pictures lie in memory from which a GPU copies while the host goes on.
+        repeats: of features, as of their `Content`; None: arrays are read for it where nothing else tells.
     """
     test_splits = catalog.described(name).test_splits
     check_form(name, root, view, reads)
@@ -41,7 +43,9 @@ def load(
         folder = checked_root(name, root)
         if reads:
             return form_of(reads).load(folder, test_splits, reads)
-        return precomp.load(package(name, folder), test_splits=test_splits)
+        return precomp.load(
+            package(name, folder), test_splits=test_splits, repeats=None if repeats is None else dict(repeats)
+        )
     if catalog.described(name).embedded:
         return shapes.load(view)
     return Pairs(*(

@@ -1,26 +1,27 @@
 """Precomputed features as SCAN and VSE-infinity publish them: {train,dev,test[,testall]}_{ims.npy,caps.txt,ids.txt}.
 
 `val` may stand for `dev`. The memory-mapped arrays are `FLOATS`, (n, d) or (n, regions, d), with one row per
-image or with the row repeated for each of its captions; both are seen as one row per image. This module loads no torch
-before features are gathered.
+image or with the row repeated for each of its captions; both are seen as one row per image. Which rows are repeated is
+told by `Rows`, which reads all of them: `content` keeps it for the openings. This module loads no torch before features
+are gathered.
 """
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from goalgrid.retrieval.splits.pairs import WHOLE, DataError, Listing, Pairs, Split
-from goalgrid.retrieval.splits.problems import Problem, array_at, array_of, faults_of_ids, lines_of, overlaps, refuse
+from goalgrid.grid import catalog
+from goalgrid.retrieval.data.rows import Rows
+from goalgrid.retrieval.splits.equality import doubles, overlaps
+from goalgrid.retrieval.splits.pairs import WHOLE, Listing, Pairs, Split
+from goalgrid.retrieval.splits.problems import Problem, array_at, faults_of_ids, lines_of, refuse
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-BLOCK = 1 << 26
-"""Bytes of features read at a time."""
 FLOATS = (np.float16, np.float32, np.float64)
 TREE = """
 DIR/train_ims.npy           float16, 32 or 64, (images, d) or (images, regions, d); a row an image or a caption
@@ -54,9 +55,25 @@ class Features:
         return torch.from_numpy(self.array[self.rows[rows[part]]])
 
 
-def load(root: Path, *, test_splits: Sequence[str] = ("test",)) -> Pairs:
-    """Open the three splits under `root`; raises as `aligned`."""
-    listings = (aligned(root, name)[0] for name in splits(root, test_splits).values())
+class SplitFiles(NamedTuple):
+    """What the files of a split hold; ids may be none."""
+
+    array: np.ndarray
+    captions: list[str]
+    ids: list[str]
+
+
+def load(
+    root: Path, *, test_splits: Sequence[str] = ("test",), repeats: Mapping[str, Sequence[int]] | None = None
+) -> Pairs:
+    """Open the three splits under `root`; raises as `fitted`.
+
+    `repeats`: by split, as `Rows.repeats`; None: the arrays are read for it where captions and ids do not tell.
+    """
+    listings = [
+        fitted(root, name, present(root, name), repeats.get(split, ()) if repeats is not None else None)
+        for split, name in splits(root, test_splits).items()
+    ]
     return Pairs(*(Split(listing.images, listing.captions, listing.image_of_text) for listing in listings))
 
 
@@ -86,47 +103,75 @@ def files(root: Path, name: str) -> list[Path]:
     return [root / f"{name}_{kind}" for kind in ("ims.npy", "caps.txt", "ids.txt")]
 
 
-def aligned(root: Path, name: str) -> tuple[Listing[Features], list[str]]:
-    """The features of a split with captions, and ids; DataError: they do not fit."""
+def present(root: Path, name: str) -> SplitFiles:
+    """The files of a split; DataError: one is missing or cannot be read."""
     problems: list[Problem] = []
     array, captions, ids = read(root, name, problems)
     refuse(problems, str(root))
     assert array is not None, "what is missing was refused"
-    listing = align(array, captions, ids, root / name, problems)
+    return SplitFiles(array, captions, ids)
+
+
+def fitted(root: Path, name: str, files: SplitFiles, repeats: Sequence[int] | None) -> Listing[Features]:
+    """The features of a split with captions; DataError: they do not fit. `repeats`: as of `align`."""
+    problems: list[Problem] = []
+    listing = align(*files, root / name, problems, repeats)
     refuse(problems, str(root))
     assert listing is not None, "what does not fit was refused"
-    features = Features(root / f"{name}_ims.npy", array, listing.images)
-    return Listing(features, listing.captions, listing.image_of_text), ids
-
-
-def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """The array in blocks of rows, each with the place of its first row."""
-    step = max(1, BLOCK // max(1, array[:1].nbytes))
-    for start in range(0, len(array), step):
-        yield start, np.ascontiguousarray(array[start : start + step])
-
-
-def unfit(block: np.ndarray) -> np.ndarray:
-    """Whether each row holds NaN or infinity."""
-    return ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
-
-
-def finite_sum(file: Path) -> str:
-    """SHA-256 of an array; DataError: a value is NaN or infinite."""
-    array = array_of(file)
-    summed = hashlib.sha256(f"{array.shape} {array.dtype}".encode())
-    for start, block in blocks(array):
-        if (bad := unfit(block)).any():
-            row = start + int(bad.argmax())
-            raise DataError(f"{file}: row {row} holds NaN or infinity. Extract the features of this image anew.")
-        summed.update(block.data)
-    return summed.hexdigest()
+    features = Features(root / f"{name}_ims.npy", files.array, listing.images)
+    return Listing(features, listing.captions, listing.image_of_text)
 
 
 def overlapping(keys: dict[str, list[str]], folder: Path) -> list[Problem]:
     """The same id in two splits, unless the ids of all splits only number their rows."""
     numbered = all(list(dict.fromkeys(ids)) == [*map(str, range(len({*ids})))] for ids in keys.values())
     return [] if numbered else overlaps(keys, str(folder), "image id")
+
+
+def equal_rows(
+    rows: Mapping[str, tuple[Rows, Sequence[int]]], folder: Path, *, published: bool = False
+) -> list[Problem]:
+    """Images with equal features, in two splits or in one.
+
+    Args:
+        rows: by split, the rows of its file, and the row of each image.
+        published: as of `overlaps`.
+    """
+    keys = {split: of.keys_of(images) for split, (of, images) in rows.items()}
+    names = {split: [f"row {row}" for row in images] for split, (_, images) in rows.items()}
+    problems = overlaps(keys, str(folder), "row", names, published=published)
+    for split, of in keys.items():
+        problems += doubles(of, names[split], f"{split} split of {folder}", "row")
+    return problems
+
+
+def unread(root: Path, test_splits: Sequence[str]) -> list[Problem]:
+    """Splits in the folder that are not read, e.g. `val_*` where `dev_*` is."""
+    taken = list(splits(root, test_splits).values())
+    given = sorted(path.name.removesuffix("_ims.npy") for path in root.glob("*_ims.npy"))
+    remarks = []
+    for name in (name for name in given if name not in (*taken, *test_splits)):
+        readers = [known for known in catalog.names("datasets") if name in catalog.dataset(known).test_splits]
+        rename = " or ".join(
+            [f"name the data set {readers[0]}, which reads them," for _ in readers[:1]] + ["rename them"]
+        )
+        what = f"these files are not read: the splits are {', '.join(f'{split}_*' for split in taken)}"
+        remarks.append(Problem(f"{root / name}_*", what, f"To read them, {rename}.", "remark"))
+    return remarks
+
+
+def unnamed(rows: Mapping[str, Rows], files: Mapping[str, SplitFiles], folder: Path) -> list[Problem]:
+    """Splits of as many rows as captions, without ids and without repeated rows: each caption has its own image."""
+    single = [
+        split
+        for split, (array, captions, ids) in files.items()
+        if len(array) == len(captions) and not ids and not rows[split].repeats
+    ]
+    if not single:
+        return []
+    what = f"{' and '.join(single)}: as many rows as captions, so each caption has an image of its own"
+    fix = "If captions share images, name the image of each caption in *_ids.txt, a line a caption."
+    return [Problem(str(folder), what, fix, "remark")]
 
 
 def read(root: Path, name: str, problems: list[Problem]) -> tuple[np.ndarray | None, list[str], list[str]]:
@@ -138,9 +183,17 @@ def read(root: Path, name: str, problems: list[Problem]) -> tuple[np.ndarray | N
 
 
 def align(
-    array: np.ndarray, captions: list[str], ids: list[str], stem: Path, problems: list[Problem]
+    array: np.ndarray,
+    captions: list[str],
+    ids: list[str],
+    stem: Path,
+    problems: list[Problem],
+    repeats: Sequence[int] | None,
 ) -> Listing[np.ndarray] | None:
-    """The row of each image, with its captions; None, and reported, where that cannot be told."""
+    """The row of each image, with its captions; None, and reported, where that cannot be told.
+
+    `repeats`: as `Rows.repeats`; None: the array is read for it where rows are as many as captions.
+    """
     if not captions or not len(array):
         what = f"{stem.name} split under {stem.parent} is empty: {len(array)} feature rows, {len(captions)} captions"
         problems.append(Problem(f"{stem}_ims.npy", what, "Take all files of this split from one package, whole."))
@@ -155,11 +208,11 @@ def align(
         if len(array) == len(order):
             problems += faults_of_ids(ids, len(captions), len(order), f"{stem}_ids.txt")
             return Listing(np.arange(len(array)), captions, image_of_text)
+    elif len(captions) == len(array):
+        lengths = np.array((Rows.read(array).repeats if repeats is None else repeats) or [1] * len(array))
+        return Listing(np.cumsum(lengths) - lengths, captions, np.repeat(np.arange(len(lengths)), lengths))
     elif len(captions) % len(array) == 0:
-        per_image = len(captions) // len(array)
-        repeats = _repeats(array) if per_image == 1 else 1
-        rows = np.arange(0, len(array), repeats)
-        return Listing(rows, captions, np.arange(len(captions)) // (per_image * repeats))
+        return Listing(np.arange(len(array)), captions, np.arange(len(captions)) // (len(captions) // len(array)))
     what = (
         f"captions and images do not match in number: {stem}_ims.npy has {len(array)} rows, {stem}_caps.txt "
         f"{len(captions)} lines, {stem}_ids.txt {len(ids)}"
@@ -167,14 +220,6 @@ def align(
     fix = "Expected one row per image or per caption; check that the files come from one package and are complete."
     problems.append(Problem(f"{stem}_ims.npy", what, fix))
     return None
-
-
-def _repeats(array: np.ndarray) -> int:
-    """How often each image's row is repeated, where rows are as many as captions and no ids tell: 5 times or once."""
-    if len(array) % 5:
-        return 1
-    groups = np.unique(np.linspace(0, len(array) // 5 - 1, 20).astype(int)) * 5
-    return 5 if all((array[first] == array[first + 4]).all() for first in groups) else 1
 
 
 def _array(path: Path, problems: list[Problem]) -> np.ndarray | None:

@@ -9,10 +9,10 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import combinations, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -50,16 +50,18 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault: where it stands, what is wrong, and what mends it.
+    """One fault: where it is, what is wrong, and what mends it.
 
-    A "fault" is refused. So is a "leak" of test images into training, unless the user allows it. A "note" is a problem
-    with which training is possible: it is said, and stands in the record.
+    A "fault" is refused. So is a "leak" of test images into training, unless the user allows it; "tested validation",
+    images of test in validation, is refused alike where validation chooses. A "note" is a problem with which training
+    is possible. A "remark" needs no mending: what was not read, or was read otherwise than one may think. Notes and
+    remarks are shown by `data check`, `new`, `plan` and a launch, and kept in the record.
     """
 
     place: str
     what: str
     fix: str
-    kind: Literal["fault", "leak", "note"] = "fault"
+    kind: Literal["fault", "leak", "tested validation", "note", "remark"] = "fault"
 
     def __str__(self) -> str:
         return f"{self.place}: {self.what}. {self.fix}"
@@ -72,18 +74,6 @@ def repeated(keys: Iterable[Key]) -> list[Key]:
     ['a', 'b']
     """
     return [key for key, count in Counter(keys).items() if count > 1]
-
-
-def overlaps(keys: Mapping[str, Sequence[str]], place: str, what: str) -> list[Problem]:
-    """The same image in two splits."""
-    problems = []
-    for (one, first), (other, second) in combinations(keys.items(), 2):
-        both = sorted(set(first) & set(second))
-        if both:
-            named = f"{one} and {other} share {counted(len(both), what)}, the first is {both[0]}"
-            fix = f"A model must not train on what tests it: take each {what} out of all splits but one."
-            problems.append(Problem(place, named, fix, "leak" if (one, other) == ("train", "test") else "note"))
-    return problems
 
 
 def shortened(values: Sequence[object]) -> str:

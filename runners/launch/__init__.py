@@ -19,4 +19,6 @@ class LaunchOptions:
     notify: str = option(
         "", "A shell command for the first failure and the end; variables GOALGRID_* say what happened.", "COMMAND"
     )
-    allow_leak: bool = option(False, "Train even if test images stand in the training split; records say so.")
+    allow_leak: bool = option(
+        False, "Train even if test images train or validate (recorded, and in captions of tables)."
+    )

@@ -28,13 +28,21 @@ from goalgrid.runners.trial import evaluations
 
 
 def check_inputs(
-    jobs: Sequence[Job], *, allow_leak: bool = True, warn: Callable[[str], None] = lambda message: None
+    jobs: Sequence[Job],
+    *,
+    allow_leak: bool = True,
+    chooses: bool = False,
+    warn: Callable[[str, str], None] = lambda message, word: None,
 ) -> tuple[tuple[DataKey, str], ...]:
     """Open all data sets and find all networks' weights, so that a wrong path is one UserError, not 45 failed trials.
 
-    Also check that companions' files belong to these data, and that batches are large enough. `allow_leak`: test
-    images may stand in the training split. `warn` is called with each problem that does not prevent training. Returns
-    the fingerprints of all data.
+    Also check that companions' files belong to these data, and that batches are large enough. Returns the fingerprints
+    of all data.
+
+    Args:
+        allow_leak: whether test images may train or validate.
+        chooses: whether validation chooses settings; of a checkpoint, trials tell.
+        warn: called with each problem that does not prevent training, and `warning` or `note`.
     """
     fingerprints = dict[DataKey, str]()
     for job in jobs:
@@ -56,8 +64,9 @@ def check_inputs(
     for machine, dataset, model, train, companions in dict.fromkeys(configurations):
         root, data = machine.root(dataset.name), content_of(dataset, model.image, machine)
         fingerprints[DataKey.of(dataset, model)] = data.fingerprint
-        for note in check_fit(dataset, model, root, data, allow_leak=allow_leak):
-            warn_once(note)
+        chosen = chooses or train.selection != "last"
+        for note, word in check_fit(dataset, model, root, data, allow_leak=allow_leak, chooses=chosen).items():
+            warn_once(note, word)
         pairs = opened(dataset, model.image, machine, data)
         for part in model.pretrained:
             place = pretrained.locate(part, machine.places)

@@ -107,7 +107,8 @@ class Launch:
         if capacity.gpus and grid.resources.idle:
             self._warn(grid.resources.idle)
         driver.check(jobs)
-        data = check_inputs(jobs, allow_leak=self.options.allow_leak, warn=self._warn)
+        chooses, allow_leak = grid.select is not None, self.options.allow_leak
+        data = check_inputs(jobs, allow_leak=allow_leak, chooses=chooses, warn=self._warn)
         launched, rules = replace(launched, data=data), driver.halvings
         return [replace(j, launched=launched, halvings={i: rules[i] for i in j.ids if i in rules}) for j in jobs]
 
@@ -176,8 +177,8 @@ class Launch:
         self.console.show_cursor()
         self._warn(message)
 
-    def _warn(self, message: str) -> None:
-        self.console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
+    def _warn(self, message: str, word: str = "warning") -> None:
+        self.console.print(f"{word}: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

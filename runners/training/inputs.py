@@ -210,6 +210,7 @@ def opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, hel
     root, on_gpu = machine.root(dataset.name), machine.device.type == "cuda"
     options: dict[str, Any] = {"reads": image.reads, "keep": image.feature_network is None}
     options |= {"workers": machine.resources.threads, "pinned": on_gpu}
+    options["repeats"] = held.repeats
     return opening.opened(dataset.name, root, image.view, held.fingerprint, **options)
 
 

@@ -281,6 +281,8 @@ class TrialRun:
     def _noted(self, inputs: Inputs) -> dict[str, Any]:
         """Facts about the data for the record, beside the environment."""
         noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
+        if leaks := inputs.content.leaks(chooses=True):
+            noted["leaks"] = [[problem.kind, problem.what] for problem in leaks]
         noted["splits"] = {split: size for split, *size in inputs.content.sizes}
         noted["vocabulary"] = inputs.vocabulary
         noted |= companions.sources(self.settings, inputs)

@@ -15,8 +15,8 @@ def write_copy(root: Path, names: tuple[str, ...] = ("0.png", "1.png", "2.png"))
     """One image a split, in Karpathy's layout."""
     root.mkdir(exist_ok=True)
     images = []
-    for split, name in zip(("train", "val", "test"), names, strict=True):
-        Image.new("RGB", (8, 8)).save(root / Path(name).name)
+    for number, (split, name) in enumerate(zip(("train", "val", "test"), names, strict=True)):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(root / Path(name).name)
         images.append({"filename": name, "split": split, "sentences": [{"raw": "a dog"}, {"raw": "a cat"}]})
     (root / "dataset.json").write_text(json.dumps({"images": images}))
     return root

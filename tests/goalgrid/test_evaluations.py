@@ -251,7 +251,7 @@ def test_a_table_of_judgements_is_that_of_the_package(goalgrid: Goalgrid, tmp_pa
     for split, images in (("train", 200), ("dev", 60), ("testall", 5000)):
         kinds = rng.integers(0, 40, (images, 5))
         features = np.zeros((images, 40), np.float32)
-        features[np.arange(images)[:, None], kinds] = 1
+        features[np.arange(images)[:, None], kinds] = 1 + rng.random((images, 1)) / 1000  # so that none are equal
         np.save(root / f"{split}_ims.npy", features)
         (root / f"{split}_caps.txt").write_text("".join(f"word{kind}\n" for row in kinds for kind in row))
     grid.write_text(JUDGED.format(root=root, protocol="coco-5x2k").replace('"coco-5x2k"', '["coco-5x2k"]'))

@@ -18,6 +18,7 @@ SECTIONS = dict(section.split("\n", 1) for section in PAGE.split("\n## ")[1:])
 FILES = re.compile(r"^`DIR/([\w.]+)`[^`]*\n```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FORMS = {title: name for title in SECTIONS if (name := re.sub(r"\W+", "-", title.lower()))}
 """Name of the data set of each section."""
+IMAGES = ("dog.jpg", "cat.jpg", "cow.jpg", "owl.jpg")
 
 
 def write(title: str, root: Path, features: str = "") -> None:
@@ -25,8 +26,8 @@ def write(title: str, root: Path, features: str = "") -> None:
     root.mkdir()
     for name, content in FILES.findall(SECTIONS[title]):
         (root / name).write_text(content, encoding="utf-8")
-        for number, image in enumerate(sorted(set(re.findall(r"\w+\.jpg", content)))):
-            write_image(root / "images" / image, 60 * number)
+        for image in re.findall(r"\w+\.jpg", content):
+            write_image(root / "images" / image, 60 * IMAGES.index(image))
     for code in re.findall(r"```python\n(.*?)```", SECTIONS[title], re.DOTALL):
         before = Path.cwd()
         os.chdir(root)

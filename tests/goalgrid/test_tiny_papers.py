@@ -89,7 +89,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid, few_pictu
     roots = {"mine": folder / "mine", "few": few_pictures, "coco": folder / "coco"}
     places = [f'{name}.root = "{root}"\n' for name, root in roots.items()]
     (folder / "tiny.toml").write_text(GRID + "".join(places))
-    finished = goalgrid("run", str(folder / "tiny.toml"), "--mlflow-uri", "", runs=folder)
+    finished = goalgrid("run", str(folder / "tiny.toml"), "--mlflow-uri", "", "--allow-leak", runs=folder)
     assert finished.returncode == 0, finished.stderr
     return folder
 

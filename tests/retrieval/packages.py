@@ -20,12 +20,14 @@ def write_image(path: Path, number: int) -> None:
 def write_precomp(
     root: Path, *, images: int = 6, captions: int = 5, repeated: bool = False, ids: bool = True, arrays: bool = True
 ) -> None:
-    """A small precomp package; image i's features are all i + 1, so that rows can be told apart and none is zero."""
+    """A small precomp package; image i's features are i + 1, the last one the split's, so that no two are equal."""
     root.mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
         rows = np.repeat(np.arange(images), captions if repeated else 1)
         if arrays:
-            np.save(root / f"{split}_ims.npy", np.tile(rows[:, None, None] + 1, (1, 3, 4)).astype(np.float16))
+            array = np.tile(rows[:, None, None] + 1, (1, 3, 4)).astype(np.float16)
+            array[:, -1, -1] = OFFSET[split]
+            np.save(root / f"{split}_ims.npy", array)
         lines = [f"image {i} caption {c}" for i in range(images) for c in range(captions)]
         (root / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
         if ids:

@@ -1,16 +1,18 @@
 """Raw images with captions: the annotation format is told by what lies under the root. One file a format."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import counted
+from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import coco, csv_captions, flickr_tokens, karpathy, vse_infinity, xvlm_json
 from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, located
+from goalgrid.retrieval.splits.equality import doubles, overlaps
 from goalgrid.retrieval.splits.pairs import DataError, Listing
-from goalgrid.retrieval.splits.problems import Problem, check_command, faults_of_captions, overlaps, refuse, repeated
+from goalgrid.retrieval.splits.problems import Problem, check_command, faults_of_captions, refuse
 
 
 class Format(NamedTuple):
@@ -20,23 +22,27 @@ class Format(NamedTuple):
         find: from the name of the data set and the root: the annotations' file or folder, if it is there.
         entries: from that path, the root, the names of the test split and a list for problems: the images.
         tree: how a root of one's own looks.
+        alike: patterns of names in the folder of the annotations, of files of which the first is read alone.
     """
 
     find: Callable[[str, Path], Path | None]
     entries: Callable[[Path, Path, Sequence[str], list[Problem]], list[Annotation]]
     tree: str = ""
+    alike: tuple[str, ...] = ()
 
 
 FORMATS = {
-    "Karpathy's JSON": Format(karpathy.find, karpathy.entries, karpathy.TREE),
+    "Karpathy's JSON": Format(karpathy.find, karpathy.entries, karpathy.TREE, ("dataset.json", "dataset_*.json")),
     "COCO captions, a file a split": Format(coco.find_splits, coco.splits, coco.SPLITS_TREE),
     "COCO captions with id files": Format(coco.find_official, coco.official),
     "captions by id, VSE-infinity": Format(vse_infinity.find, vse_infinity.entries),
     "COCO captions in one file": Format(coco.find_one_file, coco.one_file, coco.ONE_FILE_TREE),
-    "X-VLM's JSON": Format(xvlm_json.find, xvlm_json.entries, xvlm_json.TREE),
-    "CSV": Format(csv_captions.find_with_splits, csv_captions.entries, csv_captions.TREE),
-    "CSV, split by a hash of the images' names": Format(csv_captions.find, csv_captions.entries),
-    "Flickr's token file": Format(flickr_tokens.find, flickr_tokens.entries, flickr_tokens.TREE),
+    "X-VLM's JSON": Format(xvlm_json.find, xvlm_json.entries, xvlm_json.TREE, ("*_test.json",)),
+    "CSV": Format(csv_captions.find_with_splits, csv_captions.entries, csv_captions.TREE, csv_captions.NAMES),
+    "CSV, split by a hash of the images' names": Format(
+        csv_captions.find, csv_captions.entries, alike=csv_captions.NAMES
+    ),
+    "Flickr's token file": Format(flickr_tokens.find, flickr_tokens.entries, flickr_tokens.TREE, flickr_tokens.NAMES),
 }
 """The first format found counts."""
 EXPECTED = (
@@ -54,6 +60,18 @@ def find(name: str, root: Path) -> tuple[str, Path] | None:
     return next(((title, path) for title, form in FORMATS.items() if (path := form.find(name, root))), None)
 
 
+def unread(name: str, root: Path, title: str, path: Path) -> list[Problem]:
+    """Annotations under the root that are not read, since those of this format at this path come first."""
+    alike = {place: "" for pattern in FORMATS[title].alike for place in sorted(path.parent.glob(pattern))}
+    others = {place: f"{other} " for other, form in FORMATS.items() if (place := form.find(name, root))}
+    fix = "To read it, give it a root of its own."
+    return [
+        Problem(str(place), f"{other}is not read, since {path} comes first", fix, "remark")
+        for place, other in (alike | others).items()
+        if place != path
+    ]
+
+
 def files(path: Path, root: Path) -> list[Path]:
     """The files, images apart, that may be read for the annotations at this path."""
     folders = dict.fromkeys((root, root / "precomp", path if path.is_dir() else path.parent))
@@ -67,7 +85,8 @@ class Annotated:
     Args:
         title: the format of the annotations.
         files: the file of each entry that has one, in the order of the splits and their entries.
-        problems: what is wrong with the annotations, and images that are missing or lead out of the root.
+        problems: what is wrong with the annotations, images that are missing or lead out of the root, and annotations
+            that are not read.
     """
 
     title: str
@@ -87,7 +106,7 @@ class Annotated:
             captions = entry.captions[: known.captions_per_image]  # where protocols use only the first
             by_split[entry.split].append(replace(entry, captions=captions))
         files = located([entry for entries in by_split.values() for entry in entries], root, problems)
-        return cls(title, path, by_split, files, problems)
+        return cls(title, path, by_split, files, [*problems, *unread(name, root, title, path)])
 
     @classmethod
     def of(cls, name: str, root: Path) -> "Annotated":
@@ -107,15 +126,37 @@ class Annotated:
         return listings
 
     def notes(self) -> list[Problem]:
-        """Captions that are empty or no text, and images in two splits or twice in one."""
+        """Captions that are empty or no text."""
         notes = []
         for split, listing in self.listings.items():
             notes += faults_of_captions(listing.captions, f"captions of the {split} split of {self.path}")
-        names = {split: [entry.names[0] for entry in entries] for split, entries in self.by_split.items()}
-        notes += overlaps(names, str(self.path), "image")
-        for split, given in names.items():
-            if twice := repeated(given):
-                what = f"{counted(len(twice), 'image')} given more than once, the first is {twice[0]}"
-                fix = "Give each image one entry with all its captions."
-                notes.append(Problem(f"{split} split of {self.path}", what, fix, "note"))
         return notes
+
+    def equal(self, name: str, marks: Mapping[str, Sequence[str]]) -> list[Problem]:
+        """Images in two splits or twice in one, whatever the annotations of the data set `name` call them.
+
+        `marks`: by split, the SHA-256 of the file of each image of `listings`; empty: it is not known.
+        """
+        listings = self.listings
+        names = {split: [entry.names[0] for entry, _ in self.files if entry.split == split] for split in listings}
+        sizes = {split: (len(listing.images), len(listing.captions)) for split, listing in listings.items()}
+        problems = overlaps(marks, str(self.path), "image", names, published=catalog.published(name, sizes))
+        for split, listing in listings.items():
+            place, keys = f"{split} split of {self.path}", list(marks[split])
+            if again := _same_files(listing.images, keys):
+                what = f"{counted(len(again), 'image')} given more than once, the first is {names[split][again[0]]}"
+                problems.append(Problem(place, what, "Give each image one entry with all its captions.", "note"))
+            for row in again:
+                keys[row] = ""
+            problems += doubles(keys, names[split], place, "image")
+        return problems
+
+
+def _same_files(files: Sequence[Path], marks: Sequence[str]) -> list[int]:
+    """Rows whose file is that of an earlier row, by another name or link; marks tell which files may be the same."""
+    again = []
+    for mark, rows in grouped((mark, row) for row, mark in enumerate(marks)).items():
+        if mark and rows[1:]:
+            by_file = grouped((files[row].resolve(), row) for row in rows)
+            again += [row for same in by_file.values() for row in same[1:]]
+    return sorted(again)

@@ -5,13 +5,14 @@ Without a column of splits, `split_files` says them; without those, the hash of 
 
 import csv
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import split_files
 from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, below, entries_of, first
 from goalgrid.retrieval.splits.problems import Problem, rows_of
 
+NAMES = ("captions.csv", "captions.txt")
 LONGEST = 10_000
 """Characters of a first line that are looked at for columns."""
 TREE = """
@@ -24,7 +25,7 @@ DIR/images/*.jpg            or in DIR, or in any other folder below it
 
 def find(name: str, root: Path) -> Path | None:
     """The CSV file; the second name is that in Kaggle's Flickr8k."""
-    return first(root, (".", "annotations"), "captions.csv", "captions.txt")
+    return first(root, (".", "annotations"), *NAMES)
 
 
 def find_with_splits(name: str, root: Path) -> Path | None:
@@ -46,7 +47,7 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
     elif split_files.given(path):
         return split_files.entries(pairs, path, problems)
     else:
-        splits = [split_files.by_hash(below(image, root)) for image, _ in pairs]
+        splits = [split_files.by_hash(str(PurePosixPath(below(image, root)))) for image, _ in pairs]
     by_split = grouped((split, pair) for split, pair in zip(splits, pairs, strict=True) if pair[0])
     return [entry for split in SPLITS for entry in entries_of(split, by_split.get(split, []), path)]
 

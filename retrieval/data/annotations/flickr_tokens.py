@@ -9,6 +9,7 @@ from goalgrid.retrieval.splits.problems import Problem, lines_of
 
 LAYOUT = "a line a caption: image file, #, number, tab, caption"
 FOLDERS = (".", "annotations", "Flickr8k_text")
+NAMES = ("*.token.txt", "*.token")
 TREE = """
 DIR/NAME.token.txt          a line a caption, as in 1000.jpg#0<TAB>a dog runs; or NAME.token
 DIR/{train,val,test}.txt    the file names of each split, a name a line, with or without .jpg; or DIR/splits.csv
@@ -19,7 +20,7 @@ DIR/images/*.jpg            or in DIR, or in any other folder below it
 def find(name: str, root: Path) -> Path | None:
     """The token file; of several, as of plain and lemmatised captions, that of the shortest name."""
     folders = [root / folder for folder in FOLDERS]
-    token_files = (sorted([*folder.glob("*.token.txt"), *folder.glob("*.token")]) for folder in folders)
+    token_files = (sorted(path for name in NAMES for path in folder.glob(name)) for folder in folders)
     return next((min(paths, key=lambda path: len(path.name)) for paths in token_files if paths), None)
 
 

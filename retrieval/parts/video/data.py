@@ -8,11 +8,12 @@ from goalgrid.grid.errors import counted, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.retrieval.data.content import Stamp
 from goalgrid.retrieval.data.forms import CheckProgress, Form, Part, SplitSize, Summed
-from goalgrid.retrieval.data.precomp import blocks, finite_sum, unfit
+from goalgrid.retrieval.data.rows import blocks, finite_sum, unfit
 from goalgrid.retrieval.parts.video import expert_files, msr_vtt
 from goalgrid.retrieval.parts.video.settings import ExpertRead
+from goalgrid.retrieval.splits.equality import overlaps
 from goalgrid.retrieval.splits.pairs import Pairs, Split
-from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, overlaps, refuse
+from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, refuse
 
 FORMAT = "features of videos by experts"
 

@@ -1,6 +1,7 @@
 """`goalgrid new`: a grid file for the data at hand, which plans as it stands."""
 
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,21 @@ def test_a_new_grid_names_the_faults_of_its_data_at_once(tmp_path: Path, goalgri
     assert checked.stdout.startswith(f"birds under {tmp_path}/my photos: ")
 
 
+def test_a_new_grid_says_what_is_not_read(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    write_precomp(tmp_path / "data")
+    for kind in ("ims.npy", "caps.txt", "ids.txt"):
+        shutil.copy(tmp_path / "data" / f"test_{kind}", tmp_path / "data" / f"testall_{kind}")
+    made = goalgrid("new", "mine", "--root", "data", runs=tmp_path, folder=tmp_path)
+    assert f"note: {tmp_path}/data/testall_*: these files are not read: the splits are train_*, dev_*, test_*. " in (
+        made.stderr
+    )
+    assert "name the data set coco, which reads them, or rename them." in made.stderr
+    write_csv(tmp_path / "photos")
+    (tmp_path / "photos" / "captions.txt").write_text("image,caption\n0.png,a dog\n")
+    made = goalgrid("new", "birds", "--root", "photos", runs=tmp_path, folder=tmp_path)
+    assert f"note: {tmp_path}/photos/captions.txt: is not read, since " in made.stderr
+
+
 def test_a_new_grid_uses_files_of_the_users_own(tmp_path: Path, goalgrid: Goalgrid) -> None:
     decorator = '@goalgrid.objective("soft-hinge", tau=goalgrid.Parameter(10.0, "steepness"))'
     (tmp_path / "losses.py").write_text(f"import goalgrid\n\n\n{decorator}\ndef soft_hinge(t, *, tau):\n    return t\n")
@@ -62,10 +78,10 @@ def test_a_new_grid_uses_files_of_the_users_own(tmp_path: Path, goalgrid: Goalgr
 
 def test_a_new_grid_of_videos_has_a_recipe_that_reads_their_experts(tmp_path: Path) -> None:
     made.write(tmp_path / "tiny", made.TINY)
-    text, doubt = new_grid.text("videos", None, [], ["goal"], str(tmp_path / "tiny"))
-    assert ('recipes = ["ce-tiny"]' in text, doubt) == (True, "")
+    text, notes = new_grid.text("videos", None, [], ["goal"], str(tmp_path / "tiny"))
+    assert ('recipes = ["ce-tiny"]' in text, notes) == (True, [])
     made.write(tmp_path / "other", {"audio": 3})
-    text, doubt = new_grid.text("videos", None, [], ["goal"], str(tmp_path / "other"))
+    text, (doubt,) = new_grid.text("videos", None, [], ["goal"], str(tmp_path / "other"))
     assert 'recipes = ["ce"]' in text
     assert "has vectors of 3 values; the recipe reads 128 of this expert" in doubt
 
@@ -102,6 +118,6 @@ def test_what_is_wrong_or_missing_is_said(tmp_path: Path) -> None:
         new_grid.text("demo", None, [], [], None)
     with pytest.raises(UserError, match="data set 'shapes' is made on the spot"):
         new_grid.text("mine", "shapes", [], [], str(tmp_path))
-    assert "goalgrid data check birds --root" in new_grid.text("birds", None, [], [], str(tmp_path))[1]
-    assert "no data in a known form" in new_grid.text("birds", None, [], [], str(tmp_path / "none"))[1]
+    assert "goalgrid data check birds --root" in new_grid.text("birds", None, [], [], str(tmp_path))[1][0]
+    assert "no data in a known form" in new_grid.text("birds", None, [], [], str(tmp_path / "none"))[1][0]
     assert "goalgrid data where flickr8k" in new_grid.text("birds", "flickr8k", [], [], None)[0]

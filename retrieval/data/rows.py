@@ -1,0 +1,129 @@
+"""The rows of an array of features, told in one reading: what each holds, which are equal, which are unfit or zeros."""
+
+import hashlib
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.retrieval.splits.problems import Problem, array_of, shortened
+
+BLOCK = 1 << 26
+"""Bytes of features read at a time."""
+MARK = 8
+"""Letters by which a row is told: 48 bits in base64."""
+ZEROS = "A" * MARK
+"""Stands for a row of zeros."""
+REPEATED = 0.9
+"""Share of runs of equal rows that are longer than one where a row is repeated for each caption."""
+AGAIN = "Extract the features of these images again."
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the rows of an array hold.
+
+    Args:
+        whole: SHA-256 of the array.
+        marks: of each row, equal for equal rows; `ZEROS`: zeros only.
+        unfit: rows with NaN or infinity.
+    """
+
+    whole: str
+    marks: Sequence[str]
+    unfit: Sequence[int] = ()
+
+    @classmethod
+    def read(cls, array: np.ndarray, progress: Callable[[int], object] = lambda done: None) -> "Rows":
+        """Read the whole array, once. `progress` is called with the number of rows that are read."""
+        summed, marks, bad = hashlib.sha256(f"{array.shape} {array.dtype}".encode()), list[str](), list[int]()
+        for start, block in blocks(array):
+            summed.update(block.data)
+            bad += (start + np.flatnonzero(unfit(block))).tolist()
+            zeros = ~block.reshape(len(block), -1).any(axis=1)
+            marks += [ZEROS if zero else _mark(row) for row, zero in zip(block, np.atleast_1d(zeros), strict=True)]
+            progress(start + len(block))
+        return cls(summed.hexdigest(), marks, bad)
+
+    @classmethod
+    def from_text(cls, text: str) -> "Rows":
+        """The rows of `str(rows)`."""
+        whole, _, marks = text.partition(" ")
+        return cls(whole, [marks[place : place + MARK] for place in range(0, len(marks), MARK)])
+
+    def __str__(self) -> str:
+        return f"{self.whole} {''.join(self.marks)}"
+
+    def keys_of(self, images: Iterable[int]) -> list[str]:
+        """The marks of some rows; empty: zeros only, which say nothing of an image."""
+        return ["" if self.marks[row] == ZEROS else self.marks[row] for row in images]
+
+    @property
+    def repeats(self) -> tuple[int, ...]:
+        """How often each image's row is repeated, in their order; empty: each row is an image.
+
+        Runs of equal rows are images where `REPEATED` of them are longer than one. Where all lengths are multiples of
+        nearly all runs' length, a longer run is several equal images.
+        """
+        lengths = [len(list(run)) for _, run in groupby(self.marks)]
+        if not lengths or sum(length > 1 for length in lengths) < REPEATED * len(lengths):
+            return ()
+        usual, often = Counter(lengths).most_common(1)[0]
+        if often >= REPEATED * len(lengths) and all(length % usual == 0 for length in lengths):
+            return (usual,) * (len(self.marks) // usual)
+        return tuple(lengths)
+
+    def problems(self, path: Path) -> list[Problem]:
+        """Rows that are no features of an image: with NaN or infinity, a fault; of zeros, a note."""
+        zeros = [row for row, mark in enumerate(self.marks) if mark == ZEROS]
+        problems = [Problem(str(path), f"{_rows(self.unfit)} NaN or infinity", AGAIN)] if self.unfit else []
+        problems += [Problem(str(path), f"{_rows(zeros)} zeros only", AGAIN, "note")] if zeros else []
+        return problems
+
+
+def _rows(numbers: Sequence[int]) -> str:
+    return f"row {numbers[0]} holds" if len(numbers) == 1 else f"rows {shortened(numbers)} hold"
+
+
+def finite_rows(file: Path) -> Rows:
+    """The rows of a file; DataError: a value is NaN or infinite."""
+    rows = Rows.read(array_of(file))
+    if rows.unfit:
+        raise _not_finite(file, rows.unfit[0])
+    return rows
+
+
+def finite_sum(file: Path) -> str:
+    """SHA-256 of an array; DataError: a value is NaN or infinite."""
+    array = array_of(file)
+    summed = hashlib.sha256(f"{array.shape} {array.dtype}".encode())
+    for start, block in blocks(array):
+        if (bad := unfit(block)).any():
+            raise _not_finite(file, start + int(bad.argmax()))
+        summed.update(block.data)
+    return summed.hexdigest()
+
+
+def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The array in blocks of rows, each with the place of its first row."""
+    step = max(1, BLOCK // max(1, array[:1].nbytes))
+    for start in range(0, len(array), step):
+        yield start, np.ascontiguousarray(array[start : start + step])
+
+
+def unfit(block: np.ndarray) -> np.ndarray:
+    """Whether each row holds NaN or infinity."""
+    return ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
+
+
+def _not_finite(file: Path, row: int) -> DataError:
+    return DataError(f"{file}: row {row} holds NaN or infinity. Extract the features of this image again.")
+
+
+def _mark(row: np.ndarray) -> str:
+    return b64encode(hashlib.sha256(row.data).digest()[:6]).decode()

@@ -1,0 +1,62 @@
+"""The same image in two splits, or twice in one, told by what it is and not by what it is called."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Literal
+
+from goalgrid.grid.errors import counted
+from goalgrid.grid.groups import grouped
+from goalgrid.retrieval.splits.problems import Problem
+
+PUBLISHED = 0.01
+"""Share of the test images that a published split may have in other splits, too: photographs are uploaded twice."""
+REPAIR = {
+    ("train", "test"): "A model must not train on what tests it: take each {noun} out of all splits but one.",
+    ("val", "test"): "What is chosen by test images is chosen on test: take each {noun} out of all splits but one, or "
+    'choose nothing by validation: train.selection = "last".',
+}
+_Kind = Literal["leak", "tested validation", "note"]
+KINDS: dict[tuple[str, str], _Kind] = {("train", "test"): "leak", ("val", "test"): "tested validation"}
+
+
+def overlaps(
+    keys: Mapping[str, Sequence[str]],
+    place: str,
+    noun: str,
+    names: Mapping[str, Sequence[str]] | None = None,
+    *,
+    published: bool = False,
+) -> list[Problem]:
+    """The images that two splits share.
+
+    Args:
+        keys: by split, what each image is: the SHA-256 of its file, or its id; empty: not compared.
+        names: by split, what each image is called; None: as its key.
+        published: whether these are the published splits of a data set: a few images of test that are in another split
+            are theirs.
+    """
+    first = {split: {key: row for row, key in reversed(list(enumerate(of))) if key} for split, of in keys.items()}
+    names, problems = names or keys, list[Problem]()
+    for one, other in combinations(keys, 2):
+        if shared := sorted(first[one].keys() & first[other].keys(), key=first[one].__getitem__):
+            called = (names[one][first[one][shared[0]]], names[other][first[other][shared[0]]])
+            which = called[0] if called[0] == called[1] else f"{called[0]}, in {other} {called[1]}"
+            what = f"{one} and {other} share {counted(len(shared), noun)}, the first is {which}"
+            kind, repair = KINDS.get((one, other), "note"), REPAIR.get((one, other), REPAIR["train", "test"])
+            if published and len(shared) <= PUBLISHED * len(keys[other]):
+                repair = "The published splits have them, too."
+                problems.append(Problem(place, what, repair, "remark"))
+            else:
+                problems.append(Problem(place, what, repair.format(noun=noun), kind))
+    return problems
+
+
+def doubles(keys: Sequence[str], names: Sequence[str], place: str, noun: str) -> list[Problem]:
+    """Images of one split that are equal to another one, as one remark; an empty key is not compared."""
+    alike = [rows for key, rows in grouped((key, row) for row, key in enumerate(keys)).items() if key and rows[1:]]
+    if not alike:
+        return []
+    further = sum(len(rows) - 1 for rows in alike)
+    equals = "equals" if further == 1 else "equal"
+    what = f"{counted(further, noun)} {equals} another: {names[alike[0][1]]} is {names[alike[0][0]]}"
+    return [Problem(place, what, "Each counts as an image of its own.", "remark")]
