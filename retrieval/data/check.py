@@ -178,8 +178,7 @@ def _features(name: str, folder: Path, stamp: Stamp, progress: CheckProgress) ->
         fix = "All splits must come from one extractor; take them from one package."
         part.problems.append(Problem(str(folder), what, fix))
     sizes = {split: (size.images, size.captions) for split, size in part.sizes.items()}
-    part.problems += precomp.overlapping(keys, folder)
-    part.problems += precomp.equal_rows(images, folder, published=catalog.published(name, sizes))
+    part.problems += precomp.equal(keys, images, folder, published=catalog.published(name, sizes))
     part.problems += [*precomp.unnamed(rows, files, folder), *precomp.unread(folder, test_splits)]
     return part
 

@@ -278,8 +278,8 @@ def _features(name: str, root: Path, stamp: Stamp) -> Summed:
         problems += [*faults_of_captions(files[split].captions, str(texts)), *rows[split].problems(array)]
     images = {split: (rows[split], listing.images.rows.tolist()) for split, listing in listings.items()}
     sizes = {split: (len(listing.images), len(listing.captions)) for split, listing in listings.items()}
-    problems += precomp.overlapping({split: of.ids for split, of in files.items()}, folder)
-    problems += precomp.equal_rows(images, folder, published=catalog.published(name, sizes))
+    by_split = {split: of.ids for split, of in files.items()}
+    problems += precomp.equal(by_split, images, folder, published=catalog.published(name, sizes))
     problems += [*precomp.unnamed(rows, files, folder), *precomp.unread(folder, known.test_splits)]
     return Summed(marks, listings, problems, repeats={split: of.repeats for split, of in rows.items()})
 

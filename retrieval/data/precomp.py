@@ -122,26 +122,28 @@ def fitted(root: Path, name: str, files: SplitFiles, repeats: Sequence[int] | No
     return Listing(features, listing.captions, listing.image_of_text)
 
 
-def overlapping(keys: dict[str, list[str]], folder: Path) -> list[Problem]:
-    """The same id in two splits, unless the ids of all splits only number their rows."""
-    numbered = all(list(dict.fromkeys(ids)) == [*map(str, range(len({*ids})))] for ids in keys.values())
-    return [] if numbered else overlaps(keys, str(folder), "image id")
-
-
-def equal_rows(
-    rows: Mapping[str, tuple[Rows, Sequence[int]]], folder: Path, *, published: bool = False
+def equal(
+    ids: Mapping[str, list[str]],
+    rows: Mapping[str, tuple[Rows, Sequence[int]]],
+    folder: Path,
+    *,
+    published: bool = False,
 ) -> list[Problem]:
-    """Images with equal features, in two splits or in one.
+    """Images in two splits, by their ids or features, or of equal features in one split.
 
     Args:
+        ids: by split, of its images or captions.
         rows: by split, the rows of its file, and the row of each image.
         published: as of `overlaps`.
     """
+    numbered = all(list(dict.fromkeys(of)) == [*map(str, range(len({*of})))] for of in ids.values())
     keys = {split: of.keys_of(images) for split, (of, images) in rows.items()}
     names = {split: [f"row {row}" for row in images] for split, (_, images) in rows.items()}
-    problems = overlaps(keys, str(folder), "row", names, published=published)
+    by_ids = {} if numbered else overlaps(ids, str(folder), "image id")
+    by_rows = overlaps(keys, str(folder), "image", names, published=published)
+    problems = [*(by_ids | by_rows).values()]
     for split, of in keys.items():
-        problems += doubles(of, names[split], f"{split} split of {folder}", "row")
+        problems += doubles(of, names[split], f"{split} split of {folder}", "image")
     return problems
 
 

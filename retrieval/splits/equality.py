@@ -26,8 +26,8 @@ def overlaps(
     names: Mapping[str, Sequence[str]] | None = None,
     *,
     published: bool = False,
-) -> list[Problem]:
-    """The images that two splits share.
+) -> dict[tuple[str, str], Problem]:
+    """The images that two splits share, by the splits' names.
 
     Args:
         keys: by split, what each image is: the SHA-256 of its file, or its id; empty: not compared.
@@ -36,7 +36,7 @@ def overlaps(
             are theirs.
     """
     first = {split: {key: row for row, key in reversed(list(enumerate(of))) if key} for split, of in keys.items()}
-    names, problems = names or keys, list[Problem]()
+    names, problems = names or keys, dict[tuple[str, str], Problem]()
     for one, other in combinations(keys, 2):
         if shared := sorted(first[one].keys() & first[other].keys(), key=first[one].__getitem__):
             called = (names[one][first[one][shared[0]]], names[other][first[other][shared[0]]])
@@ -45,9 +45,9 @@ def overlaps(
             kind, repair = KINDS.get((one, other), "note"), REPAIR.get((one, other), REPAIR["train", "test"])
             if published and len(shared) <= PUBLISHED * len(keys[other]):
                 repair = "The published splits have them, too."
-                problems.append(Problem(place, what, repair, "remark"))
+                problems[one, other] = Problem(place, what, repair, "remark")
             else:
-                problems.append(Problem(place, what, repair.format(noun=noun), kind))
+                problems[one, other] = Problem(place, what, repair.format(noun=noun), kind)
     return problems
 
 

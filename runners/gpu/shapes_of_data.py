@@ -63,7 +63,8 @@ def shapes_of(
     typical, longest, words = float(TYPICAL), LONGEST, WORDS.get(data.name, 10_000)
     assumed = [] if here else [f"captions of {TYPICAL} words, at most {LONGEST}"]
     if here:
-        pairs = opening.load(data.name, root, image.view, reads=image.reads, keep=False)
+        # Captions and the shape of an image are read alone, so that no array of features is read for repeated rows.
+        pairs = opening.load(data.name, root, image.view, reads=image.reads, keep=False, repeats=())
         split = text_readers.SPLITTERS["plain"]
         captions = pairs.train.captions
         lengths = sorted(min(len(split(caption)), cut) for caption in captions)

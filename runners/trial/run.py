@@ -282,7 +282,7 @@ class TrialRun:
         """Facts about the data for the record, beside the environment."""
         noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
         if leaks := inputs.content.leaks(chooses=True):
-            noted["leaks"] = [[problem.kind, problem.what] for problem in leaks]
+            noted["leaks"] = [[problem.kind, problem.what.partition(", the first is ")[0]] for problem in leaks]
         noted["splits"] = {split: size for split, *size in inputs.content.sizes}
         noted["vocabulary"] = inputs.vocabulary
         noted |= companions.sources(self.settings, inputs)

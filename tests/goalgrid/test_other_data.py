@@ -12,6 +12,7 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home, State
 from goalgrid.results.records import provenance
+from goalgrid.retrieval.data.check import check
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.run import run_trial
 from goalgrid.runners.trial.stopping import Stop
@@ -198,6 +199,42 @@ def test_a_leak_into_test_is_refused_unless_allowed_and_then_recorded(root: Path
     blank, leaked = sorted(json.loads(environment)["data_problems"], key=len)
     assert "1 caption is empty" in blank
     assert "train and test share 1 image id" in leaked
+
+
+def test_an_allowed_leak_is_in_the_caption_of_every_table(root: Path, tmp_path: Path, verb: Verb) -> None:
+    for path in (root / "precomp").glob("dev_*"):
+        shutil.copy(path, path.with_name(path.name.replace("dev", "test")))
+    home, words = Home(tmp_path / "runs"), ("run", "demo", *TINY, "--root", str(root))
+    with pytest.raises(UserError, match=r"val and test share 12 images.*train.selection = \"last\".*--allow-leak"):
+        verb(*words, runs=home)
+    said = "Trained with --allow-leak. few: val and test share 12 images."
+    assert said in " ".join(verb(*words, "--allow-leak", runs=home).stdout.split())
+    for form in ("markdown", "html"):
+        assert said in verb("table", "demo", "--format", form, runs=home).stdout, form
+    assert said.replace("--", "-{}-") in verb("table", "demo", "--format", "latex", runs=home).stdout
+    (trial,) = overview(home).trials
+    (environment,) = pd.read_parquet(home.trial(trial.id).record)["environment"]
+    assert {kind for kind, _ in json.loads(environment)["leaks"]} == {"tested validation"}
+
+
+def test_zeros_and_files_that_are_not_read_are_said_by_plan_and_run(root: Path, tmp_path: Path, verb: Verb) -> None:
+    folder, home = root / "precomp", Home(tmp_path / "runs")
+    array = np.load(folder / "train_ims.npy")
+    array[[3, 8]] = 0
+    np.save(folder / "train_ims.npy", array)
+    for path in folder.glob("test_*"):
+        shutil.copy(path, path.with_name(path.name.replace("test", "testall")))
+    zeros, unread = (
+        f"{folder}/train_ims.npy: rows 3, 8 hold zeros only",
+        f"{folder}/testall_*: these files are not read",
+    )
+    planned = verb("plan", "demo", *TINY[:-3], "--root", str(root), runs=home).stdout
+    launched = verb("run", "demo", *TINY, "--root", str(root), runs=home).stderr
+    checked = check("few", root).lines()
+    for said, words in ((zeros, ("- ", "warning: ")), (unread, ("note: ", "note: "))):
+        assert any(line.startswith(f"{words[0]}{said}") for line in checked)
+        assert f"{words[1]}{said}" in launched
+        assert said in planned
 
 
 def test_a_part_of_an_official_split_is_said_in_plan_launch_record_and_paper_table(tmp_path: Path, verb: Verb) -> None:

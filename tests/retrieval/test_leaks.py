@@ -161,10 +161,10 @@ def test_equal_features_are_one_image_and_zeros_are_none(tmp_path: Path) -> None
         np.save(tmp_path / f"{split}_ims.npy", array)
     found = by_kind(of(tmp_path, features=True))
     assert found == {
-        "leak": ["train and test share 1 row, the first is row 4"],
+        "leak": ["train and test share 1 image, the first is row 4"],
         "tested validation": [],
         "note": ["rows 0, 1, 2, 3 hold zeros only", "rows 0, 1 hold zeros only"],
-        "remark": ["1 row equals another: row 5 is row 4"],
+        "remark": ["1 image equals another: row 5 is row 4"],
     }
     told = [problem.what for problem in check("mine", tmp_path).problems]
     assert sorted(told) == sorted([*found["leak"], *found["note"]]), "data check and run say the same"
@@ -178,7 +178,8 @@ def test_validation_that_is_test_is_told_with_ids_and_without(tmp_path: Path) ->
             shutil.copy(path, root / path.name.replace("dev", "test"))
         found = of(root, features=True)
         assert found.leaks(chooses=False) == []
-        assert found.leaks(chooses=True)[-1].what == "val and test share 6 rows, the first is row 0"
+        (leak,) = found.leaks(chooses=True)
+        assert leak.what == "val and test share 6 images, the first is row 0"
 
 
 @pytest.mark.parametrize(("shared", "kind"), [(10, "remark"), (11, "leak")])
@@ -191,7 +192,7 @@ def test_a_published_split_may_have_a_few_images_twice(shared: int, kind: str, t
         np.save(tmp_path / f"{split}_ims.npy", array)
         (tmp_path / f"{split}_caps.txt").write_text("a dog\n" * 5 * len(array))
     found = by_kind(content("flickr8k", tmp_path, features=True))
-    assert found[kind] == [f"train and test share {shared} rows, the first is row 0"]
+    assert found[kind] == [f"train and test share {shared} images, the first is row 0"]
     assert by_kind(of(tmp_path, features=True))["leak"] == found[kind], "of data of one's own, each is a leak"
 
 

@@ -140,7 +140,8 @@ class Annotated:
         listings = self.listings
         names = {split: [entry.names[0] for entry, _ in self.files if entry.split == split] for split in listings}
         sizes = {split: (len(listing.images), len(listing.captions)) for split, listing in listings.items()}
-        problems = overlaps(marks, str(self.path), "image", names, published=catalog.published(name, sizes))
+        shared = overlaps(marks, str(self.path), "image", names, published=catalog.published(name, sizes))
+        problems = [*shared.values()]
         for split, listing in listings.items():
             place, keys = f"{split} split of {self.path}", list(marks[split])
             if again := _same_files(listing.images, keys):

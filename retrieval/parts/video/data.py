@@ -41,7 +41,7 @@ def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
     if msr_vtt.JSFUSION in official.test_splits and not set(videos["val"]) - set(videos["train"]):
         part.notes["val"] += "; its videos also train, as in MMT"
         del videos["val"]
-    part.problems += overlaps(videos, str(captions), "video")
+    part.problems += overlaps(videos, str(captions), "video").values()
     return part
 
 
@@ -88,7 +88,7 @@ def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:
         spans = [[expert.folder.name, expert.spans_of(listing.images).tolist()] for expert in present]
         marks[split] = digest([sums, times, spans])
     names = {split: listing.images for split, listing in listings.items()}
-    return Summed(marks, listings, overlaps(names, str(captions), "video"))
+    return Summed(marks, listings, [*overlaps(names, str(captions), "video").values()])
 
 
 VIDEOS = Form(

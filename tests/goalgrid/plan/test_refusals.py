@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,12 @@ def features(root: Path) -> None:
 def leaking(root: Path) -> None:
     features(root)
     (root / "precomp" / "train_ids.txt").write_text((root / "precomp" / "test_ids.txt").read_text())
+
+
+def validating_on_test(root: Path) -> None:
+    features(root)
+    for path in (root / "precomp").glob("dev_*"):
+        shutil.copy(path, path.with_name(path.name.replace("dev", "test")))
 
 
 def videos(root: Path) -> None:
@@ -47,6 +54,12 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "images-of-videos": (videos, 'recipes=["fc-bow"]', "has features of videos by experts"),
     "an-expert-that-is-not-there": (videos, 'recipes=["ce"]', "has no expert 'i3d', which the recipe reads"),
     "test-images-that-train": (leaking, 'recipes=["fc-bow"]', "train and test share 6 image ids.* --allow-leak"),
+    "test-images-that-validate": (validating_on_test, 'recipes=["fc-bow"]', "val and test share 6 .* --allow-leak"),
+    "test-images-that-choose-settings": (
+        validating_on_test,
+        'recipes=["fc-bow"] train.selection="last" select={over={"train.lr"=[0.1,0.2]}}',
+        "val and test share 6 .* --allow-leak",
+    ),
     "another-protocol": (features, 'datasets=["flickr8k"] recipes=["fc-bow"]', "protocol 'flickr8k-1k' demands 1,000"),
     "more-images-than-there-are": (
         features,
@@ -128,6 +141,12 @@ def test_missing_data_are_the_first_thing_that_plan_and_run_say(
     evaluated = "--set", 'evaluate.datasets=["flickr30k"]'
     assert "missing    no root for data set 'flickr30k'" in verb("plan", "demo", *evaluated, runs=home).stdout
     assert "missing" not in verb("plan", "demo", runs=home).stdout
+
+
+def test_validation_that_chooses_nothing_may_be_test(tmp_path: Path, verb: Verb) -> None:
+    validating_on_test(tmp_path / "data")
+    grid = of_data(tmp_path / "data", 'recipes=["fc-bow"] train.selection="last"')
+    assert "val and test share 6 images" in verb("plan", *grid, runs=Home(tmp_path / "runs")).stdout
 
 
 def test_a_plan_needs_no_data(tmp_path: Path, verb: Verb) -> None:
