@@ -18,7 +18,7 @@ from goalgrid.grid.errors import several, unknown, user_path
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.explained import explain
 from goalgrid.grid.forms import Scalar
-from goalgrid.grid.names import mistakes
+from goalgrid.grid.names import mistakes, wrong_settings
 from goalgrid.grid.notes import Notes
 from goalgrid.grid.overrides import CHANGES, changed
 from goalgrid.grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
@@ -173,9 +173,9 @@ def check(content: Content) -> Grid:
     try:
         grid = Grid.model_validate(fields)
     except ValidationError as error:
-        raise several(content.where, explain(error, Grid) + problems) from None
+        problems = explain(error, Grid) + problems
     if problems:
-        raise several(content.where, problems)
+        raise several(content.where, [*problems, *wrong_settings(content, problems)])
     return grid
 
 

@@ -2,25 +2,23 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from goalgrid.grid import catalog
 from goalgrid.grid.content import Content
 from goalgrid.grid.errors import nearest, unknown
-from goalgrid.grid.explained import models_in
+from goalgrid.grid.explained import explain, models_in
 from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
 from goalgrid.grid.objectives.parameters import VARIANTS
 from goalgrid.grid.protocols import ECCV
 from goalgrid.grid.resources import UNTIL_RESOLVED
-from goalgrid.grid.settings import DatasetSettings, TrainSettings
-from goalgrid.grid.settings.base import CHOICES, NoIdentity, Settings
-from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.sections import SECTIONS, made, of_section
+from goalgrid.grid.settings.base import CHOICES, NoIdentity
 from goalgrid.grid.settings.own_parts import own_parts
 
-SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
-"""The sections of a trial's settings that all objectives share."""
 PARENTS = ("train.starts_from", "train.ranker", "train.ranker_objective")
 """Settings that say from which other trial or checkpoint a trial comes."""
 
@@ -51,6 +49,36 @@ def mistakes(content: Content) -> list[str]:
         *_of_seeds(content), *_unknown_names(content), *_of_evaluations(content), *_doubled(content),
         *_wrong_values(content), *_of_select(content),
     ]  # fmt: skip
+
+
+def wrong_settings(content: Content, told: Sequence[str]) -> list[str]:
+    """Values that the sections of a trial may not have; the expansion finds them too, once nothing else is wrong.
+
+    `told`: the problems that are found already; settings that they name are left out.
+    """
+    known = [name for name in dotted_names() if not any(f"{name}: " in problem for problem in told)]
+    recipes = [name for name in content.names("recipes") if name in catalog.names("recipes")]
+    of_all, problems = {name: value for name, value in content.table("set").items() if name in known}, list[str]()
+    for name, value in [*of_all.items(), *content.swept(), *content.tried()]:
+        if name in known:
+            problems += [problem for of_recipe in _refused(recipes, of_all, name, value) for problem in of_recipe]
+    for entry in content.values("where"):  # it may name cells of some recipes
+        for name, value in entry["set"].items():
+            refused = _refused(recipes, of_all, name, value) if name in known else []
+            problems += refused[0] if refused and all(refused) else []
+    return list(dict.fromkeys(problems))
+
+
+def _refused(recipes: Sequence[str], of_all: Mapping[str, Any], name: str, value: Any) -> list[list[str]]:
+    """The problems of a value beside those that are set for all cells, recipe by recipe."""
+    section, refused = name.partition(".")[0], list[list[str]]()
+    for recipe in recipes if section in SECTIONS else ():
+        refused.append([])
+        try:
+            made(section, recipe, recipe, of_section(section, {**of_all, name: value}))
+        except ValidationError as error:
+            refused[-1] = explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}.")
+    return refused
 
 
 def _of_seeds(content: Content) -> list[str]:

@@ -11,10 +11,10 @@ from goalgrid.grid.explained import explain
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import canonical_json
-from goalgrid.grid.names import SECTIONS
 from goalgrid.grid.objectives import CATALOGUE, accepted, needs, resolve, warms_up
+from goalgrid.grid.sections import SECTIONS, made, of_section
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
-from goalgrid.grid.settings.base import CHOICES, ReadWhere, Settings
+from goalgrid.grid.settings.base import ReadWhere, Settings
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.parts import of_model, of_objective, parts
 
@@ -59,6 +59,8 @@ class Resolver:
         objective = self._objective(name, given)
         model = self._section("model", dataset, recipe, given)
         if model is None:
+            for section in ("dataset", "train"):  # to report what is wrong there as well
+                self._made(section, dataset, recipe, of_section(section, given))
             return None
         needed = needs(name)
         estimates = any(parts()[name].warms_up for name in needed if name in parts())
@@ -82,7 +84,7 @@ class Resolver:
 
     def _objective(self, name: str, given: Mapping[str, Scalar]) -> ObjectiveSettings:
         """An objective with the values that the grid sets for its parameters."""
-        overrides = _of_section("objective", given)
+        overrides = of_section("objective", given)
         key = "objective", name, *overrides.items()
         if key not in self._known:
             variant = str(overrides.pop("variant", "paper"))
@@ -106,25 +108,29 @@ class Resolver:
         self, section: str, dataset: str, recipe: str, given: Mapping[str, Scalar], reader: Reader | None = None
     ) -> Any:
         """A section with the grid's settings that a training reads; the recipe gives all others."""
-        overrides = _of_section(section, given)
+        overrides = of_section(section, given)
         key = section, dataset, recipe, reader and (id(reader.model), *reader[1:]), *overrides.items()
         if key not in self._known:
-            try:
-                changed = _made(section, dataset, recipe, overrides)
-                unread = {name: unmet for name in overrides if (unmet := lacking(changed, name, reader))}
-                if section == "train" and overrides.get("epochs") and (unmet := _trains_nothing(recipe)):
-                    unread["epochs"] = unmet
-                applied = {name: value for name, value in overrides.items() if name not in unread}
-                settings = _made(section, dataset, recipe, applied) if unread else changed
-                for name, unmet in unread.items():
-                    same = attrgetter(name)(settings) == attrgetter(name)(changed)
-                    self._note(f"{section}.{name}", unmet, same=same)
-                self._read |= {f"{section}.{name}" for name in applied}
-                self._known[key] = settings
-            except ValidationError as error:
-                self.problems.update(dict.fromkeys(explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}.")))
-                self._known[key] = None
+            changed = self._made(section, dataset, recipe, overrides)
+            unread = {name: unmet for name in overrides if changed and (unmet := lacking(changed, name, reader))}
+            if section == "train" and overrides.get("epochs") and (unmet := _trains_nothing(recipe)):
+                unread["epochs"] = unmet
+            applied = {name: value for name, value in overrides.items() if name not in unread}
+            settings = self._made(section, dataset, recipe, applied) if unread else changed
+            for name, unmet in unread.items() if settings else ():
+                same = attrgetter(name)(settings) == attrgetter(name)(changed)
+                self._note(f"{section}.{name}", unmet, same=same)
+            self._read |= {f"{section}.{name}" for name in applied}
+            self._known[key] = settings
         return self._known[key]
+
+    def _made(self, section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings | None:
+        """A section with these values; None if it cannot have them, which `problems` says then."""
+        try:
+            return made(section, dataset, recipe, overrides)
+        except ValidationError as error:
+            self.problems.update(dict.fromkeys(explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}.")))
+            return None
 
     def _note(self, name: str, conditions: tuple[str, ...], *, same: bool = False) -> None:
         """Note the conditions that a trial lacks to read this setting; an unswept value may equal its own."""
@@ -132,21 +138,6 @@ class Resolver:
             self._unread.setdefault(name, conditions)
         else:
             self._read.add(name)
-
-
-def _of_section(section: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    prefix = f"{section}."
-    return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
-
-
-def _made(section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings:
-    """A section with these values, the choice of an encoder or scorer first; or pydantic's error."""
-    content: dict[str, Any] = {"name": dataset, "protocol": catalog.protocols(dataset)[0]}
-    if section != "dataset":
-        content = catalog.content(recipe)[section]
-    for name, value in sorted(overrides.items(), key=lambda item: item[0].rpartition(".")[2] not in CHOICES):
-        put(content, name, value)
-    return SECTIONS[section].model_validate(content)
 
 
 def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, ...]:
@@ -166,13 +157,3 @@ def _trains_nothing(recipe: str) -> tuple[str, ...]:
     # a shipped recipe without training extends the recipe that trains its model
     other = catalog.read("recipes", recipe).get("extends") if recipe in catalog.names("recipes") else None
     return (f"a recipe that trains: {recipe!r} does not" + (f", take {other!r}" if other else ""),)
-
-
-def put(table: dict[str, Any], name: str, value: Any) -> None:
-    """Set a value by its dotted name; another encoder or scorer drops the settings of the one that it replaces."""
-    *parents, last = name.split(".")
-    for part in parents:
-        table = table.setdefault(part, {})
-    if last in CHOICES and table.get(last) != value:
-        table.clear()
-    table[last] = value

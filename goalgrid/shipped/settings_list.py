@@ -13,11 +13,12 @@ from goalgrid.grid.explained import chosen_by
 from goalgrid.grid.forms import setting_text
 from goalgrid.grid.gridfile import Location
 from goalgrid.grid.groups import grouped
-from goalgrid.grid.names import SECTIONS, fields_in
+from goalgrid.grid.names import fields_in
 from goalgrid.grid.notes import Notes
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.resources import Budget, Reliability, Resources
+from goalgrid.grid.sections import SECTIONS
 from goalgrid.grid.select import Select
 from goalgrid.grid.settings import ObjectiveSettings
 from goalgrid.grid.settings.base import CHOICES, ReadWhere, Unit

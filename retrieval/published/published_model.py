@@ -13,7 +13,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.explained import explain
 from goalgrid.grid.forms import differing
-from goalgrid.grid.resolution import put
+from goalgrid.grid.sections import put
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained

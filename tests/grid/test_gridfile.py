@@ -67,6 +67,44 @@ def test_all_mistakes_are_reported_at_once() -> None:
         assert part in message
 
 
+def test_wrong_values_of_settings_are_reported_with_all_other_mistakes() -> None:
+    content = {
+        **MINIMAL,
+        "objectives": ["con_cir"],
+        "recipes": ["cnn-bow", "fc-bow"],
+        "set": {"train.epochs": -1, "objective.tau": "a", "model.dim": 0, "train.epoch": 3},
+        "sweep": {"train.batch_size": [1, 64]},
+        "where": [{"cells": {"recipe": "cnn-bow"}, "set": {"train.clip_norm": -3, "model.image.channels": 8}}],
+        "resources": {"cpu": 0},
+    }
+    with pytest.raises(UserError) as caught:
+        checked(content)
+    heading, *problems = str(caught.value).splitlines()
+    assert "problems" in heading
+    assert sorted(problem.removeprefix("  - ").partition(". Did")[0] for problem in problems) == [
+        "objective.tau must be a number, not 'a'",
+        *(
+            f"recipe {recipe!r}: {problem}"
+            for recipe, further in (("cnn-bow", ["train.clip_norm: it should be above 0 (got -3)"]), ("fc-bow", []))
+            for problem in (
+                "model.dim: it should be at least 2 (got 0)",
+                "train.batch_size: it should be at least 2 (got 1)",
+                *further,
+                "train.epochs: it should be at least 0 (got -1)",
+            )
+        ),
+        "resources.cpu: it should be above 0",
+        "unknown setting 'train.epoch' in [set]",
+    ]
+
+
+def test_values_of_several_sections_are_reported_together() -> None:
+    with pytest.raises(UserError) as caught:
+        ids(checked({**MINIMAL, "set": {"train.epochs": -1, "model.dim": 0, "dataset.train_images": 0}}))
+    said = str(caught.value)
+    assert all(part in said for part in ("train.epochs: it", "model.dim: it", "dataset.train_images: it")), said
+
+
 def test_a_parameter_of_no_objective_is_an_error() -> None:
     with pytest.raises(UserError, match=r"objective\.tau: none of the grid's objectives has this parameter"):
         checked({**MINIMAL, "objectives": ["con_con"], "set": {"objective.tau": 3}})
