@@ -59,6 +59,13 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         UserError: the name, the variant or a parameter is unknown.
     """
     values = resolve(name, variant=variant, **parameters)
+    read = {key: value for key, value in values.items() if CATALOGUE[name].parameters[key].read(values)}
+    objective = _built(name, values)
+    objective.built_of = ", ".join([name, *(f"{key}={value!r}" for key, value in read.items())])
+    return objective
+
+
+def _built(name: str, values: dict[str, Any]) -> Objective:
     entry = CATALOGUE[name]
     user_loss = (name, entry.equation) if entry.equation else None
     if user_loss and entry.on == "scores":

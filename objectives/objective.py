@@ -88,6 +88,9 @@ class Objective(torch.nn.Module):
     and `selhn` add `branch`, the share of anchors on the branch that makes them other than Triplet-HN.
     """
 
+    built_of: str
+    """Its name and parameters, for a reader; empty unless `goalgrid.objectives.build` made it."""
+
     def __init__(
         self,
         loss: Loss,
@@ -106,6 +109,10 @@ class Objective(torch.nn.Module):
         self.k, self.remines = k, remines
         self.reduction, self.ignore_same_image = reduction, ignore_same_image
         self.report = {}
+        self.built_of = ""
+
+    def extra_repr(self) -> str:
+        return self.built_of
 
     def forward(
         self,

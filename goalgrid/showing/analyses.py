@@ -1,6 +1,6 @@
 """`goalgrid effects`, `claims` and `compare`: which axis matters, which sentences hold, and how two grids differ."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -98,7 +98,7 @@ def compared(
     Args:
         b: None: the grid `a`.
         other: the runs folder of B; None: that of A.
-        replaced: whether A is as it was before its trials were last trained anew.
+        replaced: whether A is as it was before its trials were last trained anew; without `b`, of these alone.
     """
     metrics = _metrics(metric, direction, protocol)
     if b is None and other is None and not replaced:
@@ -114,7 +114,8 @@ def compared(
         Scores.read, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
         evaluate=grid.evaluate, leave=say_left_out,
     )  # fmt: skip
-    one, another = (_side(name, side, read, metrics) for name, side in ((a, first), (b or a, second)))
+    ids = first.standing() if replaced and b is None else None
+    one, another = (_side(name, side, read, metrics, ids) for name, side in ((a, first), (b or a, second)))
     if one.name == another.name:
         of_a, of_b = ("before", "now") if replaced else (f"in {first.path}", f"in {second.path}")
         one, another = replace(one, name=f"{one.name} {of_a}"), replace(another, name=f"{another.name} {of_b}")
@@ -128,8 +129,13 @@ def section(beside: str | None, grid: str, home: Home, other: Home | None) -> do
     return grid_comparison.document(compared(beside or grid, grid, other or home, other=home))
 
 
-def _side(name: str, home: Home, read: Callable[..., Scores], metrics: Sequence[str]) -> Side:
-    """The side as it stands on the disk; UserError: no grid has this name, or none of its trials is done."""
+def _side(
+    name: str, home: Home, read: Callable[..., Scores], metrics: Sequence[str], ids: Collection[str] | None
+) -> Side:
+    """The side as it is on the disk; UserError: no grid has this name, or none of its trials is done.
+
+    `ids`: the trials that are compared; None: all.
+    """
     grid = recall(name, home)
     overview = Overview.of(grid, home)
     cells, states = overview.cells, overview.states
@@ -138,4 +144,7 @@ def _side(name: str, home: Home, read: Callable[..., Scores], metrics: Sequence[
             raise UserError(f"no trial of grid {grid.name!r} was done and then trained anew under {home.path}.")
         anew = f"Start it: goalgrid run {name}{runs_option(home)}"
         raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. {anew}")
+    if ids is not None:
+        few = (replace(cell, trials=tuple(trial for trial in cell.trials if trial.id in ids)) for cell in cells)
+        cells = [cell for cell in few if cell.trials]
     return Side.of(grid.name, cells, read(cells, home), home, metrics, overview.data.now)

@@ -172,6 +172,22 @@ def test_active_is_the_share_of_triplets_that_still_learn() -> None:
         torch.testing.assert_close(objective.report["active"], torch.tensor(3 / 6))
 
 
+@pytest.mark.parametrize(
+    ("name", "changed", "said"),
+    [
+        ("con_con", {}, "margin=0.2, reduction='sum', ignore_same_image=False, mining='hardest', k=1"),
+        ("con_con", {"mining": "all"}, "margin=0.2, reduction='sum', ignore_same_image=False, mining='all'"),
+        ("sig_nca", {"tau": 3, "variant": "released"}, "tau=3.0, alpha=2.0, beta=10.0, lam=0.5, reduction='sum', "
+         "ignore_same_image=False, mining='hardest', k=1"),
+        ("unified", {"gamma": 7}, "gamma=7.0, margin=0.2, scaled=True, reduction='sum', ignore_same_image=False"),
+    ],
+)  # fmt: skip
+def test_a_built_objective_shows_its_name_and_the_parameters_that_it_reads(
+    name: str, changed: dict[str, Any], said: str
+) -> None:
+    assert repr(build(name, **changed)) == f"Objective({name}, {said})"
+
+
 @every("name", CATALOGUE)
 def test_warming_up_is_another_objective(name: str) -> None:
     objective = build(name)

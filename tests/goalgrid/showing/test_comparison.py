@@ -112,6 +112,14 @@ def test_trials_trained_anew_are_compared_with_those_before(runs: Path, goalgrid
     assert (row["how"], row["mean"]) == ("equal in every seed: no test", 0.0)
 
 
+def test_of_trials_trained_anew_no_other_cells_are_compared(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
+    home = Home(Path(shutil.copytree(runs, tmp_path / "runs")))
+    (trial,) = (folder for folder in home.trials() if "_con_con_s0-" in folder.trial_id)
+    shutil.copytree(trial.path, home.replaced / f"{trial.trial_id}-20260101T000000000000")
+    found = compared(goalgrid, home.path, "demo", "--replaced")
+    assert [(row["name"], row["how"]) for row in found["differences"]] == [("con_con", "the same trials")]
+
+
 def test_formats_hold_the_same_numbers(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
     (row,) = compared(goalgrid, runs, "demo", "wide")["differences"]
     words = ("compare", "demo", "wide", "--metric", "rsum")
