@@ -114,7 +114,7 @@ def test_trials_trained_anew_are_compared_with_those_before(runs: Path, goalgrid
 
 def test_of_trials_trained_anew_no_other_cells_are_compared(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
     home = Home(Path(shutil.copytree(runs, tmp_path / "runs")))
-    (trial,) = (folder for folder in home.trials() if "_con_con_s0-" in folder.trial_id)
+    trial = next(home.trial(name) for name in home.grid("demo").ids() if "_con_con_s0-" in name)
     shutil.copytree(trial.path, home.replaced / f"{trial.trial_id}-20260101T000000000000")
     found = compared(goalgrid, home.path, "demo", "--replaced")
     assert [(row["name"], row["how"]) for row in found["differences"]] == [("con_con", "the same trials")]
