@@ -68,6 +68,14 @@ class Writer:
         """Wait for the write that runs; raises what made it fail."""
         self._write.result()
 
+    def close(self) -> None:
+        """Wait for the write that runs, and end the thread and drop the copies; raises what made it fail."""
+        try:
+            self.wait()
+        finally:
+            self._pool.shutdown()
+            self._copies.clear()
+
     def check(self) -> None:
         """Raise what made a write fail, without waiting."""
         if self._write.done():
@@ -79,25 +87,27 @@ class Writer:
         The copies stay for the next content: new memory takes longer than copying.
         """
         copies = dict[tuple[Any, ...], Tensor]()
-
-        def copied(value: Any) -> Any:
-            if isinstance(value, Tensor):
-                key = value.data_ptr(), value.shape, value.stride(), value.dtype
-                if not value.data_ptr():  # without elements, it has no place of its own
-                    return value.detach().to("cpu", copy=True)
-                if key not in copies:
-                    new, old = value.detach(), self._copies.get(key)
-                    copies[key] = new.to("cpu", copy=True) if old is None else old.copy_(new)
-                return copies[key]
-            if isinstance(value, dict):
-                entries = copy.copy(value)  # keeps the versions of modules, an attribute of a state_dict
-                entries.update({name: copied(part) for name, part in value.items()})
-                return entries
-            return type(value)(map(copied, value)) if isinstance(value, list | tuple) else value
-
-        taken = copied(content)
+        taken = self._copied(content, copies)
         self._copies = copies
         return taken
+
+    def _copied(self, value: Any, copies: dict[tuple[Any, ...], Tensor]) -> Any:
+        """A copy of the value; `copies` takes those of its tensors."""
+        if isinstance(value, Tensor):
+            key = value.data_ptr(), value.shape, value.stride(), value.dtype
+            if not value.data_ptr():  # without elements, it has no place of its own
+                return value.detach().to("cpu", copy=True)
+            if key not in copies:
+                new, old = value.detach(), self._copies.get(key)
+                copies[key] = new.to("cpu", copy=True) if old is None else old.copy_(new)
+            return copies[key]
+        if isinstance(value, dict):
+            entries = copy.copy(value)  # keeps the versions of modules, an attribute of a state_dict
+            entries.update({name: self._copied(part, copies) for name, part in value.items()})
+            return entries
+        if isinstance(value, list | tuple):
+            return type(value)(self._copied(part, copies) for part in value)
+        return value
 
 
 def load(path: Path, device: torch.device) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class Trainer:
             while not progress.over:
                 self._fit_epoch()
         finally:
-            progress.writer.wait()  # a checkpoint that could not be written is the error, whatever came after it
+            progress.writer.close()  # a checkpoint that could not be written is the error, whatever came after it
 
     def _fit_epoch(self) -> None:
         progress, started = self.progress, time.monotonic()

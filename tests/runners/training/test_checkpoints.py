@@ -1,6 +1,8 @@
 """Checkpoints are written in a thread: what they hold, who waits, and what a failed write does."""
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,35 @@ def test_a_training_that_moves_to_another_kind_of_device_says_so(tmp_path: Path,
     resumed.fit()
     assert resumed.progress.devices == ["cuda", "cpu"]
     assert warned == ["it goes on with cpu after cuda, which rounds otherwise; its record names both"]
+
+
+def test_a_finished_training_leaves_neither_its_thread_nor_the_copies_of_its_state(
+    tmp_path: Path, short: TrialSettings
+) -> None:
+    """Python's collector of cycles may come hours later: until then, each trial of a process would keep a copy."""
+    copied: list[weakref.ref[torch.Tensor]] = []
+
+    def beat(step: int) -> bool:
+        copied.extend(weakref.ref(value) for value in trainer.progress.writer._copies.values())
+        return False
+
+    threads = {thread.name for thread in threading.enumerate()}
+    trainer = trainer_in(tmp_path / "t", short, Hooks(beat=beat), cadence=EVERY_SECOND)
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        trainer.fit()
+        assert len(copied) > 10
+        assert [reference() for reference in copied if reference() is not None] == []
+    finally:
+        if collected:
+            gc.enable()
+    assert {thread.name for thread in threading.enumerate()} <= threads
+
+
+def test_a_training_that_is_cut_off_ends_its_thread_too(tmp_path: Path, short: TrialSettings) -> None:
+    before = threading.active_count()
+    for number in range(3):
+        with pytest.raises(Killed):
+            trainer_in(tmp_path / str(number), short, killed_after(3), cadence=EVERY_SECOND).fit()
+    assert threading.active_count() == before
