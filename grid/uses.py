@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from goalgrid.grid import trusted_code
+from goalgrid.grid import global_state, trusted_code
 from goalgrid.grid.errors import UserError, check_known, text_of, user_path
 from goalgrid.grid.objectives import OURS, own_objectives
 from goalgrid.grid.offers import PREFIX, Offer, offered
@@ -147,11 +148,15 @@ def _offered(use: Use) -> list[Offer]:
     elif _digest(use.path) != use.source:
         raise UserError(f"another version of the package {use.path!r} is installed here than where the launch began.")
     what, top = use.path if use.is_file else f"package {use.path!r}", use.module.partition(".")[0]
+    if _loads_libraries(use):
+        with suppress(ImportError):
+            import_module("torch")  # before the file changes its settings
     try:
-        if use.is_file:
-            _execute(use)
-        else:
-            _entry_point(use.path).load()
+        with global_state.restored(), global_state.Contained(use.path, global_state.at_import):
+            if use.is_file:
+                _execute(use)
+            else:
+                _entry_point(use.path).load()
     except UserError as error:
         raise UserError(f"{what}{_line(error, use.path)}: {error}") from None
     except (Exception, SystemExit) as error:
@@ -170,6 +175,23 @@ def _execute(use: Use) -> None:
     module.__file__ = use.path
     sys.modules[use.module] = module  # dataclasses and pickles look a module up by its name
     exec(compile(use.source, use.path, "exec"), module.__dict__)
+
+
+def _loads_libraries(use: Use) -> bool:
+    """Whether the import of a plug-in imports a library that may be torch, or may load it."""
+    if not use.is_file:
+        return True
+    harmless = {*sys.stdlib_module_names, PROGRAM, "numpy"}
+    nodes: list[ast.AST] = [*ast.parse(use.source).body]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            if {name.partition(".")[0] for name in names} - harmless:
+                return True
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):  # what a call imports comes later
+            nodes += ast.iter_child_nodes(node)
+    return False
 
 
 def _check(use: Use) -> None:

@@ -20,6 +20,7 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
+from goalgrid.grid.global_state import contained
 from goalgrid.grid.objectives import CATALOGUE, FAMILIES, resolve
 from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS
 from goalgrid.grid.offers import equations
@@ -92,4 +93,7 @@ def _built(name: str, values: dict[str, Any]) -> Objective:
 def _with(equation: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:
     """The equation with those parameters set that it has; of a class, an object."""
     given = partial(equation, **{key: values[key] for key in signature(equation).parameters if key in values})
-    return given() if isinstance(equation, type) else given
+    if not isinstance(equation, type):
+        return given
+    with contained(equation):
+        return given()

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from goalgrid.grid.global_state import contained
 from goalgrid.grid.settings.own_parts import check_gradient, check_shape
 from goalgrid.objectives import mining
 from goalgrid.objectives.pair_weights import PairWeight
@@ -190,7 +191,7 @@ class Objective(torch.nn.Module):
 
     def _value(self, directions: list[Triplets], extra: Extra) -> Float[Tensor, ""]:
         directions = [replace(t, extra=extra) for t in directions] if extra else directions
-        values = [self.loss(t) for t in directions]
+        values = [self._called(self.loss, t) for t in directions]
         shape = tuple(directions[0].s_neg.shape)
         expected = shape, (*shape[:-1], 1), shape[:-1]
         self._check(values, f"triplets {shape}", expected, learns=directions[0].s_pos.requires_grad)
@@ -199,6 +200,13 @@ class Objective(torch.nn.Module):
         total = sums[0] if len(sums) == 1 else torch.stack(sums).sum()
         factor = REDUCTIONS[self.reduction](directions[0].s_pos.numel())
         return total if factor == 1.0 else total * factor
+
+    def _called(self, loss: Callable[..., Any], of: Triplets | Tensor) -> Any:
+        """What the loss gives; a user's own changes no setting of torch for others."""
+        if self.user_loss is None:
+            return loss(of)
+        with contained(self.user_loss[1]):
+            return loss(of)
 
     def _check(self, values: list[Any], of: str, expected: tuple[tuple[int, ...], ...], *, learns: bool) -> None:
         """Check what a user's own loss returned, as `check_shape` and, where scores learn, `check_gradient` do."""
@@ -232,7 +240,7 @@ class ScoresObjective(Objective):
         self.of_scores = loss
 
     def _of_all(self, sim: Float[Tensor, "b b"], pairs: BatchPairs, extra: Extra) -> Float[Tensor, ""]:
-        value = self.of_scores(sim)
+        value = self._called(self.of_scores, sim)
         of = f"the scores of a batch, {tuple(sim.shape)}"
         self._check([value], of, ((), (1,), (1, 1)), learns=sim.requires_grad)
         mined = mining.hardest_of_similarity(sim.detach(), pairs, None)

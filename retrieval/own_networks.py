@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.global_state import contain_calls, contained
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
 from goalgrid.grid.settings.own_parts import check_gradient, check_shape, own_parts
 from goalgrid.grid.settings.scorers import OwnScorerSettings
@@ -29,18 +30,23 @@ def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int, 
             f"image encoder {settings.name!r} is declared with on = {chosen.on!r}, but an image of these data has the "
             f"shape {shape}: {known.get(len(shape), 'more')}. Change its on, or take other data."
         )
-    return _checked(chosen.network(shape, dim, **settings.parameters), settings.name, dim)
+    return _checked(_made(chosen.network, shape, dim, **settings.parameters), settings.name, dim)
 
 
 def text_encoder(settings: OwnTextSettings, words: int, dim: int, places: Places) -> nn.Module:
     """The user's encoder of captions, ids (b, n) below `words` and lengths (b), into (b, dim)."""
-    return _checked(
-        own_parts[settings.of][settings.name].network(words, dim, **settings.parameters), settings.name, dim
-    )
+    network = own_parts[settings.of][settings.name].network
+    return _checked(_made(network, words, dim, **settings.parameters), settings.name, dim)
+
+
+def _made(network: type[nn.Module], *of: Any, **parameters: Any) -> nn.Module:
+    with contained(network):
+        return network(*of, **parameters)
 
 
 def _checked(network: nn.Module, name: str, dim: int) -> nn.Module:
     """The network; a UserError says when what it gives is not (b, dim), or cannot learn."""
+    contain_calls(network, type(network))
 
     def check(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         count, part = len(inputs[0]), f"encoder {name!r}"
@@ -61,13 +67,14 @@ class OwnScorer(SetScorer):
         super().__init__()
         network, parameters = own_parts[settings.of][settings.name].network, settings.parameters
         self.name, self.defined = settings.name, network
-        self.score = network(dim, **parameters) if isinstance(network, type) else partial(network, **parameters)
+        self.score = _made(network, dim, **parameters) if isinstance(network, type) else partial(network, **parameters)
 
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         """The scores, in float32; WrongReturn: the user's scorer returns something else, or what cannot learn."""
         images, texts = images.full(), texts.full()
         parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes_beside)]
-        scores = self.score(*parts)
+        with contained(self.defined):
+            scores = self.score(*parts)
         part, of = f"scorer {self.name!r}", f"{len(images)} images and {len(texts)} captions"
         check_shape(part, self.defined, scores, of, (len(images), len(texts)))
         if parts[0].requires_grad and torch.is_grad_enabled():

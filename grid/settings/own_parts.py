@@ -35,10 +35,14 @@ class WrongReturn(UserError):
     """A user's own part returned a value that cannot be learnt from."""
 
 
+def file_of(defined: Any) -> str:
+    """The file of a function or class, else the name of its module."""
+    return str(getattr(sys.modules.get(defined.__module__), "__file__", defined.__module__))
+
+
 def in_its_file(part: str, defined: Any) -> str:
     """A user's own part, a function or class, with its file: `scorer 'late' in /home/me/late.py`."""
-    file = getattr(sys.modules.get(defined.__module__), "__file__", defined.__module__)
-    return f"{part} in {file}"
+    return f"{part} in {file_of(defined)}"
 
 
 def check_shape(part: str, defined: Any, value: Any, of: str, *expected: tuple[int, ...]) -> None:

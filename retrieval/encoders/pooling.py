@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from goalgrid.grid.global_state import contain_calls, contained
 from goalgrid.grid.settings.own_parts import check_gradient, check_shape
 from goalgrid.grid.settings.poolings import Balance, PoolingSettings, own_poolings
 from goalgrid.retrieval.encoders.reasoning import Gcn, PaddedGru, SelfAttention, Seq2Seq
@@ -247,7 +248,15 @@ def pooling(settings: PoolingSettings, dim: int) -> Pooling:
         return output
 
     if isinstance(mine, type):
-        network: nn.Module = mine(dim)
+        with contained(mine):
+            network: nn.Module = mine(dim)
+        contain_calls(network, mine)
         network.register_forward_hook(lambda _, inputs, output: checked(output, inputs[0]))
         return network
-    return lambda values, present: checked(mine(values, present), values)
+
+    def called(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Any:
+        with contained(mine):
+            output = mine(values, present)
+        return checked(output, values)
+
+    return called

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from goalgrid.grid import global_state
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.attempts import Failure
@@ -122,7 +123,8 @@ def _evaluate(job: Job, number: int, report: Listener) -> None:
     if readable_text(begun) != job.launched.name:
         try:
             write_text(begun, job.launched.name, durable=False)
-            evaluations.evaluate(settings, folder, protocols, job.machine)
+            with global_state.restored():
+                evaluations.evaluate(settings, folder, protocols, job.machine)
             problem = ""
         except Exception as error:  # any error is this evaluation's failure, not the grid's
             problem = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"

@@ -28,7 +28,7 @@ ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
 
 def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> str:
     """Fingerprint of the code that trains these settings, by the names in them; and in an ensemble's members."""
-    packages = sorted({use.source for use, _ in _plugins(settings, members) if not use.is_file})
+    packages = sorted({use.source for use, _ in plugins_of(settings, members) if not use.is_file})
     present = tuple((use.module, use.source) for use in uses.present())
     return _fingerprint(present, *roots_and_names(settings, members), " ".join(packages))
 
@@ -41,7 +41,7 @@ def roots_and_names(
     sections = (settings.dataset, settings.model, settings.train, settings.objective, *members)
     looked = [_looked_through(section) for section in sections]
     classes, strings = (frozenset[str]().union(*sets) for sets in zip(*looked, strict=True))
-    plugins = {f"{use.module}.{offer.defined}" for use, offer in _plugins(settings, members) if use.is_file}
+    plugins = {f"{use.module}.{offer.defined}" for use, offer in plugins_of(settings, members) if use.is_file}
     roots = ROOTS | ({ENSEMBLE} if members else set())
     models = (settings.model, *members)
     needed = [*parts.of_objective(settings.objective.name), *(p for m in models for p in parts.of_model(m).values())]
@@ -52,7 +52,7 @@ def roots_and_names(
     return classes | roots | plugins, strings.union(catalog.protocols(settings.dataset.name), frozen)
 
 
-def _plugins(settings: Shared | TrialSettings, members: Sequence[ModelSettings]) -> list[tuple[Use, Offer]]:
+def plugins_of(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> list[tuple[Use, Offer]]:
     """The plug-ins that settings name, with what they offer under that name."""
     members = settings.members if isinstance(settings, Shared) else members
     models = (settings.model, *members)

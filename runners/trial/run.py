@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from goalgrid.grid import uses
+from goalgrid.grid import global_state, uses
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.own_parts import WrongReturn
@@ -28,7 +28,7 @@ from goalgrid.retrieval.published.published_model import start_weights
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import checkpoints, companions
 from goalgrid.runners.training.embedding import NonFinite, embedded, ranked, ranks_of_test
-from goalgrid.runners.training.fingerprint import code_fingerprint
+from goalgrid.runners.training.fingerprint import code_fingerprint, plugins_of
 from goalgrid.runners.training.inputs import Inputs, batches, data_fingerprint, prepare, protocols_of
 from goalgrid.runners.training.learner import model_of
 from goalgrid.runners.training.machine import Machine, is_device_error, is_out_of_memory
@@ -103,6 +103,8 @@ def run_trial(
         except UserError as error:  # no attempt could be begun
             report(Event(folder.trial_id, "failed", message=f"{classify(error)}: {error}"))
             return State.FAILED
+        global_state.in_calls.clear()
+        stack.enter_context(global_state.restored())
         running = TrialRun(settings, folder, hold, report, machine, judge)
         try:
             return running.train(cadence)
@@ -286,10 +288,25 @@ class TrialRun:
         noted["splits"] = {split: size for split, *size in inputs.content.sizes}
         noted["vocabulary"] = inputs.vocabulary
         noted |= companions.sources(self.settings, inputs)
+        if changes := self._changes():
+            noted["plugins_that_changed_torch"] = changes
         choosing = companions.selecting(self.settings, inputs.pairs)
         if choosing < inputs.pairs.val.first(self.settings.dataset.val_images)[0]:
             noted["validation_images_that_select"] = choosing
         return noted
+
+    def _changes(self) -> global_state.Changes:
+        """Settings of torch that the trial's plug-ins changed, at import or when called, by file; warns of them."""
+        imported = {use.path: global_state.at_import.get(use.path, {}) for use, _ in plugins_of(self.settings)}
+        changes = {
+            file: changed
+            for file in imported | global_state.in_calls
+            if (changed := imported.get(file, {}) | global_state.in_calls.get(file, {}))
+        }
+        for file, changed in changes.items():
+            what = ", ".join(f"{name} ({change})" for name, change in changed.items())
+            self._warn(f"{file} changes settings of torch that all trials share. They were restored: {what}")
+        return changes
 
     def _drop_checkpoints(self) -> None:
         """Delete the checkpoints for a resume, three times the model's size; the best weights stay."""
