@@ -107,7 +107,8 @@ class Overview:
         return [trial for trial in self.trials if self.states[trial.id] is state]
 
     def unfinished(self) -> list[Trial]:
-        return [trial for trial in self.trials if self.states[trial.id] is not State.DONE]
+        """Return the trials that are neither done nor stopped by a rule of the grid."""
+        return [trial for trial in self.trials if self.states[trial.id] not in (State.DONE, State.STOPPED)]
 
     def selected(self, only: str) -> list[Trial]:
         """The trials that a filter names by the grid's axes, `state` or `failure`; UserError: it names none.

@@ -208,7 +208,8 @@ def test_stopped_search_trials_are_no_failures_and_the_grid_ends_complete(tmp_pa
     assert search.chosen
     assert search.chosen.best.trial not in stopped
     assert search.chosen.to_dict()["stopped"] == len(stopped)
-    assert verb("status", "tuned", runs=home).exit_code == 0
+    status = verb("status", "tuned", "--json", runs=home)
+    assert (status.exit_code, json.loads(status.stdout)["left"]) == (0, [])
     late = verb("plan", "demo", *words, "--set", "select.grace=2", runs=home).stdout
     assert 'select.stop = "asha" stops none of the search trials: select.grace = 2, epochs = 2' in late
     on = Overview.of(load("demo", [*WORDS, *asha, "select.stop=none"]), home)  # no rule: they go on
