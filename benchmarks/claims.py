@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from seeds import CELLS, EQUAL, kept, spreads
 
-from goalgrid.results.statistics.resolving import half_widths
+from goalgrid.results.statistics.pairs import half_widths
 from goalgrid.results.statistics.significance import LEVEL, kendall, kendall_p
 
 Array = NDArray[np.float64]

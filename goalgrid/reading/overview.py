@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 ORDER = (State.DONE, State.STOPPED, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
-COLUMNS = (*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters")
+COLUMNS = (*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters", "val_rsum")
 """What is read of the records of finished trials."""
 WORDS = 40
 """Values of an axis that are spelled out."""
@@ -169,7 +169,7 @@ class Overview:
 
     @cached_property
     def records(self) -> dict[str, dict[str, Any]]:
-        """By id: the provenance of each finished trial whose record can be read, its steps, epochs and seconds."""
+        """By id: the provenance of each finished trial with a readable record, its steps, epochs, seconds and rsum."""
         return self._records[0]
 
     @property

@@ -16,6 +16,7 @@ from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.reading import named_grids, slurm_jobs
 from goalgrid.reading.overview import ORDER, Overview
+from goalgrid.results.records.chance import Chance
 from goalgrid.runners.trial.retries import POLICY
 from goalgrid.terminal.options import runs_option
 
@@ -101,11 +102,10 @@ def running(overview: Overview) -> list[RunningTrial]:
 
 
 def collapsed(overview: Overview) -> dict[str, float]:
-    """Finished trials of tables whose validation rsum, at their last epoch, was no better than chance, with chance."""
-    done = [trial for trial in trials_of(overview.cells) if overview.states[trial.id] is State.DONE]
-    last = {trial.id: overview.folder(trial).last_row() or {} for trial in done}
-    judged = {trial_id: row for trial_id, row in last.items() if row.keys() >= {"val_rsum", "val_chance"}}
-    return {trial_id: row["val_chance"] for trial_id, row in judged.items() if row["val_rsum"] <= row["val_chance"]}
+    """Finished trials of tables whose validation rsum is no better than chance, with what chance reaches."""
+    chance = Chance(overview.home, overview.records)
+    done = (trial.id for trial in trials_of(overview.cells) if trial.id in overview.records)
+    return {trial_id: reach for trial_id in done if (reach := chance.reach(trial_id)) is not None}
 
 
 def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:

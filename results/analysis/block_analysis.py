@@ -73,8 +73,9 @@ class Analysis:
     means: tuple[float, ...]
     anova: Anova | None
     best: str
+    """Empty where all cells are at chance."""
     like_best: tuple[str, ...]
-    """Cells that Tukey's test cannot tell from the best, the best included; empty for a single seed."""
+    """Cells that seeds cannot tell from the best, the best included; empty for a single seed."""
     baseline: str
     differences: tuple[BaselineDifference, ...]
     queries: Queries | None
@@ -86,6 +87,8 @@ class Analysis:
     """The best cell minus the next best, and how many seeds would tell that difference; None: nothing is tested."""
     caveats: tuple[str, ...] = ()
     """Which finished trials do not count here, in sentences."""
+    at_chance: tuple[str, ...] = ()
+    """Cells that are no better than chance on the validation split: none of them is the best."""
 
 
 def metrics_of(metric: str, direction: str) -> list[str]:
@@ -124,20 +127,24 @@ def _analyse(
     if not observations.seeds:
         return None
     lowest = metric.endswith("medr")
-    best, second = [*observations.ranked(lowest=lowest), ""][:2]
+    at_chance = tuple(name for name in observations.names if by_name[name].at_chance)
+    ranked = sorted(observations.ranked(lowest=lowest), key=at_chance.__contains__)
+    best, second = [*ranked, ""][:2]
+    learnt = best not in at_chance
     present = [part.places[name][0] for name in observations.names]
     objective = baseline or (NATURAL_BASELINE if NATURAL_BASELINE in present else present[0])
     named = {place: name for name, place in part.places.items()}  # the baseline differs in the objective alone
     against = {name: named.get((objective, *part.places[name][1:])) for name in observations.names}
     rows = dict(zip(observations.names, observations.values, strict=True))
     several = len(observations.seeds) > 1
-    ranked = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
+    by_own = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
     base = against[best]
     other = base if base and base in rows and base != best else second  # of the baseline itself, the second best
     used = {name: by_name[name].of_seeds(observations.seeds) for name in (best, other) if name}
-    queries = _queries(used, ranks, metric, best, other) if ranked and ranks else None
+    queries = _queries(used, ranks, metric, best, other) if by_own and ranks and learnt else None
     noun = noun_of(part.cells.values())
-    untold = (RANKED,) if not ranked else () if queries or metric.endswith("medr") else (UNGROUPED,)
+    untold = () if queries or not learnt or metric.endswith("medr") else (UNGROUPED,)
+    untold = untold if by_own else (RANKED,)
     return Analysis(
         part.title,
         metric,
@@ -146,15 +153,16 @@ def _analyse(
         observations.seeds,
         tuple(map(float, observations.means)),
         anova=anova(*crossed(part, observations)) if len(observations.names) > 1 else None,
-        best=best,
-        like_best=tuple(observations.like_best(lowest=lowest)),
+        best=best if learnt else "",
+        like_best=tuple(observations.like_best(lowest=lowest)) if learnt else (),
         baseline=objective,
         differences=_differences(rows, against) if several else (),
         queries=queries,
         notes=(*part.notes, *observations.notes, *(note.format(noun=noun) for note in untold)),
         noun=noun,
-        nearest=BaselineDifference.of(second, rows[best] - rows[second]) if second and several else None,
+        nearest=BaselineDifference.of(second, rows[best] - rows[second]) if second and several and learnt else None,
         caveats=observations.caveats,
+        at_chance=at_chance,
     )
 
 

@@ -9,10 +9,12 @@ from goalgrid.grid.expansion import Cell
 from goalgrid.grid.protocols import shown
 from goalgrid.results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDifference, Queries
 from goalgrid.results.analysis.documents import GLUE, TEXT, Document, DocumentSection, Sheet, finite, interval_text
-from goalgrid.results.layouts.captions import METRIC_NAMES, directions, selections
+from goalgrid.results.analysis.observations import rule
+from goalgrid.results.layouts.captions import METRIC_NAMES, NO_BEST, NOT_LEARNT, directions, selections
 from goalgrid.results.records.rounding import NONE, number_text, p_text, written
 from goalgrid.results.renderers import csv
 from goalgrid.results.statistics.anova import Anova, Effect
+from goalgrid.results.statistics.pairs import test_of
 from goalgrid.results.statistics.significance import LEVEL, std_factors
 from goalgrid.results.tables import LIKE_BEST
 
@@ -53,6 +55,8 @@ def metric_title(metric: str, noun: str) -> str:
 
 def finding(analysis: Analysis) -> str:
     """What was found in a block: the best cell, cells that cannot be told from it, and the seeds that would tell."""
+    if not analysis.best:
+        return f"{analysis.title}, {_size(analysis)}: {_none_best(analysis)}"
     among = f" of the {counted(len(analysis.names), 'cell')} compared" if analysis.caveats else ""
     best = f"has {_short(analysis)}" if _alone(analysis) else f"has the best {_short(analysis)}{among},"
     begin = f"{analysis.title}, {_size(analysis)}: {analysis.best} {best}"
@@ -62,10 +66,10 @@ def finding(analysis: Analysis) -> str:
     if nearest is None or nearest.name not in analysis.like_best:
         return words
     seeds = f"about {nearest.seeds_needed}" if nearest.seeds_needed else "more than 1,000"
-    ahead = f"its lead of {written(abs(nearest.mean))} over {nearest.name}"
+    ahead = f"lead of {written(abs(nearest.mean))} over {nearest.name}"
     if len(analysis.seeds) < 3:  # their spread may be 32 times that of many seeds
-        return f"{words} Two seeds do not say how many would show {ahead}."
-    return f"{words} It would take {seeds} seeds to show {ahead} (paired t test, power 0.8)."
+        return f"{words} Two seeds do not say how many would show its {ahead}."
+    return f"{words} If the {ahead} is as large as seen, {seeds} seeds would show it (paired t test, power 0.8)."
 
 
 def verdict(analysis: Analysis, name: str) -> str:
@@ -73,11 +77,13 @@ def verdict(analysis: Analysis, name: str) -> str:
     means = dict(zip(analysis.names, analysis.means, strict=True))
     over = f" over {counted(len(analysis.seeds), 'shared seed')}" if analysis.caveats else ""
     what = f"{_short(analysis)} {written(means[name])}{over}"
-    if name == analysis.best:
+    if not analysis.best:
+        words = f"{what}. {_none_best(analysis)}".rstrip(".")
+    elif name == analysis.best:
         words = f"{what}, {ALONE if _alone(analysis) else f'the best of {len(means)} cells'}"
     else:
         alike = "not distinguishable" if name in analysis.like_best else "distinguishable"
-        tested = f", {alike} at {_percent(LEVEL)} (Tukey)" if analysis.like_best else ""
+        tested = f", {alike} at {_percent(LEVEL)} ({test_of(len(means))})" if analysis.like_best else ""
         words = f"{what}; the best is {analysis.best}, {written(means[analysis.best])}{tested}"
     for difference in analysis.differences:
         if difference.name == name:
@@ -104,7 +110,8 @@ def _section(analysis: Analysis) -> DocumentSection:
     parts: list[str | Sheet] = []
     if analysis.anova:
         parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]
-    parts += [_best(analysis, f"{'Only' if _alone(analysis) else 'Best:'} {analysis.best},"), _cells(analysis)]
+    best = _best(analysis, f"{'Only' if _alone(analysis) else 'Best:'} {analysis.best},") if analysis.best else ""
+    parts += [best or _none_best(analysis), _cells(analysis)]
     if analysis.queries:
         parts.append(_queries(analysis.queries, analysis.noun))
     parts += [f"Note: {note}." for note in analysis.notes]
@@ -148,15 +155,18 @@ def _anova_sheet(anova: Anova) -> Sheet:
 
 
 def _margins(anova: Anova) -> Sheet:
-    title, head = "Marginal means: over all other axes", ("level", "mean", "95 % interval", "Tukey HSD")
+    title, head = "Marginal means: over all other axes", ("level", "mean", "95 % interval", "above")
     rows = []
     for factor in anova.factors:
+        names = [level.name for level in factor.levels]
         for level in factor.levels:
-            honest = number_text(factor.honest) if level is factor.levels[0] else ""
-            rows.append((f"{factor.name} {level.name}", written(level.mean), interval_text(level.interval), honest))
+            above = _listed(level.above, [name for name in names if name != level.name]) if level.above else ""
+            rows.append((f"{factor.name} {level.name}", written(level.mean), interval_text(level.interval), above))
     if not anova.freedom:
         return Sheet(title, head[:2], tuple(row[:2] for row in rows))
-    return Sheet(f"{title}; closer than the last column, they cannot be told apart", head, tuple(rows))
+    if any(level.above is not None for factor in anova.factors for level in factor.levels):
+        title += f"; above: by more than seeds explain, {_percent(LEVEL)} for all levels of an axis together"
+    return Sheet.telling(title, head, tuple(rows))
 
 
 def _best(analysis: Analysis, beginning: str) -> str:
@@ -164,11 +174,22 @@ def _best(analysis: Analysis, beginning: str) -> str:
     if not analysis.like_best:
         return f"{best}, {ALONE}." if _alone(analysis) else f"{best}."
     others = [name for name in analysis.like_best if name != analysis.best]
-    worse = [name for name in analysis.names if name not in analysis.like_best]
     if not others:
         return f"{best}; every other cell is distinguishable from it at {_percent(LEVEL)}."
-    which = ", ".join(others) if len(others) <= len(worse) else f"all but {', '.join(worse)}" if worse else "all others"
+    which = _listed(others, [name for name in analysis.names if name != analysis.best])
     return f"{best}; not distinguishable from it at {_percent(LEVEL)} ({LIKE_BEST}): {which}."
+
+
+def _none_best(analysis: Analysis) -> str:
+    return f"{analysis.names[0]} is {NOT_LEARNT}." if _alone(analysis) else NO_BEST
+
+
+def _listed(some: Sequence[str], every: Sequence[str]) -> str:
+    """Some of these names, or `all but` the few that lack."""
+    lacking = [name for name in every if name not in some]
+    if len(some) <= len(lacking):
+        return ", ".join(some)
+    return f"all but {', '.join(lacking)}" if lacking else "all others"
 
 
 def _cells(analysis: Analysis) -> Sheet:
@@ -211,11 +232,10 @@ def _footer(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Iterator[str
         return
     yield (
         "Model: main effects, interactions and the seed as a block (cells of one seed share start weights and "
-        "batches); the error is pooled over cells. η², ω²: Hays (1963). Intervals of means: t over seeds."
+        "batches); the error of F tests is pooled over cells. η², ω²: Hays (1963). Intervals of means: t over seeds."
     )
-    if any(analysis.like_best for analysis in analyses):
-        rule = "by Tukey's test over all pairs of cells"
-        yield f"{LIKE_BEST}: not distinguishable from the best at {_percent(LEVEL)}, {rule}."
+    if compared := {len(analysis.names) for analysis in analyses if analysis.like_best}:
+        yield rule(compared)
     for n in sorted({len(analysis.seeds) for analysis in analyses if analysis.differences}):
         factors = std_factors(n)
         bounds = f"{written(factors.low)} to {written(factors.high)}"
@@ -250,5 +270,7 @@ def _flat(what: str, content: dict[str, Any], name: str = "") -> Iterator[tuple[
                 yield from _flat("level", level, name)
         elif isinstance(value, dict):
             yield from ((what, name, f"{key}_{end}", number) for end, number in value.items())
+        elif key == "above":
+            yield what, name, key, None if value is None else ", ".join(value)
         elif key != "name":
             yield what, name, key, value

@@ -1,6 +1,6 @@
 """A metric of several cells over the seeds that all of them have, as a complete array; and a table's marks by it."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import compress
 from math import isnan
@@ -8,9 +8,11 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
+from goalgrid.results.layouts.captions import about
 from goalgrid.results.records.scores import Score
 from goalgrid.results.reference.reading import Printed
-from goalgrid.results.statistics.significance import LEVEL, like_best
+from goalgrid.results.statistics.pairs import ahead, test_of
+from goalgrid.results.statistics.significance import LEVEL
 from goalgrid.results.tables import LIKE_BEST, Place, Table, TableEntry, shared_keys
 
 
@@ -65,8 +67,8 @@ class Observations:
         """
         if min(self.values.shape) < 2:
             return []
-        alike = like_best(self.values, self.names.index(self.ranked(lowest=lowest)[0]))
-        return [] if alike is None else list(compress(self.names, alike))
+        verdicts = ahead(-self.values if lowest else self.values)
+        return [] if verdicts is None else list(compress(self.names, ~verdicts.any(axis=1)))
 
 
 def _common(cells: Mapping[str, Mapping[int, float]]) -> list[int]:
@@ -85,28 +87,29 @@ def _listed(names: Iterable[object]) -> str:
     return ", ".join(map(str, names))
 
 
-RULE = (
-    f"{LIKE_BEST}: not distinguishable from the best at {100 * LEVEL:.0f} % "
-    "(Tukey's test over all pairs of cells that compete, seeds as blocks, one error for all cells)."
-)
-"""What a mark means, for a caption."""
-LISTED = 3
+def rule(sizes: Iterable[int]) -> str:
+    """What a mark means, for a caption; `sizes`: numbers of cells that were compared."""
+    tests = "; ".join(dict.fromkeys(map(test_of, sorted(sizes))))
+    return (
+        f"{LIKE_BEST} not told from the best: no other cell is ahead by more than seeds explain "
+        f"({100 * LEVEL:.0f} % for all cells together; each cell with its own spread; {tests})."
+    )
 
 
 def marked(table: Table) -> Table:
-    """The table with a mark at every entry that Tukey's test cannot tell from the best of its contest.
+    """The table with a mark at every entry that seeds cannot tell from the best of its contest.
 
     The caption says by which rule, if anything was tested, and what was not compared, in which blocks.
     """
-    blocks, notes, tested = [], dict[str, dict[str, None]](), False
+    blocks, notes, tested = [], dict[str, dict[str, None]](), set[int]()
     for block in table.blocks:
         marks, bold = dict[Place, bool](), table.best_of(block)
         for contest in table.contests(block):
             alike, remarks = _marks(contest, bold)
             marks |= alike
+            tested |= {len(alike)} - {0}
             for note in remarks:
                 notes.setdefault(note, {})[block.title] = None
-        tested |= bool(marks)
         rows = []
         for number, row in enumerate(block.rows):
             places = ((entry, marks.get((number, column))) for column, entry in enumerate(row.entries))
@@ -114,14 +117,9 @@ def marked(table: Table) -> Table:
             rows.append(replace(row, entries=entries))
         blocks.append(replace(block, rows=tuple(rows)))
     every = {block.title for block in table.blocks}
-    sentences = [table.caption, *[RULE] * tested, *(_about(note, titles, every) for note, titles in notes.items())]
+    of_marks = [rule(tested)] if tested else []
+    sentences = [table.caption, *of_marks, *(about(note, titles, every) for note, titles in notes.items())]
     return replace(table, blocks=tuple(blocks), caption=" ".join(sentences))
-
-
-def _about(note: str, blocks: Collection[str], every: Collection[str]) -> str:
-    """A note for the caption, after the names of the blocks that it is about, unless it is about all."""
-    names = ", ".join(blocks) if len(blocks) <= LISTED else f"{len(blocks)} blocks"
-    return note if len(blocks) == len(every) else f"{names}: {note}"
 
 
 def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Place, bool], tuple[str, ...]]:
@@ -132,7 +130,7 @@ def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Pla
         for place, entry in contest.items()
     }
     measured = {names[place]: entry.score for place, entry in contest.items() if isinstance(entry.score, Score)}
-    if not any(score.n for score in measured.values()):
+    if all(score.at_chance for score in measured.values() if score.n):  # or none has a value
         return {}, ()
     observations = Observations.shared(measured)
     if min(observations.values.shape) < 2:
@@ -141,7 +139,7 @@ def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Pla
     alike = observations.like_best(lowest=lowest)
     if not alike:
         return {}, ("The cells show no spread over seeds, so nothing is marked.",)
-    top = observations.ranked(lowest=lowest)[0]
+    top = next(name for name in observations.ranked(lowest=lowest) if not measured[name].at_chance)
     alone = alike == [top] or top in map(names.get, bold)  # by all seeds of each cell, another may be best
     daggers = set(alike) - {top} if alone else set(alike)
     marks = {place: name in daggers for place, name in names.items() if name in observations.names}

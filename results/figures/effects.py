@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from goalgrid.grid.palette import BLUE, FAINT, INK
+from goalgrid.grid.palette import BLUE, INK
 from goalgrid.results.analysis.block_analysis import crossed
 from goalgrid.results.analysis.factors import factors_of
 from goalgrid.results.analysis.observations import Observations
@@ -16,8 +16,9 @@ from goalgrid.results.figures.style import WIDTH, blank, legend_below, line_styl
 from goalgrid.results.layouts.captions import METRIC_NAMES
 from goalgrid.results.records.scores import Score, best
 from goalgrid.results.statistics.anova import Factor, anova
+from goalgrid.results.tables import LIKE_BEST
 
-NOTE = "bars: 95 % t interval over seeds; means closer than the grey bar cannot be told apart (Tukey)"
+NOTE = f"bars: 95 % t interval over seeds; {LIKE_BEST} no other level is above by more than seeds explain (5 %)"
 ONE_SEED = "one seed, so no interval"
 
 
@@ -105,8 +106,11 @@ def _main(axes: Axes, factor: Factor) -> None:
     places = np.arange(len(means))
     half = np.nan_to_num([level.interval.half_width for level in factor.levels])
     axes.errorbar(places, means, half, fmt="o", color=BLUE, ecolor=BLUE, capsize=2.5, markersize=5)
-    if np.isfinite(factor.honest):
-        axes.errorbar([len(means) - 0.62], means.mean(), factor.honest / 2, color=FAINT, capsize=4, elinewidth=3)
+    below = {name for level in factor.levels for name in level.above or ()}
+    for place, level in enumerate(factor.levels):
+        if level.above is not None and level.name not in below:
+            top = (place, means[place] + half[place])
+            axes.annotate(LIKE_BEST, top, xytext=(0, 2), textcoords="offset points", ha="center", clip_on=False)
     _name(axes, factor)
 
 

@@ -1,11 +1,11 @@
 """What layouts share: blocks, columns and their titles, and captions, with what a reader must know of the numbers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell, block_title
-from goalgrid.grid.groups import nested
+from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
@@ -57,6 +57,9 @@ RECALLS = ("r1", "r5", "r10")
 TOTALS = {"rsum": "RSUM", "oips": "#OIPs", "parameters": "weights (M)", "kpps": "kpps"}
 """Columns of metrics without a direction; VSE+2AD calls operating items per second #OIPs."""
 
+LISTED = 3
+"""Blocks that a note of a caption names."""
+
 _SELECTION = {"best-val-rsum": "checkpoint with the best validation rsum", "last": "last checkpoint"}
 
 
@@ -96,6 +99,7 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     sentences = [
         f"{what} on {protocols}: {of_models or chosen(cells) + conditions(cells, values)}.",
         _of_fewer_points(cells),
+        _at_chance(cells, scores),
         lacking(values, "cells"),
         scores.to_evaluate(cells),
         *(view.unknown_words(cells) for view in views),
@@ -131,6 +135,24 @@ def _of_fewer_points(cells: Sequence[Cell]) -> str:
         if c.chosen and len(c.chosen.tried) < c.chosen.draws
     ]
     return f"Chosen among fewer points: {', '.join(fewer)}." if fewer else ""
+
+
+NOT_LEARNT = "no better than chance on the validation split"
+NO_BEST = f"All cells are {NOT_LEARNT}, so none is best."
+
+
+def _at_chance(cells: Sequence[Cell], scores: Scores) -> str:
+    """In which blocks no cell is best, since none has learnt; empty where there is no such block."""
+    blocks = grouped((block_title(cell.block), scores.of(cell, scores.metrics[0])) for cell in cells)
+    finished = {title: [score for score in values if score.n] for title, values in blocks.items()}
+    titles = [title for title, values in finished.items() if values and all(score.at_chance for score in values)]
+    return about(NO_BEST, titles, blocks) if titles else ""
+
+
+def about(note: str, blocks: Collection[str], every: Collection[str]) -> str:
+    """A note for the caption, after the names of the blocks that it is about, unless it is about all."""
+    names = ", ".join(blocks) if len(blocks) <= LISTED else f"{len(blocks)} blocks"
+    return note if len(blocks) == len(every) else f"{names}: {note}"
 
 
 def selections(cells: Sequence[Cell]) -> str:

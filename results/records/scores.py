@@ -4,7 +4,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, stdev
@@ -18,6 +18,7 @@ from goalgrid.grid.groups import nested
 from goalgrid.grid.protocols import ECCV, JUDGED
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.results.records import provenance, record, record_cache
+from goalgrid.results.records.chance import Chance
 from goalgrid.results.records.models import CAPTIONS, UNKNOWN, FurtherEvaluation, Models
 from goalgrid.results.records.rounding import rounded, written
 from goalgrid.results.records.steps import Leave, refuse
@@ -33,6 +34,11 @@ class TableValue(ABC):
     """Ids of the trials behind it; none of a value that was not measured."""
     missing: tuple[tuple[str, str], ...] = ()
     """Ids of the trials that have no value, each with the reason."""
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether all its trials are no better than chance on the validation split: then it is not the best."""
+        return False
 
     @property
     @abstractmethod
@@ -81,6 +87,8 @@ class Score(TableValue):
     seeds: tuple[int, ...] = ()
     """Ids and seeds of the trials behind the values, in the order of the values."""
     missing: tuple[tuple[str, str], ...] = ()
+    chance: Container[str] = field(default=frozenset(), compare=False, repr=False)
+    """Ids of the trials that are no better than chance."""
 
     @property
     def n(self) -> int:
@@ -95,6 +103,10 @@ class Score(TableValue):
     def std(self) -> float:  # of exact fractions, so it takes its time
         """Sample standard deviation (n - 1); NaN for fewer than two values."""
         return stdev(self.values) if self.n > 1 else math.nan
+
+    @cached_property
+    def at_chance(self) -> bool:
+        return self.n > 0 and all(trial_id in self.chance for trial_id in self.trials)
 
     def of_seeds(self, seeds: Collection[int]) -> list[str]:
         """Ids of the trials that have these seeds."""
@@ -151,6 +163,8 @@ class Scores:
     """The code and data that the records are compared with; None: they are not."""
     models: Models | None = None
     leave: Leave = refuse
+    chance: Container[str] = frozenset()
+    """Ids of the trials that are no better than chance on the validation split."""
 
     @classmethod
     def read(
@@ -183,14 +197,9 @@ class Scores:
         begun = {name: state for name, state in states.items() if state not in (State.DONE, State.PLANNED)}
         absent = {name: _reason(home.trial(name), state) for name, state in begun.items()}
         columns = [
-            "dataset",
-            "recipe",
-            "protocol",
-            "data_fingerprint",
-            "code_fingerprint",
-            "environment",
-            "other_metrics",
-        ]
+            "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "environment", "other_metrics",
+            "val_rsum",
+        ]  # fmt: skip
         columns += [f"test_{name}" for name in record.METRICS]
         unreadable: record.Unreadable = {}
         rows = record_cache.rows(home, done, columns, unreadable)
@@ -209,7 +218,7 @@ class Scores:
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
         usual, models = usual if _evaluated(usual, rows.values()) else None, Models(cells, home, rows, leave)
-        scores = cls(rows, protocol, usual, evaluate, lacking, make, absent, now, models, leave)
+        scores = cls(rows, protocol, usual, evaluate, lacking, make, absent, now, models, leave, Chance(home, rows))
         return scores._evaluated_by(str(protocol), home) if protocol in evaluate.names else scores
 
     @property
@@ -242,6 +251,7 @@ class Scores:
                 for t in cell.trials
                 if t.id not in values
             ),
+            chance=self.chance,
         )
 
     def of_model(self, cell: Cell, metric: str) -> Quantity:
@@ -342,12 +352,12 @@ def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | N
 
 
 def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
-    """Indices of the best value and of all values that tie with it at the shown precision."""
-    shown = [value.shown for value in values if not math.isnan(value.shown)]
-    if not shown:
-        return set()
-    top = min(shown) if lowest else max(shown)
-    return {place for place, value in enumerate(values) if value.shown == top}
+    """Indices of the best value and of all values that tie with it at the shown precision; none that is at chance."""
+    shown = {value.shown for value in values if not math.isnan(value.shown)}
+    for top in sorted(shown, reverse=not lowest):
+        if winners := {place for place, value in enumerate(values) if value.shown == top and not value.at_chance}:
+            return winners
+    return set()
 
 
 AGAIN = "`goalgrid resume GRID --stale` trains anew those that saw other data than the latest; no result is deleted."

@@ -9,15 +9,13 @@ Design and Analysis of Experiments, ch. 4 and 5.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import chain, combinations, compress
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from goalgrid.results.statistics.significance import LEVEL, Interval, honest_difference, t_interval
-
-Array = NDArray[np.float64]
+from goalgrid.results.statistics.pairs import Array, Verdicts, ahead, ahead_unpaired
+from goalgrid.results.statistics.significance import LEVEL, Interval, t_interval
 
 
 @dataclass(frozen=True)
@@ -42,14 +40,14 @@ class Level:
     name: str
     mean: float
     interval: Interval
+    above: tuple[str, ...] | None = None
+    """Levels that it is above by more than seeds explain, at LEVEL for all levels together; None: not tested."""
 
 
 @dataclass(frozen=True)
 class Factor:
     name: str
     levels: tuple[Level, ...]
-    honest: float
-    """Marginal means that lie closer than this cannot be told apart (Tukey)."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +131,37 @@ def _factor(
     by_seed = np.moveaxis(y, axis, 0).mean(axis=tuple(range(1, y.ndim - 1)))
     observations = y.size // y.shape[axis]
     half = float(special.stdtrit(freedom, 1 - LEVEL / 2)) * math.sqrt(rest / freedom / observations) if freedom else 0
+    verdicts = _verdicts(np.moveaxis(y, axis, 0), by_seed, blocks_of_seeds)
     marginal = tuple(
-        Level(level, mean, t_interval(values) if blocks_of_seeds else Interval(mean - half, mean + half))
-        for level, values in zip(levels, by_seed, strict=True)
+        Level(
+            level,
+            mean,
+            t_interval(values) if blocks_of_seeds else Interval(mean - half, mean + half),
+            None if verdicts is None else tuple(compress(levels, verdicts[:, place])),
+        )
+        for place, (level, values) in enumerate(zip(levels, by_seed, strict=True))
         for mean in [float(values.mean())]
     )
-    honest = honest_difference(rest / freedom, freedom, len(levels), observations) if freedom else math.nan
-    return Factor(name, marginal, honest)
+    return Factor(name, marginal)
+
+
+def _verdicts(y: Array, by_seed: Array, blocks_of_seeds: bool) -> Verdicts | None:
+    """Whether the second of every two levels, the first axis of y, is above the first; None: it cannot be tested.
+
+    Over the levels' means in each seed. Without blocks, each cell has its own spread over its runs; the squared error
+    of a level's mean is that of a mean of independent means, with Satterthwaite's degrees of freedom.
+    """
+    n = y.shape[-1]
+    if n < 2:
+        return None
+    if blocks_of_seeds:
+        return ahead(by_seed)
+    squares = y.var(axis=-1, ddof=1).reshape(len(y), -1) / n
+    total = squares.sum(1)
+    if not total.all():
+        return None
+    freedom = (n - 1) * total**2 / (squares**2).sum(1)
+    return ahead_unpaired(by_seed.mean(1), total / squares.shape[1] ** 2, freedom)
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -6,15 +6,13 @@ still compete share its part, as in Holm's (1979) procedure. So for normal error
 with a chance of at least 1 - LEVEL, whatever decides when to stop. `benchmarks/seeds.py` simulates it.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
 
+from goalgrid.results.statistics.pairs import half_widths
 from goalgrid.results.statistics.significance import LEVEL
 
 FIRST = 3
@@ -67,28 +65,3 @@ def resolve(values: Mapping[str, Sequence[float]], *, budget: int, difference: f
         if (worse | near).all():
             return Resolution("resolved", seeds, tuple(out))
     return Resolution("spent", seeds, tuple(out))
-
-
-def half_widths(values: NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """Half widths of the intervals of all differences between (cells, seeds); all pairs share the level (Bonferroni).
-
-    t(1 - level/pairs/2, f) s / sqrt(n), s^2 = v_i + v_j, so that a cell that spreads more widens its own intervals
-    alone; Games and Howell (1976). What a seed adds to all cells is subtracted first: v_i = k/(k - 1) times the
-    variance of y_is - mean_s, and f is Satterthwaite's, (n - 1) (v_i + v_j)^2 / (v_i^2 + v_j^2 + 2 v_i v_j / (k -
-    1)^2), with the correlation -1/(k - 1) that the subtraction brings; Box (1954). Where the differences of a pair
-    spread more than s, their own spread counts. Infinite where no spread is seen.
-    """
-    k, n = values.shape
-    i, j = np.triu_indices(k, 1)
-    rest = values - values.mean(1, keepdims=True) - values.mean(0) + values.mean()
-    variance = (rest**2).sum(1) / (n - 1) * k / max(k - 1, 1)
-    one, other = variance[i], variance[j]
-    apart = (values[i] - values[j]).var(axis=1, ddof=1)
-    spread = np.sqrt(np.maximum(one + other, apart))
-    seen = spread > 1e-12 * np.abs(values).max()
-    parts = one**2 + other**2 + 2 * one * other / max(k - 1, 1) ** 2
-    freedom = (n - 1) * np.divide((one + other) ** 2, parts, out=np.ones_like(parts), where=seen)
-    t = special.stdtrit(freedom, 1 - level / max(len(i), 1) / 2)
-    width = np.zeros((k, k))
-    width[i, j] = width[j, i] = np.where(seen, t * spread / math.sqrt(n), math.inf)
-    return width

@@ -8,7 +8,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +44,7 @@ class Sample:
     def of(cls, values: Numbers) -> "Sample":
         """The standard deviation is 0 where values differ by no more than rounding, and NaN of a single value."""
         x = np.asarray(values, dtype=float)
-        spread = len(x) > 1 and float(np.ptp(x)) > 2 * _rounding(x)
+        spread = len(x) > 1 and float(np.ptp(x)) > 2 * rounding(x)
         std = float(x.std(ddof=1)) if spread else 0.0 if len(x) > 1 else math.nan
         return cls(float(x.mean()) if len(x) else math.nan, std, len(x), tuple(values))
 
@@ -138,42 +137,6 @@ def std_factors(n: int) -> Interval:
     return Interval(math.sqrt(freedom / most), math.sqrt(freedom / least))
 
 
-def error_of_blocks(values: NDArray[np.float64]) -> tuple[float, int]:
-    """Mean square and degrees of freedom of the error of (cells, seeds), seeds as blocks: a randomised block design."""
-    k, n = values.shape
-    rest = values - values.mean(1, keepdims=True) - values.mean(0, keepdims=True) + values.mean()
-    freedom = (k - 1) * (n - 1)
-    return float((rest**2).sum() / freedom) if freedom else math.nan, freedom
-
-
-def like_best(values: NDArray[np.float64], best: int) -> NDArray[np.bool_] | None:
-    """Which of (cells, seeds) cannot be told from the best row, which may have been picked after the fact.
-
-    Tukey's honest significant difference in a randomised block design, over all pairs at once, with one error for all
-    cells. None where the cells' differences have no spread over seeds.
-    """
-    error, freedom = error_of_blocks(values)
-    slack, means = _rounding(values), values.mean(1)
-    if math.sqrt(error) <= slack:
-        return None
-    return np.abs(means - means[best]) <= max(slack, honest_difference(error, freedom, *values.shape))
-
-
-def honest_difference(error: float, freedom: int, levels: int, observations: int) -> float:
-    """Means of n observations that lie closer than this cannot be told apart: q(1 - LEVEL) sqrt(MS_error / n)."""
-    if not error > 0:
-        return math.nan
-    return _range_quantile(levels, freedom) * math.sqrt(error / observations)
-
-
-@cache
-def _range_quantile(levels: int, freedom: int) -> float:
-    """q(1 - LEVEL) of the studentized range, which takes 0.1 s to find."""
-    from scipy import stats
-
-    return float(stats.studentized_range.ppf(1 - LEVEL, levels, freedom))
-
-
 def kendall(x: Numbers, y: Numbers) -> float:
     """Kendall's tau-b: pairs in the same order minus pairs in opposite order; NaN where x or y is constant."""
     from scipy import stats
@@ -198,6 +161,6 @@ def kendall_p(x: Numbers, y: Numbers) -> float:
     return float(min(1.0, shares[np.abs(pairs - 2 * np.arange(pairs + 1)) >= excess].sum()))
 
 
-def _rounding(x: NDArray[np.float64]) -> float:
+def rounding(x: NDArray[np.float64]) -> float:
     """Difference between floating-point sums of such numbers that rounding alone may cause."""
     return 1e-12 * float(np.abs(x).max(initial=0.0))

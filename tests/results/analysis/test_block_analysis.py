@@ -218,7 +218,7 @@ def test_marks_say_what_cannot_be_told_from_the_best(matrix: list[Cell]) -> None
     daggers = {e.keys["objective"] for e in table.entries() if e.like_best and e.keys["metric"] == "i2t_r1"}
     assert daggers | {one.best} == set(one.like_best)
     assert one.best not in daggers
-    assert "†: not distinguishable from the best at 5 %" in table.caption
+    assert "† not told from the best: no other cell is ahead by more than seeds explain (5 % for all" in table.caption
     assert "†" in TEXT["markdown"].render(table)
     assert r"$^{\dagger}$" in TEXT["latex"].render(table)
     assert parquet.tidy(table)["like_best"].to_pylist() == [entry.like_best for entry in table.entries()]
@@ -293,7 +293,7 @@ def test_a_cell_that_leads_by_seeds_of_its_own_is_not_taken_for_told_from_the_be
         "Only seeds that all of these cells have count here. Not compared, since too few of their seeds are shared:"
     )
     assert f"{found.best} has the best Image → Text, Recall@1 of the 14 cells compared, " in effects_text.finding(found)
-    assert f"{caveats} con_cir. It would take" in effects_text.finding(found)
+    assert f"{caveats} con_cir. If the lead of" in effects_text.finding(found)
     assert " over 3 shared seeds, the best of 14 cells" in effects_text.verdict(found, "con_con")
 
 
@@ -306,7 +306,7 @@ def test_a_verdict_says_how_a_cell_stands(matrix: list[Cell]) -> None:
         alike = "not distinguishable" if difference.name in found.like_best else "distinguishable"
         if difference.name != found.best:
             assert words.startswith(f"rsum {means[difference.name]:.1f}; the best is {found.best}, ")
-            assert f"{alike} at 5 % (Tukey)" in words
+            assert f"{alike} at 5 % (Welch's t, parametric bootstrap)" in words
         assert f"Minus {found.baseline}: {difference.mean:+.1f}, 95 % interval [" in words
 
 
@@ -337,11 +337,11 @@ def test_a_sentence_says_what_was_found(matrix: list[Cell]) -> None:
     assert found.nearest.mean == pytest.approx(first - second)
     seeds = found.nearest.seeds_needed
     assert seeds == seeds_needed(first - second, found.nearest.std)
-    ahead = f"its lead of {first - second:.1f} over {found.nearest.name}"
+    ahead = f"lead of {first - second:.1f} over {found.nearest.name}"
     words = f"about {seeds}" if seeds else "more than 1,000"
-    lead = f" It would take {words} seeds to show {ahead} (paired t test, power 0.8)."
+    lead = f" If the {ahead} is as large as seen, {words} seeds would show it (paired t test, power 0.8)."
     two = replace(found, seeds=found.seeds[:2])
-    assert effects_text.finding(two).endswith(f" Two seeds do not say how many would show {ahead}.")
+    assert effects_text.finding(two).endswith(f" Two seeds do not say how many would show its {ahead}.")
     assert effects_text.finding(found).replace(documents.GLUE, " ") == (
         f"{begin}; not distinguishable from it at 5 % (†): {', '.join(named)}.{lead}"
     )

@@ -12,6 +12,7 @@ from scipy import stats
 
 from goalgrid.results.analysis.factors import PAIR, TRIPLET, factors_of
 from goalgrid.results.statistics.anova import anova, anova_of_printed
+from goalgrid.results.statistics.pairs import ahead
 
 RNG = np.random.default_rng(11)
 MATRIX = RNG.normal(size=(5, 3, 4)) + np.arange(5)[:, None, None] + 2 * RNG.normal(size=4)
@@ -145,3 +146,42 @@ def test_a_swept_axis_is_a_factor_where_it_is_crossed_with_the_objective() -> No
     assert list(factors_of(places, ["objective.tau"])[0]) == [PAIR, "objective.tau"]
     del places["sig_cir10"]
     assert list(factors_of(places, ["objective.tau"])[0]) == ["cell"]
+
+
+def test_levels_are_told_apart_by_their_means_in_each_seed() -> None:
+    """Of two levels by scipy's paired t test, of more by the verdicts on the rows of their means."""
+    y = MATRIX[:2] * [[[1.0]], [[0.2]]]
+    for shift in np.linspace(-3, 3, 25):
+        moved = y + shift * np.array([0, 1])[:, None, None]
+        theirs = stats.ttest_rel(moved[1].mean(0), moved[0].mean(0))
+        low, high = anova(moved, {PAIR: ("a", "b"), TRIPLET: tuple("xyz")}).factors[0].levels
+        told = theirs.pvalue < 0.05
+        assert low.above == (("b",) if told and theirs.statistic < 0 else ())
+        assert high.above == (("a",) if told and theirs.statistic > 0 else ())
+    verdicts = ahead(MATRIX.mean(1))
+    assert verdicts is not None
+    pairs, _ = anova(MATRIX, LEVELS).factors
+    for place, level in enumerate(pairs.levels):
+        assert level.above == tuple(name for other, name in enumerate("abcde") if verdicts[other, place])
+    assert pairs.levels[4].above
+
+
+def test_levels_of_printed_means_are_told_apart_by_the_spreads_of_their_own_cells() -> None:
+    """Two levels of one cell are nearly Welch's test; a level that spreads widely does not hide that others differ."""
+    for shift in np.linspace(0, 6, 25):
+        means, deviations = np.array([0.0, shift]), np.array([0.5, 2.0])
+        p = stats.ttest_ind_from_stats(0.0, 0.5, 5, shift, 2.0, 5, equal_var=False).pvalue
+        (factor,) = anova_of_printed(means, deviations, 5, {"objective": ("a", "b")}).factors
+        if abs(p - 0.05) > 0.015:
+            assert factor.levels[1].above == (("a",) if p < 0.05 else ())
+    means, deviations = np.array([[0.0, 0.2], [2.0, 2.2], [1.0, 1.2]]), np.array([[0.1, 0.1], [0.1, 0.1], [9.0, 9.0]])
+    factor = anova_of_printed(means, deviations, 5, {"p": ("a", "b", "wild"), "t": ("x", "y")}).factors[0]
+    assert [level.above for level in factor.levels] == [(), ("a",), ()]
+
+
+def test_without_a_spread_or_with_one_seed_no_levels_are_told_apart() -> None:
+    for found in (
+        anova(MATRIX[..., :1], LEVELS),
+        anova_of_printed(np.eye(2), np.zeros((2, 2)), 3, {"p": tuple("ab"), "t": tuple("xy")}),
+    ):
+        assert {level.above for factor in found.factors for level in factor.levels} == {None}

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from goalgrid.results.reference.reading import results_of
-from goalgrid.results.statistics.resolving import FIRST, half_widths, resolve
+from goalgrid.results.statistics.pairs import half_widths
+from goalgrid.results.statistics.resolving import FIRST, resolve
 from goalgrid.results.statistics.significance import LEVEL
 
 BUDGET = 6

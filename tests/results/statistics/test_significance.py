@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from statsmodels.regression.linear_model import OLS
-from statsmodels.stats.libqsturng import qsturng
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import DescrStatsW
 
@@ -106,55 +104,6 @@ def test_the_true_std_lies_within_its_factors_as_often_as_promised() -> None:
     found = RNG.normal(size=(20_000, 5)).std(axis=1, ddof=1)
     factors = own.std_factors(5)
     assert np.mean((found * factors.low < 1) & (found * factors.high > 1)) == pytest.approx(0.95, abs=0.01)
-
-
-@given(st.integers(2, 5), st.integers(2, 6), st.integers(0, 999))
-def test_cells_are_like_the_best_where_scipys_p_is_at_least_the_level(cells: int, seeds: int, seed: int) -> None:
-    values = np.random.default_rng(seed).normal(size=(cells, seeds)) + 1.5 * np.arange(cells)[:, None]
-    error, freedom = own.error_of_blocks(values)
-    q = np.abs(values.mean(1) - values.mean(1)[0]) / math.sqrt(error / seeds)
-    p = stats.studentized_range.sf(q, cells, freedom)
-    alike = own.like_best(values, 0)
-    assert alike is not None
-    assert alike.tolist() == (p >= own.LEVEL).tolist()
-
-
-def test_of_two_cells_tukeys_test_is_the_paired_t_test() -> None:
-    for shift in np.linspace(0, 3, 20):
-        values = RNG.normal(size=(2, 6)) + np.array([[0.0], [shift]])
-        alike = own.like_best(values, 0)
-        assert alike is not None
-        assert alike.tolist() == [True, stats.ttest_rel(*values).pvalue >= own.LEVEL]
-
-
-@settings(max_examples=10)
-@given(st.integers(3, 6), st.integers(3, 6), st.integers(0, 999))
-def test_tukey_rests_on_statsmodels_error_of_cells_and_seeds(cells: int, seeds: int, seed: int) -> None:
-    draws = np.random.default_rng(seed)
-    values = draws.normal(size=(cells, seeds)) + np.arange(cells)[:, None] + 5 * draws.normal(size=seeds)
-    cell, block = (places.ravel() for places in np.indices(values.shape))
-    design = np.column_stack([np.eye(cells)[cell], np.eye(seeds)[block][:, 1:]])
-    fit = OLS(values.ravel(), design).fit()
-    assert own.error_of_blocks(values) == pytest.approx((fit.mse_resid, fit.df_resid))
-    honest = own.honest_difference(fit.mse_resid, int(fit.df_resid), cells, seeds)
-    assert honest == pytest.approx(qsturng(0.95, cells, fit.df_resid) * math.sqrt(fit.mse_resid / seeds), rel=5e-3)
-
-
-def test_tukey_declares_a_best_of_equals_different_rarely() -> None:
-    """The best was picked for being so; five in a hundred such families may err, and not more."""
-    wrong = 0
-    for _ in range(100):
-        values = RNG.normal(size=(6, 4)) + 3 * RNG.normal(size=4)
-        alike = own.like_best(values, int(values.mean(1).argmax()))
-        assert alike is not None
-        wrong += not alike.all()
-    assert wrong / 100 < 0.1
-
-
-def test_an_error_of_zero_tells_nothing() -> None:
-    values = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]])
-    assert own.like_best(values, 2) is None
-    assert math.isnan(own.honest_difference(0.0, 2, 3, 2))
 
 
 def test_a_test_that_cannot_be_made_does_not_count_among_holms() -> None:
