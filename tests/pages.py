@@ -32,11 +32,12 @@ After reading this page you know which rows of the four papers' tables you can t
 The tests wrote it: `python -m tests.pages tables`. `goalgrid tables selhn-table5` shows a single table,
 `goalgrid tables selhn` the tables of a paper. [The tables with your numbers](paper-tables.md) are another page.
 
-**Trained here**: a shipped grid fills all numbers of the row that are measured here. The line names the grid, the
-recipe and the objective. **Quoted**: the paper took the numbers from elsewhere and did not train them; a number in
-brackets is the reference in the paper. A quoted row that a grid trains counts as trained here; where recipe and
-objective are shipped, but no grid fills the row, the line names both. **Not possible**: the paper trained the row, and
-no grid here does; the line says why.
+**Trainable here**: a shipped grid fills all numbers of the row that are measured here. The page does not say which
+rows were trained: what trials here reached is in [papers.md](papers.md) and [flickr8k.md](flickr8k.md). The line names
+the grid, the recipe and the objective. **Quoted**: the paper took the numbers from elsewhere and did not train them; a
+number in brackets is the reference in the paper. A quoted row that a grid trains counts as trainable here; where
+recipe and objective are shipped, but no grid fills the row, the line names both. **Not possible**: the paper trained
+the row, and no grid here does; the line says why.
 
 **Differs** says how the training here differs from the source of the numbers: another schedule than a quoted row's own
 paper has, a part that stands in for another, our reading of what a paper leaves open. It is empty where we know of no

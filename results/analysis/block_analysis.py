@@ -17,7 +17,8 @@ from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.layouts.captions import DIRECTIONS, by_direction, noun_of
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.reading import Paper
-from goalgrid.results.statistics.anova import Anova, Array, anova, anova_of_printed
+from goalgrid.results.statistics.anova import Anova, anova, anova_of_printed
+from goalgrid.results.statistics.pairs import Array
 from goalgrid.results.statistics.significance import Interval, Sample, holm, paired_t, seeds_needed, t_interval, welch
 
 NATURAL_BASELINE = "con_con"

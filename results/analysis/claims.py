@@ -258,7 +258,7 @@ def document(sources: Sequence[tuple[str, Sequence[JudgedClaim]]], *, comparison
     sections = []
     for by_source in zip(*(claims for _, claims in sources), strict=True):
         claim = by_source[0].claim
-        parts: list[str | Sheet] = [f'"{claim.sentence}."']
+        parts: list[str | Sheet] = [f'"{claim.sentence}".']
         for (source, _), of_source in zip(sources, by_source, strict=True):
             parts.append(line(source, of_source))
             parts += _sheets(source, of_source) if comparisons else []

@@ -68,7 +68,7 @@ class Observations:
         if min(self.values.shape) < 2:
             return []
         verdicts = ahead(-self.values if lowest else self.values)
-        return [] if verdicts is None else list(compress(self.names, ~verdicts.any(axis=1)))
+        return [] if verdicts is None else list(compress(self.names, np.logical_not(verdicts.any(axis=1)).tolist()))
 
 
 def _common(cells: Mapping[str, Mapping[int, float]]) -> list[int]:

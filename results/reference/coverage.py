@@ -13,7 +13,7 @@ from goalgrid.results.records import record
 from goalgrid.results.reference.matching import changes, differing, worded
 from goalgrid.results.reference.reading import Result, paper_table, results_of, table_names
 
-ORIGINS = TRAINED, QUOTED, NOT_POSSIBLE = "trained here", "quoted", "not possible"
+ORIGINS = TRAINED, QUOTED, NOT_POSSIBLE = "trainable here", "quoted", "not possible"
 Place = tuple[str, str | None, str | None]
 """Data set, recipe and objective."""
 
@@ -54,7 +54,7 @@ class PaperRow:
     differs: tuple[str, ...]
     """How the training here differs from the source of the numbers, as far as we know."""
     origin: str
-    """One of `ORIGINS`: a row that a grid trains counts as trained, even if the paper quotes it."""
+    """One of `ORIGINS`: a row that a grid trains counts as trainable, even if the paper quotes it."""
 
 
 def check_names(grid: Grid) -> None:

@@ -16,7 +16,7 @@ def test_the_count_is_the_sum_of_the_tables() -> None:
     every = paper_rows.rows()
     assert len(found) == 29
     assert sums[0] == sum(sums[1:]) == len(every)
-    assert paper_rows.count(every).startswith("{} rows: {} trained here, {} quoted, {} not possible;".format(*sums))
+    assert paper_rows.count(every).startswith("{} rows: {} trainable here, {} quoted, {} not possible;".format(*sums))
 
 
 def test_a_table_is_shown_alone_and_a_wrong_name_gives_the_nearest(goalgrid: Goalgrid, tmp_path: Path) -> None:
