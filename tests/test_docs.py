@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +234,56 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         assert sum(f"<td><code>{name}</code>" in topic for topic in topics) == 1, name
     assert 'id="goalgrid.loaded_grid.load"' in api
     assert 'id="goalgrid.objectives.build"' in api
+
+
+MEASURED = re.compile(r"<!-- measured: (?P<of>.*?) -->\n+(?P<table>(?:\|.*\n)+)")
+"""A table of Recall@1 with the grid, settings, processor and commit of its trials, for readers of the source."""
+
+
+def measured(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The trials of each cell, and its text: by grid, settings, processor, commit, objective and direction."""
+    for found in MEASURED.finditer(text):
+        grid, settings, processor, commit = map(str.strip, found["of"].split("|"))
+        head, _, *rows = (
+            [cell.strip(" *`") for cell in line.strip("|\n").split("|")] for line in found["table"].splitlines()
+        )
+        for row in rows:
+            for title, cell in zip(head[1:], row[1:], strict=True):
+                if "→" in title:  # of GOAL's matrix
+                    direction, objective = title[:5], f"{row[0].removeprefix('P^')}_{title.partition('T^')[2]}"
+                    values, more = {direction: cell}, ""
+                else:
+                    values, objective = dict(zip(("Image", "Text "), cell.split(" / "), strict=True)), row[0]
+                    more = title.replace("tau = ", "tau=").replace("`", "").replace(",", "")
+                places = *sorted({*settings.split(), *more.split()}), objective
+                yield from (((grid, processor, commit, *places, way), value) for way, value in values.items())
+
+
+def contradictions(texts: Mapping[str, str]) -> list[str]:
+    """Trials to which two pages give two numbers, with the numbers."""
+    seen = dict[tuple[str, ...], dict[str, str]]()
+    for page, text in texts.items():
+        for trials, value in measured(text):
+            seen.setdefault(trials, {}).setdefault(value, page)
+    return [f"{' '.join(trials)}: {values}" for trials, values in seen.items() if len(values) > 1]
+
+
+def test_no_two_pages_give_one_trial_two_numbers() -> None:
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in DOCUMENTS}
+    assert contradictions(texts) == []
+    both = [set(dict(measured(texts[name]))) for name in ("docs/flickr8k.md", "docs/variants.md")]
+    assert len(both[0] & both[1]) == 4, "con_cir in both variants and directions"
+    page = texts["docs/variants.md"].replace("17.0 / 12.6 |", "17.0 / 12.5 |")
+    (found,) = contradictions(texts | {"docs/variants.md": page})
+    assert "paper seeds=0 tau=10 con_cir Text : {'12.6': 'docs/flickr8k.md', '12.5': 'docs/variants.md'}" in found
+
+
+@pytest.mark.parametrize("name", ["comparing", "flickr8k", "variants"])
+def test_pages_of_measured_recalls_name_the_processor_and_the_commit(name: str) -> None:
+    text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for found in MEASURED.finditer(text):
+        _, _, processor, commit = map(str.strip, found["of"].split("|"))
+        prose = re.sub(r"<!--.*?-->", "", text)
+        assert processor in prose
+        assert commit in prose, f"{name}.md does not name commit {commit}"
+    assert len(MEASURED.findall(text)) == text.count("<!-- measured:") > 0

@@ -8,6 +8,7 @@ from goalgrid.grid import extras
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, libraries_of
 from goalgrid.grid.groups import grouped
+from goalgrid.grid.objectives.goal_matrix import FAINT, FAINT_HELPS, is_faint
 from goalgrid.plan.costs import GridCost, cost_of, needs_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.plan.device_costs import DeviceCost, device_cost
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 LABEL = 11
 """Width of the label before a group of lines."""
+SHORT = 15
+"""Epochs after which T^cir without its offset was as good on Flickr8k: docs/variants.md."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class Plan:
             "leaves": [*_grouped([decision for decision in decisions if not decision.starts]), *imported],
             "from": [*overview.grid.checkpoints.values(), *self.starts],
             "data": self.notes,
+            "objectives": _faint(self.trials),
             "tables": [line for table in _fills(overview) for line in _filled(table)],
             "evaluates": overview.evaluation_lines(),
             "work": work,
@@ -142,6 +146,13 @@ def _search(overview: Overview) -> list[str]:
     points = f"{' or '.join(map(str, counts))} point{'s' * (counts != [1])} a cell"
     text = f"{', '.join(select.over)}: {points}, with seed {select.seed}, by {select.by}"
     return [text, *filter(None, [overview.stops_none]), *choice_lines(overview)]
+
+
+def _faint(trials: Sequence[Trial]) -> list[str]:
+    """The objectives by which trainings as short as these barely learn, and what helps."""
+    short = [trial.shared for trial in trials if trial.epochs < SHORT and not trial.parents]
+    names = dict.fromkeys(t.objective.name for t in short if is_faint(t.objective.name, t.objective.parameters))
+    return [f"{', '.join(names)}: {FAINT}. What helps: {FAINT_HELPS}"] if names else []
 
 
 def _then(overview: Overview, pending: Sequence[Trial]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.grid import catalog, gridfile, protocols
 from goalgrid.grid.forms import setting_text
 from goalgrid.grid.objectives import CATALOGUE, check_objective
-from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
+from goalgrid.grid.objectives.goal_matrix import FAINT, FAINT_HELPS, GOAL, is_faint, of_a_loss
 from goalgrid.grid.settings import parts
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def explained(name: str) -> Iterator[str]:
         choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
         only = f" [only with {parameter.only_with[0]} = {parameter.only_with[1]}]" if parameter.only_with else ""
         yield f"  {key:18} {paper:>9} {released:>9}  {parameter.meaning}{choices}{only}"
+    if is_faint(name, {key: parameter.default for key, parameter in entry.parameters.items()}):
+        yield from ("", f"By default {FAINT} (docs/variants.md). What helps: {FAINT_HELPS}.")
     for part in parts.of_objective(name):
         yield from ("", part.about)
 

@@ -1,6 +1,7 @@
 """GOAL's matrix: the pair and triplet weights that are declared in `objectives/`, and the 15 cells that they make."""
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +74,19 @@ def of_a_loss(name: str) -> bool:
     ['con_con', 'con_nca', 'lin_con', 'lin_cir', 'sig_con', 'lin-ms_con', 'sig-ms_con']
     """
     return name.endswith("_con") or name in ("con_nca", "lin_cir")
+
+
+FAINT = "T^cir is below 0.01 where both similarities are near 1/2, so that a training of a few epochs barely learns"
+FAINT_HELPS = "objective.variant = released, which has the offset 0.5, or objective.tau = 1"
+
+
+def is_faint(name: str, parameters: Mapping[str, Any]) -> bool:
+    """Whether T^cir is below 0.01 for a triplet of two similarities of 1/2, where trainings come to: docs/variants.md.
+
+    >>> [is_faint("con_cir", {"tau": tau, "offset": offset}) for tau, offset in [(10, 0), (10, 0.5), (1, 0)]]
+    [True, False, False]
+    """
+    return name in GOAL and name.endswith("_cir") and parameters["tau"] * (0.5 - parameters["offset"]) > math.log(99)
 
 
 def is_matrix(objectives: Collection[str]) -> bool:

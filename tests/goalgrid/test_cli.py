@@ -170,6 +170,8 @@ def test_an_objective_is_explained(tmp_path: Path, goalgrid: Goalgrid) -> None:
     assert "GOAL Eq. (8); GOAL Eq. (12)" in text
     assert "T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))" in text
     assert all(f"\n  {parameter} " in text for parameter in CATALOGUE["sig-ms_cir"].parameters)
+    assert "By default T^cir is below 0.01 where both similarities are near 1/2" in text
+    assert "By default" not in goalgrid("objectives", "sig-ms_nca", runs=tmp_path).stdout
 
 
 @pytest.mark.gate
