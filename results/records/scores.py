@@ -290,8 +290,8 @@ class Scores:
             for row in (self.rows[trial.id] for trial in cell.trials if trial.id in self.rows):
                 if '"leaks"' in (environment := row.get("environment", "")):
                     leaks = json.loads(environment)["leaks"]
-                    told |= {f"{cell.dataset}: {what}": None for kind, what in leaks if kind == "leak" or chooses}
-        return f"Trained with --allow-leak. {'; '.join(told)}." if told else ""
+                    told |= {f"{what} ({cell.dataset})": None for kind, what in leaks if kind == "leak" or chooses}
+        return f"Trained with --allow-leak: {', '.join(told)}." if told else ""
 
     def protocol_of(self, cell: Cell) -> str:
         if self.protocol in self.evaluate.names:

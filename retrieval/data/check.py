@@ -75,7 +75,7 @@ def check(
         return DataReport(name, root, [], [missing])
     parts, stamp = list[Part](), Stamp(root)
     if annotated := annotations.Annotated.read(name, root):
-        parts.append(_pictures(name, annotated, stamp, progress, workers))
+        parts.append(_pictures(annotated, stamp, progress, workers))
     if folder := precomp.find(name, root):
         parts.append(_features(name, folder, stamp, progress))
     parts += [form.faults(root, official, progress) for form in forms() if form.begun(root)]
@@ -103,7 +103,7 @@ def _spelled(problem: Problem) -> Problem:
     return replace(problem, what=what, fix=f"Rename all such files: {rename} {shlex.quote(str(path.parent))}")
 
 
-def _pictures(name: str, annotated: annotations.Annotated, stamp: Stamp, progress: CheckProgress, workers: int) -> Part:
+def _pictures(annotated: annotations.Annotated, stamp: Stamp, progress: CheckProgress, workers: int) -> Part:
     """Everything that the annotations name, each image file decoded and hashed."""
     path = annotated.path
     part = Part(f"raw images, {annotated.title}", path, problems=annotated.problems)
@@ -119,7 +119,7 @@ def _pictures(name: str, annotated: annotations.Annotated, stamp: Stamp, progres
     by_split = {
         split: [marks.get(file, "") for file in listing.images] for split, listing in annotated.listings.items()
     }
-    part.problems += [*annotated.notes(), *annotated.equal(name, by_split), *torn]
+    part.problems += [*annotated.notes(), *annotated.equal(by_split), *torn]
     return part
 
 

@@ -207,7 +207,7 @@ def test_an_allowed_leak_is_in_the_caption_of_every_table(root: Path, tmp_path: 
     home, words = Home(tmp_path / "runs"), ("run", "demo", *TINY, "--root", str(root))
     with pytest.raises(UserError, match=r"val and test share 12 images.*train.selection = \"last\".*--allow-leak"):
         verb(*words, runs=home)
-    said = "Trained with --allow-leak. few: val and test share 12 images."
+    said = "Trained with --allow-leak: val and test share 12 images (few)."
     assert said in " ".join(verb(*words, "--allow-leak", runs=home).stdout.split())
     for form in ("markdown", "html"):
         assert said in verb("table", "demo", "--format", form, runs=home).stdout, form

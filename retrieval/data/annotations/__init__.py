@@ -60,18 +60,6 @@ def find(name: str, root: Path) -> tuple[str, Path] | None:
     return next(((title, path) for title, form in FORMATS.items() if (path := form.find(name, root))), None)
 
 
-def unread(name: str, root: Path, title: str, path: Path) -> list[Problem]:
-    """Annotations under the root that are not read, since those of this format at this path come first."""
-    alike = {place: "" for pattern in FORMATS[title].alike for place in sorted(path.parent.glob(pattern))}
-    others = {place: f"{other} " for other, form in FORMATS.items() if (place := form.find(name, root))}
-    fix = "To read it, give it a root of its own."
-    return [
-        Problem(str(place), f"{other}is not read, since {path} comes first", fix, "remark")
-        for place, other in (alike | others).items()
-        if place != path
-    ]
-
-
 def files(path: Path, root: Path) -> list[Path]:
     """The files, images apart, that may be read for the annotations at this path."""
     folders = dict.fromkeys((root, root / "precomp", path if path.is_dir() else path.parent))
@@ -83,12 +71,14 @@ class Annotated:
     """The annotated images under a root, by split.
 
     Args:
+        name: of the data set.
         title: the format of the annotations.
         files: the file of each entry that has one, in the order of the splits and their entries.
-        problems: what is wrong with the annotations, images that are missing or lead out of the root, and annotations
-            that are not read.
+        problems: what is wrong with the annotations, and images that are missing or lead out of the root.
     """
 
+    name: str
+    root: Path
     title: str
     path: Path
     by_split: dict[str, list[Annotation]]
@@ -106,7 +96,7 @@ class Annotated:
             captions = entry.captions[: known.captions_per_image]  # where protocols use only the first
             by_split[entry.split].append(replace(entry, captions=captions))
         files = located([entry for entries in by_split.values() for entry in entries], root, problems)
-        return cls(title, path, by_split, files, [*problems, *unread(name, root, title, path)])
+        return cls(name, root, title, path, by_split, files, problems)
 
     @classmethod
     def of(cls, name: str, root: Path) -> "Annotated":
@@ -126,21 +116,32 @@ class Annotated:
         return listings
 
     def notes(self) -> list[Problem]:
-        """Captions that are empty or no text."""
+        """Captions that are empty or no text, and annotations that are not read."""
         notes = []
         for split, listing in self.listings.items():
             notes += faults_of_captions(listing.captions, f"captions of the {split} split of {self.path}")
-        return notes
+        return [*notes, *self._unread()]
 
-    def equal(self, name: str, marks: Mapping[str, Sequence[str]]) -> list[Problem]:
-        """Images in two splits or twice in one, whatever the annotations of the data set `name` call them.
+    def _unread(self) -> list[Problem]:
+        """Annotations under the root that are not read, since these come first."""
+        alike = {place: "" for pattern in FORMATS[self.title].alike for place in sorted(self.path.parent.glob(pattern))}
+        others = {place: f"{title} " for title, form in FORMATS.items() if (place := form.find(self.name, self.root))}
+        fix = "To read it, give it a root of its own."
+        return [
+            Problem(str(place), f"{title}is not read, since {self.path} comes first", fix, "remark")
+            for place, title in (alike | others).items()
+            if place != self.path
+        ]
+
+    def equal(self, marks: Mapping[str, Sequence[str]]) -> list[Problem]:
+        """Images in two splits or twice in one, whatever the annotations call them.
 
         `marks`: by split, the SHA-256 of the file of each image of `listings`; empty: it is not known.
         """
         listings = self.listings
         names = {split: [entry.names[0] for entry, _ in self.files if entry.split == split] for split in listings}
         sizes = {split: (len(listing.images), len(listing.captions)) for split, listing in listings.items()}
-        shared = overlaps(marks, str(self.path), "image", names, published=catalog.published(name, sizes))
+        shared = overlaps(marks, str(self.path), "image", names, published=catalog.published(self.name, sizes))
         problems = [*shared.values()]
         for split, listing in listings.items():
             place, keys = f"{split} split of {self.path}", list(marks[split])
