@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import BiGruSettings, BowSettings, GruSettings, TransformerSettings
-from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders import calls, pretrained
 from goalgrid.retrieval.encoders.pooling import Encoded, pooling
 from goalgrid.retrieval.encoders.reasoning import PaddedGru
 from goalgrid.retrieval.scorers.sets import sent
@@ -96,8 +96,16 @@ def text_network(settings: Pretrained, words: int, places: pretrained.Places) ->
     sizes = {"vocab_size": words} if settings.weights == RANDOM else {}
     projected = isinstance(settings, TransformerSettings) and settings.output == "projected"
     network = pretrained.network(settings, places, part="text_model", projected=projected, **sizes)
-    kind = str(network.config.model_type)  # type: ignore[union-attr]
-    if projected and kind not in (CLIP, SIGLIP):
+    config: Any = network.config
+    kind = str(config.model_type)
+    if hasattr(network, "encoder") and hasattr(network, "decoder"):
+        raise UserError(
+            f"weights {settings.weights!r} are of the kind {kind!r}, whose encoder has a decoder behind it: it writes "
+            "texts. Captions are read by an encoder alone, e.g. google-bert/bert-base-uncased."
+        )
+    if (fill := calls.fill_of(settings, places)) is not None:
+        config.pad_token_id = fill
+    if projected and kind not in (*CLIP, *calls.FILLED):
         raise UserError(
             f"model.text.output = projected needs a text network that was trained beside an image network, CLIP's or "
             f"SigLIP's; {settings.weights!r} is of the kind {kind!r}. Set model.text.output = states."
@@ -107,7 +115,7 @@ def text_network(settings: Pretrained, words: int, places: pretrained.Places) ->
 
 def width_of(network: Any, settings: TransformerSettings) -> int:
     """Values of a feature vector that `features_of` gives."""
-    last = getattr(network, "projection" if network.config.model_type == CLIP else "head", None)
+    last = getattr(network, "projection" if network.config.model_type in CLIP else "head", None)
     projected = settings.output == "projected" and isinstance(last, nn.Linear)
     return int(last.out_features if projected and last is not None else network.config.hidden_size)
 
@@ -116,14 +124,15 @@ def features_of(network: Any, output: str, ids: Int[Tensor, "b n"], lengths: Int
     """What a text network makes of captions: a state a token (b, n, k), or the vector that it compares (b, k).
 
     CLIP's vector is the state of the last token. SigLIP's is that of the last place: captions are filled up to the
-    length that it was trained with, and it sees the filling.
+    length that it was trained with, and it sees the filling, as the states of its tokens do.
     """
     present = present_of(ids, lengths)
-    if network.config.model_type == SIGLIP and output == "projected":
+    if network.config.model_type in calls.FILLED:
         fill, room = network.config.pad_token_id, network.config.max_position_embeddings - ids.shape[1]
         whole = nn.functional.pad(ids.where(present, fill), (0, room), value=fill)
-        vectors: Tensor = network(input_ids=whole).pooler_output
-        return vectors
+        given = network(input_ids=whole)
+        filled: Tensor = given.pooler_output if output == "projected" else given.last_hidden_state[:, : ids.shape[1]]
+        return filled
     states: Tensor = network(input_ids=ids, attention_mask=present.long()).last_hidden_state
     if output == "states":
         return states
@@ -132,8 +141,8 @@ def features_of(network: Any, output: str, ids: Int[Tensor, "b n"], lengths: Int
     return projected
 
 
-CLIP, SIGLIP = "clip_text_model", "siglip_text_model"
-"""Kinds of text networks that were trained beside an image network, as `transformers` names them."""
+CLIP = ("clip_text_model", "metaclip_2_text_model")
+"""Kinds of text networks whose vector is the state of the last token, brought to the space of an image network."""
 
 
 def _embedding(words: int, dim: int) -> nn.Embedding:

@@ -20,6 +20,7 @@ STATISTICS = {
 }
 """Mean and standard deviation of each colour, red, green and blue, of values from 0 to 1."""
 
+NAFLEX = "siglip2_vision_model"
 CLASS_TOKENS = ("cls_token", "class_embedding")
 """How `transformers` names the class token, the first of all tokens: the last part of a parameter's name."""
 OTHER_TOKENS = ("register_tokens", "cls_register_token", "distillation_token")
@@ -36,6 +37,7 @@ class Vision(nn.Module):
         super().__init__()
         projected = settings.output == "projected"
         self.network = pretrained.network(settings, places, part="vision_model", projected=projected)
+        _check_pixels(self.network, settings.weights)
         self.grid = settings.output == "grid"
         self.still, self.frozen = settings.norm_eval, settings.frozen
         given = settings.statistics
@@ -106,8 +108,17 @@ class Vision(nn.Module):
         try:
             with torch.inference_mode():
                 features = self.eval()(torch.zeros(1, 3, size, size, dtype=torch.uint8))
-        except (ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"the image backbone cannot see {size} x {size} pixels: {error} Set model.image.size."
             ) from error
         return int(features.shape[-1])
+
+
+def _check_pixels(network: Any, weights: str) -> None:
+    """Check that a network reads pictures of one size, as pixels; else UserError."""
+    if getattr(getattr(network, "config", None), "model_type", "") == NAFLEX:
+        raise UserError(
+            f"weights {weights!r} are of the kind {NAFLEX!r} (NaFlex), which reads patches of pictures in their own "
+            "proportions. Take a SigLIP 2 of a fixed size, e.g. google/siglip2-base-patch16-224."
+        )

@@ -12,7 +12,7 @@ from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.text_encoders import TextEncoderSettings
-from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders import calls, pretrained
 from goalgrid.retrieval.words import vocabulary_files
 from goalgrid.retrieval.words.tokens import Tokens, WordDropping, padded
 
@@ -151,17 +151,24 @@ class Vocabulary:
 
 
 class WordPieces:
-    """A tokenizer of `transformers`, with the methods of `Vocabulary`; padding is 0, whatever the tokenizer's is."""
+    """A tokenizer of `transformers`, with the methods of `Vocabulary`; padding is 0, whatever the tokenizer's is.
 
-    def __init__(self, tokenizer: Any, name: str, prepare: Callable[[str], str] = str) -> None:
-        self.tokenizer, self.name, self.prepare = tokenizer, name, prepare
+    Args:
+        length: tokens at which captions are cut at the latest, as many as their network reads; None: any number.
+    """
+
+    def __init__(
+        self, tokenizer: Any, name: str, prepare: Callable[[str], str] = str, length: int | None = None
+    ) -> None:
+        self.tokenizer, self.name, self.prepare, self.length = tokenizer, name, prepare, length
 
     def __len__(self) -> int:
         return len(self.tokenizer)
 
     def encode(self, captions: Sequence[str], *, max_words: int, drop: float = 0.0) -> Tokens:
         """Captions as pieces between special tokens, which are never left out; a word's pieces share its fate."""
-        encoded = self.tokenizer(list(map(self.prepare, captions)), truncation=True, max_length=max_words)
+        length = min(max_words, self.length or max_words)
+        encoded = self.tokenizer(list(map(self.prepare, captions)), truncation=True, max_length=length)
         ids, lengths = padded(encoded["input_ids"])
         if not drop:
             return Tokens(ids, lengths)
@@ -203,7 +210,10 @@ def build(
     """
     network, prepare = settings.tokenizer, PREPARATIONS[settings.preparation]
     if network is not None:
-        return WordPieces(pretrained.tokenizer(network, places), network.weights, prepare)
+        tokenizer = pretrained.tokenizer(network, places)
+        lowers = calls.lowers(network, places, tokenizer)
+        prepared = (lambda caption: prepare(caption).lower()) if lowers else prepare
+        return WordPieces(tokenizer, network.weights, prepared, calls.length_of(network, places, tokenizer))
     return Vocabulary(
         captions,
         min_count=min_count,
