@@ -196,11 +196,8 @@ class Scores:
         done = [trial_id for trial_id, state in states.items() if state is State.DONE]
         begun = {name: state for name, state in states.items() if state not in (State.DONE, State.PLANNED)}
         absent = {name: _reason(home.trial(name), state) for name, state in begun.items()}
-        columns = [
-            "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "environment", "other_metrics",
-            "val_rsum",
-        ]  # fmt: skip
-        columns += [f"test_{name}" for name in record.METRICS]
+        columns = ["dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
+        columns += ["environment", "val_rsum", *(f"test_{name}" for name in record.METRICS)]
         unreadable: record.Unreadable = {}
         rows = record_cache.rows(home, done, columns, unreadable)
         for path, message in unreadable.items():

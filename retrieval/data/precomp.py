@@ -151,14 +151,12 @@ def unread(root: Path, test_splits: Sequence[str]) -> list[Problem]:
     """Splits in the folder that are not read, e.g. `val_*` where `dev_*` is."""
     taken = list(splits(root, test_splits).values())
     given = sorted(path.name.removesuffix("_ims.npy") for path in root.glob("*_ims.npy"))
+    what = f"these files are not read: the splits are {', '.join(f'{split}_*' for split in taken)}"
     remarks = []
     for name in (name for name in given if name not in (*taken, *test_splits)):
-        readers = [known for known in catalog.names("datasets") if name in catalog.dataset(known).test_splits]
-        rename = " or ".join(
-            [f"name the data set {readers[0]}, which reads them," for _ in readers[:1]] + ["rename them"]
-        )
-        what = f"these files are not read: the splits are {', '.join(f'{split}_*' for split in taken)}"
-        remarks.append(Problem(f"{root / name}_*", what, f"To read them, {rename}.", "remark"))
+        reader = next((known for known in catalog.names("datasets") if name in catalog.dataset(known).test_splits), "")
+        fix = f"To read them, name the data set {reader}, or rename them." if reader else "To read them, rename them."
+        remarks.append(Problem(f"{root / name}_*", what, fix, "remark"))
     return remarks
 
 

@@ -18,7 +18,7 @@ BLOCK = 1 << 26
 MARK = 8
 """Letters by which a row is told: 48 bits in base64."""
 ZEROS = "A" * MARK
-"""Stands for a row of zeros."""
+"""The mark of a row of zeros."""
 REPEATED = 0.9
 """Share of runs of equal rows that are longer than one where a row is repeated for each caption."""
 AGAIN = "Extract the features of these images again."

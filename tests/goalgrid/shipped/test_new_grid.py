@@ -60,7 +60,7 @@ def test_a_new_grid_says_what_is_not_read(tmp_path: Path, goalgrid: Goalgrid) ->
     assert f"note: {tmp_path}/data/testall_*: these files are not read: the splits are train_*, dev_*, test_*. " in (
         made.stderr
     )
-    assert "name the data set coco, which reads them, or rename them." in made.stderr
+    assert "To read them, name the data set coco, or rename them." in made.stderr
     write_csv(tmp_path / "photos")
     (tmp_path / "photos" / "captions.txt").write_text("image,caption\n0.png,a dog\n")
     made = goalgrid("new", "birds", "--root", "photos", runs=tmp_path, folder=tmp_path)
