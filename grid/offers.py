@@ -125,6 +125,7 @@ def objective(
     reductions: tuple[Value, Value] = ("sum", "sum"),
     remines: bool | None = None,
     needs: tuple[str, ...] = (),
+    surrogate: bool = False,
     **parameters: Parameter,
 ) -> Declaration:
     """Offer a function or class as an objective: `@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))`.
@@ -142,13 +143,14 @@ def objective(
             `objective.reduction`.
         remines: whether a grid may choose other negatives; default: with on="hardest".
         needs: parts that training adds. Training then reads the parameters that are no arguments of the function.
+        surrogate: its gradient is, on purpose, not the derivative of its value; `goalgrid check` does not compare them.
         parameters: every argument after the first. A class takes them in its constructor, and is called as a function.
 
     Raises:
         UserError: the signature has other parameters, or a declaration is wrong.
     """
     remines = on == "hardest" if remines is None else remines
-    entry = ObjectiveEntry("own", source, formula, parameters, known_as, reductions, needs, on, remines)
+    entry = ObjectiveEntry("own", source, formula, parameters, known_as, reductions, needs, on, remines, surrogate)
     return Declaration("objective", name, entry)
 
 

@@ -9,6 +9,7 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, libraries_of
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.objectives.goal_matrix import FAINT, FAINT_HELPS, is_faint
+from goalgrid.grid.objectives.parameters import MEAN_LOSS
 from goalgrid.plan.costs import GridCost, cost_of, needs_of, work_of
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.plan.device_costs import DeviceCost, device_cost
@@ -82,6 +83,7 @@ class Plan:
             "left": [trial.id for trial in to_train(self.decisions)],
             "data_notes": self.notes,
             "data_missing": self.missing,
+            "scale_notes": scale_lines(self.trials),
             "reasons": [decision.to_dict() for decision in self.decisions],
             **({"pending": len(self.pending)} if overview.searches else {}),
             "work": [part.to_dict() for part in work_of(overview, self.trials)],
@@ -111,6 +113,7 @@ class Plan:
             "from": [*overview.grid.checkpoints.values(), *self.starts],
             "data": self.notes,
             "objectives": _faint(self.trials),
+            "scale": scale_lines(self.trials),
             "tables": [line for table in _fills(overview) for line in _filled(table)],
             "evaluates": overview.evaluation_lines(),
             "work": work,
@@ -127,6 +130,25 @@ class Plan:
             *(f"  {label:{LABEL}}{line}" for label, line in labelled),
             *(f"  {decision.trial.id:{longest}}  {decision.text}" for decision in decisions if per_trial),
         ]
+
+
+def scale_lines(trials: Iterable[Trial]) -> list[str]:
+    """Say which objectives average over a batch where others of the recipe sum: both are clipped at one norm."""
+    by_recipe: dict[str, dict[bool, dict[str, None]]] = {}
+    for trial in trials:
+        shared = trial.shared
+        if trial.epochs and not shared.train.mean_loss:
+            reduction = shared.objective.parameters.get("reduction", "average")  # own losses of scores have none
+            kinds = by_recipe.setdefault(shared.recipe, {True: {}, False: {}})
+            kinds[reduction == "sum"][shared.objective.name] = None
+    mixed = [kinds for kinds in by_recipe.values() if kinds[True] and kinds[False]]
+    sums, means = (list({name: None for kinds in mixed for name in kinds[of_sums]}) for of_sums in (True, False))
+    if not mixed:
+        return []
+    return [
+        f"averaged over a batch: {listed(means)}; summed: {listed(sums)}. train.clip_norm cuts the sums more often",
+        f"to divide sums by the number of pairs, write below [set]: {MEAN_LOSS} (changes trial ids)",
+    ]
 
 
 def _budget(overview: Overview) -> list[str]:

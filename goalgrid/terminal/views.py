@@ -203,6 +203,8 @@ def check_lines(verdicts_of: "Mapping[str, Sequence[Verdict]]") -> list[str]:
     """A line for each check of each objective; checks that end for the same reason share a line."""
     lines = []
     for name, verdicts in verdicts_of.items():
-        alike = grouped(((verdict.holds, verdict.text), verdict.check) for verdict in verdicts).items()
-        lines += [name, *(f"  {'ok' if ok else 'FAILED':8}{', '.join(checks)}: {text}" for (ok, text), checks in alike)]
+        marks = ("note" if verdict.remark else "ok" if verdict.holds else "FAILED" for verdict in verdicts)
+        results = (((mark, v.text), v.check) for mark, v in zip(marks, verdicts, strict=True))
+        alike = grouped(results).items()
+        lines += [name, *(f"  {mark:8}{', '.join(checks)}: {text}" for (mark, text), checks in alike)]
     return lines

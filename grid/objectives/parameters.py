@@ -19,6 +19,9 @@ On = Literal["hardest", "all", "scores"]
 REDUCTIONS = ("sum", "mean", "average", "negatives")
 """How the values of pairs and directions become a single number."""
 
+MEAN_LOSS = '"train.mean_loss" = true'
+"""The line of a grid file that divides losses which sum over a batch by its number of pairs."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -112,6 +115,8 @@ class ObjectiveEntry:
     on: On = "hardest"
     remines: bool = True
     """Whether a grid may choose other negatives, and a trainer warm up; else the equation means these alone."""
+    surrogate: bool = False
+    """Whether its gradient is, on purpose, another than the derivative of its value."""
     equation: Callable[..., Any] | None = None
     """The function or class; in the catalogue of a user's own objective alone, since ours import torch."""
 

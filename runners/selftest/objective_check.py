@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 
 from goalgrid.grid import catalog
 from goalgrid.grid.objectives import CATALOGUE, needs, resolve
+from goalgrid.grid.objectives.parameters import MEAN_LOSS
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
 from goalgrid.objectives import build
 from goalgrid.objectives.objective import Objective
@@ -28,6 +29,9 @@ PAIRS, DIMENSIONS = 7, 12
 """Of the batches that are checked."""
 RECIPE, BESIDE = "cnn-bow", ("con_con", "triplet-hn", "infonce")
 """On which the first gradient is measured, and the losses of ours beside it."""
+FEW = 4
+"""A gradient that is this many times smaller than ours of sums is clipped less often, or never."""
+SURROGATE = "@goalgrid.objective(..., surrogate=True)"
 MASK = "t.s_neg is -inf where there is no negative: read t.finite(), and mask by t.exists"
 TIMED_PAIRS, TIMED_DIMENSIONS, TIMES = 128, 512, 15
 
@@ -36,16 +40,25 @@ class Broken(Exception):
     """A check failed; the message says how."""
 
 
+class Remark(Exception):
+    """A check passed, and its message is what the user should know."""
+
+
 def gradient(name: str) -> str:
-    """The gradient with respect to the scores and to learnt parameters equals central differences, in float64."""
+    """The gradient with respect to the scores and to learnt parameters equals central differences, in float64.
+
+    That of a declared surrogate is only finite.
+    """
     for way, objective in _ways(name):
         _gradient(way, objective, _scores())
+        if CATALOGUE[name].surrogate:
+            continue
         # gradcheck moves learnt parameters in place, too; in fast_mode, since they may be thousands
         inputs = (_scores().requires_grad_(), *_learnt(objective).values())
         if not gradcheck(partial(_value, objective), inputs, raise_exception=False, fast_mode=len(inputs) > 1):
             cause = "A detached part, a step, a random draw, a state or a value that leaves torch is the usual cause"
-            raise Broken(f"{way}: it is no derivative of the value. {cause}")
-    return "equals finite differences"
+            raise Broken(f"{way}: it is no derivative of the value. {cause}. If it is meant to differ: {SURROGATE}")
+    return "finite; declared with surrogate=True" if CATALOGUE[name].surrogate else "equals finite differences"
 
 
 def permutation(name: str) -> str:
@@ -123,7 +136,10 @@ def speed(name: str) -> str:
 
 
 def scale(name: str) -> str:
-    """The gradient's norm at the start of a training beside ours; a finite one is right, but all are clipped alike."""
+    """The gradient's norm at the start of a training, next to ours.
+
+    A finite norm passes; a `Remark` says how a loss that averages over a batch is compared fairly with ours, which sum.
+    """
     if extra := needs(name):
         return f"not measured: it needs {' and '.join(extra)}"
     norms = {other: _first_norm(other) for other in dict.fromkeys([name, *BESIDE])}
@@ -131,9 +147,13 @@ def scale(name: str) -> str:
     if not math.isfinite(norm):
         raise Broken(f"the norm of the gradient is {norm} at the start of {RECIPE}")
     clip = catalog.recipe(RECIPE).train.clip_norm
-    return (
+    text = (
         f"gradient norm {norm:,.4g} at the start of {RECIPE}; {others} on the same batch; train.clip_norm is {clip:g}"
     )
+    if build(name).reduction != "sum" and norm * FEW < min(norms.values()):
+        why = "A loss that averages over a batch is clipped less often than these, which sum"
+        raise Remark(f"{text}. {why}. To divide sums by the number of pairs, write below [set]: {MEAN_LOSS}")
+    return text
 
 
 def _first_norm(name: str) -> float:

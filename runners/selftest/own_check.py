@@ -20,7 +20,7 @@ from goalgrid.grid.settings.text_encoders import OwnTextSettings
 from goalgrid.retrieval.encoders.pooling import pooling
 from goalgrid.retrieval.own_networks import OwnScorer, image_encoder, text_encoder
 from goalgrid.retrieval.scorers.sets import Sets
-from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES, SEED, Broken
+from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES, SEED, Broken, Remark
 
 DIM, OF_SETS = 12, 6
 """Of the joint space, and of the vectors of sets."""
@@ -65,11 +65,13 @@ class Verdict:
         check: its name: `gradient`.
         holds: whether it passes.
         text: the measurement, or the fault.
+        remark: whether the text says more than the measurement, of a check that passes.
     """
 
     check: str
     holds: bool
     text: str
+    remark: bool = False
 
 
 def verdicts(name: str) -> Iterator[Verdict]:
@@ -81,6 +83,8 @@ def verdicts(name: str) -> Iterator[Verdict]:
     for check, function in checks.items():
         try:
             yield Verdict(check, True, function())
+        except Remark as remark:
+            yield Verdict(check, True, str(remark), remark=True)
         except (Broken, UserError) as error:
             yield Verdict(check, False, str(error))
         except BaseException as error:

@@ -121,6 +121,18 @@ class TestReasons:
         assert pair.trials()[0].trial_id not in told
         assert f"{pair.trials()[0].trial_id}  " in verb("plan", "demo", *PAIR, "--trials", runs=pair).stdout
 
+    def test_a_grid_that_mixes_means_and_sums_says_so(self, tmp_path: Path, verb: Verb) -> None:
+        def said(*overrides: str) -> list[str]:
+            text = verb("plan", "demo", *(word for each in overrides for word in ("--set", each)), runs=Home(tmp_path)).stdout
+            return [line.strip() for line in text.splitlines() if "averaged over" in line or "train.mean_loss" in line]
+
+        mixed = 'objectives=["con_con","ssp","unified"]'
+        assert said(mixed) == [
+            "scale      averaged over a batch: ssp; summed: con_con, unified. train.clip_norm cuts the sums more often",
+            'to divide sums by the number of pairs, write below [set]: "train.mean_loss" = true (changes trial ids)',
+        ]
+        assert said(mixed, "train.mean_loss=true") == said('objectives=["con_con","unified"]') == []
+
     def test_selecting_a_child_brings_its_parent(self, tmp_path: Path) -> None:
         found = decide(Overview.of(load("demo", CHAIN), Home(tmp_path)), Choice("recipe=*-ft"))
         parent, child = to_train(found)

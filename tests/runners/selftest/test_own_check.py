@@ -15,7 +15,7 @@ from goalgrid.grid.settings.poolings import PoolingSettings
 from goalgrid.objectives import build
 from goalgrid.retrieval.encoders.pooling import pooling
 from goalgrid.retrieval.own_networks import image_encoder
-from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES
+from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES, Broken
 from goalgrid.runners.selftest.own_check import verdicts
 
 from ...conftest import swapped
@@ -66,11 +66,30 @@ def test_the_scale_of_a_mean_stands_beside_that_of_sums(tmp_path: Path) -> None:
     norms = []
     for text in (sums, sums.replace('"mine"', '"mine", reductions=("mean", "mean")')):
         define(tmp_path, text)
-        (line,) = (verdict.text for verdict in verdicts("mine") if verdict.check == "scale")
-        own, hinge, clip = re.findall(r"norm ([\d.]+) at .* triplet-hn ([\d.]+), .* train.clip_norm is (\d)$", line)[0]
+        (scale,) = (verdict for verdict in verdicts("mine") if verdict.check == "scale")
+        own, hinge, clip = re.findall(
+            r"norm ([\d.]+) at .* triplet-hn ([\d.]+), .* train.clip_norm is (\d)", scale.text
+        )[0]
         norms.append(float(own))
         assert (norms[0], clip) == (float(hinge), "2")
+        assert scale.holds
+        assert scale.remark == ('write below [set]: "train.mean_loss" = true' in scale.text) == ("mean" in text)
     assert norms[0] == pytest.approx(64 * norms[1], rel=1e-2)
+
+
+def test_the_gradient_of_a_declared_surrogate_is_only_finite(tmp_path: Path) -> None:
+    """dl/ds_neg = sigmoid(s_neg - s_pos), held constant: GOAL's way."""
+    text = f"{TRIPLETS}(t.s_neg - t.s_pos).sigmoid().detach() * (t.finite().s_neg - t.s_pos)"
+    declared = text.replace('"mine"', '"mine", surrogate=True')
+    gradient = OF_OBJECTIVES["gradient"]
+    define(tmp_path, text)
+    with pytest.raises(Broken, match=r"If it is meant to differ: @goalgrid.objective\(..., surrogate=True\)"):
+        gradient("mine")
+    define(tmp_path, declared)
+    assert gradient("mine") == "finite; declared with surrogate=True"
+    define(tmp_path, declared.replace("* (t.finite", "* float('nan') * (t.finite"))
+    with pytest.raises(Broken, match="nan"):
+        gradient("mine")
 
 
 LEARNT = (
