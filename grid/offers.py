@@ -1,6 +1,7 @@
 """The decorators by which a file offers losses, poolings, encoders and scorers, and the list of all offers."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, cast, get_args
@@ -39,6 +40,20 @@ ONE_ARGUMENT = (
     'a loss takes one argument, t, which has t.s_pos and t.s_neg; or with on="scores" the scores, which are '
     "image @ text.T. Further arguments are declared parameters: docs/own.md shows how to convert a loss."
 )
+
+
+FIRST_TRIES = {
+    r"\bTriplets\b": "Read t.s_pos and t.s_neg, of an anchor with its positive and its negatives: t is no tensor",
+    r"\bByte\b|unsigned char|uint8": "Begin with images = images.float() / 255: pictures are whole numbers of 8 bits",
+    r"\bLong\b|int64": "Embed ids first, by torch.nn.Embedding(words, width): they are indices of words",
+    r"before Module\.__init__\(\) call": "Begin the constructor with super().__init__()",
+}
+"""What to write, by what torch says of a first try of a loss or encoder."""
+
+
+def advice(error: BaseException) -> str:
+    """What to write in the user's file after this error in it, behind a full stop; empty: there is no advice."""
+    return next((f". {fix}" for words, fix in FIRST_TRIES.items() if re.search(words, str(error))), "")
 
 
 def _check_named(kind: Kind, name: object) -> None:
@@ -98,8 +113,17 @@ def _arguments(equation: Callable[..., Any]) -> list[inspect.Parameter]:
 def _call(equation: Callable[..., Any]) -> list[str]:
     """Problems of the call signature of a loss or weight."""
     if isinstance(equation, type):
-        called = any("__call__" in vars(kind) for kind in equation.__mro__)
-        return [] if called else [f"class {equation.__name__} has no __call__(self, triplets)"]
+        if not any("__call__" in vars(kind) for kind in equation.__mro__):
+            return [f"class {equation.__name__} has no __call__(self, triplets)"]
+        name = "forward" if hasattr(equation, "forward") else "__call__"
+        if getattr(equation, name).__name__ == "_forward_unimplemented":  # torch.nn.Module's own
+            return [f"class {equation.__name__} has no forward(self, t)"]
+        taken = list(inspect.signature(getattr(equation, name)).parameters.values())[1:]
+        bare = [a.name for a in taken if a.default is a.empty and a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)]
+        if not taken or len(bare) > 1:
+            given = ", ".join(str(argument) for argument in taken)
+            return [f"{equation.__name__}.{name} takes ({given}) after self; {ONE_ARGUMENT}"]
+        return []
     first = next(iter(inspect.signature(equation).parameters.values()), None)
     by_place = first and first.kind in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD)
     return [] if by_place else ["its first argument has to be the triplets, or the scores"]

@@ -15,7 +15,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from goalgrid.grid import extras
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.protocols import JUDGED
 from goalgrid.retrieval.evaluation import RECALLS, Rows, Scoring, product
 
@@ -34,13 +34,15 @@ def metrics(
     score: Scoring | None = None,
     *,
     part: int | None = None,
+    ids: Int[np.ndarray, " t"] | None = None,
 ) -> dict[str, float]:
     """ECCV Caption's mAP@R, R-Precision and R@1, and CxC's recalls, in percent, by `DIRECTION_METRIC`.
 
     R is the number of right answers of a query. R-Precision: share of right answers among the first R. mAP@R: mean over
     the places up to R of the precision there, 0 at wrong answers. CxC R@K: any right answer among the first K. Images
-    and texts that are no single vectors have a `score`, of so many texts at a time. UserError: the package is not
-    installed, or these are not COCO's 5,000 test images with five captions each.
+    and texts that are no single vectors have a `score`, of so many texts at a time. With COCO's ids of the captions any
+    order is right; without them it has to be Karpathy's. UserError: the package is not installed, or these are not
+    COCO's 5,000 test images with five captions each.
     """
     judged_by = judge()
     counts = np.bincount(image_of_text, minlength=len(image))
@@ -49,9 +51,27 @@ def metrics(
             f"protocol 'eccv' needs COCO's {IMAGES:,} test images with {CAPTIONS} captions each, in Karpathy's order; "
             f"here are {len(image):,} images with {counts.min()} to {counts.max()} captions."
         )
-    order = np.argsort(image_of_text, kind="stable")
+    order = np.argsort(image_of_text, kind="stable") if ids is None else _by_ids(ids, judged_by.coco_ids)
+    images = image_of_text[order].reshape(IMAGES, CAPTIONS)
+    if (images != images[:, :1]).any():
+        raise UserError(
+            "protocol 'eccv': the ids (sentid) give an image another's captions. Take Karpathy's file again."
+        )
+    if (images[:, 0] != np.arange(IMAGES)).any():
+        image = image[torch.from_numpy(images[:, 0].copy())]
     i2t, t2i = best(image, text[torch.from_numpy(order)], score, part=part)
     return of_answers(judged_by, i2t.numpy(), t2i.numpy())
+
+
+def _by_ids(ids: Int[np.ndarray, " t"], judged: Int[np.ndarray, " t"]) -> Int[np.ndarray, " t"]:
+    """The row of each judged caption; UserError: one is not here."""
+    places = dict(zip(ids.tolist(), range(len(ids)), strict=True))
+    if lost := [key for key in judged.tolist() if key not in places]:
+        raise UserError(
+            f"protocol 'eccv': {counted(len(lost), 'judged caption')} not among the ids (sentid) of the captions, "
+            f"the first is {lost[0]}. It judges COCO's 5,000 test images as in Karpathy's dataset_coco.json."
+        )
+    return np.array([places[key] for key in judged.tolist()])
 
 
 def judge() -> Any:

@@ -123,6 +123,10 @@ class Evaluated:
     judged: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, float] = field(default_factory=dict)
     speed: "Speed | None" = None
+    ids: bool = False
+    """Whether the data give COCO's id of each caption."""
+    unknown: float = 0.0
+    """Share of the captions' words, from 0 to 1, that the model does not know."""
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -131,6 +135,7 @@ class Evaluated:
     def to_dict(self) -> dict[str, Any]:
         ranks = {"i2t": self.evaluation.ranks.i2t.tolist(), "t2i": self.evaluation.ranks.t2i.tolist()}
         named = {"subject": self.subject, **self.facts, "dataset": self.settings.dataset.name, "split": self.split}
+        named["unknown_words"] = self.unknown
         record = {"recorded": self.recorded} if self.recorded else {}
         speed = {"speed": self.speed} if self.speed else {}
         metrics = {"metrics": {**self.metrics, **self.judged}, "further": self.evaluation.ranks.further()}
@@ -156,10 +161,13 @@ class Evaluated:
             average = "--" if mean is None else f"{mean:.1f}"
             lines.append(f"  {direction} {row}  {middle:>11}  {average:>9}  {further[f'{direction}_gmean']:21.2f}")
         lines.append(f"  rsum {metrics['rsum']:.2f}")
+        lines += [f"  {100 * self.unknown:.1f} % of the words are unknown to the model"] if self.unknown else []
         if ranks.listed is not None:
             lines.append(f"  the second stage ranked the {ranks.listed} best of each query anew")
         if self.judged:
             lines += ["ECCV Caption: mAP@R, R-Precision, R@1; CxC: R@1, R@5, R@10"]
+            if not self.ids:
+                lines += ["  the captions have no ids (sentid): their order is taken for that of Karpathy's file"]
             for direction in ("i2t", "t2i"):
                 values = [value for name, value in self.judged.items() if name.startswith(direction)]
                 lines.append(f"  {direction} " + "  ".join(f"{value:6.2f}" for value in values))
@@ -261,7 +269,11 @@ def _evaluated(
             speed.write(folder.speed)
         except UserError as error:
             say(f"warning: the speed is not kept: {error}")
-    return Evaluated(subject, loaded.settings, request.split, protocol, evaluation, facts, judged, recorded, speed)
+    split = loaded.inputs.pairs.splits[request.split]
+    known = {"ids": split.ids is not None, "unknown": loaded.inputs.reader.unknown_share(split.captions)}
+    return Evaluated(
+        subject, loaded.settings, request.split, protocol, evaluation, facts, judged, recorded, speed, **known
+    )
 
 
 def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[TrialFolder, Machine, TrialSettings]":

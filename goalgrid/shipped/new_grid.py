@@ -79,4 +79,5 @@ def _recipe(dataset: str, folder: str) -> tuple[str, list[str]]:
     if features := precomp.find(dataset, root):
         unread = precomp.unread(features, catalog.described(dataset).test_splits)
         return "fc-bow", [str(remark) for remark in unread]
-    return "cnn-bow", [f"no data in a known form under {root}: {check_command(dataset, root)}"]
+    missing = str((root.is_dir() and annotations.begun(root)) or f"no data in a known form under {root}.")
+    return "cnn-bow", [f"{missing} {check_command(dataset, root)}"]

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import stat
+import sys
 import tomllib
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
@@ -12,6 +13,10 @@ from typing import Any
 
 LISTED = 500
 """Characters of known names that a message spells out; of a longer list, the nearest names."""
+
+
+POINTER = b"version https://git-lfs.github.com/spec/"
+"""What a clone without git-lfs has in place of a large file begins with."""
 
 
 class UserError(Exception):
@@ -79,11 +84,23 @@ def user_path(path: str | Path) -> Path:
     Bytes that are no UTF-8 are an error: neither TOML, JSON nor MLflow can hold them.
     """
     if any("\udc80" <= letter <= "\udcff" for letter in str(path)):
-        raise UserError(f"the path {str(path)!r} has bytes that are no UTF-8. Rename it, or choose another.")
+        raise UserError(_undecoded(str(path)))
     try:
         return Path(path).expanduser()
     except RuntimeError:
         raise UserError(f"{str(path)!r}: this machine knows no home folder of {Path(path).parts[0]!r}.") from None
+
+
+def _undecoded(path: str) -> str:
+    """Why a path has bytes that were not decoded: they are no UTF-8, or the locale has Python read ASCII alone."""
+    try:
+        text = path.encode(errors="surrogateescape").decode()
+    except UnicodeDecodeError:
+        return f"the path {path!r} has bytes that are no UTF-8. Rename it, or choose another."
+    return (
+        f"the path {text!r} is UTF-8, but this locale has Python read names of files as {sys.getfilesystemencoding()}. "
+        "Set LC_ALL=C.UTF-8, or PYTHONUTF8=1."
+    )
 
 
 def check_regular(path: Path) -> None:
@@ -98,10 +115,24 @@ def check_regular(path: Path) -> None:
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
-def regular_bytes(path: Path) -> bytes:
-    """The content of a regular file; of no such file, an OSError."""
+def check_fetched(path: Path) -> None:
+    """Raise an OSError if a file is what git-lfs leaves in its place, or is no regular file."""
     check_regular(path)
-    return path.read_bytes()
+    with path.open("rb") as file:
+        _check_no_pointer(file.read(len(POINTER)))
+
+
+def regular_bytes(path: Path) -> bytes:
+    """The content of a regular file; of no such file, or of one that git-lfs has yet to fetch, an OSError."""
+    check_regular(path)
+    content = path.read_bytes()
+    _check_no_pointer(content)
+    return content
+
+
+def _check_no_pointer(content: bytes) -> None:
+    if content.startswith(POINTER):
+        raise OSError("it is a pointer of git-lfs: git lfs pull fetches the file itself")
 
 
 def sha256_of(path: Path) -> str:

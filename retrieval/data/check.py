@@ -14,8 +14,9 @@ from unicodedata import is_normalized, normalize
 from PIL import Image
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import counted, sha256_of
+from goalgrid.grid.errors import check_fetched, counted, sha256_of
 from goalgrid.grid.groups import grouped
+from goalgrid.grid.settings import DatasetSettings
 from goalgrid.retrieval.data import annotations, precomp
 from goalgrid.retrieval.data.content import Stamp, content
 from goalgrid.retrieval.data.forms import CheckProgress, Part, SplitSize, forms
@@ -23,8 +24,11 @@ from goalgrid.retrieval.data.picture_files import remedy, ways_of
 from goalgrid.retrieval.data.rows import Rows
 from goalgrid.retrieval.splits.pairs import DataError, Listing
 from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, faults_of_ids
+from goalgrid.retrieval.words.splitting import MOST_UNKNOWN, READ_PIECES, frequent, spelled_shares, unknown_share
 
 FEATURES = "precomputed features"
+MIN_COUNT: int = DatasetSettings.model_fields["min_count"].default
+"""Uses that make a word known, where no grid says otherwise."""
 STEP = 100
 """Images between two reports of progress."""
 ALIKE = 5
@@ -84,6 +88,7 @@ def check(
             if size.images and (odd := catalog.odd_size(name, split, size.images, size.captions)):
                 fix = "Take the split whole, or give your own subset another name."
                 part.problems.append(Problem(f"{split} split of {part.path}", odd, fix))
+        _words(part)
         if all(problem.kind == "remark" for problem in part.problems):
             _fingerprint(part, name, root, stamp)
     every = [_spelled(problem) for part in parts for problem in part.problems] if parts else [_nothing(name, root)]
@@ -108,6 +113,7 @@ def _pictures(annotated: annotations.Annotated, stamp: Stamp, progress: CheckPro
     path = annotated.path
     part = Part(f"raw images, {annotated.title}", path, problems=annotated.problems)
     for split, entries in annotated.by_split.items():
+        part.captions[split] = [caption for entry in entries for caption in entry.captions]
         part.sizes[split] = SplitSize.of(Listing.of(entries, [entry.captions for entry in entries]))
         if not part.sizes[split].captions and not (annotated.problems and not any(annotated.by_split.values())):
             fix = "Each of train, val and test needs images: look at what the annotations say of splits."
@@ -141,6 +147,7 @@ def look_at(
 def _look(file: Path) -> tuple[str, tuple[str, ...]]:
     """Why this file is no image, empty for a good image; and how it is read."""
     try:
+        check_fetched(file)
         with Image.open(file) as image:
             image.load()
             return "", ways_of(image)
@@ -157,7 +164,7 @@ def _features(name: str, folder: Path, stamp: Stamp, progress: CheckProgress) ->
         array, captions, ids = precomp.read(folder, file, part.problems)
         part.files += precomp.files(folder, file)
         part.problems += faults_of_captions(captions, str(folder / f"{file}_caps.txt"))
-        keys[split] = ids
+        keys[split], part.captions[split] = ids, captions
         count = len(ids) if len(ids) < len(captions) else len(set(ids))  # as far as ids tell
         if array is not None:
             path = folder / f"{file}_ims.npy"
@@ -192,6 +199,21 @@ def _text(rows: Rows, path: Path) -> str:
     return str(rows)
 
 
+def _words(part: Part) -> None:
+    """Say how many words of val and test the vocabulary of the training captions lacks, by the settings' defaults."""
+    if not all(part.captions.get(split) for split in ("train", "val", "test")):
+        return
+    known, ever = (frozenset(frequent(part.captions["train"], count)) for count in (MIN_COUNT, 1))
+    shares = {split: unknown_share(part.captions[split], known) for split in ("val", "test")}
+    way_out = "; lower dataset.min_count, or read pieces of words by a pretrained text encoder"
+    few = way_out if shares["val"] > MOST_UNKNOWN else ""
+    part.words = f"{len(known):,} words occur {MIN_COUNT} times or more in train; {spelled_shares(shares)}{few}"
+    if (share := unknown_share(part.captions["val"], ever)) > MOST_UNKNOWN:
+        what = f"{100 * share:.1f} % of the words of the validation captions occur in no training caption"
+        fix = f"Give more captions; or, {READ_PIECES}."
+        part.problems.append(Problem(f"captions of {part.path}", what, fix, "note"))
+
+
 def _fingerprint(part: Part, name: str, root: Path, stamp: Stamp) -> None:
     """The fingerprint that records keep; data that its reader refuses are a problem too."""
     features = part.format in (FEATURES, *(form.title for form in forms()))
@@ -202,6 +224,8 @@ def _fingerprint(part: Part, name: str, root: Path, stamp: Stamp) -> None:
 
 
 def _nothing(name: str, root: Path) -> Problem:
+    if here := annotations.begun(root):
+        return here
     further = {form.noun: form.expected for form in forms()}
     every = [annotations.EXPECTED, "train_ims.npy with train_caps.txt (features)", *further.values()]
     expected = further.get(catalog.described(name).noun, f"one of: {'; '.join(every)}")

@@ -37,7 +37,7 @@ VERSION = "2:"
 SEEN = "They are seen as a viewer shows them."
 EMBEDDED = "1"
 """To be counted up when what an embedded data set renders changes."""
-NOTED = 2
+NOTED = 3
 """To be counted up when `Content.problems` would tell more of the same files: a kept result is then made again."""
 THREADS = 4
 """Files read at a time."""

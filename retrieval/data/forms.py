@@ -65,6 +65,10 @@ class Part:
     fingerprint: str = ""
     noun: str = "image"
     """What a caption describes."""
+    captions: dict[str, list[str]] = field(default_factory=dict)
+    """By split."""
+    words: str = ""
+    """How many words the training captions have, and how many of the other splits' words are not among them."""
 
     @property
     def bytes(self) -> int:
@@ -77,6 +81,7 @@ class Part:
             spread = f"{size.least} / {size.mean:.2f} / {size.most} per {self.noun} (min / mean / max)"
             note = f"; {self.notes[split]}" if split in self.notes else ""
             text.append(f"  {split:6}{size.images:>8,} {self.noun}s{size.captions:>9,} captions, {spread}{note}")
+        text += [f"  {self.words}"] if self.words else []
         text += [
             f"  {counted(self.read_as[how], 'picture')} {so}" for how, so in READ_AS.items() if how in self.read_as
         ]
@@ -95,7 +100,8 @@ class Part:
         }
         fingerprint = self.fingerprint or None
         named = {"format": self.format, "path": str(self.path), "splits": splits}
-        return {**named, "bytes": self.bytes, "fingerprint": fingerprint, "read_as": self.read_as}
+        read = {"words": self.words or None, "read_as": self.read_as}
+        return {**named, "bytes": self.bytes, "fingerprint": fingerprint, **read}
 
 
 class Summed(NamedTuple):

@@ -53,6 +53,7 @@ def load(
             ImageFiles(listing.images, view, workers=workers, keep=keep, pinned=pinned),
             listing.captions,
             listing.image_of_text,
+            listing.ids,
         )
         for listing in Annotated.of(name, checked_root(name, root)).listings.values()
     ))  # fmt: skip

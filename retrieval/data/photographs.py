@@ -18,7 +18,7 @@ from goalgrid.retrieval.data.picture_files import opened
 from goalgrid.retrieval.data.precomp import Features
 from goalgrid.retrieval.splits.pairs import DataError, Images, Split
 from goalgrid.retrieval.splits.problems import array_of
-from goalgrid.retrieval.words.text_readers import words
+from goalgrid.retrieval.words.splitting import words
 
 SIDE = 320
 """Pixels of the longer side of a picture that is shown."""

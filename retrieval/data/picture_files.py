@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image
 
+from goalgrid.grid.errors import check_fetched
 from goalgrid.retrieval.splits.pairs import DataError
-from goalgrid.retrieval.splits.problems import TOO_LARGE
+from goalgrid.retrieval.splits.problems import CAUSES, POINTER, TOO_LARGE
 
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -32,6 +33,7 @@ DEPTHS = range(8, 33, 2)
 SIXTEEN = 2**16 - 1
 UNTOLD = "black and white cannot be told"
 REMEDIES = {
+    POINTER: CAUSES[POINTER],
     "exceeds limit": TOO_LARGE,
     UNTOLD: "Save it with 8 or 16 bits a pixel, values from 0 to 255 or 65535.",
 }
@@ -119,6 +121,7 @@ def _white(image: Image.Image) -> float:
 @contextmanager
 def _readable(file: Path) -> Iterator[Image.Image]:
     try:
+        check_fetched(file)
         with Image.open(file) as image:
             yield image
     except FileNotFoundError:

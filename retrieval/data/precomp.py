@@ -17,7 +17,7 @@ from goalgrid.grid import catalog
 from goalgrid.retrieval.data.rows import Rows
 from goalgrid.retrieval.splits.equality import doubles, overlaps
 from goalgrid.retrieval.splits.pairs import WHOLE, Listing, Pairs, Split
-from goalgrid.retrieval.splits.problems import Problem, array_at, faults_of_ids, lines_of, refuse
+from goalgrid.retrieval.splits.problems import Problem, array_at, captions_of, faults_of_ids, lines_of, refuse
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -177,9 +177,10 @@ def unnamed(rows: Mapping[str, Rows], files: Mapping[str, SplitFiles], folder: P
 def read(root: Path, name: str, problems: list[Problem]) -> tuple[np.ndarray | None, list[str], list[str]]:
     """Features, captions and ids of one split as they stand in its files; ids may be none."""
     array = _array(root / f"{name}_ims.npy", problems)
-    captions = lines_of(root / f"{name}_caps.txt", "one caption a line, those of one image together", problems)
     ids_path = root / f"{name}_ids.txt"
-    return array, captions, lines_of(ids_path, "one id a line", problems) if ids_path.exists() else []
+    ids = lines_of(ids_path, "one id a line", problems) if ids_path.exists() else []
+    described = len(ids) or (0 if array is None else len(array))
+    return array, captions_of(root / f"{name}_caps.txt", described, problems), ids
 
 
 def align(

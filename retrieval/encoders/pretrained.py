@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from goalgrid.grid import extras
-from goalgrid.grid.errors import UserError, in_short, sha256_of
+from goalgrid.grid.errors import UserError, check_fetched, in_short, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 
@@ -115,6 +115,7 @@ def tokenizer(settings: Pretrained, places: Places) -> Any:
             f"weights {settings.weights!r} have no tokenizer: {folder} has none of {', '.join(_TOKENIZERS)}."
         )
     try:
+        _check_fetched(folder)
         return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # readers of damaged files raise many kinds of errors
         raise UserError(
@@ -126,12 +127,19 @@ def _loaded(folder: Path, part: str) -> nn.Module:
     """The network in this folder, without running code that lies there."""
     import transformers
 
+    _check_fetched(folder)
     whole, info = transformers.AutoModel.from_pretrained(folder, trust_remote_code=False, output_loading_info=True)
     prefix = (f"{part}.", f"{_PROJECTIONS[part]}.") if hasattr(whole, part) else ""
     lacking = sorted(name for name in info["missing_keys"] if name.startswith(prefix) and "pooler." not in name)
     if lacking:
         raise ValueError(f"config.json describes {len(lacking)} tensors that the weights lack, e.g. {lacking[0]}.")
     return whole
+
+
+def _check_fetched(folder: Path) -> None:
+    """Raise an OSError if git-lfs has yet to fetch a file of this folder."""
+    for file in filter(Path.is_file, folder.iterdir()):
+        check_fetched(file)
 
 
 def _random(settings: Pretrained, sizes: Mapping[str, int]) -> nn.Module:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goalgrid.grid.errors import UserError, check_regular, in_short, sha256_of
+from goalgrid.grid.errors import UserError, check_fetched, in_short, sha256_of
 
 _scalar = np.float64(0).__reduce__()[0]
 """What builds a number of NumPy from a pickle."""
@@ -54,7 +54,7 @@ class CheckpointFile:
     def read(cls, path: Path) -> "CheckpointFile":
         """Read a file that `torch.save` wrote; UserError: it is damaged, names code, or has no weights."""
         try:
-            check_regular(path)
+            check_fetched(path)
             digest = sha256_of(path)
             with torch.serialization.safe_globals(list(ALLOWED)), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of other versions of pickles: what cannot be read is an error

@@ -49,12 +49,19 @@ class Listing(Generic[Items]):
     captions: list[str]
     image_of_text: Int[np.ndarray, " t"]
     """Row of the image that each caption describes."""
+    ids: Int[np.ndarray, " t"] | None = None
+    """COCO's id of each caption; None: the data do not say it."""
 
     @classmethod
-    def of(cls, images: Items, captions: Sequence[Sequence[str]]) -> "Listing[Items]":
-        """The split with these captions of each image, in its order."""
+    def of(
+        cls, images: Items, captions: Sequence[Sequence[str]], ids: Sequence[Sequence[int]] = ()
+    ) -> "Listing[Items]":
+        """The split with these captions of each image, in its order; ids count where every caption has one."""
         counts = np.array([len(texts) for texts in captions], dtype=np.int64)
-        return cls(images, [text for texts in captions for text in texts], np.repeat(np.arange(len(counts)), counts))
+        every = np.array([key for keys in ids for key in keys], dtype=np.int64)
+        texts = [text for texts in captions for text in texts]
+        owners = np.repeat(np.arange(len(counts)), counts)
+        return cls(images, texts, owners, every if len(every) == len(texts) else None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import groupby
@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from goalgrid.grid.errors import check_regular, counted, regular_bytes
+from goalgrid.grid.errors import check_fetched, counted, regular_bytes
 from goalgrid.retrieval.splits.pairs import DataError
 
 Json = TypeVar("Json", bound=Sized)
@@ -26,19 +26,46 @@ Key = TypeVar("Key", bound=Hashable)
 
 SHOWN = 5
 """Problems that an error spells out, and ids or rows that a problem spells out."""
-BYTES = re.compile(r"""^b(['"]).*\1$""")
-"""What python 2 code leaves when python 3 runs it: the text of a bytes object."""
+ODD_CAPTIONS: dict[str, tuple[Callable[[str], object], str]] = {
+    "looks like python bytes": (
+        re.compile(r"""b(['"]).*\1""").fullmatch,  # python 2 code that python 3 runs leaves the text of a bytes object
+        "Write text, not bytes: caption.decode('utf-8') before it is saved.",
+    ),
+    "is a word for a missing value": (
+        re.compile(r"nan|none|null|n/a|<na>|undefined", re.IGNORECASE).fullmatch,
+        "Write the caption, or take its row out; pandas reads texts as they are by keep_default_na=False.",
+    ),
+    "looks like a list of captions": (
+        re.compile(r"""\[\s*(['"]).*\1\s*\]""").fullmatch,
+        "Write each caption by itself: in a CSV file a row a caption, in pandas table.explode('caption').",
+    ),
+    "has HTML in it": (
+        re.compile(r"&(?:[a-z]{2,6}|#\d+|#x[0-9a-fA-F]+);|</?(?:a|b|br|div|em|i|p|span|strong)\b[^>]*>").search,
+        "Write plain text: html.unescape(caption), and no tags.",
+    ),
+    "is an error of a spreadsheet": (
+        re.compile(r"#(?:NAME\?|REF!|VALUE!|DIV/0!|N/A|NUM!|NULL!)").fullmatch,
+        "Write the caption, in a cell of type text: a leading =, + or - makes a formula.",
+    ),
+    "is UTF-8 read as another coding": (
+        re.compile(r"Ã[\x80-\xbf]|â€[\u2122œ\x9d\u201c\u201d]").search,
+        "Take the file from its source again; if only a broken one is left, the Python package ftfy mends such texts.",
+    ),
+}
+"""Of captions that were saved wrongly: what is odd, what finds it in a caption stripped of blanks, and the fix."""
 TOO_LARGE = "Save it smaller: a network sees less than a megapixel of it."
 """What to do with a picture of more pixels than Pillow reads."""
 NEAR = {
-    "image": ("filename", "file_name", "file", "path", "image_path", "image_name", "img"),
-    "caption": ("text", "sentence", "description", "comment", "title"),
+    "image": ("filename", "file_name", "filepath", "file_path", "file", "path", "image_path", "image_name", "img"),
+    "caption": ("text", "sentence", "description", "comment", "title", "raw"),
 }
 """What columns of a table may be called elsewhere."""
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 QUOTES = "Put quotation marks around a cell with a comma, a line break or a quotation mark, and double the last."
 ARCHIVE = "it holds several arrays, as an .npz file, not one"
+POINTER = "pointer of git-lfs"
 CAUSES = {
+    POINTER: "In its clone: git lfs install && git lfs pull",
     ARCHIVE: "Save the array that is meant: np.save('{name}', np.load('{name}')['NAME'])",
     "'utf-8' codec can't decode": "Convert it there: iconv -f cp1252 -t utf-8 {name} > fixed && mv fixed {name}",
     "field larger than field limit": "Close the quotation mark that opens there, or shorten that caption.",
@@ -116,7 +143,7 @@ def _fix(path: Path, error: Exception, usual: str) -> str:
 
 def array_of(path: Path) -> np.ndarray:
     """An array that stays on the disk; OSError or ValueError: no such file, damaged, or none of one array."""
-    check_regular(path)
+    check_fetched(path)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (EOFError, OverflowError) as error:  # an empty file; a shape that no array has
@@ -154,10 +181,32 @@ def json_of(path: Path, kind: type[Json], layout: str, problems: list[Problem]) 
     return kind()
 
 
+def no_text(place: str, caption: object) -> Problem:
+    """The problem of a caption that is no text."""
+    return Problem(place, f"is {json.dumps(caption)[:40]}, not text", "Write the caption there, or take it out.")
+
+
 def lines_of(path: Path, what: str, problems: list[Problem]) -> list[str]:
-    """The lines of a text file, without its last line end; bytes that are no UTF-8 are replaced and reported."""
-    text = _text_of(path, what, problems).replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
+    """The lines of a text file, without empty lines at its end; bytes that are no UTF-8 are replaced and reported."""
+    text = _with_line_feeds(path, what, problems).rstrip("\n")
     return text.split("\n") if text else []
+
+
+def captions_of(path: Path, described: int, problems: list[Problem]) -> list[str]:
+    """The captions of a text file, a line each; empty lines at its end only where their number asks for them.
+
+    Args:
+        described: rows of features, or ids: each has as many captions as the others.
+    """
+    text = _with_line_feeds(path, "one caption a line, those of one image together", problems)
+    captions, whole = text.rstrip("\n").split("\n") if text.strip("\n") else [], text.removesuffix("\n").split("\n")
+    fit = [lines for lines in (captions, whole) if described and len(lines) % described == 0]
+    return next(iter(fit), captions)
+
+
+def _with_line_feeds(path: Path, what: str, problems: list[Problem]) -> str:
+    """The text of a file, its lines ended as Unix ends them."""
+    return _text_of(path, what, problems).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def rows_of(
@@ -197,7 +246,9 @@ def _faults_of_columns(columns: Sequence[str], needed: Sequence[str], optional: 
         f"Expected commas between the columns {', '.join([*needed, *optional])}, and their names in the first line."
     )
     if len(columns) == 1 and (separator := next((mark for mark in SEPARATORS if mark in columns[0]), "")):
-        return [(f"has {SEPARATORS[separator]} between its columns", f"{layout} Save the file as CSV with commas.")]
+        others = _faults_of_columns([name.strip() for name in columns[0].split(separator)], needed, optional)
+        fixes = " ".join(["Save the file as CSV with commas.", *dict.fromkeys(fix for _, fix in others)])
+        return [(f"has {SEPARATORS[separator]} between its columns", fixes if others else f"{layout} {fixes}")]
     others = [name for name in columns if name not in (*needed, *optional)]
     faults = [(f"names column {name!r} more than once", layout) for name in repeated(columns) if name not in others]
     if lacking := [name for name in needed if name not in columns]:
@@ -225,7 +276,8 @@ def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
         problems.append(Problem(str(path), "is missing", f"It holds {what}; take it from the package of its peers."))
         return ""
     except OSError as error:
-        problems.append(Problem(str(path), f"cannot be read: {error.strerror or error}", "Look at its permissions."))
+        fix = _fix(path, error, "Look at its permissions.")
+        problems.append(Problem(str(path), f"cannot be read: {error.strerror or error}", fix))
         return ""
     try:
         return content.decode("utf-8-sig")
@@ -240,24 +292,26 @@ def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
 
 
 def faults_of_captions(captions: Sequence[str], place: str) -> list[Problem]:
-    """Empty captions, and captions that are the text of python bytes.
+    """Empty captions, and captions that were saved wrongly.
 
-    >>> [problem.what for problem in faults_of_captions(["a dog", " ", "b'a cat'"], "train_caps.txt")]
-    ['1 caption is empty, the first is number 2', "1 caption looks like python bytes, the first is number 3: b'a cat'"]
+    >>> [problem.what for problem in faults_of_captions(["a dog", " ", "b'a cat'", "nan"], "train_caps.txt")]
+    ... # doctest: +NORMALIZE_WHITESPACE
+    ['1 caption is empty, the first is number 2',
+     "1 caption looks like python bytes, the first is number 3: b'a cat'",
+     '1 caption is a word for a missing value, the first is number 4: nan']
     """
     problems = []
-    empty = [number for number, caption in enumerate(captions, 1) if not caption.strip()]
-    if empty:
+    texts = [caption.strip() for caption in captions]
+    if empty := [number for number, text in enumerate(texts, 1) if not text]:
         are = "is" if len(empty) == 1 else "are"
         what = f"{counted(len(empty), 'caption')} {are} empty, the first is number {empty[0]}"
         fix = "Fill them in, or take the file from its source: each is a query."
         problems.append(Problem(place, what, fix, "note"))
-    bytes_ = [number for number, caption in enumerate(captions, 1) if BYTES.match(caption.strip())]
-    if bytes_:
-        look = f"{counted(len(bytes_), 'caption')} {'looks' if len(bytes_) == 1 else 'look'} like python bytes"
-        what = f"{look}, the first is number {bytes_[0]}: {captions[bytes_[0] - 1][:40]}"
-        fix = "Write text, not bytes: caption.decode('utf-8') before it is saved."
-        problems.append(Problem(place, what, fix, "note"))
+    for look, (is_odd, fix) in ODD_CAPTIONS.items():
+        if odd := [number for number, text in enumerate(texts, 1) if is_odd(text)]:
+            count = f"1 caption {look}" if len(odd) == 1 else f"{len(odd):,} captions: each {look}"
+            what = f"{count}, the first is number {odd[0]}: {texts[odd[0] - 1][:40]}"
+            problems.append(Problem(place, what, fix, "note"))
     return problems
 
 

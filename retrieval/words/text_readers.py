@@ -1,19 +1,17 @@
 """What turns captions into indices: a vocabulary, our own or a peer's, or the tokenizer of a pretrained network."""
 
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.text_encoders import TextEncoderSettings
 from goalgrid.retrieval.encoders import calls, pretrained
 from goalgrid.retrieval.words import vocabulary_files
+from goalgrid.retrieval.words.splitting import SPLITTERS, Splitter, frequent, unknown_share, words
 from goalgrid.retrieval.words.tokens import Tokens, WordDropping, padded
 
 MOST_WORDS = 30
@@ -63,33 +61,6 @@ MASK = "<mask>"
 
 MARKS = {*SPECIAL, *BOUNDARIES}
 
-_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
-
-
-def words(caption: str) -> list[str]:
-    """Lower-case words and numbers; punctuation is dropped.
-
-    >>> words("A dog's ball, 2 cats.")
-    ['a', "dog's", 'ball', '2', 'cats']
-    """
-    return _WORD.findall(caption.lower())
-
-
-def nltk_words(caption: str) -> list[str]:
-    """Lower-case words and punctuation, as the peers' `nltk.word_tokenize` for captions of one sentence.
-
-    >>> nltk_words("A dog's ball, 2 cats.")
-    ['a', 'dog', "'s", 'ball', ',', '2', 'cats', '.']
-    """
-    extras.require("dataset.words = nltk", "nltk")
-    from nltk.tokenize import NLTKWordTokenizer
-
-    return NLTKWordTokenizer().tokenize(caption.lower())
-
-
-SPLITTERS: dict[str, Callable[[str], list[str]]] = {"plain": words, "nltk": nltk_words}
-"""What a caption's words are, by `dataset.words`."""
-
 
 class Vocabulary:
     """The words that occur in captions at least `min_count` times, most frequent first, ties in alphabetical order.
@@ -108,19 +79,14 @@ class Vocabulary:
         boundaries: bool = False,
         masked: bool = False,
         known: Sequence[str] = (),
-        split: Callable[[str], list[str]] = words,
+        split: Splitter = words,
     ) -> None:
         self.boundaries, self.split = BOUNDARIES if boundaries else (), split
-        self.words = list(known) or self._frequent(captions, min_count)
+        self.words = list(known) or [*SPECIAL, *self.boundaries, *frequent(captions, min_count, split)]
         self.words += [MASK] if masked and MASK not in self.words else []
         self.index = {word: index for index, word in enumerate(self.words)}
         self.unknown = self.index[SPECIAL[1]]
         self.first = 1 + max(index for word, index in self.index.items() if word in MARKS)
-
-    def _frequent(self, captions: Iterable[str], min_count: int) -> list[str]:
-        counts = Counter(word for caption in captions for word in self.split(caption))
-        frequent = [word for word, count in counts.items() if count >= min_count]
-        return [*SPECIAL, *self.boundaries, *sorted(frequent, key=lambda word: (-counts[word], word))]
 
     def __len__(self) -> int:
         return len(self.words)
@@ -136,6 +102,10 @@ class Vocabulary:
         places = np.where(ids.numpy() != 0, np.arange(ids.shape[1]), -1)
         last = max(len(self) - 1, self.first + 1)  # the mask is the last word
         return Tokens(ids, lengths, WordDropping(drop, places, self.index[MASK], self.first, last))
+
+    def unknown_share(self, captions: Sequence[str]) -> float:
+        """Share of the captions' words, from 0 to 1, that it does not know."""
+        return unknown_share(captions, self.index, self.split)
 
     def spelled(self, ids: Sequence[int]) -> list[str]:
         return [self.words[index] for index in ids]
@@ -176,6 +146,12 @@ class WordPieces:
         mask = self.tokenizer.mask_token_id
         mask = self.tokenizer.unk_token_id if mask is None else mask
         return Tokens(ids, lengths, WordDropping(drop, padded(of_word, fill=-1)[0].numpy(), mask, 1, len(self)))
+
+    def unknown_share(self, captions: Sequence[str]) -> float:
+        """Share of the captions' pieces, from 0 to 1, that stand for what the tokenizer does not know."""
+        encoded = self.tokenizer(list(map(self.prepare, captions)), add_special_tokens=False)["input_ids"]
+        pieces = [piece for row in encoded for piece in row]
+        return pieces.count(self.tokenizer.unk_token_id) / max(1, len(pieces))
 
     def spelled(self, ids: Sequence[int]) -> list[str]:
         return list(self.tokenizer.convert_ids_to_tokens(list(ids)))

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,11 @@ def _reconstructed(kind: type, base: type, state: object) -> object:
 def read(path: Path) -> list[str]:
     """The words of a vocabulary in the order of their indices; UserError: it is no vocabulary, or lacks words."""
     try:
+        content = regular_bytes(path)
         if path.suffix == ".json":
-            index = json.loads(regular_bytes(path))["word2idx"]
+            index = json.loads(content)["word2idx"]
         else:
-            with path.open("rb") as file:
-                index = _Restricted(file, encoding="utf-8").load().word2idx
+            index = _Restricted(BytesIO(content), encoding="utf-8").load().word2idx
     except FileNotFoundError:
         raise UserError(
             f"no vocabulary at {path}. It is a file that gives each word its index: VSE++'s "

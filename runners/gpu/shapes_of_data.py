@@ -56,6 +56,7 @@ def shapes_of(
     """
     from goalgrid.retrieval.data import opening
     from goalgrid.retrieval.words import text_readers
+    from goalgrid.retrieval.words.splitting import words as words_of
 
     data, image, text = shared.dataset, shared.model.image, shared.model.text
     cut = text.longest(data.max_words)
@@ -65,9 +66,8 @@ def shapes_of(
     if here:
         # Captions and the shape of an image are read alone, so that no array of features is read for repeated rows.
         pairs = opening.load(data.name, root, image.view, reads=image.reads, keep=False, repeats=())
-        split = text_readers.SPLITTERS["plain"]
         captions = pairs.train.captions
-        lengths = sorted(min(len(split(caption)), cut) for caption in captions)
+        lengths = sorted(min(len(words_of(caption)), cut) for caption in captions)
         typical, longest = mean(lengths), round(mean(lengths[-shared.train.batch_size :]))
         if text.tokenizer is None:
             words = len(text_readers.build(text, captions, places={}, min_count=data.min_count))

@@ -19,11 +19,20 @@ from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.features import CachedArrays, Unit
 from goalgrid.retrieval.fit import check_fit
 from goalgrid.retrieval.published.published_model import check_whole
+from goalgrid.retrieval.words.splitting import spelled_shares
 from goalgrid.runners.launch.driver import Spread
 from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.batch_sizes import check_batches
 from goalgrid.runners.training.companions import kinds
-from goalgrid.runners.training.inputs import caption_source, captions_of_epoch, content_of, image_source, opened
+from goalgrid.runners.training.inputs import (
+    caption_source,
+    captions_of_epoch,
+    check_known,
+    content_of,
+    image_source,
+    opened,
+    reader_of,
+)
 from goalgrid.runners.trial import evaluations
 
 
@@ -42,7 +51,8 @@ def check_inputs(
     Args:
         allow_leak: whether test images may train or validate.
         chooses: whether validation chooses settings; of a checkpoint, trials tell.
-        warn: called with each problem that does not prevent training, and `warning` or `note`.
+        warn: called with each problem that does not prevent training, and `warning` or `note`; the share of unknown
+            words is a note.
     """
     fingerprints = dict[DataKey, str]()
     for job in jobs:
@@ -56,6 +66,7 @@ def check_inputs(
 
         check_recomputation(training)
     warn_once, check_whole_once = cache(warn), cache(check_whole)
+    read = set[Any]()
     configurations = (
         (job.machine, settings.dataset, settings.model, settings.train, tuple(kinds(settings)))
         for job in jobs
@@ -72,6 +83,11 @@ def check_inputs(
             place = pretrained.locate(part, machine.places)
             if part.of_file and place is not None:
                 check_whole_once(place, model)
+        if (by := (machine, dataset, model.text.tokenizer, model.text.preparation)) not in read:
+            read.add(by)
+            shares = check_known(reader_of(pairs, dataset, model.text, machine), pairs, dataset)
+            if any(shares.values()):
+                warn_once(f"{dataset.name}: {spelled_shares(shares)}", "note")
         for companion in companions:
             companion.check(dataset, root, pairs)
         check_batches(train, captions_of_epoch(dataset, train, pairs.train), machine.resources)

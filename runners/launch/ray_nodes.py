@@ -1,6 +1,7 @@
 """Starting and joining Ray, its nodes, and functions that run there. `ray_tune`, which imports this, prepares Ray."""
 
 import os
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -27,6 +28,9 @@ TOKEN = (
     "then export RAY_AUTH_MODE=token."
 )
 
+LONGEST_SOCKET = 107
+"""Bytes of the path of a socket on Linux."""
+
 DEATHS = 3
 """How many processes of `spread` may die for each GPU."""
 
@@ -48,9 +52,23 @@ def start(grace: float, **quiet: Any) -> None:
         with hangups_ignored():
             ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
     except Exception as error:  # what Ray raises if a process of its own starts too slowly
+        if why := _too_long(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()):
+            raise UserError(f"Ray did not start on this machine: {why} --here needs no Ray.") from error
         raise UserError(
             f"Ray did not start on this machine: {in_short(error)}. The same command tries again; --here needs no Ray."
         ) from error
+
+
+def _too_long(folder: str) -> str:
+    """Why Ray's sockets cannot lie below this folder for temporary files, by the length of its path; else empty."""
+    session = f"/ray/session_2000-01-01_00-00-00_000000_{os.getpid()}/sockets/plasma_store"
+    length, most = len(os.fsencode(folder)), LONGEST_SOCKET - len(session)
+    if length <= most:
+        return ""
+    return (
+        f"its sockets lie below TMPDIR, {folder}, whose path has {length} bytes and may have {most}. Give a shorter "
+        "folder of this machine: TMPDIR=/tmp before the command."
+    )
 
 
 def join(address: str, **quiet: Any) -> None:

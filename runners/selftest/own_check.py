@@ -12,6 +12,7 @@ from torch.nn.functional import normalize, pad
 
 from goalgrid.grid import uses
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.offers import advice
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
 from goalgrid.grid.settings.own_parts import own_parts
 from goalgrid.grid.settings.poolings import PoolingSettings, own_poolings
@@ -92,8 +93,8 @@ def verdicts(name: str) -> Iterator[Verdict]:
                 raise
             frame = traceback.extract_tb(error.__traceback__)[-1]
             given = f", given {' and '.join(str(tuple(values.shape)) for values in part.read)}" if part else ""
-            place = f"{frame.filename}, line {frame.lineno}"
-            yield Verdict(check, False, f"{type(error).__name__}: {error} ({place}){given}")
+            place = uses.line_of(error) or f"{frame.filename}, line {frame.lineno}"
+            yield Verdict(check, False, f"{type(error).__name__}: {error} ({place}){given}{advice(error)}")
 
 
 def shape(part: Part) -> str:

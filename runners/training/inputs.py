@@ -28,6 +28,7 @@ from goalgrid.retrieval.prefetch import ahead
 from goalgrid.retrieval.shrunk import ShrunkPictures
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words import text_readers
+from goalgrid.retrieval.words.splitting import MOST_UNKNOWN, READ_PIECES
 from goalgrid.retrieval.words.text_readers import CaptionReader, Vocabulary
 from goalgrid.retrieval.words.tokens import Tokens
 from goalgrid.runners.training.batch_sizes import batch_sizes
@@ -80,15 +81,15 @@ class Inputs:
                 )
 
 
-def read_captions(
+def reader_of(
     pairs: Pairs, dataset: DatasetSettings, text: TextSettings, machine: Machine, known: Sequence[str] = ()
-) -> tuple[CaptionReader, dict[str, Tokens]]:
-    """What turns captions into indices, by a trained model's words if they are `known`; and all captions as indices."""
+) -> CaptionReader:
+    """What turns captions into indices, by a trained model's words if they are `known`."""
     file, root = dataset.vocabulary, machine.root(dataset.name)
     if file and root is None:
         raise UserError(f"data set {dataset.name!r} has no folder, so no dataset.vocabulary = {file!r} in it.")
     _, learnt = pairs.train.first(dataset.train_images)
-    reader = text_readers.build(
+    return text_readers.build(
         text,
         [pairs.train.captions[row] for row in learnt],
         places=machine.places,
@@ -97,6 +98,13 @@ def read_captions(
         vocabulary=root / file if file and root else None,
         known=known,
     )
+
+
+def read_captions(
+    pairs: Pairs, dataset: DatasetSettings, text: TextSettings, machine: Machine, known: Sequence[str] = ()
+) -> tuple[CaptionReader, dict[str, Tokens]]:
+    """The reader of captions, as `reader_of` gives it, and all captions as indices."""
+    reader = reader_of(pairs, dataset, text, machine, known)
     before = f"{prompt} " if (prompt := getattr(text, "prompt", "")) else ""
     tokens = {
         name: reader.encode(
@@ -107,6 +115,25 @@ def read_captions(
         for name, split in pairs.splits.items()
     }
     return reader, tokens
+
+
+def check_known(reader: CaptionReader, pairs: Pairs, dataset: DatasetSettings) -> dict[str, float]:
+    """The share of unknown words in val and test, from 0 to 1; UserError: of val, more than `MOST_UNKNOWN`."""
+    shares = {name: reader.unknown_share(pairs.splits[name].captions) for name in ("val", "test")}
+    if shares["val"] <= MOST_UNKNOWN:
+        return shares
+    if dataset.vocabulary:
+        way_out = f"Name the vocabulary of these captions: dataset.vocabulary is {dataset.vocabulary!r}."
+    elif isinstance(reader, Vocabulary):
+        way_out = (
+            f"Words are known that train uses {dataset.min_count} times (dataset.min_count): lower that, "
+            f"or give more captions; {READ_PIECES}."
+        )
+    else:
+        way_out = f"Set model.text.weights, now {reader.name!r}, to a network that was trained on their language."
+    noun = "words" if isinstance(reader, Vocabulary) else "word pieces"
+    what = f"{100 * shares['val']:.1f} % of the {noun} in the validation captions of {dataset.name!r} are unknown"
+    raise UserError(f"{what}. {way_out}")
 
 
 @dataclass(frozen=True)
@@ -198,6 +225,8 @@ def _inputs(
     if dataset.noise:
         pairs = replace(pairs, train=pairs.train.shuffled(dataset.noise, dataset.noise_seed))
     reader, tokens = read_captions(pairs, dataset, text, machine, known)
+    if not known:
+        check_known(reader, pairs, dataset)
     if network := text.feature_network:
         source = SOURCES[network.encoder](dataset.name, machine.features, network, machine.places, tokens, len(reader))
         tokens = {**source.load(machine.device)}

@@ -14,7 +14,7 @@ from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval import evaluation
 from goalgrid.retrieval.evaluation import Rows
 from goalgrid.retrieval.splits.pairs import DataError
-from goalgrid.retrieval.words.text_readers import words
+from goalgrid.retrieval.words.splitting import words
 from goalgrid.runners.training.embedding import TILE, embedded, ranked, scored
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.loaded_model import LoadedModel

@@ -204,7 +204,7 @@ class LoadedModel:
         by_scorer = partial(scored, self.model) if self.model.scorer else None
         part, read = TILE[evaluation.image.device.type], (evaluation.image, evaluation.text, evaluation.image_of_text)
         with torch.inference_mode():
-            return eccv.metrics(*read, by_scorer, part=part if by_scorer else None)
+            return eccv.metrics(*read, by_scorer, part=part if by_scorer else None, ids=self.inputs.pairs.test.ids)
 
 
 def environment_on(device: torch.device) -> dict[str, Any]:

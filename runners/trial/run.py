@@ -13,6 +13,7 @@ from torch import Tensor
 
 from goalgrid.grid import global_state, uses
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.offers import advice
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.own_parts import WrongReturn
 from goalgrid.grid.store.attempts import DONE, STOPPED, Failure
@@ -338,7 +339,9 @@ class TrialRun:
         message = " ".join(str(error).split()) or type(error).__name__
         if not users:
             name, place = type(error).__name__, uses.line_of(error)
-            message = (message if message == name else f"{name}: {message}") + (f" ({place})" if place else "")
+            message = (message if message == name else f"{name}: {message}") + (
+                f" ({place}){advice(error)}" if place else ""
+            )
         trace = "" if users and failure is not Failure.BUG else "".join(traceback.format_exception(error)) + "\n"
         if trace:
             self.hold.log(trace)

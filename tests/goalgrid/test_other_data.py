@@ -256,13 +256,15 @@ def test_a_part_of_an_official_split_is_said_in_plan_launch_record_and_paper_tab
 
 
 def test_other_words_in_a_vocabulary_of_the_same_name_are_other_data(root: Path, tmp_path: Path, verb: Verb) -> None:
-    words = {word: index for index, word in enumerate(["<pad>", "<start>", "<end>", "<unk>", "a", "dog", "grass"])}
+    images = json.loads((root / "dataset.json").read_text())["images"]
+    used = {word for image in images for sentence in image["sentences"] for word in sentence["tokens"]}
+    words = {word: index for index, word in enumerate(["<pad>", "<start>", "<end>", "<unk>", *sorted(used)])}
     file, home = root / "peer.json", Home(tmp_path / "runs")
     file.write_text(json.dumps({"word2idx": words}))
     grid = (*TINY, "--set", "dataset.vocabulary=peer.json", "--root", str(root))
     assert verb("run", "demo", *grid, runs=home).exit_code == 0
     assert verb("run", "demo", *grid, runs=home).exit_code == 0
-    file.write_text(json.dumps({"word2idx": {**words, "water": len(words)}}))
+    file.write_text(json.dumps({"word2idx": {**words, "submarine": len(words)}}))
     refused = verb("run", "demo", *grid, runs=home)
     assert refused.exit_code == 3
     assert "other data" in refused.stderr

@@ -214,6 +214,10 @@ class TestCocoSplits:
                 r"1 image without a caption: COCO_11\.png\.",
             ),
             (lambda content: content["images"][0].update(id=[1]), r"is not in COCO's layout \(TypeError"),
+            (
+                lambda content: content["annotations"][1].update(caption=None),
+                r"annotations\[1\], annotation 111 of image 11: is null, not text\. Write the caption",
+            ),
         ],
     )
     def test_ids_given_twice_and_images_without_captions_are_refused(
@@ -237,6 +241,25 @@ class TestCocoSplits:
             load("coco", tmp_path)
 
 
+def test_captions_have_the_ids_that_coco_gives_them(tmp_path: Path) -> None:
+    """Karpathy's `sentid`, and the ids of annotations; none, where a caption has none."""
+    path = write_karpathy(tmp_path / "karpathy")
+    for image in range(4):
+        change(path, lambda content, n=image: [
+            sentence.update(sentid=10 * n - place) for place, sentence in enumerate(content["images"][n]["sentences"])
+        ])  # fmt: skip
+    train, val, _ = load("coco", tmp_path / "karpathy")
+    assert train.ids is not None
+    assert train.ids.tolist() == [0, -1, -2, -3, -4, 10, 9, 8]
+    assert val.ids is not None
+    change(path, lambda content: content["images"][2]["sentences"][1].pop("sentid"))
+    assert load("coco", tmp_path / "karpathy")[1].ids is None
+    write_coco(tmp_path / "coco")
+    _, _, test = load("coco", tmp_path / "coco")
+    assert test.ids is not None
+    assert dict(zip(test.ids.tolist(), test.captions, strict=True))[31002] == "image 31 caption 2"
+
+
 class TestXvlm:
     def test_captions_of_an_image_are_gathered_and_may_be_any_number(self, tmp_path: Path) -> None:
         write_xvlm(tmp_path)
@@ -253,6 +276,7 @@ class TestXvlm:
             (lambda items: items[1].pop("image"), r"mine_train\.json: item 1: names no image"),
             (lambda items: items[2].update(caption=[]), r"item 2: image 'photos/train0\.png' has no caption"),
             (lambda items: items[3].update(caption=7), r"item 3: image .* has no caption"),
+            (lambda items: items[3].update(caption=["a dog", None]), r"item 3: image .*: its caption\[1\] is no text"),
             (lambda items: items.clear(), r"mine_train\.json: holds no JSON list, or an empty one"),
         ],
     )

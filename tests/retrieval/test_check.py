@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,11 @@ import pytest
 from PIL import Image
 
 from goalgrid.retrieval.data import rows
+from goalgrid.retrieval.data.annotations import Annotated
 from goalgrid.retrieval.data.check import DataReport, check
 from goalgrid.retrieval.data.content import content
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.shipped import new_grid
 
 from .packages import (
     write_coco,
@@ -126,6 +130,14 @@ def copied(source: str, target: str) -> Plant:
     return lambda root: shutil.copy(root / "annotations" / source, root / "annotations" / target)
 
 
+def pointer(file: str) -> Plant:
+    """What a clone without git-lfs has in a file's place."""
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:df01d1\nsize 26366460\n"
+    return lambda root: (root / file).write_text(text)
+
+
+PULL = "cannot be read: it is a pointer of git-lfs: git lfs pull fetches the file itself. In its clone: git lfs install"
+
 PRECOMP: dict[str, tuple[Plant, str]] = {
     "nan": (features("train", put(4, np.nan)), "train_ims.npy: row 4 holds NaN or infinity"),
     "infinity": (features("dev", put(2, np.inf)), "dev_ims.npy: row 2 holds NaN or infinity"),
@@ -147,6 +159,20 @@ PRECOMP: dict[str, tuple[Plant, str]] = {
         lambda r: (r / "test_caps.txt").write_bytes(b"caf\xe9\n" * 30),
         "test_caps.txt, line 1: is not UTF-8: byte 0xe9",
     ),
+    "missing value": (
+        line("train_caps.txt", 2, "NaN"),
+        "1 caption is a word for a missing value, the first is number 3",
+    ),
+    "list": (line("dev_caps.txt", 0, "['a dog', 'a dog runs']"), "1 caption looks like a list of captions"),
+    "html": (
+        line("test_caps.txt", 4, "black &amp; white"),
+        "1 caption has HTML in it, the first is number 5: black &amp;",
+    ),
+    "spreadsheet": (line("test_caps.txt", 4, "#NAME?"), "1 caption is an error of a spreadsheet"),
+    "coding": (line("test_caps.txt", 4, "a cafÃ© at night"), "1 caption is UTF-8 read as another coding"),
+    "empty last caption": (line("dev_caps.txt", 29, ""), "1 caption is empty, the first is number 30"),
+    "features of git-lfs": (pointer("dev_ims.npy"), f"dev_ims.npy: {PULL}"),
+    "captions of git-lfs": (pointer("dev_caps.txt"), f"dev_caps.txt: {PULL}"),
     "doubled id": (line("train_ids.txt", 5, "0"), "train_ids.txt: 1 id given more than once, the first is 0"),
     "number of ids": (lines("dev_ids.txt", lambda t: t.pop()), "dev_ids.txt: has 5 ids, where there are 6 images"),
     "image in two splits": (line("test_ids.txt", 1, "3"), "train and test share 1 image id, the first is 3"),
@@ -163,6 +189,15 @@ KARPATHY: dict[str, tuple[Plant, str]] = {
     "twice in a split": (entry(1, filename="0.png"), "1 image given more than once, the first is 0.png"),
     "unknown split": (entry(2, split="tset"), "unknown split 'tset' of image '2.png'"),
     "no caption": (entry(2, sentences=[]), "image '2.png' has no caption"),
+    "null caption": (
+        entry(2, sentences=[{"raw": "a dog"}, {"raw": None}]),
+        "images[2]: image '2.png': its sentences[1] has no text",
+    ),
+    "json of git-lfs": (pointer("dataset.json"), f"dataset.json: {PULL}"),
+    "image of git-lfs": (
+        pointer("images/1.png"),
+        "images/1.png: the image cannot be read: it is a pointer of git-lfs: git lfs pull fetches the file itself. In",
+    ),
     "empty caption": (entry(2, sentences=[{"raw": ""}]), "captions of the val split"),
     "python bytes": (entry(3, sentences=[{"raw": 'b"a cat"'}]), "1 caption looks like python bytes"),
     "empty split": (entry(2, split="train"), "val split of"),
@@ -175,6 +210,7 @@ VSE: dict[str, tuple[Plant, str]] = {
         lines("precomp/test_ids.txt", lambda t: t.insert(0, t.pop())),
         "1 id with captions in lines that are not consecutive",
     ),
+    "empty last caption": (line("precomp/dev_caps.txt", 29, ""), "1 caption is empty, the first is number 30"),
     "too few ids": (lines("precomp/train_ids.txt", lambda t: t.pop()), "has 29 ids for the 30 lines"),
     "not utf-8": (
         lambda r: (r / "precomp" / "dev_caps.txt").write_bytes(b"\xff\n" * 30),
@@ -230,6 +266,16 @@ CSV: dict[str, tuple[Plant, str]] = {
         line("captions.csv", 0, "filename,text,split"),
         "Write image in place of 'filename' and caption in place of 'text' there.",
     ),
+    "columns of open_clip": (
+        line("captions.csv", 0, "filepath,title,split"),
+        "Write image in place of 'filepath' and caption in place of 'title' there.",
+    ),
+    "tabs of open_clip": (
+        lambda r: (r / "captions.csv").write_text("filepath\ttitle\n0.png\ta dog\n"),
+        "Save the file as CSV with commas. Write image in place of 'filepath' and caption in place of 'title' there.",
+    ),
+    "backslashes": (beneath("images\\"), "Write / between folders in place of \\"),
+    "capital split": (lines("captions.csv", lambda t: t.append("0.png,a,Train")), "Did you mean 'train'?"),
     "utf-16": (
         lambda r: (r / "captions.csv").write_text((r / "captions.csv").read_text("utf-8-sig"), encoding="utf-16"),
         "captions.csv, line 1: is not UTF-8: it is UTF-16",
@@ -268,6 +314,12 @@ ONE_FILE: dict[str, tuple[Plant, str]] = {
     ),
     "a link to itself": (circle("splits.csv"), "splits.csv: cannot be read: Too many levels of symbolic links"),
     "other layout": (lambda r: (r / "captions.json").write_text('{"images": []}'), "is not in COCO's layout"),
+    "null caption": (
+        lambda r: (r / "captions.json").write_text(
+            re.sub(r'"caption": "[^"]*"', '"caption": null', (r / "captions.json").read_text(), count=1)
+        ),
+        "captions.json: annotations[0], annotation",
+    ),
 }
 
 WRITERS: dict[str, tuple[Callable[[Path], object], dict[str, tuple[Plant, str]]]] = {
@@ -341,7 +393,16 @@ def test_a_file_name_in_other_code_points_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["semicolons", "other columns", "utf-16", "many outside", "named by the folder above"]
+    "fault",
+    [
+        "semicolons",
+        "other columns",
+        "tabs of open_clip",
+        "backslashes",
+        "utf-16",
+        "many outside",
+        "named by the folder above",
+    ],
 )
 def test_one_cause_is_one_problem(fault: str, tmp_path: Path) -> None:
     write_csv(tmp_path)
@@ -454,6 +515,58 @@ def test_a_folder_without_data_says_what_was_expected(tmp_path: Path) -> None:
     assert problem.what.endswith("expected MSRVTT_data.json with experts/*/features.npy (videos)")
     (problem,) = check("coco", tmp_path / "none").problems
     assert "no such folder" in problem.what
+
+
+def test_files_of_a_known_form_name_the_one_that_is_missing(tmp_path: Path) -> None:
+    """Not all forms that there are: COCO 2017 has no captions of its test images, as people find out."""
+    year = tmp_path / "coco" / "annotations"
+    year.mkdir(parents=True)
+    for name in ("captions_train2017.json", "captions_val2017.json", "instances_val2017.json"):
+        (year / name).write_text('{"images": [], "annotations": []}')
+    lists, texts, table = (tmp_path / name for name in ("lists", "texts", "table"))
+    write_precomp(texts, arrays=False)
+    for folder in (lists, table):
+        folder.mkdir()
+    (lists / "f30k_train.json").write_text('[{"image": "0.png", "caption": "a dog"}]')
+    (table / "results.csv").write_text("image,caption\n0.png,a dog\n")
+    expected = {
+        year.parent: "annotations/captions_test.json: is missing; captions_train2017.json alone is not enough. Give",
+        lists: "lists/f30k_test.json: is missing; f30k_train.json alone is not enough. Give each split its list",
+        texts: "texts/train_ims.npy: is missing; train_caps.txt has neither features nor images",
+        table: "table/captions.csv: is missing. If results.csv has the captions, rename it to captions.csv",
+    }
+    for root, message in expected.items():
+        (problem,) = check("mine", root).problems
+        assert message in str(problem)
+        with pytest.raises(DataError, match=re.escape(message)):
+            Annotated.of("mine", root)
+        assert message in "\n".join(new_grid.text("birds", "mine", [], [], str(root))[1])
+
+
+def test_a_blank_line_at_the_end_is_a_caption_only_where_one_is_wanted(tmp_path: Path) -> None:
+    write_precomp(tmp_path)
+    before = check("mine", tmp_path)
+    with (tmp_path / "train_caps.txt").open("a") as file:
+        file.write("\n\n")
+    after = check("mine", tmp_path)
+    assert (after.problems, after.parts[0].fingerprint) == ([], before.parts[0].fingerprint)
+
+
+def test_the_check_says_how_many_words_are_unknown(tmp_path: Path) -> None:
+    write_karpathy(tmp_path)
+    (part,) = check("mine", tmp_path).parts
+    known = {"a", "train", "picture"}  # of train: a, picture 8 times, train 5, restval 3
+    val = [f"a val picture {c}".split() for c in range(4)]
+    share = sum(word not in known for words in val for word in words) / 16
+    assert (
+        part.words
+        == f"3 words occur 4 times or more in train; unknown words: {100 * share:.1f} % of val, 50.0 % of test"
+    )
+    captions = [{"raw": f"只猫在草地{c}"} for c in range(4)]
+    entry(2, sentences=captions)(tmp_path)
+    (problem,) = check("mine", tmp_path).problems
+    assert problem.what == "100.0 % of the words of the validation captions occur in no training caption"
+    assert "pretrained text encoder" in problem.fix
 
 
 @pytest.mark.gate

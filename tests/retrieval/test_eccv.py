@@ -74,3 +74,21 @@ def test_other_images_are_refused() -> None:
     vectors = torch.eye(4)
     with pytest.raises(UserError, match=r"needs COCO's 5,000 test images with 5 captions each.*here are 4 images"):
         eccv.metrics(vectors, vectors, np.arange(4))
+
+
+@pytest.mark.slow
+def test_the_order_of_an_images_captions_does_not_count_where_they_have_ids() -> None:
+    """Captions of an image, and images, in any order: with COCO's ids, the numbers of Karpathy's order."""
+    generator, random = torch.Generator().manual_seed(0), np.random.default_rng(0)
+    image = torch.nn.functional.normalize(torch.randn(5000, 8, generator=generator), dim=1)
+    owners = np.repeat(np.arange(5000), 5)
+    text = image[torch.from_numpy(owners)] + 0.7 * torch.randn(25000, 8, generator=generator)
+    ids = eccv.judge().coco_ids
+    expected = eccv.metrics(image, text, owners, part=9000, ids=ids)
+    assert expected == pytest.approx(literal(*(answers.numpy() for answers in eccv.best(image, text))))
+    captions, images = random.permutation(25000), random.permutation(5000)
+    place = np.argsort(images)
+    shuffled = (image[torch.from_numpy(images)], text[torch.from_numpy(captions)], place[owners[captions]])
+    assert eccv.metrics(*shuffled, part=9000, ids=ids[captions]) == pytest.approx(expected)
+    with pytest.raises(UserError, match=rf"1 judged caption not among the ids .* the first is {ids[3]}"):
+        eccv.metrics(image, text, owners, ids=np.where(np.arange(25000) == 3, 1, ids))

@@ -3,9 +3,11 @@
 import json
 import os
 import pickle
+import re
 import sys
 import types
 from pathlib import Path
+from unicodedata import category, normalize
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,9 @@ from pydantic import TypeAdapter
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.text_encoders import BiGruSettings, TextSettings
 from goalgrid.retrieval.words import text_readers, vocabulary_files
-from goalgrid.retrieval.words.text_readers import Vocabulary, words
+from goalgrid.retrieval.words.splitting import words
+from goalgrid.retrieval.words.text_readers import Vocabulary
+from tests.cases import every
 from tests.networks import save
 
 CAPTIONS = ["a dog runs", "a dog sits", "the dog", "a cat"]
@@ -50,6 +54,54 @@ def test_any_text_can_be_encoded(captions: list[str], longest: int) -> None:
 
 def test_words_of_a_caption_in_the_wild() -> None:
     assert words("Two men , one in a man's T-shirt .") == ["two", "men", "one", "in", "a", "man's", "t", "shirt"]
+
+
+ASCII = st.text(st.characters(max_codepoint=127))
+
+
+@given(ASCII)
+def test_words_of_ascii_are_those_of_the_expression_of_old(caption: str) -> None:
+    """Trials on English captions keep their numbers."""
+    assert words(caption) == re.findall(r"[a-z0-9]+(?:'[a-z]+)?", caption.lower())
+
+
+SCRIPTS = {
+    "German": ("Ein BÄR läuft über die Straße.", ["ein", "bär", "läuft", "über", "die", "straße"]),
+    "French, typographic": ("À l’ombre d'un chêne", ["à", "l'ombre", "d'un", "chêne"]),
+    "Czech": ("Žlutý kůň, 2 psi", ["žlutý", "kůň", "2", "psi"]),
+    "Hindi": ("एक कुत्ता दौड़ता है।", ["एक", "कुत्ता", "दौड़ता", "है"]),
+    "Thai": ("หมา วิ่ง", ["หมา", "วิ่ง"]),
+    "Arabic with vowels": ("الكَلْبُ يَرْكُضُ", ["الكَلْبُ", "يَرْكُضُ"]),
+    "Persian, joined by a sign without width": ("می\u200cخواهم", ["میخواهم"]),
+    "Chinese": ("一只猫在草地。", ["一只猫在草地"]),
+    "decomposed": ("cafe\u0301 noir", ["caf\u00e9", "noir"]),
+    "a picture": ("I \u2764\ufe0f dogs – so much…", ["i", "dogs", "so", "much"]),
+}
+
+
+@every(("caption", "expected"), SCRIPTS.values())
+def test_words_are_runs_of_letters_marks_and_digits_in_any_script(caption: str, expected: list[str]) -> None:
+    assert words(caption) == [normalize("NFC", word) for word in expected]
+    assert words(normalize("NFD", caption)) == words(caption)
+
+
+@given(st.text(st.characters(exclude_characters="'\u2019\u200c\u200d\u00ad\ufe0f")))
+def test_words_without_apostrophes_equal_the_literal_loop(caption: str) -> None:
+    runs, run = list[str](), ""
+    for letter in normalize("NFC", caption.lower()) + " ":
+        if category(letter)[0] in "LMN":
+            run += letter
+        elif run:
+            runs, run = [*runs, run], ""
+    assert words(caption) == runs
+
+
+def test_the_share_of_unknown_words_counts_each_use(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(CAPTIONS, min_count=1)
+    assert vocabulary.unknown_share(["a dog", "a dog flies high", "?!"]) == pytest.approx(3 / 7)
+    settings = TEXT.validate_python({"encoder": "transformer", "weights": "bert"})
+    pieces = text_readers.build(settings, [], places={"bert": save(tmp_path / "bert", "bert")})
+    assert pieces.unknown_share(["a dogs", "猫 a"]) == pytest.approx(1 / 5)  # a, dog, ##s, [UNK], a
 
 
 def literal_xvlm(caption: str) -> str:

@@ -60,6 +60,14 @@ def find(name: str, root: Path) -> tuple[str, Path] | None:
     return next(((title, path) for title, form in FORMATS.items() if (path := form.find(name, root))), None)
 
 
+def begun(root: Path) -> Problem | None:
+    """The file that is missing under a root without data in a known form, by files that belong to one."""
+    for lacks in (coco.lacks_test, xvlm_json.lacks_test, vse_infinity.lacks_mapping, csv_captions.lacks_name):
+        if problem := lacks(root):
+            return problem
+    return None
+
+
 def files(path: Path, root: Path) -> list[Path]:
     """The files, images apart, that may be read for the annotations at this path."""
     folders = dict.fromkeys((root, root / "precomp", path if path.is_dir() else path.parent))
@@ -93,8 +101,8 @@ class Annotated:
         (title, path), known, problems = source, catalog.described(name), list[Problem]()
         by_split: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
         for entry in FORMATS[title].entries(path, root, known.test_splits, problems):
-            captions = entry.captions[: known.captions_per_image]  # where protocols use only the first
-            by_split[entry.split].append(replace(entry, captions=captions))
+            first = slice(known.captions_per_image)  # where protocols use only the first
+            by_split[entry.split].append(replace(entry, captions=entry.captions[first], ids=entry.ids[first]))
         files = located([entry for entries in by_split.values() for entry in entries], root, problems)
         return cls(name, root, title, path, by_split, files, problems)
 
@@ -102,7 +110,8 @@ class Annotated:
     def of(cls, name: str, root: Path) -> "Annotated":
         """As `read`; DataError: there are none, they cannot be read, or images are missing or lead out of the root."""
         if not (annotated := cls.read(name, root)):
-            raise DataError(f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}.")
+            here = begun(root)
+            raise DataError(str(here or f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}."))
         refuse(annotated.problems, str(annotated.path), check_command(name, root.absolute()))
         return annotated
 
@@ -112,7 +121,8 @@ class Annotated:
         listings = dict[str, Listing[list[Path]]]()
         for split, entries in self.by_split.items():
             files = [file for entry, file in self.files if entry.split == split]
-            listings[split] = Listing.of(files, [entry.captions for entry in entries])
+            captions, ids = [entry.captions for entry in entries], [entry.ids for entry in entries]
+            listings[split] = Listing.of(files, captions, ids)
         return listings
 
     def notes(self) -> list[Problem]:

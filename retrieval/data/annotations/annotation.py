@@ -25,6 +25,7 @@ FOLDERS += ["train2014", "val2014"]
 ENDINGS = (".jpg", ".JPG", ".jpeg", ".JPEG", ".png", ".PNG")
 """Endings under which an image may lie that the annotations name by another."""
 OTHER_ENDING = "Write that ending in the annotations."
+SLASHES = "Write / between folders in place of \\, which only Windows reads so: {name}."
 SAMPLE = 20
 """Entries, spread over all, by which the image folder is recognised."""
 
@@ -37,12 +38,14 @@ class Annotation:
         split: train, val or test.
         names: of its file, below some image folder; the first that exists counts.
         place: where the entry stands, for messages.
+        ids: COCO's ids of the captions; empty: not known.
     """
 
     split: str
     names: tuple[str, ...]
     captions: tuple[str, ...]
     place: str
+    ids: tuple[int, ...] = ()
 
 
 def first(root: Path, folders: Sequence[str], *patterns: str) -> Path | None:
@@ -51,12 +54,21 @@ def first(root: Path, folders: Sequence[str], *patterns: str) -> Path | None:
     return next((path for path in paths if path.exists()), None)
 
 
-def entries_of(split: str, pairs: Iterable[tuple[str, str]], place: Path, folder: str = "") -> list[Annotation]:
-    """An entry for each image of these pairs of image and caption in a file; an image may lie in `folder`, too."""
-    return [
-        Annotation(split, (f"{folder}/{image}", image) if folder else (image,), tuple(texts), f"{place}: image {image}")
-        for image, texts in grouped(pairs).items()
-    ]
+def entries_of(
+    split: str, pairs: Iterable[tuple[str, str]], place: Path, folder: str = "", ids: Sequence[int] = ()
+) -> list[Annotation]:
+    """An entry for each image of these pairs of image and caption in a file; an image may lie in `folder`, too.
+
+    `ids`: COCO's, of each pair; none: not known.
+    """
+    pairs = list(pairs)
+    of_image = grouped((image, key) for (image, _), key in zip(pairs, ids, strict=False))
+    entries = []
+    for image, texts in grouped(pairs).items():
+        names = (f"{folder}/{image}", image) if folder else (image,)
+        keys = tuple(of_image.get(image, ()))
+        entries.append(Annotation(split, names, tuple(texts), f"{place}: image {image}", keys))
+    return entries
 
 
 def below(name: str, folder: Path) -> str:
@@ -115,6 +127,8 @@ class Locator:
 
     def missing(self, place: str, what: str, names: Sequence[str]) -> Problem:
         """The problem of an image that is not here, which may lie here with another ending."""
+        if "\\" in names[0]:
+            return Problem(place, what, SLASHES.format(name=names[0].replace("\\", "/")))
         bases, other = [base for name in names for base in (name.removesuffix(Path(name).suffix), name)], None
         if self._truly_missing < SAMPLE:  # of thousands of images on a shared disk, each look takes time
             other = self.find(base + ending for base in bases for ending in ENDINGS)
@@ -160,6 +174,8 @@ def _all_missing(names: Sequence[str], root: Path) -> Problem:
     name = names[0]
     what = f"no folder below it holds {name!r}, or any other image that the annotations name"
     bare = Path(name).name
+    if "\\" in name:
+        return Problem(str(root), what, SLASHES.format(name=name.replace("\\", "/")))
     for locator in _locators(root):
         if (problem := locator.missing(str(root), what, names)).fix == OTHER_ENDING:
             return problem

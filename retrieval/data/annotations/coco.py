@@ -13,7 +13,7 @@ import numpy as np
 from goalgrid.grid.errors import counted
 from goalgrid.retrieval.data.annotations import split_files
 from goalgrid.retrieval.data.annotations.annotation import Annotation, entries_of, first
-from goalgrid.retrieval.splits.problems import Problem, array_at, json_of, repeated, shortened
+from goalgrid.retrieval.splits.problems import Problem, array_at, json_of, no_text, repeated, shortened
 
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
 PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}
@@ -21,6 +21,8 @@ PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}
 NAMES = {"train": ("train",), "val": ("val", "dev"), "test": ("test",)}
 """By split: what the names of its caption files begin with, after `captions_`."""
 FOLDERS = ("annotations", ".")
+YEARS = ("2014", "2017")
+"""Of COCO's own files."""
 Captions = dict[int, tuple[str, str]]
 """File name and caption by annotation id."""
 LAYOUT = '{"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}'
@@ -51,7 +53,8 @@ def official(path: Path, root: Path, test_splits: Sequence[str], problems: list[
         places = [folder / f"coco_{part}_ids.npy" for folder in (path, root)]
         place = next((place for place in places if place.exists()), None)
         if place:
-            annotations += entries_of(split, _named(place, by_year[year], year, problems), place, year)
+            keys = _named(place, by_year[year], year, problems)
+            annotations += entries_of(split, [by_year[year][key] for key in keys], place, year, keys)
         elif part != "restval":
             fix = (
                 "Take it from VSE++'s data (see `goalgrid data where coco`); or, for splits of your own, leave all id "
@@ -78,8 +81,23 @@ def splits(path: Path, root: Path, test_splits: Sequence[str], problems: list[Pr
             problems.append(Problem(str(path / f"captions_{names[0]}.json"), "is missing", fix))
         for file in files:
             folder = file.stem.removeprefix("captions_")
-            annotations += entries_of(split, _captions(file, problems, all_images=True).values(), file, folder)
+            captions = _captions(file, problems, all_images=True)
+            annotations += entries_of(split, captions.values(), file, folder, [*captions])
     return annotations
+
+
+def lacks_test(root: Path) -> Problem | None:
+    """The problem of caption files of training or validation without one of the test; None where there are none."""
+    files = [file for folder in FOLDERS for split in ("train", "val") for file in _files(root / folder, split)]
+    if not files:
+        return None
+    fix = "Give each split its file: captions_train.json, captions_val.json, captions_test.json."
+    if any(year in files[0].name for year in YEARS):
+        fix += (
+            " COCO publishes no captions of its test images: test on part of val2014 by Karpathy's dataset_coco.json."
+        )
+    what = f"is missing; {files[0].name} alone is not enough"
+    return Problem(str(files[0].with_name("captions_test.json")), what, fix)
 
 
 def find_one_file(name: str, root: Path) -> Path | None:
@@ -95,8 +113,8 @@ def _files(folder: Path, split: str) -> list[Path]:
     return [file for name in NAMES[split] for file in sorted(folder.glob(f"captions_{name}*.json"))]
 
 
-def _named(place: Path, captions: Captions, year: str, problems: list[Problem]) -> list[tuple[str, str]]:
-    """The captions that an id file names, each with its image."""
+def _named(place: Path, captions: Captions, year: str, problems: list[Problem]) -> list[int]:
+    """The ids of the captions that an id file names."""
     ids = array_at(place, problems)
     if ids is None:
         return []
@@ -107,7 +125,7 @@ def _named(place: Path, captions: Captions, year: str, problems: list[Problem]) 
     if unknown and captions:
         what = f"{counted(len(unknown), 'annotation id')} not in captions_{year}.json: {shortened(unknown)}"
         problems.append(Problem(str(place), what, "Ids are those of captions (annotations), not of images."))
-    return [captions[key] for key in ids.tolist() if key in captions]
+    return [key for key in ids.tolist() if key in captions]
 
 
 def _captions(path: Path, problems: list[Problem], *, all_images: bool = False) -> Captions:
@@ -120,8 +138,14 @@ def _captions(path: Path, problems: list[Problem], *, all_images: bool = False) 
         return {}
     try:
         images = [(image["id"], _text(image["file_name"])) for image in content["images"]]
-        notes = [(note["id"], note["image_id"], _text(note["caption"])) for note in content["annotations"]]
-        files, captioned = dict(images), {image for _, image, _ in notes}
+        given = [(note["id"], note["image_id"], note["caption"]) for note in content["annotations"]]
+        problems += [
+            no_text(f"{path}: annotations[{row}], annotation {key} of image {image}", caption)
+            for row, (key, image, caption) in enumerate(given)
+            if not isinstance(caption, str)
+        ]
+        notes = [note for note in given if isinstance(note[2], str)]
+        files, captioned = dict(images), {image for _, image, _ in given}
         twice = {"image": repeated(key for key, _ in images), "annotation": repeated(key for key, *_ in notes)}
     except (KeyError, TypeError) as error:
         problems.append(Problem(str(path), f"is not in COCO's layout ({error!r})", f"Expected {LAYOUT}."))

@@ -34,6 +34,16 @@ def find_with_splits(name: str, root: Path) -> Path | None:
     return path if path and (split_files.given(path) or "split" in _columns(path)) else None
 
 
+def lacks_name(root: Path) -> Problem | None:
+    """The problem of a table that has another name than captions.csv; None where there is no table."""
+    if not (table := first(root, (".", "annotations"), "*.csv", "*.tsv")) or table.name == split_files.TABLE:
+        return None
+    fix = (
+        f"If {table.name} has the captions, rename it to captions.csv. Columns: image,caption and, if you like, split."
+    )
+    return Problem(str(table.with_name("captions.csv")), "is missing", fix)
+
+
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image with its captions, both in the order of the rows."""
     rows = rows_of(path, ("image", "caption"), problems, optional=("split",))

@@ -52,10 +52,15 @@ def _entry(item: Any, place: str) -> tuple[Annotation | None, str]:
     sentences = item.get("sentences")
     raw = [s.get("raw") if isinstance(s, dict) else s for s in sentences] if isinstance(sentences, list) else []
     captions = tuple(text for text in raw if isinstance(text, str))
-    if not raw or len(captions) < len(raw):
-        return None, f"image {item['filename']!r} has no caption, or one without its raw text"
+    if not raw:
+        return None, f"image {item['filename']!r} has no caption"
+    if len(captions) < len(raw):
+        place = next(place for place, text in enumerate(raw) if not isinstance(text, str))
+        return None, f"image {item['filename']!r}: its sentences[{place}] has no text"
     if not isinstance(item.get("split"), str) or item["split"] not in SPLITS:
         return None, f"unknown split {item.get('split')!r} of image {item['filename']!r}; known: {', '.join(SPLITS)}"
     folder, name = str(item.get("filepath") or ""), item["filename"]
     names = (f"{folder}/{name}", name) if folder else (name,)
-    return Annotation(SPLITS[item["split"]], names, captions, place), ""
+    given = [sentence.get("sentid") for sentence in sentences if isinstance(sentence, dict)]
+    ids = tuple(key for key in given if type(key) is int)
+    return Annotation(SPLITS[item["split"]], names, captions, place, ids if len(ids) == len(captions) else ()), ""

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -59,13 +59,13 @@ def by_hash(image: str) -> str:
     return {8: "val", 9: "test"}.get(tenth, "train")
 
 
-def split_of(name: str, place: str, problems: list[Problem]) -> str | None:
+def split_of(name: str, place: str, problems: list[Problem], names: Mapping[str, str] = NAMES) -> str | None:
     """The split of this name; None, and reported, where there is none."""
-    if name.strip() in NAMES:
-        return NAMES[name.strip()]
-    near = get_close_matches(name, list(NAMES), n=1)
+    if name.strip() in names:
+        return names[name.strip()]
+    near = get_close_matches(name.strip().lower(), list(names), n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    problems.append(Problem(place, f"unknown split {name!r}", f"Known: {', '.join(NAMES)}.{hint}"))
+    problems.append(Problem(place, f"unknown split {name!r}", f"Known: {', '.join(names)}.{hint}"))
     return None
 
 

@@ -6,13 +6,23 @@ from pathlib import Path
 from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations.annotation import Annotation, first
-from goalgrid.retrieval.splits.problems import Problem, faults_of_ids, json_of, lines_of, shortened
+from goalgrid.retrieval.splits.problems import Problem, captions_of, faults_of_ids, json_of, lines_of, shortened
 
+JSON = "id_mapping.json"
 LAYOUT = '{"391895": "val2014/COCO_val2014_000000391895.jpg", ...}'
 
 
 def find(name: str, root: Path) -> Path | None:
-    return first(root, (".", "precomp"), "id_mapping.json")
+    return first(root, (".", "precomp"), JSON)
+
+
+def lacks_mapping(root: Path) -> Problem | None:
+    """The problem of captions without images and without features; None where there are none."""
+    if not (captions := first(root, (".", "precomp"), "train_caps.txt")):
+        return None
+    what = f"is missing; {captions.name} has neither features nor images"
+    fix = f"Take the features of all splits from the package of the captions; or give {JSON}: {LAYOUT}."
+    return Problem(str(captions.with_name("train_ims.npy")), what, fix)
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
@@ -42,8 +52,8 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
 
 def _captions(folder: Path, name: str, problems: list[Problem]) -> dict[str, list[str]]:
     """Captions by image id: one id a caption, or one an image with equally many captions each."""
-    captions = lines_of(folder / f"{name}_caps.txt", "one caption a line", problems)
     ids = [key.strip() for key in lines_of(folder / f"{name}_ids.txt", "one image id a line", problems)]
+    captions = captions_of(folder / f"{name}_caps.txt", len(ids), problems)
     if not captions or not ids:
         return {}
     if len(captions) % len(ids):

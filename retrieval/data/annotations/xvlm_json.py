@@ -27,6 +27,18 @@ def find(name: str, root: Path) -> Path | None:
     return next((path for path in [*named, *others] if _is_list(path)), None)
 
 
+def lacks_test(root: Path) -> Problem | None:
+    """The problem of lists of training or validation without one of the test; None where there are none."""
+    lists = [
+        path for folder in FOLDERS for split in ("train", "val") for path in (root / folder).glob(f"*_{split}.json")
+    ]
+    if not (here := next(filter(_is_list, sorted(lists)), None)):
+        return None
+    stem, _, _ = here.stem.rpartition("_")
+    fix = f"Give each split its list, {stem}_train.json, {stem}_val.json and {stem}_test.json: {LAYOUT}."
+    return Problem(str(here.with_name(f"{stem}_test.json")), f"is missing; {here.name} alone is not enough", fix)
+
+
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the lists name, with its captions, both in the order of the lists."""
     annotations = []
@@ -54,5 +66,7 @@ def _pairs(item: Any, path: Path, row: int, problems: list[Problem]) -> list[tup
     if isinstance(image, str) and image and captions and len(captions) == len(given):
         return [(image, caption) for caption in captions]
     what = "names no image" if not isinstance(image, str) or not image else f"image {image!r} has no caption"
+    if (wrong := next((n for n, caption in enumerate(given) if not isinstance(caption, str)), None)) and captions:
+        what = f"image {image!r}: its caption[{wrong}] is no text"
     problems.append(Problem(f"{path}: item {row}", what, f"Expected {LAYOUT}."))
     return []

@@ -29,7 +29,7 @@ def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
     names = expert_files.names(folder)
     experts = [found for name in names if (found := expert_files.read(folder / name, part.problems))]
     for split, listing in listings.items():
-        part.sizes[split] = SplitSize.of(listing)
+        part.sizes[split], part.captions[split] = SplitSize.of(listing), listing.captions
         part.problems += faults_of_captions(listing.captions, f"captions of the {split} split of {captions}")
         silent = [int((expert.spans_of(listing.images)[:, 1] == 0).sum()) for expert in experts]
         lacks = [f"{count:,} lack {expert.folder.name}" for expert, count in zip(experts, silent, strict=True) if count]
@@ -38,6 +38,7 @@ def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
         _values(expert, part.problems, progress)
     part.files = [*expert_files.files(folder), *msr_vtt.files(captions)]
     videos = {split: listing.images for split, listing in listings.items()}
+    part.problems += expert_files.lacking(experts, videos)
     if msr_vtt.JSFUSION in official.test_splits and not set(videos["val"]) - set(videos["train"]):
         part.notes["val"] += "; its videos also train, as in MMT"
         del videos["val"]
@@ -67,6 +68,7 @@ def _load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) -
     (folder, captions), problems = msr_vtt.present(root), list[Problem]()
     experts = expert_files.chosen(folder, reads, problems)
     listings = msr_vtt.splits(captions, test_splits, problems)
+    problems += expert_files.lacking(experts, {split: listing.images for split, listing in listings.items()})
     refuse(problems, str(root))
     return Pairs(*(
         Split(Videos(listing.images, reads, experts), listing.captions, listing.image_of_text)
@@ -88,7 +90,10 @@ def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:
         spans = [[expert.folder.name, expert.spans_of(listing.images).tolist()] for expert in present]
         marks[split] = digest([sums, times, spans])
     names = {split: listing.images for split, listing in listings.items()}
-    return Summed(marks, listings, [*overlaps(names, str(captions), "video").values()])
+    for split, listing in listings.items():
+        problems += faults_of_captions(listing.captions, f"captions of the {split} split of {captions}")
+    problems += [*expert_files.lacking(present, names), *overlaps(names, str(captions), "video").values()]
+    return Summed(marks, listings, problems)
 
 
 VIDEOS = Form(

@@ -7,7 +7,7 @@
 An expert that saw nothing in a video does not name it, or gives it 0 vectors. The arrays are memory-mapped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +87,37 @@ def chosen(folder: Path, reads: Sequence[ExpertRead], problems: list[Problem]) -
                 problems.append(Problem(str(folder / expert.name / FEATURES), what, fix))
             experts.append(expert_files)
     return experts
+
+
+def lacking(experts: Sequence[Expert], videos: Mapping[str, Sequence[str]]) -> list[Problem]:
+    """Experts that saw none of a split's videos, a fault, or half of them at most, a note.
+
+    Args:
+        videos: by split, their names.
+    """
+    problems = []
+    for expert in experts:
+        place, seen = str(expert.folder / VIDEOS), dict[str, int]()
+        for split, listed in videos.items():
+            seen[split] = int((expert.spans_of(listed)[:, 1] > 0).sum())
+        if silent := [split for split, listed in videos.items() if listed and not seen[split]]:
+            what = f"names no video of {' and '.join(silent)} with vectors"
+            problems.append(Problem(place, what, _fix_of_names(videos[silent[0]][0], expert.spans)))
+        few = [split for split, listed in videos.items() if 0 < 2 * seen[split] <= len(listed)]
+        if few:
+            shares = ", ".join(f"{seen[split]:,} of {len(videos[split]):,} videos of {split}" for split in few)
+            fix = "The others are read without this expert: are its features whole?"
+            problems.append(Problem(place, f"has vectors of {shares}", fix, "note"))
+    return problems
+
+
+def _fix_of_names(video: str, known: Collection[str]) -> str:
+    """What to do about a video that an expert does not name, with the name that is probably the same video's."""
+    within = [name for name in known if name and (name in video or video in name)]
+    near = sorted(within, key=lambda name: abs(len(name) - len(video)))[:1] or nearest(video, known)
+    if not near:
+        return f"The first is {video!r}. Convert the features of these videos, too."
+    return f"The first is {video!r}, and the nearest name here is {near[0]!r}: write names alike in both files."
 
 
 def _spans(path: Path, problems: list[Problem]) -> dict[str, tuple[int, int]]:

@@ -5,14 +5,15 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 
 from goalgrid.grid.errors import counted
+from goalgrid.retrieval.data.annotations import split_files
 from goalgrid.retrieval.parts.video import expert_files
 from goalgrid.retrieval.splits.pairs import Listing
-from goalgrid.retrieval.splits.problems import Problem, json_of, lines_of, refuse, repeated, rows_of, shortened
+from goalgrid.retrieval.splits.problems import Problem, json_of, lines_of, no_text, refuse, repeated, rows_of, shortened
 
 JSON = "MSRVTT_data.json"
 TEST_1K_A = "MSRVTT_JSFUSION_test.csv"
 TRAIN_1K_A = ("MSRVTT_train.9k.csv", "train_list_jsfusion.txt")
-SPLIT_NAMES = {"train": "train", "validate": "val", "val": "val", "test": "test"}
+SPLIT_NAMES = {"validate": "val", **split_files.NAMES}
 JSFUSION = "jsfusion"
 """The name of the test split of 1k-A in `test_splits` of a data set."""
 LAYOUT = '{"videos": [{"video_id", "split"}], "sentences": [{"video_id", "caption"}]}'
@@ -62,6 +63,11 @@ def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> d
         val = [name for name in lists["val"] if name not in tested]
         lists = {"train": _trained(path, by_json, tested, problems), "val": val, "test": list(tested)}
     listings = {}
+    listed = {name for names in (*by_json.values(), *lists.values()) for name in names}
+    if others := [name for name in captions if name not in listed]:
+        lost = counted(sum(len(captions[name]) for name in others), "caption")
+        what = f"{lost} of {counted(len(others), 'video')} that no split lists: {shortened(others)}"
+        problems.append(Problem(str(path), what, "Add these videos to its list of videos; they are left out.", "note"))
     for split, names in lists.items():
         texts = tested if split == "test" and tested else captions
         silent = [name for name in names if not texts.get(name)]
@@ -81,12 +87,17 @@ def _captions(path: Path, problems: list[Problem]) -> tuple[dict[str, list[str]]
     captions: dict[str, list[str]] = {}
     by_split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
     try:
-        for video in content["videos"] if content else []:
-            by_split[SPLIT_NAMES[video["split"]]].append(video["video_id"])
-        for sentence in content["sentences"] if content else []:
-            if sentence["caption"].strip():
-                captions.setdefault(sentence["video_id"], []).append(" ".join(sentence["caption"].split()))
-    except (KeyError, TypeError, AttributeError) as error:
+        for row, video in enumerate(content["videos"] if content else []):
+            name, split, place = video["video_id"], video["split"], f"{path}: videos[{row}]"
+            if split := split_files.split_of(str(split), f"{place}, {name}", problems, SPLIT_NAMES):
+                by_split[split].append(name)
+        for row, sentence in enumerate(content["sentences"] if content else []):
+            name, caption = sentence["video_id"], sentence["caption"]
+            if not isinstance(caption, str):
+                problems.append(no_text(f"{path}: sentences[{row}], a caption of {name}", caption))
+            elif caption.strip():
+                captions.setdefault(name, []).append(" ".join(caption.split()))
+    except (KeyError, TypeError) as error:
         problems.append(Problem(str(path), f"is not in MSR-VTT's layout ({error!r})", f"Expected {LAYOUT}."))
     return captions, by_split
 

@@ -14,7 +14,7 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
-from goalgrid.retrieval.words.text_readers import nltk_words
+from goalgrid.retrieval.words.splitting import nltk_words
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.watching.mirror import final_metrics
 from goalgrid.showing.tables import NothingDone

@@ -1,8 +1,11 @@
 """Videos are read as their files have them; splits as published; what is wrong with a copy is one message each."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,6 +181,63 @@ def test_a_video_given_twice_is_one_message(root: Path, tmp_path: Path) -> None:
     (tmp_path / "MSRVTT_data.json").write_text(json.dumps(told))
     with pytest.raises(DataError, match="1 video of the train split given more than once: video5"):
         load("mine", tmp_path, None, reads=READS)
+
+
+def edited(root: Path, folder: Path, edit: Callable[[dict[str, Any]], object]) -> Path:
+    """A copy of a root whose captions and splits are changed."""
+    (folder / "experts").symlink_to(root / "experts")
+    content = json.loads((root / "MSRVTT_data.json").read_text())
+    edit(content)
+    (folder / "MSRVTT_data.json").write_text(json.dumps(content))
+    return folder
+
+
+def renamed(content: dict[str, Any]) -> None:
+    for entry in (*content["videos"], *content["sentences"]):
+        entry["video_id"] += ".mp4"
+
+
+EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "names": (renamed, r"face.videos\.txt: names no video of train and val and test with vectors\. The first is "
+              r"'video0\.mp4', and the nearest name here is 'video0': write names alike"),
+    "split": (lambda c: c["videos"][7].update(split="TRAIN"),
+              r"videos\[7\], video7: unknown split 'TRAIN'\. Known: .* Did you mean 'train'\?"),
+    "null": (lambda c: c["sentences"][4].update(caption=None),
+             r"sentences\[4\], a caption of video1: is null, not text"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_names_splits_and_captions_that_are_wrong_are_named(name: str, root: Path, tmp_path: Path) -> None:
+    edit, said = EDITS[name]
+    edited(root, tmp_path, edit)
+    with pytest.raises(DataError, match=said):
+        load("mine", tmp_path, None, reads=READS)
+    assert re.search(said, "\n".join(map(str, check("mine", tmp_path).problems)))
+
+
+def test_dev_is_val_and_captions_of_unknown_videos_are_counted(root: Path, tmp_path: Path) -> None:
+    def edit(told: dict[str, Any]) -> None:
+        told["videos"][24].update(split="dev")
+        told["sentences"] += [{"video_id": f"v{n}", "caption": "a dog"} for n in (1, 1, 2)]
+
+    edited(root, tmp_path, edit)
+    assert len(load("mine", tmp_path, None, reads=READS).val.images) == made.COUNTS["validate"]
+    note = "3 captions of 2 videos that no split lists: v1, v2"
+    assert [problem.what for problem in check("mine", tmp_path).problems] == [note]
+    assert [problem.what for problem in content("mine", tmp_path, features=True).problems] == [note]
+
+
+def test_an_expert_that_saw_half_of_the_videos_is_noted(root: Path, tmp_path: Path) -> None:
+    """It is no fault: in the published features, not each video has a face or speech."""
+    copytree(root, tmp_path, dirs_exist_ok=True)
+    listing = tmp_path / "experts" / "face" / expert_files.VIDEOS
+    lines = listing.read_text().splitlines()
+    others = {f"video{n}" for n in range(24, 27)}
+    listing.write_text("".join(f"{'x' * (line.split()[0] in others)}{line}\n" for line in lines))
+    load("mine", tmp_path, None, reads=READS)
+    (problem,) = check("mine", tmp_path).problems
+    assert (problem.what, problem.kind) == ("has vectors of 3 of 6 videos of val", "note")
 
 
 def test_a_copy_of_1k_a_lacks_its_test_or_validates_on_videos_that_train(root: Path, tmp_path: Path) -> None:
