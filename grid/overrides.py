@@ -8,7 +8,7 @@ from typing import Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.content import KINDS, Content, Text, content_of, unset
-from goalgrid.grid.errors import UserError, check_known, user_path
+from goalgrid.grid.errors import UserError, check_known, parsed_toml, user_path
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 
 NO_TRIALS = (
@@ -57,9 +57,11 @@ def key_and_value(override: str) -> tuple[str, Any]:
     if not separator or not key:
         raise UserError(f"--set {override!r} is not KEY=VALUE, e.g. --set train.epochs=2 or --set 'seeds=[0,1]'.")
     try:
-        return key, tomllib.loads(f"value = {text}")["value"]
+        return key, parsed_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return key, text
+    except ValueError as error:
+        raise UserError(f"--set {key}: {error}.") from None
 
 
 def _apply(table: dict[str, Any], override: str) -> tuple[str, Any]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from goalgrid.grid.store.files import readable_text
+
 
 class GrowingArray:
     """An .npy file of blocks of so many rows, in any order, in `<path>.part`; `finish` renames it.
@@ -25,10 +27,10 @@ class GrowingArray:
     def _resume(self) -> set[int]:
         """The whole blocks that the part holds; it begins anew where it has none."""
         whole = set[int]()
-        if self.part.exists() and self.journal.exists():
-            *lines, _ = self.journal.read_text(encoding="ascii").split("\n")  # the last line may be torn
-            rows = self._rows()
-            whole = {place for place in map(int, lines) if self.starts[place + 1] <= rows}
+        if self.part.is_file():
+            *lines, _ = readable_text(self.journal).split("\n")  # the last line may be torn
+            rows, places = self._rows(), {int(line) for line in lines if line.isdecimal()}
+            whole = {place for place in places.intersection(range(len(self.blocks))) if self.starts[place + 1] <= rows}
         if whole:
             self.journal.write_text("".join(f"{place}\n" for place in whole), encoding="ascii")
         else:

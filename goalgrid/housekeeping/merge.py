@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import stat
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,19 +18,27 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
+from rich.filesize import decimal as size
 
-from goalgrid.grid.errors import UserError, check_known, counted
+from goalgrid.grid.errors import LARGE, SMALL, UserError, check_known, counted, parsed_json, regular_bytes
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import trial_id
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.store.files import cannot_write, make_durable, read_json, write_json, write_text
+from goalgrid.grid.store.files import (
+    aside_of,
+    cannot_write,
+    make_durable,
+    read_json,
+    readable_text,
+    write_json,
+    write_text,
+)
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.grid.store.imported import add, imported_cells
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.grid.trusted_code import Untrusted
-from goalgrid.housekeeping.prune import MERGED
 from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.overview import Overview
 from goalgrid.results.records import provenance
@@ -62,7 +69,8 @@ def grids_of(
     """The grids of the other runs folder, or of this name, with the data where the grid here has them; or UserError.
 
     `roots`: DATASET=DIR; each grid takes the folders of its own data sets.
-    `leave`: called with the reason why a grid is left out: it runs code that this user never named.
+    `leave`: called with the reason why a grid is left out: it runs code that this user never named, or its file is
+    damaged. A damaged grid that `name` asks for is a UserError.
     """
     names = other.grids()
     if not names:
@@ -75,7 +83,10 @@ def grids_of(
     for known in [name] if name else names:
         try:
             grid = read_grid(known, other)
-        except Untrusted as error:
+            here = read_grid(known, home).data if home.grid(known).grid.exists() else {}
+        except UserError as error:
+            if name and not isinstance(error, Untrusted):
+                raise
             leave(str(error))
             continue
         placed = [*grid.datasets, *grid.evaluate.datasets]
@@ -85,9 +96,7 @@ def grids_of(
         for folder in map(grid.root, grid.datasets if own else ()):
             if folder and not folder.is_dir():
                 raise UserError(f"no folder {folder}, which --root names: data of trials are compared with its data.")
-        if home.grid(known).grid.exists() and not own:
-            grid = grid.model_copy(update={"data": {**grid.data, **read_grid(known, home).data}})
-        grids.append(grid)
+        grids.append(grid if own else grid.model_copy(update={"data": {**grid.data, **here}}))
     for root in roots if every else ():
         if "=" in root:
             check_known("data set", root.partition("=")[0], sorted({*every}), where=f"in --root {root}")
@@ -179,10 +188,11 @@ def _take(
 ) -> tuple[Outcome, str]:
     from goalgrid.runners.trial import move_aside
 
-    aside = here.path.parent / MERGED.replace("*", uuid.uuid4().hex)
+    aside = aside_of(here.path)
     copy = TrialFolder(aside / here.trial_id)
     try:
         copy.attempts_folder.mkdir(parents=True)
+        _check_room(aside, [there.done, *_files(there)])
         for path in _files(there):
             _copy(path, copy.path / path.relative_to(there.path))
         _copy(there.done, aside / "done")
@@ -192,7 +202,7 @@ def _take(
         write_json(copy.origin, {"from": str(other.path.absolute()), "merged": when}, durable=False)
         make_durable(copy.attempts_folder)
         make_durable(copy.path)
-        write_text(copy.done, (aside / "done").read_text(encoding="utf-8"))
+        write_text(copy.done, readable_text(aside / "done"))
         move_aside.replace(Home(here.path.parent.parent), here.trial_id)  # what was begun here
         copy.path.rename(here.path)
         make_durable(here.path.parent)
@@ -203,6 +213,13 @@ def _take(
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return "taken", ""
+
+
+def _check_room(folder: Path, files: Sequence[Path]) -> None:
+    """Raise an OSError where the disk of a folder has no room for copies of these files, before one is copied."""
+    wanted, free = sum(path.lstat().st_size for path in files), shutil.disk_usage(folder).free
+    if wanted > free:
+        raise OSError(errno.ENOSPC, f"a trial of {size(wanted)} is to be copied there, and {size(free)} are free")
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -223,14 +240,30 @@ def _files(folder: TrialFolder) -> Iterator[Path]:
 
 
 def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
-    """What in the folder is no regular file of the other runs folder."""
+    """What in the folder is no regular file of the other runs folder, or too large for what it should be."""
     if not there.path.resolve().is_relative_to(other.path.resolve()):
         yield "its folder is a link out of that runs folder"
     elif linked := [path.name for path in (there.attempts_folder, there.evaluations) if path.is_symlink()]:
         yield f"{linked[0]} is a link"
     for path in (there.done, *_files(there)):
-        if not stat.S_ISREG(path.lstat().st_mode):
-            yield f"{path.relative_to(there.path)} is {'a link' if path.is_symlink() else 'no regular file'}"
+        status, name = path.lstat(), path.relative_to(there.path)
+        most = LARGE if path.suffix in (".log", ".parquet") else SMALL
+        if not stat.S_ISREG(status.st_mode):
+            yield f"{name} is {'a link' if path.is_symlink() else 'no regular file'}"
+        elif path == there.best_checkpoint:
+            yield from _no_checkpoint(path)
+        elif status.st_size > most:
+            yield f"{name} has {size(status.st_size)}; such files have at most {size(most)}"
+
+
+def _no_checkpoint(path: Path) -> Iterator[str]:
+    """Why a file is no whole checkpoint, as its end tells: a large one is not copied to find that out."""
+    from goalgrid.runners.training import checkpoints
+
+    try:
+        checkpoints.checksum(path)
+    except checkpoints.Corrupt as error:
+        yield f"its {path.name}: {str(error).rpartition(': ')[2]}"
 
 
 def _problem(trial: Trial, folder: TrialFolder, code: str, data: str) -> str:
@@ -284,7 +317,7 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> I
     finished = FinishedTrial(folder, row)
     try:
         if trial.epochs:
-            finished.check_vocabulary(text_readers.fingerprint(json.loads(folder.vocabulary.read_bytes())))
+            finished.check_vocabulary(text_readers.fingerprint(parsed_json(regular_bytes(folder.vocabulary))))
             if folder.best_checkpoint.exists():
                 finished.check_weights(checkpoints.load(folder.best_checkpoint, torch.device("cpu")))
             else:

@@ -1,9 +1,11 @@
 """What may be removed from a runs folder: trials that no grid names, replaced trials, and leftovers of broken runs.
 
-Trials go to the trash, finished trials only where the user asks for it; leftovers are deleted.
-Only the folder itself is searched, and no link is followed: no name that is read from a file leads out of it.
+Trials go to the trash, finished trials only where the user asks for it; leftovers are deleted, by names that only this
+program gives. Only the folder itself is searched, and no link is followed: no name that is read from a file leads out
+of it.
 """
 
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -15,16 +17,18 @@ from typing import Any
 from rich.filesize import decimal as size
 
 from goalgrid.grid.errors import UserError, counted, regular_bytes
-from goalgrid.grid.store.files import bytes_below, readable_text
+from goalgrid.grid.store.files import bytes_below, is_aside, readable_text
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.terminal.options import runs_option
 
 OLD = 24 * 3600.0
 """Seconds after which no process still writes a half-written file."""
-HALF = ".*.*"
-"""Names of half-written files: they are written aside, then renamed."""
-MERGED = ".merged-*"
-"""Names of folders in which a merge collects a trial's files."""
+CORRUPT = re.compile("(last|previous|best)[.]corrupt")
+"""Names of checkpoints that were set aside."""
+RANKED = re.compile("negatives-(.+)-[0-9a-f]{12}")
+"""Names of folders with the candidates that a trial ranked."""
+TAKEN = re.compile("[0-9]{8}T[0-9]{12}")
+"""Names of the folders in the trash."""
 
 
 @dataclass(frozen=True)
@@ -93,24 +97,28 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
             skipped[folder.path] = f"it cannot be read: {folder.unreadable()}"
         elif state is State.RUNNING:
             skipped[folder.path] = "it is being trained"
+        elif state is State.PLANNED and folder not in replaced and any(folder.path.iterdir()):
+            skipped[folder.path] = "it holds no trial; remove it by hand"
         elif state is State.DONE and not done:
             finished += 1
         else:
             detail = f"{state.value} {readable_text(folder.done).strip() if state is State.DONE else ''}".strip()
             items.append(Removable.at(folder.path, "replaced" if folder in replaced else "trial", detail))
-    items += [Removable.at(path, "half-merged") for path in _folders(home.trials_folder, MERGED) if _old(path)]
-    ranked = ((path, path.name.split("-", 1)[1].rpartition("-")[0]) for path in _folders(home.features, "negatives-*"))
-    items += [Removable.at(path, "candidates", f"by {trial}") for path, trial in ranked if trial not in named]
-    for place in (home.path / "grids", home.features, home.data, home.launches):
-        items += _broken(place)
-    halves = [path for path in sorted(home.path.glob(HALF)) if _plain(path) and _old(path)]
-    items += [Removable.at(path, "half-written") for path in halves]
+    merges = filter(is_aside, _folders(home.trials_folder, ".*"))
+    items += [Removable.at(path, "half-merged") for path in merges if _old(path)]
+    ranked = ((path, RANKED.fullmatch(path.name)) for path in _folders(home.features))
+    items += [
+        Removable.at(path, "candidates", f"by {match[1]}") for path, match in ranked if match and match[1] not in named
+    ]
+    below = (home.path / "grids", home.features, home.data, home.launches)
+    items += [half for place in below for half in _halves(place, "**/.*")]
+    items += _halves(home.path, ".*")
     return Rubbish(items, skipped, finished)
 
 
 def trash(home: Home) -> Rubbish:
     """What lies in the trash."""
-    return Rubbish([Removable.at(path, "trash") for when in _folders(home.trash) for path in _folders(when)], {})
+    return Rubbish([Removable.at(path, "trash") for when in _taken(home) for path in _folders(when)], {})
 
 
 def remove(removable: Rubbish, home: Home) -> Rubbish:
@@ -131,7 +139,7 @@ def remove(removable: Rubbish, home: Home) -> Rubbish:
             removed.append(item)
         except OSError as error:
             raise UserError(f"cannot remove {item.path}: {error.strerror}.") from error
-    for folder in (*_folders(home.trash), home.trash):
+    for folder in (*_taken(home), home.trash):
         with suppress(OSError):  # it is not empty
             folder.rmdir()
     return Rubbish(removed, skipped)
@@ -171,11 +179,21 @@ def _folders(place: Path, pattern: str = "*") -> list[Path]:
     return sorted(path for path in place.glob(pattern) if path.is_dir() and not path.is_symlink())
 
 
-def _broken(place: Path) -> list[Removable]:
-    """Checkpoints that were set aside, and files that were half written long ago."""
-    files = [] if place.is_symlink() else sorted(path for path in place.rglob("*.*") if _plain(path))
-    corrupt = [Removable.at(path, "corrupt") for path in files if path.suffix == ".corrupt"]
-    return corrupt + [Removable.at(path, "half-written") for path in files if path.match(HALF) and _old(path)]
+def _taken(home: Home) -> list[Path]:
+    return [path for path in _folders(home.trash) if TAKEN.fullmatch(path.name)]
+
+
+def _broken(trial: Path) -> list[Removable]:
+    """Checkpoints of a trial that were set aside, and files that were half written long ago."""
+    corrupt = [] if trial.is_symlink() else [path for path in sorted(trial.glob("*.corrupt")) if _plain(path)]
+    set_aside = [Removable.at(path, "corrupt") for path in corrupt if CORRUPT.fullmatch(path.name)]
+    return [*set_aside, *_halves(trial, "**/.*")]
+
+
+def _halves(place: Path, pattern: str) -> list[Removable]:
+    """Files in a folder that were written aside long ago, and did not get their names."""
+    found = [] if place.is_symlink() else sorted(filter(is_aside, place.glob(pattern)))
+    return [Removable.at(path, "half-written") for path in found if _plain(path) and _old(path)]
 
 
 def _old(path: Path) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goalgrid.grid import catalog, expansion
-from goalgrid.grid.errors import UserError, several
+from goalgrid.grid.errors import UserError, several, text_of
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.option import option
@@ -92,7 +92,7 @@ def script(
     setup = options.setup  # `module` and `conda` are of login shells
     return page(
         "slurm.sh", grid=grid, asked=asked | given, nodes=options.nodes,
-        setup=setup.read_text(encoding="utf-8").rstrip() if setup else "",
+        setup=text_of(setup, "--setup", "It holds lines of bash.").rstrip() if setup else "",
         path=shlex.quote(str(Path(sys.executable).parent)), folder=shlex.quote(str(Path.cwd())),
         command=shlex.join(["goalgrid", "run", *words]),
     )  # fmt: skip

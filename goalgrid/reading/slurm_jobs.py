@@ -7,7 +7,7 @@ from pathlib import Path
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.groups import grouped
-from goalgrid.grid.store.files import write_text
+from goalgrid.grid.store.files import readable_text, write_text
 from goalgrid.grid.store.home import GridFolder
 
 SECONDS = 30
@@ -58,7 +58,8 @@ def lines(folder: GridFolder) -> list[str]:
 
 
 def _noted(folder: GridFolder) -> list[str]:
-    return folder.slurm.read_text(encoding="utf-8").split() if folder.slurm.exists() else []
+    """Ids of the submitted jobs, without what in the file is no id."""
+    return [job for job in readable_text(folder.slurm).split() if job.isascii() and job.isdecimal()]
 
 
 def _asked(command: Sequence[str]) -> str:

@@ -233,7 +233,7 @@ def report(
 
 @verbs.command()
 def site(
-    folder: Path = argument(..., "DIR", "The folder to write, e.g. of a web space."),
+    folder: Path = argument(..., "DIR", "The folder to write, e.g. of a web space.", parser=user_path),
     grids: list[str] = argument([], "GRID", "Grids that ran; default: all of them.", completion.grids),
     home: Home = options.RUNS,
     compared: list[str] = flag([], "--compare", "Add a section: B minus A, cell by cell.", "A,B"),
@@ -251,7 +251,7 @@ def site(
 @verbs.command()
 def export(
     grid: str | None = options.OPTIONAL_GRID,
-    target: Path | None = argument(None, "DIR", "A new or empty folder."),
+    target: Path | None = argument(None, "DIR", "A new or empty folder.", parser=user_path),
     paper: str | None = options.PAPER,
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
@@ -261,8 +261,8 @@ def export(
 
     Report, tables, figures, effects, records, settings and checksums; with --paper also the paper's own table.
     """
-    from goalgrid.results.export.export_folder import begun
     from goalgrid.results.export.export_folder import export as write
+    from goalgrid.results.export.staging import staged
     from goalgrid.showing import report as page
     from goalgrid.showing.tables import table_of_paper
 
@@ -274,8 +274,10 @@ def export(
     if not overview.cells:
         go_on = f"goalgrid resume {overview.grid.name}{options.runs_option(home)}"
         raise UserError(f"grid {overview.grid.name!r}: no cell has chosen its settings yet. Go on: {go_on}")
-    with begun(target):
+    with staged(target) as staging:
         measured, filled = page.read(overview), table_of_paper(paper, home)
         html = page.render(overview, measured=measured, paper=paper)
-        write(overview.grid, overview.cells, measured, home, target, report=html, paper=paper, filled=filled, only=only)
+        write(
+            overview.grid, overview.cells, measured, home, staging, report=html, paper=paper, filled=filled, only=only
+        )
     say(f"written: {target}")

@@ -2,12 +2,16 @@
 
 import errno
 import hashlib
+import json
 import os
+import re
 import stat
 import sys
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,15 @@ LISTED = 500
 
 POINTER = b"version https://git-lfs.github.com/spec/"
 """What a clone without git-lfs has in place of a large file begins with."""
+
+SMALL, LARGE = 2**26, 2**32
+"""Bytes of a file that is read whole, at most: settings, notes and lists of a runs folder; records, and lists of data.
+
+A sparse file of 20 GB takes no room on the disk, and more memory than there is.
+"""
+
+NESTED = 64
+"""Levels of lists and tables in a JSON or TOML file, at most: parsers recurse, and so does what reads the values."""
 
 
 class UserError(Exception):
@@ -81,8 +94,13 @@ def counted(number: int, noun: str) -> str:
 def user_path(path: str | Path) -> Path:
     """The path that a user gives, with `~` and `~NAME` replaced by home folders.
 
-    Bytes that are no UTF-8 are an error: neither TOML, JSON nor MLflow can hold them.
+    Bytes that are no UTF-8 are an error: neither TOML, JSON nor MLflow can hold them. So is an address, `s3://bucket`,
+    which would name a folder `s3:` here.
     """
+    if re.match("[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # a Path has one slash left of two
+        raise UserError(
+            f"{str(path)!r} is an address, not a folder of this machine. Mount it, and give its mount point."
+        )
     if any("\udc80" <= letter <= "\udcff" for letter in str(path)):
         raise UserError(_undecoded(str(path)))
     try:
@@ -103,16 +121,17 @@ def _undecoded(path: str) -> str:
     )
 
 
-def check_regular(path: Path) -> None:
-    """Raise an OSError unless a path is, or links to, a regular file.
+def check_regular(path: Path) -> int:
+    """Return the bytes of a file; raise an OSError unless the path is, or links to, a regular file.
 
     A named pipe keeps its reader waiting for ever, and a device like /dev/zero never ends.
     """
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return status.st_size
 
 
 def check_fetched(path: Path) -> None:
@@ -122,9 +141,14 @@ def check_fetched(path: Path) -> None:
         _check_no_pointer(file.read(len(POINTER)))
 
 
-def regular_bytes(path: Path) -> bytes:
-    """The content of a regular file; of no such file, or of one that git-lfs has yet to fetch, an OSError."""
-    check_regular(path)
+def regular_bytes(path: Path, most: int | None = SMALL) -> bytes:
+    """Return the content of a regular file of at most so many bytes (None: any size); of no such file, an OSError.
+
+    Nor of one that git-lfs has yet to fetch.
+    """
+    size = check_regular(path)
+    if most is not None and size > most:
+        raise OSError(errno.EFBIG, f"it has {size:,} bytes, and at most {most:,} are read", str(path))
     content = path.read_bytes()
     _check_no_pointer(content)
     return content
@@ -133,6 +157,29 @@ def regular_bytes(path: Path) -> bytes:
 def _check_no_pointer(content: bytes) -> None:
     if content.startswith(POINTER):
         raise OSError("it is a pointer of git-lfs: git lfs pull fetches the file itself")
+
+
+def parsed_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text; ValueError: it is no JSON, or nested too deep."""
+    return _parsed(json.loads, text)
+
+
+def parsed_toml(text: str) -> dict[str, Any]:
+    """Return the table of a TOML text; ValueError: it is no TOML, or nested too deep."""
+    return dict(_parsed(tomllib.loads, text))
+
+
+def _parsed(parse: Callable[[Any], Any], text: str | bytes) -> Any:
+    """Return what a parser reads; ValueError: it cannot, or the value has more than `NESTED` levels."""
+    with suppress(RecursionError):
+        value = parse(text)
+        level = [value]
+        for _ in range(NESTED + 1):
+            level = [outer for outer in level if isinstance(outer, dict | list)]
+            if not level:
+                return value
+            level = list(chain.from_iterable(outer.values() if isinstance(outer, dict) else outer for outer in level))
+    raise ValueError(f"it is nested more than {NESTED} levels deep")
 
 
 def sha256_of(path: Path) -> str:
@@ -144,8 +191,8 @@ def sha256_of(path: Path) -> str:
 def text_of(path: Path, what: str, hint: str) -> str:
     """The content of a file that a user names; `what` is the file, for messages, `hint` for one that is not there."""
     try:
-        check_regular(path)
-        return path.read_text(encoding="utf-8-sig")
+        text = regular_bytes(path).decode("utf-8-sig")
+        return text.replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         close = nearest(path.stem, [other.stem for other in path.parent.glob(f"*{path.suffix}")])
         beside = f" Did you mean '{close[0]}{path.suffix}', beside it?" if close else ""
@@ -157,8 +204,8 @@ def text_of(path: Path, what: str, hint: str) -> str:
 def toml_of(path: Path, what: str, hint: str) -> dict[str, Any]:
     """The content of a TOML file that a user names; the arguments are those of `text_of`."""
     try:
-        return tomllib.loads(text_of(path, what, hint))
-    except tomllib.TOMLDecodeError as error:
+        return parsed_toml(text_of(path, what, hint))
+    except ValueError as error:
         raise UserError(f"{what}: {path} is not valid TOML: {error}") from error
 
 

@@ -6,6 +6,7 @@ Files that only count together are written without the flush (`durable=False`), 
 import errno
 import json
 import os
+import re
 import stat
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,7 +15,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from goalgrid.grid.errors import UserError, regular_bytes
+from goalgrid.grid.errors import UserError, parsed_json, regular_bytes
+
+_ASIDE = re.compile("[.].+[.][0-9a-f]{32}(-journal|-shm|-wal)?")
+"""Names that `aside_of` gives; SQLite adds endings to that of a database."""
 
 NO_LINKS = errno.ENOTSUP
 """Of an error: the file system lacks what the runs folder needs, and more room does not help."""
@@ -55,7 +59,7 @@ def written_aside(path: Path, *, durable: bool = True, previous: Path | None = N
     Unless it is `durable`, a power cut may remove or empty it. What stood at `path` becomes `previous`, if that is
     given; after an error it is untouched.
     """
-    aside, check = _beside(path), _FENCES.get(path.parent, _unfenced)
+    aside, check = aside_of(path), _FENCES.get(path.parent, _unfenced)
     try:
         check()  # no folder is made, and nothing large written, for nothing
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +134,7 @@ def create_text(path: Path, text: str, *, durable: bool = False) -> bool:
 
 def create(path: Path, make: Callable[[Path], object], *, durable: bool = False) -> bool:
     """Make a file aside, let it appear at once; False if another process was first; OSError: as of `create_text`."""
-    aside, check = _beside(path), _FENCES.get(path.parent, _unfenced)
+    aside, check = aside_of(path), _FENCES.get(path.parent, _unfenced)
     try:
         make(aside)
         if durable:
@@ -160,7 +164,7 @@ def _link(aside: Path, path: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty if the file is missing or damaged."""
     try:
-        content = json.loads(regular_bytes(path))
+        content = parsed_json(regular_bytes(path))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -174,7 +178,7 @@ def json_lines(path: Path, *, last_first: bool = False) -> Iterator[dict[str, An
         return
     for line in reversed(lines) if last_first else lines:
         with suppress(ValueError):
-            if isinstance(row := json.loads(line), dict):
+            if isinstance(row := parsed_json(line), dict):
                 yield row
 
 
@@ -205,6 +209,11 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _beside(path: Path) -> Path:
+def is_aside(path: Path) -> bool:
+    """Return whether this is the name of a file or folder written aside, which nothing but this program gives."""
+    return bool(_ASIDE.fullmatch(path.name))
+
+
+def aside_of(path: Path) -> Path:
     """A unique hidden name beside a file, which begins with the file's name."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}")

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from goalgrid.grid import uses
 from goalgrid.grid.content import Text, content_of, parse
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, regular_bytes
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid, check
 from goalgrid.grid.overrides import changed
@@ -62,5 +62,9 @@ def read_grid(
 
 def _keep(path: Path, text: str) -> None:
     """Write only a text that differs from the file's: a grid that did not change needs no writable disk."""
-    if not path.is_file() or path.read_bytes() != text.encode():
+    try:
+        same = regular_bytes(path) == text.encode()
+    except OSError:
+        same = False
+    if not same:
         write_text(path, text)

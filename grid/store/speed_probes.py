@@ -1,10 +1,9 @@
 """Speed probes: measurements of a few steps of a recipe on a data set, stored in the grid's folder for later plans."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from goalgrid.grid.errors import regular_bytes
+from goalgrid.grid.errors import parsed_json, regular_bytes
 from goalgrid.grid.identity import canonical, digest
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.settings import TrialSettings
@@ -60,7 +59,7 @@ def speed_of(settings: TrialSettings) -> str:
 def read(folder: GridFolder) -> list[Probe]:
     """The stored probes; none if the file is missing or damaged, or another version wrote it."""
     try:
-        return [Probe(**content) for content in json.loads(regular_bytes(folder.probe))]
+        return [Probe(**content) for content in parsed_json(regular_bytes(folder.probe))]
     except (OSError, ValueError, TypeError):
         return []
 

@@ -2,52 +2,32 @@
 
 import json
 import shlex
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from goalgrid.grid.errors import UserError, sha256_of
+from goalgrid.grid.errors import sha256_of
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import nested
 from goalgrid.grid.notes import later
-from goalgrid.grid.store.files import cannot_write, write_json, write_json_lines, write_text
+from goalgrid.grid.store.files import write_json, write_json_lines, write_text
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results import figures, pages, renderers
 from goalgrid.results.analysis.documents import as_markdown
 from goalgrid.results.export.report_page import FOREMOST, Measured
+from goalgrid.results.export.staging import SUMS
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records import record, record_cache
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.matching import reported
 from goalgrid.results.tables import Table
 
-UNFINISHED = ".unfinished"
 Tables = Mapping[Path, Table]
-
-
-@contextmanager
-def begun(target: Path) -> Iterator[None]:
-    """While the block runs, the folder holds a mark; what a killed export left with its mark is deleted first."""
-    mark = target / UNFINISHED
-    try:
-        if mark.exists():
-            for path in target.iterdir():
-                if path != mark:
-                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        elif target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise UserError(f"{target} is {'not empty' if target.is_dir() else 'a file'}; give a new folder.")
-        write_text(mark, "An export was cut off here. The same command deletes what is here and begins again.\n")
-        yield
-        mark.unlink()
-    except OSError as error:
-        raise cannot_write(target, error) from error
 
 
 def export(
@@ -92,9 +72,8 @@ def export(
     asked = TableRequest(grid.name, paper=paper, only=only)
     write_text(target / "README.md", readme(asked, grid, cells, measured, tables, machines, bool(notes)))
     write_text(target / "trials.csv", trial_list(cells, scores))
-    files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
-    sums = (f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files)
-    write_text(target / "SHA256SUMS", "".join(sums))
+    files = sorted(path for path in target.rglob("*") if path.is_file())
+    write_text(target / SUMS, "".join(f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files))
 
 
 def _write_trials(target: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 
 import pydantic
 
-from goalgrid.grid.errors import UserError, regular_bytes
+from goalgrid.grid.errors import UserError, parsed_json, regular_bytes
 from goalgrid.grid.expansion import Cell, Shared
 from goalgrid.grid.identity import digest
 from goalgrid.grid.store.files import write_json
@@ -153,7 +153,7 @@ def known_or_found(sources: str, key: object, find: Callable[[], str]) -> str:
         return find()
     known, entry = dict[str, str](), digest(key)
     with suppress(OSError, ValueError, KeyError, TypeError):
-        content = json.loads(regular_bytes(path))
+        content = parsed_json(regular_bytes(path))
         if content["sha256"] == digest(content["found"]):
             known = content["found"]
     if entry not in known:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import NESTED, UserError, parsed_json
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import make_durable, write_text, written_aside
@@ -247,6 +247,10 @@ def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) 
         folder = path.parent.name  # in `replaced/` with a time behind the id
         if path.name == TrialFolder(path.parent).record.name and of not in (folder, folder.rpartition("-")[0]):
             raise sealed.Damaged(f"it is the record of {of}")
+        for name in {"settings", "environment"}.intersection(table.column_names):
+            text = str(table[name][0].as_py())
+            if text.count("{") + text.count("[") > NESTED:  # a level has one
+                parsed_json(text)
         return table.select([name for name in known if name in table.schema.names])
     except (sealed.Damaged, OSError, ValueError, KeyError) as error:
         if unreadable is None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goalgrid.grid.errors import regular_bytes
+from goalgrid.grid.errors import LARGE, regular_bytes
 from goalgrid.grid.store.files import written_aside
 
 _KEY = b"goalgrid.sha256"
@@ -48,7 +48,7 @@ def whole(path: Path, *, must: bool = False) -> bytes:
         Damaged: the checksum is wrong, or missing.
         OSError: the file cannot be read.
     """
-    content = regular_bytes(path)
+    content = regular_bytes(path, LARGE)
     start = content.rfind(_KEY)
     if start < 0:
         if must:

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import UserError, counted, regular_bytes, sha256_of
+from goalgrid.grid.errors import LARGE, UserError, counted, parsed_json, regular_bytes, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.image_views import View
 from goalgrid.grid.settings.parts import PartRead
@@ -136,9 +136,9 @@ def _kept(file: Path) -> tuple[dict[str, Sequence[Any]], Content | None]:
     Of a file that an earlier version wrote, the paths: what it hashed is not read again.
     """
     with suppress(OSError, ValueError, KeyError):
-        mark, _, text = regular_bytes(file).decode().partition("\n")
+        mark, _, text = regular_bytes(file, LARGE).decode().partition("\n")
         if mark == hashlib.sha256(text.encode()).hexdigest():
-            kept = json.loads(text)
+            kept = parsed_json(text)
             current = kept.get("noted") == NOTED
             return kept["paths"], TypeAdapter(Content).validate_python(kept["content"]) if current else None
     return {}, None

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int, UInt8
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.settings.image_views import View
+from goalgrid.grid.store.files import readable_text
 from goalgrid.retrieval.data import opening, precomp
 from goalgrid.retrieval.data.annotations import Annotated
 from goalgrid.retrieval.data.images import pixels_of
@@ -141,7 +142,7 @@ def _beside(split: Split, ending: str) -> Path | None:
 def _ids(split: Split) -> list[str]:
     """The ids that stand beside features, one an image; empty where there are none."""
     path = _beside(split, "ids.txt")
-    ids = list(dict.fromkeys(path.read_text(encoding="utf-8").split())) if path and path.exists() else []
+    ids = list(dict.fromkeys(readable_text(path).split())) if path else []
     return ids if len(ids) == len(split.images) else []
 
 

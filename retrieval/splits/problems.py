@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from goalgrid.grid.errors import check_fetched, counted, regular_bytes
+from goalgrid.grid.errors import LARGE, check_fetched, counted, regular_bytes
 from goalgrid.retrieval.splits.pairs import DataError
 
 Json = TypeVar("Json", bound=Sized)
@@ -167,7 +167,7 @@ def array_at(path: Path, problems: list[Problem]) -> np.ndarray | None:
 def json_of(path: Path, kind: type[Json], layout: str, problems: list[Problem]) -> Json:
     """The JSON object or list in a file; empty, and reported, where there is none or an empty one."""
     try:
-        content = json.loads(regular_bytes(path))
+        content = json.loads(regular_bytes(path, LARGE))
     except FileNotFoundError:
         problems.append(Problem(str(path), "is missing", f"Expected {layout}."))
         return kind()
@@ -271,7 +271,7 @@ def _nearest(name: str, others: Sequence[str]) -> str | None:
 def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
     """The text of a file, without a byte order mark; bytes that are no UTF-8 are replaced and reported."""
     try:
-        content = regular_bytes(path)
+        content = regular_bytes(path, LARGE)
     except FileNotFoundError:
         problems.append(Problem(str(path), "is missing", f"It holds {what}; take it from the package of its peers."))
         return ""

@@ -1,12 +1,11 @@
 """Vocabularies of others as files: VSE++'s pickle and VSE-infinity's JSON."""
 
-import json
 import pickle
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from goalgrid.grid.errors import UserError, regular_bytes, several
+from goalgrid.grid.errors import UserError, parsed_json, regular_bytes, several
 
 
 class _TheirVocabulary:
@@ -40,7 +39,7 @@ def read(path: Path) -> list[str]:
     try:
         content = regular_bytes(path)
         if path.suffix == ".json":
-            index = json.loads(content)["word2idx"]
+            index = parsed_json(content)["word2idx"]
         else:
             index = _Restricted(BytesIO(content), encoding="utf-8").load().word2idx
     except FileNotFoundError:

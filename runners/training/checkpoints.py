@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goalgrid.grid.errors import regular_bytes
+from goalgrid.grid.errors import check_regular, regular_bytes
 from goalgrid.grid.store.files import written_aside
 
 _MARK = b"sha256:"
@@ -113,7 +113,9 @@ class Writer:
 def load(path: Path, device: torch.device) -> dict[str, Any]:
     """The checkpoint at `path`; FileNotFoundError: there is none; `Corrupt`: it is truncated or damaged."""
     try:
-        data = regular_bytes(path)
+        check_regular(path)
+        checksum(path)  # first: of a file that is not whole, nothing is read into memory
+        data = regular_bytes(path, None)
     except IsADirectoryError as error:
         raise Corrupt(f"{path} is a folder") from error
     body, comment = data[:-_COMMENT], data[-_COMMENT:]

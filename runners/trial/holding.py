@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, TextIO
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import HEARTBEAT_SECONDS, Attempt, Failure, foreign
-from goalgrid.grid.store.files import cannot_write, create_text, fenced, write_json
+from goalgrid.grid.store.files import cannot_write, create_text, fenced, is_aside, write_json
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.runners.trial.stopping import Stop
 
@@ -225,7 +225,7 @@ def _tidy(folder: TrialFolder, attempt: Attempt) -> None:
     """Remove the half-written files of earlier attempts, whose processes are dead or fenced."""
     prefix = f".{attempt.number:03}."
     halves = [path for path in folder.attempts_folder.glob(".*.json.*") if not path.name.startswith(prefix)]
-    for path in [*folder.path.glob(".*.*"), *halves]:
+    for path in filter(is_aside, [*folder.path.glob(".*.*"), *halves]):
         path.unlink(missing_ok=True)
 
 

@@ -1,6 +1,5 @@
 """A model with its trained weights and its data, for evaluation after training."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +14,7 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.nn.utils.rnn import unpad_sequence
 
-from goalgrid.grid.errors import UserError, regular_bytes
+from goalgrid.grid.errors import UserError, parsed_json, regular_bytes
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store import imported
@@ -229,7 +228,7 @@ def _words(trial: FinishedTrial) -> tuple[str, ...]:
     """The words that the trial's model knows, none if it reads a tokenizer's pieces; UserError: they cannot be read."""
     path = trial.folder.vocabulary
     try:
-        words = json.loads(regular_bytes(path))
+        words = parsed_json(regular_bytes(path))
     except (OSError, ValueError) as error:
         raise UserError(f"the vocabulary {path} cannot be read: {error}. Train its trial anew.") from error
     if isinstance(words, list):

@@ -12,6 +12,9 @@ from goalgrid.grid.store.home import Home
 from ..failing_disk.commands import Call, Commands, Fault
 from .conftest import PAIR
 
+HALF = f".last.ckpt.{'0a1b2c3d' * 4}"
+"""A file that a killed process had begun to write."""
+
 
 def closed_by(number: int, pair: Home) -> Fault:
     """Of the folder of one of two finished trials, every call of the system fails."""
@@ -119,8 +122,8 @@ def test_prune_takes_no_trial_of_a_grid_whose_list_cannot_be_read_any_more(
 def test_an_attempt_that_cannot_remove_what_was_half_written_has_ended(pair: Home, commands: Commands) -> None:
     folder = pair.trials()[0]
     folder.done.unlink()
-    (folder.path / ".last.ckpt.half").touch()
-    fault = Fault(folder.path / ".last.ckpt.half", Call.UNLINK, errno.ESTALE)
+    (folder.path / HALF).touch()
+    fault = Fault(folder.path / HALF, Call.UNLINK, errno.ESTALE)
     words = ("run", "demo", *PAIR, "--here", "--mlflow-uri", "")
     ended = commands(*words, runs=pair.path, fault=fault)
     assert ended.returncode == 4, ended.stderr

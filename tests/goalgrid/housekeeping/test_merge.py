@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import is_aside
 from goalgrid.grid.store.home import Home, State
 from goalgrid.housekeeping import merge
 from goalgrid.results.records import provenance, record
@@ -142,7 +143,7 @@ def test_a_killed_merge_leaves_whole_trials_and_goes_on(pair: Home, here: Home, 
     child = forked(lambda: merge.merge(grid, pair, here), placed, 2)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert [folder.state() for folder in here.trials()] == [State.DONE]
-    assert len(list(here.trials_folder.glob(".merged-*"))) == 1
+    assert len(list(filter(is_aside, here.trials_folder.iterdir()))) == 1
     assert sorted(outcomes(verb, pair, here).values()) == ["same", "taken"]
 
 
@@ -218,7 +219,7 @@ def test_a_file_that_is_exchanged_after_the_check_is_not_copied(
     secret.write_text("{}", encoding="utf-8")
 
     def exchange(event: str, details: tuple[object, ...]) -> None:
-        while event == "os.mkdir" and ".merged-" in str(details[0]) and paths:
+        while event == "os.mkdir" and is_aside(Path(str(details[0])).parent) and paths:
             (path := paths.pop()).unlink()
             os.mkfifo(path) if kind == "pipe" else path.symlink_to(secret)
 

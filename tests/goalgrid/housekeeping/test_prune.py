@@ -17,6 +17,7 @@ from ...states import attempt, fail
 from ..conftest import Verb
 
 OLD = time.time() - 2 * prune.OLD
+HALF = f".record.parquet.{'0a1b2c3d' * 4}"
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def littered(pair: Home) -> Home:
     fail(pair.trial("stranger"), Failure.BUG, "wrong")
     kept = pair.trials()[0]
     (kept.path / "last.corrupt").write_bytes(b"x" * 1000)
-    for name, when in ((".record.parquet.abc", OLD), (".history.jsonl.def", time.time())):
+    for name, when in ((HALF, OLD), (f".history.jsonl.{'4e5f6071' * 4}", time.time())):
         (kept.path / name).write_text("half")
         os.utime(kept.path / name, (when, when))
     (pair.replaced / "some-trial-20260101").mkdir(parents=True)
@@ -47,7 +48,7 @@ def found(home: Home) -> dict[str, str]:
 RUBBISH = {
     "stranger": "trial",
     "last.corrupt": "corrupt",
-    ".record.parquet.abc": "half-written",
+    HALF: "half-written",
     "some-trial-20260101": "replaced",
     "negatives-stranger-0a1b2c3d4e5f": "candidates",
 }
@@ -73,7 +74,7 @@ def test_yes_removes_it_and_leaves_the_grid_whole(littered: Home, verb: Verb) ->
     assert found(littered) == {}
     assert names(littered) == {"stranger", "some-trial-20260101"}
     gone = {path.name for path in before if not path.exists()}
-    assert gone == {"last.corrupt", ".record.parquet.abc"}
+    assert gone == {"last.corrupt", HALF}
     assert verb("status", "demo", runs=littered).exit_code == 0
 
 
@@ -170,3 +171,35 @@ def test_the_trials_of_a_grid_are_its_lines_whatever_their_names(littered: Home)
 
 def test_sizes_are_in_the_largest_unit_that_they_fill() -> None:
     assert [prune.size(count) for count in (1_500, 2_500_000, 3_000_000_000)] == ["1.5 kB", "2.5 MB", "3.0 GB"]
+
+
+def test_what_others_made_stays_however_it_is_named(pair: Home, verb: Verb) -> None:
+    """An editor's swap file, a project's settings, folders of one's own: hidden, old, or named much like ours."""
+    trial = pair.trials()[0].path
+    hidden = [
+        place / name
+        for place in (pair.path, pair.grid("demo").path, trial, trial / "attempts")
+        for name in (".env.local", ".pre-commit-config.yaml", ".notes.md.swp", ".record.parquet.abc", ".a.json.tmp")
+    ]
+    named = [
+        trial / "notes" / "last.corrupt", trial / "data.corrupt", pair.grid("demo").path / "last.corrupt",
+        pair.features / "negatives-mine" / "rows.npy", pair.trials_folder / "my-analysis" / "plot.py",
+        pair.trials_folder / ".merged-by-hand" / "x.txt", pair.trash / "keep" / "me" / "y.txt",
+    ]  # fmt: skip
+    for path in (*hidden, *named):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine", encoding="utf-8")
+        os.utime(path, (OLD, OLD))
+        os.utime(path.parent, (OLD, OLD))
+    told = verb("prune", "--yes", "--done", runs=pair).stdout
+    assert "nothing to remove" in told
+    assert "left: trials/my-analysis: it holds no trial; remove it by hand" in told
+    assert "nothing to remove" in verb("prune", "--yes", "--empty", runs=pair).stdout
+    ours = trial / HALF
+    ours.write_text("half")
+    os.utime(ours, (OLD, OLD))
+    assert verb("prune", "--yes", runs=pair).exit_code == 0
+    assert not ours.exists()
+    (trial / "done").unlink()
+    assert verb("resume", "demo", "--here", "--mlflow-uri", "", runs=pair).exit_code == 0
+    assert {path: path.read_text() for path in (*hidden, *named)} == dict.fromkeys((*hidden, *named), "mine")

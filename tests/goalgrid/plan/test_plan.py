@@ -123,7 +123,9 @@ class TestReasons:
 
     def test_a_grid_that_mixes_means_and_sums_says_so(self, tmp_path: Path, verb: Verb) -> None:
         def said(*overrides: str) -> list[str]:
-            text = verb("plan", "demo", *(word for each in overrides for word in ("--set", each)), runs=Home(tmp_path)).stdout
+            text = verb(
+                "plan", "demo", *(word for each in overrides for word in ("--set", each)), runs=Home(tmp_path)
+            ).stdout
             return [line.strip() for line in text.splitlines() if "averaged over" in line or "train.mean_loss" in line]
 
         mixed = 'objectives=["con_con","ssp","unified"]'

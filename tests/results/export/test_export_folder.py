@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -17,17 +18,20 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand, select
 from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.uses import Use
 from goalgrid.results import renderers
-from goalgrid.results.export.export_folder import _tables, begun, export, readme, trial_list
+from goalgrid.results.export.export_folder import _tables, export, readme, trial_list
 from goalgrid.results.export.report_page import Measured
+from goalgrid.results.export.staging import SUMS, staged
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records.provenance import Now, versioned
 from goalgrid.results.records.scores import Scores
 from goalgrid.runners.training.fingerprint import code_fingerprint
 
 from ...conftest import SMALL, swapped
+from ...goalgrid.processes import forked
 from ..layouts.test_pivot import made
 
 AXES = ['objectives=["con_con","sig-ms_cir"]', "seeds=[0,1,2]", *(word for word in SMALL if word != "--set")]
@@ -161,15 +165,60 @@ def test_swept_values_are_part_of_a_trials_command() -> None:
 
 def test_an_export_that_was_cut_off_is_given_again(tmp_path: Path) -> None:
     target = tmp_path / "paper"
-    with suppress(KeyboardInterrupt), begun(target):
-        (target / "tables").mkdir()
-        (target / "tables" / "half.csv").write_text("", encoding="utf-8")
+    with suppress(KeyboardInterrupt), staged(target) as staging:
+        write_text(staging / "tables" / "half.csv", "half")
         raise KeyboardInterrupt
-    with begun(target):
-        (target / "whole.csv").write_text("", encoding="utf-8")
+    assert list(target.iterdir()) == []
+    with staged(target) as staging:
+        write_text(staging / "whole.csv", "whole")
     assert [path.name for path in target.iterdir()] == ["whole.csv"]
-    with pytest.raises(UserError, match="paper is not empty; give a new folder"), begun(target):
+    with pytest.raises(UserError, match=r"paper is not empty, there is whole\.csv; give a new folder"), staged(target):
         pass
-    with pytest.raises(UserError, match=r"whole\.csv is a file"), begun(target / "whole.csv"):
+    with pytest.raises(UserError, match=r"whole\.csv is a file"), staged(target / "whole.csv"):
         pass
     assert [path.name for path in target.iterdir()] == ["whole.csv"]
+
+
+def fill(target: Path) -> None:
+    files = {"a.csv": "1", "tables/b.csv": "2", "z.txt": "3"}
+    with staged(target) as staging:
+        for name, text in files.items():
+            write_text(staging / name, text)
+        sums = (f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in files.items())
+        write_text(staging / SUMS, "".join(sums))
+
+
+@pytest.mark.parametrize("number", range(1, 10))
+def test_wherever_an_export_is_killed_the_same_command_makes_it_whole(number: int, tmp_path: Path) -> None:
+    """Four renamings give files their names in the hidden folder, four move them up, and the folder is removed."""
+    target = tmp_path / "paper"
+    target.mkdir()
+    child = forked(lambda: fill(target), lambda event, _: event in ("os.rename", "os.rmdir"), number)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    if number < 9:
+        fill(target)
+    else:  # it was whole, but for the hidden folder
+        next(target.glob(".*")).rmdir()
+    found = {str(path.relative_to(target)): path.read_text() for path in target.rglob("*") if path.is_file()}
+    assert found.pop(SUMS)
+    assert found == {"a.csv": "1", "tables/b.csv": "2", "z.txt": "3"}
+    assert sorted(path.name for path in target.iterdir()) == [SUMS, "a.csv", "tables", "z.txt"]
+
+
+@pytest.mark.parametrize("mine", ["paper.tex", ".unfinished", "tables/mine.csv", "a.csv", ".export.old"])
+def test_files_of_others_stay_and_refuse_an_export(mine: str, tmp_path: Path) -> None:
+    """Also next to what a killed export left, which had moved the same name up."""
+    target = tmp_path / "paper"
+    for cut_off in (False, True):
+        if cut_off:
+            shutil.rmtree(target)
+            target.mkdir()
+            child = forked(lambda: fill(target), lambda event, _: event == "os.rename", 7)
+            os.waitpid(child, 0)
+        (target / mine).parent.mkdir(parents=True, exist_ok=True)
+        (target / mine).write_text("my thesis", encoding="utf-8")
+        before = sorted(target.rglob("*"))
+        with pytest.raises(UserError, match=f"paper is not empty, there is {re.escape(mine.partition('/')[0])}"):
+            fill(target)
+        assert (target / mine).read_text() == "my thesis"
+        assert sorted(target.rglob("*")) == before

@@ -289,7 +289,7 @@ def test_no_error_stands_beside_a_done_trial_that_another_launch_gave_up(tmp_pat
 def test_what_killed_processes_half_wrote_is_removed(tmp_path: Path, small_trial: Trial) -> None:
     folder = Home(tmp_path).trial(small_trial.id)
     folder.path.mkdir(parents=True)
-    (folder.path / ".last.ckpt.abc123").write_bytes(b"half")
+    (folder.path / f".last.ckpt.{'0a1b2c3d' * 4}").write_bytes(b"half")
     run(small_trial, Home(tmp_path))
     assert not list(folder.path.glob(".*"))
 
