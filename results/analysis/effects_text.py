@@ -56,7 +56,7 @@ def metric_title(metric: str, noun: str) -> str:
 def finding(analysis: Analysis) -> str:
     """What was found in a block: the best cell, cells that cannot be told from it, and the seeds that would tell."""
     if not analysis.best:
-        return f"{analysis.title}, {_size(analysis)}: {_none_best(analysis)}"
+        return f"{analysis.title}, {_size(analysis)}: {_none_best(analysis).replace('All', 'all', 1)}"
     among = f" of the {counted(len(analysis.names), 'cell')} compared" if analysis.caveats else ""
     best = f"has {_short(analysis)}" if _alone(analysis) else f"has the best {_short(analysis)}{among},"
     begin = f"{analysis.title}, {_size(analysis)}: {analysis.best} {best}"
@@ -187,7 +187,7 @@ def _none_best(analysis: Analysis) -> str:
 def _listed(some: Sequence[str], every: Sequence[str]) -> str:
     """Some of these names, or `all but` the few that lack."""
     lacking = [name for name in every if name not in some]
-    if len(some) <= len(lacking):
+    if len(some) <= max(1, len(lacking)):
         return ", ".join(some)
     return f"all but {', '.join(lacking)}" if lacking else "all others"
 

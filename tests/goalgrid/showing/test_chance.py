@@ -43,7 +43,7 @@ def test_where_no_trial_has_learnt_no_cell_is_best_anywhere(pair: Home, verb: Ve
     verb("site", str(folder), runs=pair)
     for page in (folder / "index.html", folder / "grids" / "demo.html"):
         text = page.read_text(encoding="utf-8")
-        assert f"2 cells x 1 seed: {NO_BEST}" in text
+        assert f"2 cells x 1 seed: {NO_BEST.replace('All', 'all')}" in text
         assert "has the best" not in text
         assert "the best is" not in text
 

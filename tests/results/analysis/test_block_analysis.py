@@ -35,6 +35,7 @@ from goalgrid.results.reference import curves
 from goalgrid.results.reference.matching import reported
 from goalgrid.results.reference.reading import Printed
 from goalgrid.results.renderers import TEXT, parquet
+from goalgrid.results.statistics.pairs import ahead
 from goalgrid.results.statistics.significance import seeds_needed
 
 from ...conftest import SMALL
@@ -514,8 +515,21 @@ def test_main_effects_are_the_means_of_rows_and_columns_and_lines_the_cells(
                 for pair in PAIR_WEIGHTS
             ]
         )
-        for axes, expected in ((of_pairs, means.mean(1)), (of_triplets, means.mean(0))):
+        by_seed = np.array(
+            [
+                [
+                    study.scores.of(study.part.cells[f"{pair}_{triplet}"], f"{direction}_r1").values
+                    for triplet in TRIPLET_WEIGHTS
+                ]
+                for pair in PAIR_WEIGHTS
+            ]
+        )
+        for axis, (axes, expected) in enumerate(((of_pairs, means.mean(1)), (of_triplets, means.mean(0)))):
             assert axes.containers[0][0].get_ydata() == pytest.approx(expected)
+            verdicts = ahead(by_seed.mean(1 - axis))
+            assert verdicts is not None
+            daggers = [text.xy[0] for text in axes.texts if text.get_text() == "†"]
+            assert daggers == np.flatnonzero(~verdicts.any(axis=1)).tolist()
         assert np.array([line.get_ydata() for line in crossing.lines]) == pytest.approx(means)
 
 
