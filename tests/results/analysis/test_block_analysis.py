@@ -258,6 +258,26 @@ def test_a_caption_says_which_blocks_a_note_is_about() -> None:
     assert one.caption.count("Fewer") == 1
 
 
+def test_a_caption_names_the_blocks_in_which_no_cell_has_learnt() -> None:
+    """In the second block, all seeds of the best cell are at chance, and one seed of each other cell."""
+    cells = cells_of("seeds=[0,1,2]", 'recipes=["frozen-bow","cnn-bow"]')
+    scores, _ = records(cells)
+    first, second = ([cell for cell in cells if cell.block == block] for block in dict.fromkeys(c.block for c in cells))
+    best = max(second, key=lambda cell: scores.of(cell, "i2t_r1").mean)
+    chance = {trial.id for cell in (*first, best) for trial in cell.trials} | {cell.trials[0].id for cell in second}
+    table = marked(arrange(cells, replace(scores, chance=chance)))
+    one, other = table.blocks
+    assert (
+        f" {one.title}: All cells are no better than chance on the validation split, so none is best." in table.caption
+    )
+    assert other.title not in table.caption
+    assert table.best_of(one) == set()
+    bold = [other.rows[row].entries[column] for row, column in table.best_of(other)]
+    assert {entry.keys["objective"] for entry in bold if entry} == {
+        max((c for c in second if c != best), key=lambda c: scores.of(c, "i2t_r1").mean).objective
+    }
+
+
 def test_printed_numbers_are_said_not_to_be_compared(matrix: list[Cell]) -> None:
     """A paper's table is filled by trials and by numbers as printed; of printed ones alone, nothing is tested."""
     plain = arrange(matrix, records(matrix)[0])
