@@ -20,6 +20,8 @@ SOURCE = Path(__file__).with_name("shim.c")
 
 HUNG = 124
 """The exit code of a command that did not end in time."""
+POWER_CUT = -1
+"""In place of an error: files that were not flushed are emptied, and the process is killed."""
 
 
 class Call(enum.IntFlag):
@@ -45,7 +47,7 @@ class Fault:
 
     Args:
         below: the file or folder that they concern.
-        number: the error, e.g. `errno.EIO`.
+        number: the error, e.g. `errno.EIO`, or `POWER_CUT`.
         after: how many of these calls succeed before.
         lasting: whether all later ones fail, or one alone.
         inside: of the folder itself, only a listing fails, as where a user lacks the permission.
@@ -61,7 +63,8 @@ class Fault:
     def __str__(self) -> str:
         names = ", ".join(str(call.name).lower() for call in self.calls)
         how = f"after {self.after}, {'for good' if self.lasting else 'once'}"
-        return f"{os.strerror(self.number)} at {names} below {self.below} {how}"
+        error = "a power cut" if self.number == POWER_CUT else os.strerror(self.number)
+        return f"{error} at {names} below {self.below} {how}"
 
 
 def unavailable() -> str:

@@ -1,4 +1,4 @@
-"""A runs folder in which trials are done, interrupted and failed, to be damaged; and what its grid gives."""
+"""A runs folder in which trials of two grids are done, stopped, interrupted and failed; and what the grids give."""
 
 import hashlib
 import json
@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from goalgrid.grid.expansion import Cell, expand, trials_of
+from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store import gpu_needs, speed_probes
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import Probe
+from goalgrid.reading.overview import Overview
 from goalgrid.results.records.models import Speed
 
 from ..conftest import Goalgrid
@@ -42,20 +43,62 @@ folder_seconds = 0.5
 [data.squares]
 root = "ROOT"
 """
+SEARCH = """
+name = "searched"
+datasets = ["shapes"]
+recipes = ["cnn-bow"]
+objectives = ["con_con"]
+seeds = [0, 1]
+[select]
+over = { "train.lr" = [1e-2, 1e-5, 1e-3] }
+stop = "asha"
+grace = 2
+[set]
+"train.epochs" = 3
+"train.batch_size" = 100
+"dataset.train_images" = 500
+"model.image.size" = 16
+"model.dim" = 16
+[reliability]
+folder_seconds = 0.5
+"""
+
+
+@dataclass(frozen=True)
+class GridRuns:
+    """A grid of the runs folder, and what it gives.
+
+    Args:
+        points: cells of all its trials, those of its search included.
+        done: ids of the trials that are done.
+        lines: what the table as CSV says of trials that are done; nothing of those of a search.
+    """
+
+    name: str
+    file: Path
+    points: list[Cell]
+    done: list[str]
+    lines: dict[str, list[str]]
+
+    @property
+    def trials(self) -> list[str]:
+        return [trial.id for trial in trials_of(self.points)]
 
 
 @dataclass(frozen=True)
 class Runs:
-    """A runs folder in which trials are done, interrupted and failed; and what the grid gives undisturbed."""
+    """A runs folder in which trials are done, stopped, interrupted and failed; and the same run undisturbed."""
 
-    grid: Path
-    cells: list[Cell]
+    place: Path
+    grids: dict[str, GridRuns]
     half_done: Path
     undisturbed: Home
-    done: list[str]
-    """The trials that are done."""
-    lines: dict[str, list[str]]
-    """What the table as CSV says of them."""
+
+    def grid_of(self, path: Path, home: Path) -> GridRuns | None:
+        """The grid to which a file or folder belongs; None: to both."""
+        trial, parts = owner(path, home), path.relative_to(home).parts
+        named = [grid for grid in self.grids.values() if trial in grid.trials or parts[1:2] == (grid.name,)]
+        return named[0] if named else None
 
 
 def interrupted(train: Callable[[], object], name: str, n: int, event: Callable[[], None]) -> None:
@@ -87,21 +130,43 @@ def made(folder: Path, goalgrid: Goalgrid, *, everything: bool) -> Runs:
         everything: with MLflow's database and a report, which take seconds.
     """
     write_data(folder / "data")
-    grid = folder / "damaged.toml"
+    grid, search, half, whole = folder / "damaged.toml", folder / "searched.toml", folder / "half", folder / "whole"
     grid.write_text(GRID.replace("ROOT", str(folder / "data")), encoding="utf-8")
-    cells = expand(load(str(grid), []))
-    half, whole = folder / "half", folder / "whole"
+    search.write_text(SEARCH, encoding="utf-8")
 
-    def train(only: str, *options: str) -> Callable[[], object]:
-        return lambda: goalgrid("run", str(grid), "--here", "--only", only, *options, runs=half)
+    def train(file: Path, only: str, *options: str) -> Callable[[], object]:
+        return lambda: goalgrid("run", str(file), "--here", "--only", only, *options, runs=half)
 
-    assert goalgrid("run", str(grid), "--here", "--mlflow-uri=", runs=whole).returncode == 0
-    train("objective=con_con", *([] if everything else ["--mlflow-uri="]))()
-    interrupted(train("recipe=cnn-bow objective=infonce", "--mlflow-uri="), ".last.ckpt", 9, kill_self)
-    interrupted(train("recipe=frozen-bow objective=infonce", "--mlflow-uri="), ".best.ckpt", 2, fail)
+    for file in (grid, search):
+        assert goalgrid("run", str(file), "--here", "--mlflow-uri=", runs=whole).returncode == 0
+    train(search, "seed=0", "--mlflow-uri=")()
+    interrupted(train(search, "seed=1", "--mlflow-uri="), ".last.ckpt", 2, kill_self)
+    train(grid, "objective=con_con", *([] if everything else ["--mlflow-uri="]))()
+    interrupted(train(grid, "recipe=cnn-bow objective=infonce", "--mlflow-uri="), ".last.ckpt", 9, kill_self)
+    interrupted(train(grid, "recipe=frozen-bow objective=infonce", "--mlflow-uri="), ".best.ckpt", 2, fail)
     for verb in (["table", "damaged", "--format", "parquet"], ["report", "damaged"])[: 2 if everything else 1]:
         assert goalgrid(*verb, runs=half).returncode in (0, 3, 4)
-    home, trial = Home(half), trials_of(cells)[0]
+    grids = {file.stem: _ran(file, Home(half), Home(whole), goalgrid) for file in (grid, search)}
+    _leave_more(Home(half), grids["damaged"])
+    return Runs(folder, grids, half, Home(whole))
+
+
+def _ran(file: Path, half: Home, whole: Home, goalgrid: Goalgrid) -> GridRuns:
+    """What became of a grid under both homes; a line of its table shows the first seed of a cell."""
+    overview = Overview.of(load(str(file), []), whole)
+    done = [trial.id for trial in overview.trials if half.trial(trial.id).is_done()]
+    table = goalgrid("table", file.stem, "--format", "csv", runs=half.path).stdout.splitlines()
+    shown = [cell for cell in overview.cells if cell.trials[0].id in done]
+    lines = {
+        cell.trials[0].id: [line for line in table if f",{cell.recipe},{cell.objective}," in line] for cell in shown
+    }
+    assert all(lines.values()), (lines, table)
+    return GridRuns(file.stem, file, overview.points, done, lines)
+
+
+def _leave_more(home: Home, grid: GridRuns) -> None:
+    """Leave files in the runs folder that other machines and verbs leave."""
+    trial = trials_of(grid.points)[0]
     kind = speed_probes.speed_of(trial.settings)
     gpu_needs.remember(home, kind, Need("a GPU", 1e10, 1e8, 1e8))
     Speed(2e6, 1.0, 43_280, 43_280, "a device", 2).write(home.trial(trial.id).speed)
@@ -111,16 +176,10 @@ def made(folder: Path, goalgrid: Goalgrid, *, everything: bool) -> Runs:
     home.stop_request("a-launch").write_text("")
     (corrupt,) = (
         folder.last_checkpoint
-        for folder in home.trials()
+        for folder in map(home.trial, grid.trials)
         if folder.last_checkpoint.exists() and folder.best_checkpoint.exists() and not folder.error.exists()
     )
     shutil.copy(corrupt, corrupt.with_suffix(".corrupt"))
-    done = [trial.id for trial in trials_of(cells) if home.trial(trial.id).is_done()]
-    table = goalgrid("table", "damaged", "--format", "csv", runs=half).stdout.splitlines()
-    names = {own: own.split("_", 1)[1].rpartition("_")[0].replace("_", ",", 1) for own in done}
-    lines = {own: [line for line in table if f",{name}," in line] for own, name in names.items()}
-    assert all(lines.values()), (names, table)
-    return Runs(grid, cells, half, Home(whole), done, lines)
 
 
 def kill_self() -> None:
@@ -151,7 +210,7 @@ def entries(place: Path) -> dict[str, str]:
 def owner(path: Path, home: Path) -> str:
     """The trial to which this file or folder belongs; empty for what belongs to no trial."""
     parts = path.relative_to(home).parts
-    return parts[1] if parts[0] == "trials" and len(parts) > 1 else ""
+    return parts[1] if parts[:1] == ("trials",) and len(parts) > 1 else ""
 
 
 def kinds(home: Path) -> dict[str, list[Path]]:
@@ -164,7 +223,7 @@ def kinds(home: Path) -> dict[str, list[Path]]:
     return found
 
 
-def without(cells: list[Cell], trial_id: str) -> list[Cell]:
+def others(cells: list[Cell], trial_id: str) -> list[Cell]:
     """The cells without this trial."""
     left = [replace(cell, trials=tuple(trial for trial in cell.trials if trial.id != trial_id)) for cell in cells]
     return [cell for cell in left if cell.trials]
