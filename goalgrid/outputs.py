@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import UserError, check_known, user_path
-from goalgrid.grid.store.files import written_aside
+from goalgrid.grid.store.output_files import write_output
 from goalgrid.terminal.views import plain
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class FigureOutput:
         ending = target.suffix.removeprefix(".")
         if ending not in FORMATS:
             raise UserError(f"cannot draw into {target}: it must end in {', '.join(f'.{name}' for name in FORMATS)}.")
-        with written_aside(target) as aside:
-            aside.write_bytes(encoded(self.figure, ending))
+        write_output(target, encoded(self.figure, ending))
         return target
 
     def __repr__(self) -> str:

@@ -1,15 +1,17 @@
 """Which plug-ins run: files that this user named in a grid file, and all files under --trust-code.
 
 A grid that ran stands in its runs folder with the text of the files that it uses. The runs folder may be anybody's. So
-`$XDG_STATE_HOME/goalgrid/trusted.txt`, of this user, holds digests of the paths and the texts that the user named.
+`$XDG_STATE_HOME/goalgrid/trusted.txt`, of this user, holds digests of the paths and the texts that the user named. A
+file that others could write counts as empty.
 """
 
 import os
+import stat
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, regular_bytes
 
 _named: set[str] = set()
 """Digests of this process's own calls of `remember`; the file may not be writable."""
@@ -32,9 +34,7 @@ def remember(*named: str) -> None:
     _named.update(new)
     with suppress(OSError, RuntimeError):  # no home folder, or one that cannot be written
         if new:
-            _file().parent.mkdir(parents=True, exist_ok=True)
-            with _file().open("a", encoding="ascii") as file:
-                file.write("".join(f"{digest}\n" for digest in new))
+            _keep(new)
 
 
 def trusted(text: str) -> bool:
@@ -47,9 +47,31 @@ def named(text: str) -> bool:
     return _digest(text) in _known()
 
 
+def _keep(digests: list[str]) -> None:
+    """Add digests to the file, which this user alone may read and write, whatever the umask is."""
+    file = _file()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.path.lexists(file) and not _is_private(file):
+        file.unlink()
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as lines:
+        lines.write("".join(f"{digest}\n" for digest in digests))
+
+
+def _is_private(file: Path) -> bool:
+    """Return whether a regular file is this user's, and no other user could write it."""
+    status = file.lstat()
+    return (
+        stat.S_ISREG(status.st_mode)
+        and status.st_uid == os.getuid()
+        and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    )
+
+
 def _known() -> set[str]:
     with suppress(OSError, RuntimeError, UnicodeDecodeError):
-        return _named | set(_file().read_text(encoding="ascii").split())
+        if _is_private(file := _file()):
+            return _named | set(regular_bytes(file).decode("ascii").split())
     return _named
 
 

@@ -159,7 +159,9 @@ def _offered(use: Use) -> list[Offer]:
                 _entry_point(use.path).load()
     except UserError as error:
         raise UserError(f"{what}{_line(error, use.path)}: {error}") from None
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{what} does not import{_line(error, use.path)}: {reason}") from None
     modules = [use.module] if use.is_file else [name for name in offered if name.partition(".")[0] == top]
@@ -230,11 +232,12 @@ def line_of(error: BaseException) -> str:
     return places[-1] if places else ""
 
 
-def raised(error: BaseException) -> bool:
-    """Whether a line of a plug-in itself raised the error, not a function that the line called."""
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an error is the user's Ctrl-C: a KeyboardInterrupt that no line of a plug-in itself raised."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     name = str(frame.f_globals.get("__name__", ""))
-    return name.partition(".")[0] in {use.module.partition(".")[0] for use in _present}
+    users = name.partition(".")[0] in {use.module.partition(".")[0] for use in _present}
+    return isinstance(error, KeyboardInterrupt) and not users
 
 
 def _entry_point(name: str) -> EntryPoint:

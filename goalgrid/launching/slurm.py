@@ -76,6 +76,8 @@ def script(
     array = f"1-{options.array}" if options.array else ""
     named = {"array": array, "mem": options.mem, "account": options.account, "output": options.log}
     given = {name: value for name, value in named.items() if value} | dict(map(_sbatch, more))
+    if wrong := [f"--{name} {value!r}" for name, value in given.items() if not value.isprintable()]:
+        raise UserError(f"{wrong[0]} has a line break or another control character: each option is one line.")
     cpus, gpus = _of_a_node(grid, options.gpus, given.get("partition", ""), sharing)
     asked = {
         "job-name": grid.plain_name,

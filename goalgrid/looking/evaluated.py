@@ -1,5 +1,7 @@
 """A checkpoint evaluated again: which data it reads, what it reaches there, and what its record says."""
 
+import io
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,9 +15,10 @@ from goalgrid.grid.option import option
 from goalgrid.grid.protocols import ECCV, shown
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM
-from goalgrid.grid.store.files import read_json, written_aside
+from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.grid.store.imported import add
+from goalgrid.grid.store.output_files import write_output
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.reading.named_grids import recall
@@ -182,9 +185,11 @@ class Evaluated:
         """Write embeddings and ranks as .npz."""
         import numpy as np
 
-        with written_aside(path) as aside, aside.open("wb") as file:
-            arrays: dict[str, Any] = self.evaluation.arrays()
-            np.savez(file, **arrays)
+        content, arrays = io.BytesIO(), dict[str, Any](self.evaluation.arrays())
+        np.savez(content, **arrays)
+        with zipfile.ZipFile(content, "a") as archive:
+            archive.comment = b"written by goalgrid evaluate"
+        write_output(path, content.getvalue())
 
 
 def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated:

@@ -9,8 +9,8 @@ from typing import Any
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.notes import later
-from goalgrid.grid.store.files import readable_text, stands, write_text
 from goalgrid.grid.store.home import ENDED, Home, State
+from goalgrid.grid.store.output_files import check_output, write_output
 from goalgrid.looking.trial_figures import attention_examples, retrieved
 from goalgrid.reading import named_grids, status
 from goalgrid.reading.overview import ORDER, Overview, ranges
@@ -23,8 +23,6 @@ from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say_left_out
 
 INDEX, PAGES = "index.html", "grids"
-GENERATOR = 'name="generator" content="goalgrid"'
-"""What each page that goalgrid writes says of itself."""
 
 
 def render(
@@ -111,7 +109,8 @@ def watch(
     while True:
         if done != overview.having(State.DONE):
             done, measured = overview.having(State.DONE), read(overview)
-        write_text(path, render(overview, measured=measured, refresh=seconds, beside=beside(), paper=paper))
+        html = render(overview, measured=measured, refresh=seconds, beside=beside(), paper=paper)
+        write_output(path, html.encode())
         yield overview
         if not _unfinished(overview):
             return
@@ -132,11 +131,12 @@ def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequ
     UserError: nothing ran here, a grid is unknown or has nothing to compare, or `folder` has an index of another's.
     """
     index = folder / INDEX
-    if stands(index) and GENERATOR not in readable_text(index):
-        raise UserError(f"{index} is not of goalgrid; give a folder of its own, e.g. {folder / 'grids'}.")
+    check_output(index)
     if not (names := names or home.grids()):
         raise UserError(f"no grid ran under {home.path}. Start one: goalgrid run demo{runs_option(home)}")
     grids = {grid.name: grid for grid in (named_grids.recall(name, home) for name in names)}
+    for name in grids:
+        check_output(folder / PAGES / f"{name}.html")
     compared = dict[str, Document | None]()
     for words in comparisons:
         a, _, b = map(str.strip, words.partition(","))
@@ -148,11 +148,11 @@ def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequ
         overview = Overview.of(grid, home)
         measured = read(overview)
         path = folder / PAGES / f"{grid.name}.html"
-        write_text(path, render(overview, measured=measured, index=f"../{INDEX}"))
+        write_output(path, render(overview, measured=measured, index=f"../{INDEX}").encode())
         yield path
         finished = [home.trial(trial.id).done.stat().st_mtime for trial in overview.having(State.DONE)]
         date = f"{datetime.fromtimestamp(max(finished)):%Y-%m-%d}" if finished else ""
         entry = {"name": grid.name, "title": grid.notes.title or grid.name, "findings": measured.findings}
         entries.append({**entry, "headline": overview.headline(), "date": date})
-    write_text(index, page("site.html", entries=entries, compared=compared))
+    write_output(index, page("site.html", entries=entries, compared=compared).encode())
     yield index

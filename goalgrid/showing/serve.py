@@ -6,8 +6,10 @@ import signal
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -24,6 +26,12 @@ from goalgrid.terminal.views import say
 
 SECONDS = 1.0
 """Between two looks at the folder."""
+
+SILENT_SECONDS = 10.0
+"""How long a connection may say nothing before it is closed."""
+
+MOST = 64
+"""Open connections; one more closes the oldest."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'"
 
@@ -77,6 +85,28 @@ class LivePage:
             self.current = html.encode(), f'"{secrets.token_hex(8)}"'
 
 
+class _Server(ThreadingHTTPServer):
+    """Holds a bounded number of connections, each with a thread, so that silent ones keep nobody out."""
+
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open = deque[Any]()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.append(request)
+        if len(self._open) > MOST:
+            with suppress(OSError):  # its thread then reads the end, and closes it
+                self._open.popleft().shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with suppress(ValueError):
+            self._open.remove(request)
+        super().shutdown_request(request)
+
+
 def serve(page: LivePage, host: str, port: int) -> None:
     """Serve the page until Ctrl-C or SIGTERM ends the process, with exit code 0.
 
@@ -86,9 +116,7 @@ def serve(page: LivePage, host: str, port: int) -> None:
     """
     try:
         here = ip_address(host).is_loopback
-        server = ThreadingHTTPServer(
-            (host, port), _handler(page, path := "/" if here else f"/{secrets.token_urlsafe(16)}/")
-        )
+        server = _Server((host, port), _handler(page, path := "/" if here else f"/{secrets.token_urlsafe(16)}/"))
     except ValueError:
         raise UserError(f"--host is the number of an interface, e.g. 127.0.0.1 or 0.0.0.0, not {host!r}") from None
     except (OSError, OverflowError) as error:
@@ -109,6 +137,8 @@ def serve(page: LivePage, host: str, port: int) -> None:
 def _handler(page: LivePage, path: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """Answers one path; a name that is not this machine's cannot be made to point here by a foreign page."""
+
+        timeout = SILENT_SECONDS
 
         def do_GET(self) -> None:
             names = {"localhost", "127.0.0.1", "[::1]"}

@@ -11,6 +11,7 @@ from goalgrid.grid.expansion import trials_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.protocols import ECCV
 from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.output_files import write_output
 from goalgrid.reading.named_grids import recall, start, words
 from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import filled
@@ -152,7 +153,7 @@ def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -
         raise UserError(f"--output {output}: its ending says no format. Known: {endings}; or give --format.")
     elif output or kind in renderers.DATA:
         path = output or folder / f"{table.name}.{renderers.ENDINGS[kind]}"
-        renderers.write(table, kind, path)
+        write_output(path, renderers.encoded(table, kind))
         say(f"written: {path}")
     else:
         show(renderers.text(table, kind).rstrip("\n"))

@@ -67,7 +67,9 @@ PROTOCOL = flag(None, "--protocol --on", _PROTOCOL)
 DIRECTION = flag("both", "--direction", "i2t, t2i or both.")
 ANALYSIS_FORMAT = flag("terminal", "--format", "terminal, markdown, latex or csv.")
 PICTURE_FORMAT = flag("png", "--format", "png, pdf, svg or pgf.")
-OUTPUT = flag(None, "--output -o", "A file instead of the screen; its ending may say the format.")
+OUTPUT = flag(
+    None, "--output -o", "A file instead of the screen; its ending may say the format.", "FILE", parser=user_path
+)
 JSON = flag(False, "--json", "Print JSON, for programs.")
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import typer
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.output_files import check_output
 from goalgrid.looking import evaluated
 from goalgrid.terminal import options
 from goalgrid.terminal.options import argument, flag, options_of
@@ -24,7 +25,9 @@ def evaluate(
     as_: str = flag("", "--as", "Whose checkpoint FILE is; a wrong name lists all.", "FAMILY"),
     vocabulary: Path | None = flag(None, "--vocabulary", "The words of FILE's training, .pkl or .json.", "FILE"),
     weights: list[str] = options.WEIGHTS,
-    embeddings: Path | None = flag(None, "--embeddings", "Write embeddings and ranks there.", "FILE.npz"),
+    embeddings: Path | None = flag(
+        None, "--embeddings", "Write embeddings and ranks there.", "FILE.npz", parser=user_path
+    ),
     as_json: bool = options.JSON,
     **options: Any,
 ) -> None:
@@ -44,6 +47,8 @@ def evaluate(
         raise UserError("--into GRID and --as-objective NAME go together: a table shows a checkpoint by its objective.")
     if embeddings is not None and embeddings.suffix != ".npz":
         raise UserError(f"--embeddings {embeddings}: the file must end in .npz.")
+    if embeddings is not None:
+        check_output(embeddings)
     if file is None:
         result = evaluated.of_trial(trial, home, request)
     else:

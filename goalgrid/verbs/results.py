@@ -8,8 +8,8 @@ import typer
 
 from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.output_files import check_output, write_output
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.reading.papers import no_grid, source
@@ -21,6 +21,9 @@ from goalgrid.terminal.options import argument, flag, options_of
 from goalgrid.terminal.views import say, show, show_for, show_json, show_list
 
 verbs = typer.Typer()
+
+COMMENTS = {"terminal": "{}\n", "markdown": "<!-- {} -->\n", "latex": "% {}\n", "csv": ""}
+"""How the command is above a comparison in a file."""
 
 
 @verbs.command()
@@ -151,7 +154,8 @@ def compare(
     elif output is None:
         show(grid_comparison.write_out(comparison, format_).rstrip("\n"))
     else:
-        write_text(output, grid_comparison.write_out(comparison, format_))
+        comment = COMMENTS[format_].format(f"goalgrid compare {a} {b or a}")
+        write_output(output, (comment + grid_comparison.write_out(comparison, format_)).encode())
         say(f"written: {output}")
 
 
@@ -163,7 +167,7 @@ def figures(
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
     only: str = options.ONLY,
-    output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/figures.", "DIR"),
+    output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/figures.", "DIR", parser=user_path),
     format_: str = options.PICTURE_FORMAT,
     protocol: str | None = options.PROTOCOL,
     **options: Any,
@@ -187,7 +191,7 @@ def report(
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
     only: str = options.ONLY,
-    output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/report.html.", "FILE"),
+    output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/report.html.", "FILE", parser=user_path),
     watch: bool = flag(False, "--watch", "Write it again and again until no trial is left; an open page follows."),
     every: int = flag(10, "--every", "Time between two writings, with --watch.", "SECONDS", min=1),
     serve: bool = flag(False, "--serve", "Show it at an address of this machine, kept current, until Ctrl-C."),
@@ -217,11 +221,12 @@ def report(
         live.serve(live.LivePage(overview, compared, paper), host, port)
         return
     path = output or home.grid(overview.grid.name).report
+    check_output(path)  # drawing takes seconds
     if not watch:
         if not overview.counts[State.DONE]:
             anew = start(grid, home, set_, verb="report")
             say(f"warning: grid {overview.grid.name!r} under {home.path}: no trial is done. {anew}")
-        write_text(path, page.render(overview, beside=compared(), examples_of=examples_of, paper=paper))
+        write_output(path, page.render(overview, beside=compared(), examples_of=examples_of, paper=paper).encode())
         say(f"written: {path}")
         return
     try:

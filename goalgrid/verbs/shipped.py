@@ -1,5 +1,6 @@
 """What there is: grids, recipes, data sets, objectives, pictures of these, and the check of one's own objectives."""
 
+import io
 import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict
@@ -9,11 +10,12 @@ from pathlib import Path
 import typer
 
 from goalgrid.grid import catalog, gridfile, own_recipes, uses
-from goalgrid.grid.errors import UserError, check_known, counted
+from goalgrid.grid.errors import UserError, check_known, counted, user_path
 from goalgrid.grid.forms import setting_text
 from goalgrid.grid.objectives import CATALOGUE
-from goalgrid.grid.store.files import write_text, written_aside
+from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import State
+from goalgrid.grid.store.output_files import write_output
 from goalgrid.shipped import lists, new_grid, settings_list
 from goalgrid.terminal import EXIT, completion, options
 from goalgrid.terminal.options import argument, flag, objective_settings, use
@@ -163,7 +165,7 @@ def tables(
 @verbs.command()
 def diagrams(
     cells: list[str] = argument([], "CELL", "Draw the update fields of these, e.g. sig-ms_cir.", completion.objectives),
-    output: Path = flag(Path(), "--output -o", "Folder of the pictures.", "DIR"),
+    output: Path = flag(Path(), "--output -o", "Folder of the pictures.", "DIR", parser=user_path),
     format_: str = flag("png", "--format", "png, pdf or svg."),
     set_: list[str] = flag([], "--set", "A parameter or the variant, e.g. tau=5.", "KEY=VALUE"),
     files: list[str] = options.USES,
@@ -177,13 +179,15 @@ def diagrams(
     use(files)
     settings = objective_settings(set_, cells)
     from goalgrid.objectives import diagrams as draw
+    from goalgrid.results.figures.style import ABOUT
 
     whole = {"triplet-weights": draw.triplet_weights, "pair-weights": draw.pair_weights, "cells": draw.cells}
     drawings = {cell: partial(draw.update_field, cell) for cell in cells} or whole
     for name, drawing in drawings.items():
         path = output / f"{name}.{format_}"
-        with written_aside(path) as aside:
-            drawing(**settings).savefig(aside, dpi=200, format=format_)
+        content = io.BytesIO()
+        drawing(**settings).savefig(content, dpi=200, format=format_, **ABOUT[format_])
+        write_output(path, content.getvalue())
         say(f"written: {path}")
 
 

@@ -12,8 +12,8 @@ from rich.filesize import decimal as size
 
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.output_files import write_output
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import merge as merging
 from goalgrid.housekeeping import prune as pruning
@@ -144,7 +144,7 @@ def slurm(
     weights: list[str] = options.WEIGHTS,
     only: str = options.ONLY,
     sbatch: list[str] = flag([], "--sbatch", "An option of sbatch, e.g. partition=gpu.", "NAME=VALUE"),
-    output: Path | None = flag(None, "--output -o", "A file instead of the screen."),
+    output: Path | None = flag(None, "--output -o", "A file instead of the screen.", "FILE", parser=user_path),
     submit: bool = flag(False, "--submit", "Submit it; `goalgrid status` then shows its jobs."),
     **options: Any,
 ) -> None:
@@ -170,7 +170,7 @@ def slurm(
     if output is None:
         show(text.rstrip("\n"))
         return
-    write_text(output, text)
+    write_output(output, text.encode())
     if submit:
         say(f"submitted as job {slurm_jobs.submit(output, folder)}: {output}")
     else:

@@ -99,7 +99,8 @@ def user_path(path: str | Path) -> Path:
     """
     if re.match("[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # a Path has one slash left of two
         raise UserError(
-            f"{str(path)!r} is an address, not a folder of this machine. Mount it, and give its mount point."
+            f"{str(path)!r} is an address, not a folder of this machine. Copy it here, or give the folder where it is "
+            "mounted."
         )
     if any("\udc80" <= letter <= "\udcff" for letter in str(path)):
         raise UserError(_undecoded(str(path)))

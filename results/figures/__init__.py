@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from goalgrid.grid.catalog import members
 from goalgrid.grid.errors import UserError, check_known
-from goalgrid.grid.store.files import written_aside
+from goalgrid.grid.store.output_files import write_output
 from goalgrid.results.figures.study import FigureKind, Study
 from goalgrid.results.figures.style import FORMATS, Sheet, drawing, drawn_for, encoded
 from goalgrid.results.reference import curves
@@ -67,6 +67,5 @@ def write(drawings: Iterable[tuple[str, Study, Figure]], folder: Path, formats: 
 def save(figure: Figure, folder: Path, name: str, ending: str) -> Path:
     """Write a figure into a file, `NAME.png`, without the characters that a shell reads; returns its path."""
     path = folder / f"{re.sub(r'[^A-Za-z0-9._]+', '-', name)}.{ending}"
-    with written_aside(path) as aside:
-        aside.write_bytes(encoded(figure, ending))
+    write_output(path, encoded(figure, ending))
     return path

@@ -61,13 +61,14 @@ _PGF = r"\usepackage{amsmath}" + "".join(
 _RC["pgf.preamble"] = _PGF
 """The preamble that a paper with these PGF files needs, too."""
 _SIZES = [name for name in _RC if name.endswith("size")]
-_NO_DATE: dict[str, dict[str, Any]] = {
-    "png": {"metadata": {"Software": None}},
-    "pdf": {"metadata": {"CreationDate": None}},
-    "svg": {"metadata": {"Date": None}},
+ABOUT: dict[str, dict[str, Any]] = {
+    "png": {"metadata": {"Software": "goalgrid"}},
+    "pdf": {"metadata": {"CreationDate": None, "Creator": "goalgrid"}},
+    "svg": {"metadata": {"Date": None, "Creator": "goalgrid"}},
     "pgf": {},
 }
-FORMATS = tuple(_NO_DATE)
+"""By format, what a file says of itself: who drew it, and no date."""
+FORMATS = tuple(ABOUT)
 
 
 def drawing() -> Any:
@@ -88,13 +89,13 @@ def encoded(figure: Figure, kind: str) -> bytes:
         for bar in figure.findobj(QuadMesh) if kind == "pgf" else ():  # colours that other formats hold as a bitmap
             bar.set(rasterized=False, edgecolor="face")
         try:
-            figure.savefig(content, format=kind, **_NO_DATE[kind])
+            figure.savefig(content, format=kind, **ABOUT[kind])
         except Exception as error:  # of no pdflatex, of a package that it lacks, and of photographs
             if kind != "pgf":
                 raise
             reason = f"--format pgf takes no photographs, and asks pdflatex for widths: {_reason(error)}"
             raise UserError(reason) from error
-    return content.getvalue()
+    return b"% drawn by goalgrid\n" * (kind == "pgf") + content.getvalue()
 
 
 def _reason(error: Exception) -> str:

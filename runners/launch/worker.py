@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from goalgrid.grid import global_state
+from goalgrid.grid import global_state, uses
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.attempts import Failure
@@ -126,7 +126,9 @@ def _evaluate(job: Job, number: int, report: Listener) -> None:
             with global_state.restored():
                 evaluations.evaluate(settings, folder, protocols, job.machine)
             problem = ""
-        except Exception as error:  # any error is this evaluation's failure, not the grid's
+        except BaseException as error:  # any error is this evaluation's failure, not the grid's
+            if uses.is_interrupt(error):
+                raise
             problem = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         begun.unlink(missing_ok=True)
     if problem:

@@ -89,7 +89,7 @@ def verdicts(name: str) -> Iterator[Verdict]:
         except (Broken, UserError) as error:
             yield Verdict(check, False, str(error))
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and not uses.raised(error):  # the user's Ctrl-C
+            if uses.is_interrupt(error):
                 raise
             frame = traceback.extract_tb(error.__traceback__)[-1]
             given = f", given {' and '.join(str(tuple(values.shape)) for values in part.read)}" if part else ""

@@ -109,10 +109,8 @@ def run_trial(
         running = TrialRun(settings, folder, hold, report, machine, judge)
         try:
             return running.train(cadence)
-        except (Exception, SystemExit) as error:  # any error is this trial's failure, not the grid's
-            return running.ended(error)
-        except KeyboardInterrupt as error:
-            if not uses.raised(error):  # the user's Ctrl-C
+        except BaseException as error:  # any error is this trial's failure, not the grid's
+            if uses.is_interrupt(error):
                 raise
             return running.ended(error)
 
@@ -336,7 +334,9 @@ class TrialRun:
 
     def _failed(self, error: BaseException) -> State:
         failure, users = classify(error), isinstance(error, UserError)
-        message = " ".join(str(error).split()) or type(error).__name__
+        message = type(error).__name__
+        with suppress(Exception):  # a class of the user's may not even have a text
+            message = " ".join(str(error).split()) or message
         if not users:
             name, place = type(error).__name__, uses.line_of(error)
             message = (message if message == name else f"{name}: {message}") + (

@@ -50,6 +50,10 @@ class Tracker(ABC):
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
         """The finished trials that are not noted as copied."""
 
+    def public(self, text: str) -> str:
+        """Return a text about this tracker without the secrets that it knows."""
+        return text
+
     @property
     def copies(self) -> Path | None:
         """The file or folder of the copies, which are made anew without it; None: a server holds them."""
@@ -123,7 +127,7 @@ class Mirror:
         if self._failed_at is None:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             where = f"{self.tracker.name} at {self.tracker.place}"
-            self.warn(f"{where} is out of reach, training goes on without it: {reason}")
+            self.warn(f"{where} is out of reach, training goes on without it: {self.tracker.public(reason)}")
         self._failed_at = time.monotonic()
 
 

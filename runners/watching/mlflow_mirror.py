@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import create, read_json, write_json
@@ -31,6 +33,25 @@ ROWS = 20
 """Epochs that are copied in one call: MLflow takes at most 1,000 metrics."""
 
 
+_USER = re.compile(r"(?<=://)[^\s\"']*@")
+"""User and password of an address, also where the password has a / or @ in it."""
+_SECRET = re.compile(r"([?&][^=&\s]*(?:pass|pwd|token|secret|key)[^=&\s]*=)([^&\s\"']*)", re.IGNORECASE)
+"""A parameter of an address that is a secret, with its value."""
+
+
+def public(text: str, uri: str = "") -> str:
+    """Return a text without the secrets of the addresses in it, and without those of `uri` wherever they are.
+
+    >>> public("cannot reach http://bob:s3cret@host:5000/api?token=abc: no s3cret", "http://bob:s3cret@host:5000")
+    'cannot reach http://***@host:5000/api?token=***: no ***'
+    """
+    users = [match[0][:-1] for match in _USER.finditer(uri)]
+    secrets = [*users, *(user.partition(":")[2] for user in users), *(match[2] for match in _SECRET.finditer(uri))]
+    for secret in [*secrets, *map(unquote, secrets)]:
+        text = text.replace(secret, "***") if len(secret) > 3 else text  # else it would be in many words
+    return _SECRET.sub(r"\1***", _USER.sub("***@", text))
+
+
 @dataclass(frozen=True)
 class _Run:
     """A run of MLflow, the copy of a trial.
@@ -48,13 +69,17 @@ class _Run:
 
 
 class Mlflow(Tracker):
-    """An experiment of MLflow, on a tracking server or in a database; without a URI, in that of the runs folder."""
+    """An experiment of MLflow, on a tracking server or in a database; without a URI, in that of the runs folder.
+
+    The password of a URI reaches MLflow alone: no file of the runs folder, and no message.
+    """
 
     name = "MLflow"
     place: str
 
     def __init__(self, home: Home, experiment: str, uri: str | None = None) -> None:
-        self.place = f"sqlite:///{home.mlflow.absolute()}" if uri is None else uri
+        self.uri = f"sqlite:///{home.mlflow.absolute()}" if uri is None else uri
+        self.place = public(self.uri)
         self.experiment = experiment
         self.note_file = home.grid(experiment).mirrored
         """List of the finished trials that MLflow holds."""
@@ -71,9 +96,12 @@ class Mlflow(Tracker):
         known = note["done"] if note.get("uri") == self.place and isinstance(note.get("done"), dict) else {}
         return [folder for folder in folders if folder.is_done() and known.get(folder.trial_id) != when_done(folder)]
 
+    def public(self, text: str) -> str:
+        return public(text, self.uri)
+
     @property
     def copies(self) -> Path | None:
-        scheme, _, path = self.place.partition(":///")
+        scheme, _, path = self.uri.partition(":///")
         return Path(path.partition("?")[0]) if scheme == "sqlite" else None
 
 
@@ -103,6 +131,7 @@ class _Experiment(Store):
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # stdout carries our table
         logging.getLogger("alembic").setLevel(logging.ERROR)
         from mlflow.entities import Metric, Param, RunTag
         from mlflow.tracking import MlflowClient
@@ -113,7 +142,7 @@ class _Experiment(Store):
             _make_database(tracker.copies)
         elif tracker.copies:
             _check_writable(tracker.copies)
-        self.tracker, self.client = tracker, MlflowClient(tracking_uri=tracker.place)
+        self.tracker, self.client = tracker, MlflowClient(tracking_uri=tracker.uri)
         self.id = self._experiment(tracker.experiment, tracker.artifacts.as_uri() if tracker.artifacts else None)
         self.runs: dict[str, _Run] = {}
         """By the ids of their trials."""

@@ -142,6 +142,6 @@ def test_an_address_is_no_folder(
     """`s3://bucket/runs` would name ./s3:/bucket/runs."""
     runs = pair if "s3://bucket/x" in words else Home(Path("s3://bucket/runs"))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"'s3:/+bucket.*Mount it"):
+    with pytest.raises(UserError, match=r"'s3:/+bucket.*is an address, not a folder"):
         verb(*words, runs=runs)
     assert not (tmp_path / "s3:").exists()

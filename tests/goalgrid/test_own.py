@@ -363,6 +363,15 @@ def stops(scores):
     "leaves"
     raise KeyboardInterrupt
 
+class Leaves(BaseException):
+    def __str__(self):
+        raise ValueError("no text")
+
+@goalgrid.objective("leaves", on="scores")
+def leaves(scores):
+    "leaves"
+    raise Leaves
+
 @goalgrid.objective("forgets")
 def forgets(t):
     "returns nothing"
@@ -392,7 +401,7 @@ def test_a_loss_that_ends_the_process_or_gives_no_loss_fails_its_own_trial_alone
     (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
     words = (
         "--set",
-        'objectives=["exits","stops","forgets","cuts","spoils","sound"]',
+        'objectives=["exits","stops","leaves","forgets","cuts","spoils","sound"]',
         *SMALL,
         "--set",
         "train.epochs=1",
@@ -401,8 +410,9 @@ def test_a_loss_that_ends_the_process_or_gives_no_loss_fails_its_own_trial_alone
     assert run.returncode == 4
     assert f"bug: SystemExit: 0 ({tmp_path / 'ends.py'}, line 8: sys.exit(0))" in run.stderr
     assert f"bug: KeyboardInterrupt ({tmp_path / 'ends.py'}, line 13: raise KeyboardInterrupt)" in run.stderr
+    assert f"bug: Leaves ({tmp_path / 'ends.py'}, line 22: raise Leaves)" in run.stderr
     ends = tmp_path / "ends.py"
     assert f"bug: objective 'forgets' in {ends} gives None for triplets (2, 100, 1); it should give" in run.stderr
     assert f"bug: objective 'cuts' in {ends} gives a value without a gradient for the scores of a batch" in run.stderr
     assert f"non-finite: the loss of objective 'spoils' in {ends} became nan at step 1" in run.stderr
-    assert "6 trials: 1 done, 5 failed" in run.stderr
+    assert "7 trials: 1 done, 6 failed" in run.stderr

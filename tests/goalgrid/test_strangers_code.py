@@ -1,5 +1,7 @@
 """Code of a grid that somebody else ran is named and not run, until --trust-code says so."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -148,3 +150,31 @@ def test_python_asks_for_trust_too(theirs: Home, ran: Path) -> None:
         public.load("theirs", theirs.path)
     assert not ran.exists()
     assert len(public.load("theirs", theirs.path, trust_code=True).trials) == 2
+
+
+def test_others_can_add_nothing_to_what_one_trusts(
+    theirs: Home, ran: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Under any umask; a list that others could write, or that is not this user's, counts as empty and is made anew."""
+    file = tmp_path / "state" / "goalgrid" / "trusted.txt"
+    another_user(monkeypatch, tmp_path / "state")
+    before = os.umask(0)
+    try:
+        trusted_code.remember("mine")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
+    source = (tmp_path / "theirs.py").read_text()
+    for mode in (0o602, 0o620, 0o666):
+        file.write_text(f"{trusted_code._digest(source)}\n{trusted_code._digest(str(tmp_path / 'theirs.py'))}\n")
+        file.chmod(mode)
+        assert goalgrid("status", "theirs", runs=theirs.path).returncode == 2
+        assert not ran.exists()
+    trusted_code.remember("again")
+    assert file.read_text() == f"{trusted_code._digest('again')}\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    trusted_code.remember("more")
+    another_user(monkeypatch, tmp_path / "state")
+    assert trusted_code.named("again")
+    assert trusted_code.named("more")
+    assert not trusted_code.named(source)

@@ -199,6 +199,14 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
             "a job of this grid asks for 2 GPUs of one node: --gpus 1 is too",
         ),
         (("--set", "resources.gpu=0.5", "--gpus", "0"), "asks for 0.5 GPUs of one node: --gpus 0 is too few"),
+        (
+            ("--account", "me\ncurl evil.example"),
+            "--account 'me\\ncurl evil.example' has a line break or another control",
+        ),
+        (("--log", "a\rb.txt"), "--output 'a\\rb.txt' has a line break or another control character"),
+        (("--sbatch", "comment=a\x0bb"), "--comment 'a\\x0bb' has a line break"),
+        (("--setup", "/dev/zero"), "--setup: cannot read /dev/zero: [Errno 22] it is no regular file"),
+        (("--setup", sys.executable), "--setup: cannot read"),
         (("--only", "nosuch=x"), "unknown axis 'nosuch' in --only 'nosuch=x'"),
         (("--only", "objective=nosuch"), "--only 'objective=nosuch' names none of the grid's trials."),
     ],
@@ -246,6 +254,17 @@ def test_a_partition_without_gpus_is_asked_for_none(
     monkeypatch.setenv("GRES", "(null)")
     assert "gpus-per-node" not in goalgrid("slurm", "demo", runs=tmp_path).stdout
     assert "gpus-per-node=2" in goalgrid("slurm", "demo", "--gpus", "2", runs=tmp_path).stdout
+
+
+@pytest.mark.parametrize("noted", ["\xff", "pipe", "7;rm\n-x\n"])
+def test_what_is_no_id_in_the_list_of_jobs_is_passed_over(
+    noted: str, slurm: FakeSlurm, pair: Home, goalgrid: Goalgrid
+) -> None:
+    path = pair.grid("demo").slurm
+    os.mkfifo(path) if noted == "pipe" else path.write_bytes(noted.encode("latin-1"))
+    said = goalgrid("status", "demo", runs=pair.path)
+    assert "2 trials: 2 done" in said.stdout
+    assert "slurm:" not in said.stdout
 
 
 def test_a_submitted_script_has_its_jobs_in_the_status(slurm: FakeSlurm, pair: Home, goalgrid: Goalgrid) -> None:

@@ -4,17 +4,19 @@ import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from axe_core_python.base import AXE_SCRIPT
 from PIL import Image
@@ -553,6 +555,20 @@ def test_a_foreign_page_reads_nothing_of_a_served_one_and_its_port_is_taken(verb
         port = host.rpartition(":")[2]
         assert answer(f"http://127.0.0.1:{port}/{secret}/") == 200
         assert answer(f"http://127.0.0.1:{port}/") == 404
+    assert process.returncode == 0
+
+
+@pytest.mark.gate
+def test_silent_connections_keep_nobody_out(pair: Home) -> None:
+    """400 of them have 64 threads at most; the page is answered meanwhile."""
+    with served(pair) as (address, process), ExitStack() as stack:
+        port = int(address.rstrip("/").rpartition(":")[2])
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(400)]
+        assert answer(address) == 200
+        assert psutil.Process(process.pid).num_threads() < 64 + 30
+        silent[0].settimeout(60)
+        assert silent[0].recv(1) == b"", "closed by the program"
+        assert answer(address) == 200
     assert process.returncode == 0
 
 

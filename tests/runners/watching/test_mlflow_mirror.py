@@ -1,24 +1,30 @@
 """The MLflow mirror: a copy of the folders, complete, without doubles, and never in the way."""
 
+import json
 import math
 import os
 import shutil
 import signal
 import sqlite3
+import threading
 import time
 import warnings
+from base64 import b64encode
+from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
 from goalgrid.grid.store.files import json_lines, write_json_lines
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
-from goalgrid.runners.watching.mirror import Mirror
+from goalgrid.runners.watching.mirror import Mirror, when_done
 from goalgrid.runners.watching.mlflow_mirror import REPLACED, TAG, Mlflow
 
 from ...conftest import Goalgrid
@@ -301,3 +307,70 @@ def test_a_runs_duration_leaves_out_the_time_between_a_kill_and_the_resume(
     [made] = record.collect([whole.record], ["train_seconds"]).to_pylist()
     assert run.info.start_time == 1_700_000_000_000
     assert (run.info.end_time - run.info.start_time) / 1000 == pytest.approx(made["train_seconds"], abs=0.01)
+
+
+class TrackingServer(BaseHTTPRequestHandler):
+    """As much of MLflow's server as a copy of one trial asks for."""
+
+    seen: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.seen.append(self.headers.get("Authorization", ""))
+        info = {"run_id": "a", "run_uuid": "a", "experiment_id": "1", "status": "RUNNING", "start_time": 1}
+        answers = {
+            "experiments/create": {"experiment_id": "1"},
+            "runs/create": {"run": {"info": info, "data": {}}},
+            "runs/update": {"run_info": info},
+        }
+        content = json.dumps(next((answer for path, answer in answers.items() if path in self.path), {})).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_PATCH = do_POST  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """The port of a server, which is gone after the test."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), TrackingServer) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield found.server_port
+        found.shutdown()
+
+
+@pytest.mark.gate
+def test_a_password_reaches_the_server_and_nothing_else(
+    trained: Home, tmp_path: Path, server: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither the runs folder, nor what is printed; MLflow prints an address for each run that ends."""
+    warned, home = list[str](), Home(tmp_path / "runs")
+    tracker = Mlflow(home, "copy", f"http://bob:S3CRET%40PW@127.0.0.1:{server}/?api_key=K3Y0FMINE")
+    for uri in (tracker.uri, f"http://bob:S3CRET%40PW@127.0.0.1:{server}", "http://bob:S3CRET%40PW@127.0.0.1:9"):
+        mirror = Mirror(Mlflow(home, "copy", uri), warned.append)
+        mirror.sync(trained.trials()[0])
+        mirror.close()
+    printed = capfd.readouterr()
+    assert f"Basic {b64encode(b'bob:S3CRET@PW').decode()}" in TrackingServer.seen
+    assert "out of reach" in " ".join(warned)
+    note = json.loads(home.grid("copy").mirrored.read_text())
+    assert note["uri"] == f"http://***@127.0.0.1:{server}"
+    assert list(note["done"]) == [trained.trials()[0].trial_id]
+    assert printed.out == ""
+    everything = [*warned, printed.err, *(path.read_text() for path in home.path.rglob("*") if path.is_file())]
+    assert not [text for text in everything for secret in ("S3CRET", "K3Y0FMINE") if secret in text]
+
+
+def test_what_is_copied_is_known_by_the_address_without_its_password(trained: Home, tmp_path: Path) -> None:
+    home, done = Home(tmp_path), trained.trials()
+    note = {"uri": "http://***@host", "done": {folder.trial_id: when_done(folder) for folder in done[:3]}}
+    home.grid("demo").mirrored.parent.mkdir(parents=True)
+    home.grid("demo").mirrored.write_text(json.dumps(note))
+    assert Mlflow(home, "demo", "http://bob:new@host").lacking(done) == done[3:]
+    assert Mlflow(home, "demo", "http://other").lacking(done) == done

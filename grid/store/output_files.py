@@ -1,0 +1,95 @@
+"""Files that a user names for a command to write: `--output FILE`, and those in a folder of the user's."""
+
+import stat
+from pathlib import Path
+
+from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.store.files import cannot_write, written_aside
+from goalgrid.grid.store.home import Below, GridFolder, Home
+
+_MARK, _ENDS = b"goalgrid", 2**16
+"""What each file that this program writes says of itself, within so many bytes of its beginning or its end."""
+
+_OWN = ("tables", "report.html", "figures")
+"""What this program alone writes in a grid's folder, over what was there."""
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file that a user names, in one step; into a device or a pipe that is there, as a shell would.
+
+    UserError: as of `check_output`, or the disk takes no file.
+    """
+    path = user_path(path)
+    check_output(path, content)
+    try:
+        if _is_stream(path):
+            with path.open("ab") as stream:  # a shell may have opened a file to append to it
+                stream.write(content)
+            return
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    with written_aside(path.resolve()) as aside:  # a link stays, and leads to the new content
+        aside.write_bytes(content)
+
+
+def check_output(path: Path, content: bytes = b"") -> None:
+    """Raise a UserError for a folder, for a file that goalgrid did not write, and for one that a runs folder keeps.
+
+    `content`: what is to be written; a CSV file tells by its columns alone who wrote it.
+    """
+    try:
+        if _is_stream(path):
+            return
+        path = path.resolve()
+        if path.is_dir():
+            raise UserError(f"{path} is a folder; name a file in it.")
+        if kept := _kept(path):
+            raise UserError(f"{path} belongs to the runs folder {kept}; choose another file.")
+        if path.exists() and not _is_ours(path, content):
+            raise UserError(f"{path} is there, and goalgrid did not write it; choose another name, or move it away.")
+        if not next(above for above in path.parents if above.exists()).is_dir():
+            raise NotADirectoryError
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    except RuntimeError as error:
+        raise UserError(f"{path} is a link to itself; choose another file.") from error
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether it is a device or a pipe, or one of this process's open files, which a shell may have opened."""
+    if not path.exists() or path.is_dir():
+        return False
+    return not stat.S_ISREG(path.stat().st_mode) or path.absolute().is_relative_to("/dev")
+
+
+def _is_ours(path: Path, content: bytes) -> bool:
+    """Return whether goalgrid wrote a file, as it says; an empty file holds nothing to lose."""
+    if _home_of(path) and {path.name, path.parent.name} & {*_OWN}:
+        return True
+    with path.open("rb") as file:
+        begin = file.read(_ENDS)
+        file.seek(max(0, path.stat().st_size - _ENDS))
+        return not begin or _MARK in begin or _MARK in file.read(_ENDS) or _columns(begin) == _columns(content) != []
+
+
+def _columns(content: bytes) -> list[bytes]:
+    """Return the first columns that a CSV file names; none of other files."""
+    names = content.partition(b"\n")[0].split(b",")
+    return names[:3] if len(names) > 3 else []
+
+
+def _kept(path: Path) -> Path | None:
+    """Return the runs folder that reads this file as its state; None if there is no such folder."""
+    home = _home_of(path)
+    if home is None:
+        return None
+    first, *rest = path.relative_to(home).parts
+    of_grid = {part.name for part in vars(GridFolder).values() if isinstance(part, Below)} - {*_OWN}
+    of_home = {part.name for part in vars(Home).values() if isinstance(part, Below)}
+    return home if first in of_home or (first == "grids" and len(rest) == 2 and rest[1] in of_grid) else None
+
+
+def _home_of(path: Path) -> Path | None:
+    """Return the runs folder in which a file is."""
+    homes = (Home(folder) for folder in path.parents)
+    return next((home.path for home in homes if home.mark.is_file() or home.trials_folder.is_dir()), None)
