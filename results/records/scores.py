@@ -106,7 +106,7 @@ class Score(TableValue):
 
     @cached_property
     def at_chance(self) -> bool:
-        return self.n > 0 and all(trial_id in self.chance for trial_id in self.trials)
+        return bool(self.trials) and all(trial_id in self.chance for trial_id in self.trials)
 
     def of_seeds(self, seeds: Collection[int]) -> list[str]:
         """Ids of the trials that have these seeds."""
