@@ -9,8 +9,9 @@ from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.splits.problems import Problem
 
 PUBLISHED = 0.01
-"""Share of the test images that a published split may have in other splits, too: photographs are uploaded twice."""
+"""Share of its images that a published split may have in other splits, too: people upload photographs twice."""
 REPAIR = {
+    ("train", "val"): "Validation must not be on images that train: take each {noun} out of all splits but one.",
     ("train", "test"): "A model must not train on what tests it: take each {noun} out of all splits but one.",
     ("val", "test"): "What is chosen by test images is chosen on test: take each {noun} out of all splits but one, or "
     'choose nothing by validation: train.selection = "last".',
@@ -32,8 +33,7 @@ def overlaps(
     Args:
         keys: by split, what each image is: the SHA-256 of its file, or its id; empty: not compared.
         names: by split, what each image is called; None: as its key.
-        published: whether these are the published splits of a data set: a few images of test that are in another split
-            are theirs.
+        published: whether these are the published splits of a data set, which have a few images twice themselves.
     """
     first = {split: {key: row for row, key in reversed(list(enumerate(of))) if key} for split, of in keys.items()}
     names, problems = names or keys, dict[tuple[str, str], Problem]()
@@ -42,12 +42,11 @@ def overlaps(
             called = (names[one][first[one][shared[0]]], names[other][first[other][shared[0]]])
             which = called[0] if called[0] == called[1] else f"{called[0]}, in {other} {called[1]}"
             what = f"{one} and {other} share {counted(len(shared), noun)}, the first is {which}"
-            kind, repair = KINDS.get((one, other), "note"), REPAIR.get((one, other), REPAIR["train", "test"])
             if published and len(shared) <= PUBLISHED * len(keys[other]):
-                repair = "The published splits have them, too."
-                problems[one, other] = Problem(place, what, repair, "remark")
+                problems[one, other] = Problem(place, what, "The published splits have them, too.", "remark")
             else:
-                problems[one, other] = Problem(place, what, repair.format(noun=noun), kind)
+                repair, kind = REPAIR[one, other].format(noun=noun), KINDS.get((one, other), "note")
+                problems[one, other] = Problem(place, what, repair, kind)
     return problems
 
 
