@@ -9,7 +9,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
 from tests.conftest import ROOT, Goalgrid
-from tests.networks import save
+from tests.networks import WORDS, save
 
 from .test_recipes import FEATURES, RAW
 
@@ -99,9 +99,13 @@ def test_a_group_of_recipes_is_trained_and_evaluated(
         pytest.skip("every recipe is in another group")
     settings = ["objectives=triplet-hn", "seeds=0", f"recipes={recipes}", *small]
     words = [word for setting in (*settings, "datasets=few", "name=few") for word in ("--set", setting)]
+    captions = " ".join(path.read_text() for path in few_pictures.glob("precomp/*_caps.txt"))
+    known = list(dict.fromkeys([*WORDS, *captions.lower().replace(",", " ,").split()]))
     for name, (kind, size) in NETWORKS.items():
         folder = tmp_path / kind / str(size)
-        words += ["--weights", f"{name}={folder if folder.exists() else save(folder, kind, size=size)}"]
+        if not folder.exists():
+            save(folder, kind, size=size, words=known)
+        words += ["--weights", f"{name}={folder}"]
     words += ["--root", f"few={few_pictures}", "--here", "--mlflow-uri", ""]
     finished = goalgrid("run", "flickr8k", *words, runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
