@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, in_short
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import BiGruSettings, BowSettings, GruSettings, TransformerSettings
 from goalgrid.retrieval.encoders import calls, pretrained
@@ -110,7 +110,21 @@ def text_network(settings: Pretrained, words: int, places: pretrained.Places) ->
             f"model.text.output = projected needs a text network that was trained beside an image network, CLIP's or "
             f"SigLIP's; {settings.weights!r} is of the kind {kind!r}. Set model.text.output = states."
         )
+    if settings.weights != RANDOM:
+        _check_call(network, settings.weights, "projected" if projected else "states")
     return network
+
+
+def _check_call(network: Any, weights: str, output: str) -> None:
+    """Check by two tokens that a network can be called with captions alone; else UserError."""
+    try:
+        with torch.no_grad():
+            features_of(network, output, torch.ones(1, 2, dtype=torch.int64), torch.tensor([2]))
+    except Exception as error:  # networks that are called in another way raise many kinds of errors
+        raise UserError(
+            f"weights {weights!r} are of the kind {network.config.model_type!r}, which cannot be called with captions "
+            f"alone: {in_short(error)}. Choose another text network."
+        ) from error
 
 
 def width_of(network: Any, settings: TransformerSettings) -> int:

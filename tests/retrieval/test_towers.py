@@ -80,6 +80,7 @@ TEXT: dict[str, tuple[str, Text]] = {
         Text(LLAMA, "<bos> $A <eos>", sizes={**SIZES, "num_key_value_heads": 2, "pad_token_id": 0}),
     ),
     "Nomic": ("nomic_bert", Text(*BERT)),
+    "jina v3": ("jina_embeddings_v3", Text(*ROBERTA)),
     "Qwen3-Embedding": ("qwen3", Text({"<unk>": 1, "<eos>": 2}, "$A <eos>", {"padding_side": "left"}, GROUPED)),
     "EmbeddingGemma": (
         "gemma3_text",
@@ -292,6 +293,12 @@ def t5(folder: Path) -> None:
     network(folder, "t5", {"vocab_size": 99, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2})
 
 
+def xmod(folder: Path) -> None:
+    """It has to be told the language of a caption."""
+    tokenizer(folder, Text(*ROBERTA))
+    network(folder, "xmod", {**SIZES, "vocab_size": 99})
+
+
 def bart(folder: Path) -> None:
     """It gives states of its decoder without an error."""
     tokenizer(folder, Text(*ROBERTA))
@@ -313,6 +320,7 @@ def read(folder: Path) -> None:
     [
         (naflex, seen, "NaFlex.*Take a SigLIP 2 of a fixed size"),
         (t5, read, "of the kind 't5', whose encoder has a decoder"),
+        (xmod, read, "of the kind 'xmod', which cannot be called with captions alone: .* Choose another text network"),
         (bart, read, "of the kind 'bart', whose encoder has a decoder"),
     ],
 )
