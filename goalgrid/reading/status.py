@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, trials_of
 from goalgrid.grid.groups import grouped, nested
+from goalgrid.grid.objectives import warms_up
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
@@ -23,6 +24,8 @@ from goalgrid.terminal.options import runs_option
 if TYPE_CHECKING:
     from goalgrid.results.statistics.resolving import Resolution
 
+FEW_IMAGES = 1000
+"""Of a training split that may be too small to learn from."""
 LISTED = 4
 """Names that are spelled out on a line; of more steps of trials, the range."""
 LOST = "; not shown, as its data are others now: import it again by goalgrid evaluate FILE --into GRID"
@@ -224,7 +227,26 @@ def _collapsed_lines(overview: Overview) -> list[str]:
     count = f"{len(chances)} of {overview.counts[State.DONE]} done are no better than chance on the validation split"
     most = max(chances.values())
     small = ", the most there is: take more validation images" * (most >= 600)
-    return [f"collapsed: {count}, where it reaches an rsum of up to {most:.0f}{small}: {listed(list(chances))}"]
+    line = f"collapsed: {count}, where it reaches an rsum of up to {most:.0f}{small}: {listed(list(chances))}"
+    return [line, *_ways_out(overview, next(trial for trial in trials_of(overview.cells) if trial.id in chances))]
+
+
+def _ways_out(overview: Overview, trial: Trial) -> list[str]:
+    """What may help a trial that has learnt nothing, a line each."""
+    from goalgrid.retrieval.splits.problems import check_command
+
+    shared, name = trial.shared, trial.shared.dataset.name
+    images, _ = overview.data.sizes(shared).get("train", (FEW_IMAGES, 0))
+    images = min(images, shared.dataset.train_images or images)
+    root = overview.grid.root(name)
+    mines = warms_up(shared.objective.name, shared.objective.parameters) and not shared.train.warmup_epochs
+    ways = {
+        f"more images: {name} trains on {images:,}": images < FEW_IMAGES,
+        "all negatives at first, as the hardest may draw all vectors to one point: train.warmup_epochs = 1": mines,
+        "another learning rate: train.lr": True,
+        f"are its words unknown, or its features alike? {check_command(name, root or 'DIR')}": root is not None,
+    }
+    return [f"  may help: {way}" for way, fits in ways.items() if fits]
 
 
 def note_lines(overview: Overview) -> list[str]:

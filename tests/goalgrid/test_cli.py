@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -266,6 +268,15 @@ def test_the_help_lists_every_verb_once_and_no_verb_at_all_says_how_to_begin(
     begin = CliRunner().invoke(app, [])
     assert begin.exit_code == 0
     assert re.findall(r"^  goalgrid (\w+)", begin.stdout, re.MULTILINE) == ["run", "new", "plan", "run"]
+
+
+def test_a_name_that_the_locale_cannot_read_is_not_called_wrong(tmp_path: Path) -> None:
+    """Python decodes what it is given by the locale's coding: ASCII, where UTF-8 is switched off in C."""
+    switched_off = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "goalgrid", "data", "check", "mine", "--root", str(tmp_path / "Bären")]
+    refused = subprocess.run(command, capture_output=True, text=True, env=switched_off, timeout=240)
+    assert refused.returncode == 2
+    assert "is UTF-8, but this locale has Python read names of files as ascii. Set LC_ALL=C.UTF-8" in refused.stderr
 
 
 def test_a_folder_that_no_file_could_name_is_refused(goalgrid: Goalgrid, tmp_path: Path) -> None:

@@ -97,3 +97,17 @@ def test_code_that_changes_in_mid_run_trains_nothing_and_ends_the_launch_with_th
     assert talk.count("takes no job: it has other code than this launch") == 1
     assert "no node is left for the jobs" in talk
     assert [attempt.outcome() for attempt in folder.attempts()] == ["killed"]
+
+
+@pytest.mark.gate
+def test_a_folder_for_temporary_files_that_is_too_long_for_sockets_is_named(
+    tmp_path: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux takes 107 bytes of a socket's path, and a session of Ray needs most of them: to try again is no help."""
+    own = tmp_path / ("a" * 90)
+    own.mkdir()
+    monkeypatch.setenv("TMPDIR", str(own))
+    refused = goalgrid(*GRID, runs=tmp_path / "runs")
+    assert refused.returncode == 2
+    assert f"its sockets lie below TMPDIR, {own}, whose path has {len(str(own))} bytes and may have " in refused.stderr
+    assert "Give a shorter folder of this machine: TMPDIR=/tmp before the command" in refused.stderr

@@ -1,11 +1,14 @@
 """Data of one's own: every form that docs/data/own.md shows is read, checked and trained on as the page has it."""
 
+import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
 
@@ -68,6 +71,44 @@ def test_an_epoch_is_trained_on_every_form(recipe: str, packages: Path, verb: Ve
     rows = record.collect(tmp_path.glob("trials/*/record.parquet")).to_pylist()
     assert {(row["dataset"], row["protocol"]) for row in rows} == {(name, f"{name}-test") for name in names}
     assert all(row["epochs"] == 1 for row in rows)
+
+
+def captioned(root: Path, captions: Sequence[str]) -> tuple[str, ...]:
+    """A root with a picture for each caption, a quarter each of val and test; and the options that train on it."""
+    rows = ["image,caption,split"]
+    for number, caption in enumerate(captions):
+        write_image(root / "images" / f"{number}.png", 9 * number)
+        rows.append(f"{number}.png,{caption},{('train', 'train', 'val', 'test')[number % 4]}")
+    (root / "captions.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    given = ("datasets=mine", "recipes=cnn-bow", "objectives=triplet-hn", "seeds=[0]", "train.epochs=1")
+    return ("demo", *(word for option in given for word in ("--set", option)), "--root", f"mine={root}", "--here")
+
+
+def test_a_launch_refuses_captions_of_which_a_vocabulary_knows_too_little(tmp_path: Path, verb: Verb) -> None:
+    """A caption of a script without blanks is one word: no two captions share one."""
+    options = captioned(tmp_path / "data", [f"一只猫在草地上{number}" for number in range(16)])
+    with pytest.raises(
+        UserError, match=r"100\.0 % of the words in the validation captions of 'mine' are unknown"
+    ) as why:
+        verb("run", *options, "--mlflow-uri", "", runs=Home(tmp_path / "runs"))
+    assert 'model.text.encoder = "transformer"' in str(why.value)
+    assert not (tmp_path / "runs" / "trials").exists()
+
+
+@pytest.mark.gate
+def test_a_launch_and_an_evaluation_say_how_many_words_are_unknown(tmp_path: Path, verb: Verb) -> None:
+    captions = [f"ein brauner bär läuft {'über'[: 4 * (number % 4 < 2)] or f'x{number}'}" for number in range(32)]
+    options, home = captioned(tmp_path / "data", captions), Home(tmp_path / "runs")
+    ran = verb("run", *options, "--mlflow-uri", "", runs=home)
+    assert ran.exit_code == 0, ran.stderr
+    assert "note: mine: unknown words: 20.0 % of val, 20.0 % of test\n" in ran.stderr
+    (trial,) = home.trials()
+    words = json.loads(trial.vocabulary.read_text(encoding="utf-8"))
+    assert set(words) == {"<pad>", "<unk>", "ein", "brauner", "bär", "läuft", "über"}
+    evaluated = verb("evaluate", "--trial", trial.trial_id, runs=home)
+    assert "  20.0 % of the words are unknown to the model\n" in evaluated.stdout
+    told = verb("evaluate", "--trial", trial.trial_id, "--json", runs=home).stdout
+    assert json.loads(told)["unknown_words"] == pytest.approx(0.2)
 
 
 def test_the_command_shows_the_files_of_the_page(goalgrid: Goalgrid, tmp_path: Path) -> None:

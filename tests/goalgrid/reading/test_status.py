@@ -199,7 +199,13 @@ def test_a_trial_that_has_learnt_nothing_is_collapsed(tmp_path: Path, verb: Verb
     (lost,) = overview(home).trials
     assert list(status.collapsed(overview(home))) == [lost.id]
     assert "collapsed: 1 of 1 done are no better than chance" in ran.stderr
-    assert ran.stderr.rstrip().endswith(lost.id)
+    way_out = (
+        "  may help: all negatives at first, as the hardest may draw all vectors to one point: train.warmup_epochs = 1"
+    )
+    lines = ran.stderr.rstrip().splitlines()
+    assert lines[-4].endswith(lost.id)
+    assert lines[-3].startswith("  may help: more images: shapes trains on ")
+    assert lines[-2:] == [way_out, "  may help: another learning rate: train.lr"]
 
 
 def change(folder: TrialFolder, **columns: str | float) -> None:

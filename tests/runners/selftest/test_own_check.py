@@ -92,6 +92,57 @@ def test_the_gradient_of_a_declared_surrogate_is_only_finite(tmp_path: Path) -> 
         gradient("mine")
 
 
+MODULE = "class Mine(torch.nn.Module):\n"
+LINE = "        self.line = torch.nn.Linear({}, dim)\n"
+FIRST_TRIES = {
+    "a class of image and text": (
+        f'@goalgrid.objective("mine")\n{MODULE}    def forward(self, image, text):\n        return image @ text.T',
+        r"Mine\.forward takes \(image, text\) after self; a loss takes one argument, t, which has t\.s_pos",
+    ),
+    "a class without forward": (
+        f'@goalgrid.objective("mine")\n{MODULE}    def loss(self, t):\n        return t.s_neg',
+        r"class Mine has no forward\(self, t\)",
+    ),
+    "triplets as a tensor": (
+        f"{TRIPLETS}torch.nn.functional.relu(t)",
+        r"must be Tensor, not Triplets \(.*losses\.py, line 7: return torch.*\)\. Read t\.s_pos and t\.s_neg",
+    ),
+    "triplets by index": (f"{TRIPLETS}t[0] @ t[1].T", r"\(.*losses\.py, line 7: return t\[0\].*\. Read t\.s_pos"),
+    "no constructor of the module": (
+        f'@goalgrid.objective("mine")\n{MODULE}    def __init__(self):\n        self.tau = torch.nn.Parameter()\n'
+        "    def forward(self, t):\n        return self.tau * t.s_neg",
+        r"line 8: self\.tau.*\)\. Begin the constructor with super\(\)\.__init__\(\)",
+    ),
+    "pixels of 8 bits in a layer": (
+        f'@goalgrid.image_encoder("mine")\n{MODULE}    def __init__(self, shape, dim):\n        super().__init__()\n'
+        f"{LINE.format('3 * 64 * 64')}    def forward(self, images):\n        return self.line(images.flatten(1))",
+        r"\(.*losses\.py, line 11: return self\.line.*\. Begin with images = images\.float\(\) / 255",
+    ),
+    "the mean of pixels of 8 bits": (
+        f'@goalgrid.image_encoder("mine")\n{MODULE}    def __init__(self, shape, dim):\n        super().__init__()\n'
+        f"{LINE.format(3)}    def forward(self, images):\n        return self.line(images.mean((2, 3)))",
+        r"\. Begin with images = images\.float\(\) / 255",
+    ),
+    "ids in a layer": (
+        f'@goalgrid.text_encoder("mine")\n{MODULE}    def __init__(self, words, dim):\n        super().__init__()\n'
+        f"{LINE.format(9)}    def forward(self, ids, lengths):\n        return self.line(ids)",
+        r"line 11: return self\.line\(ids\)\).*\. Embed ids first, by torch\.nn\.Embedding\(words, width\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", FIRST_TRIES)
+def test_a_first_try_is_told_its_line_and_what_to_write(mistake: str, tmp_path: Path) -> None:
+    text, said = FIRST_TRIES[mistake]
+    try:
+        define(tmp_path, text)
+        told = next(verdict.text for verdict in verdicts("mine") if not verdict.holds)
+    except UserError as error:
+        told = str(error)
+    assert re.search(said, told)
+    assert "site-packages" not in told
+
+
 LEARNT = (
     "class Mine(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.tau = torch.nn.Parameter(torch.tensor(10.0))\n\n    def forward(self, t):\n"
