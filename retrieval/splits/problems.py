@@ -246,9 +246,9 @@ def _faults_of_columns(columns: Sequence[str], needed: Sequence[str], optional: 
         f"Expected commas between the columns {', '.join([*needed, *optional])}, and their names in the first line."
     )
     if len(columns) == 1 and (separator := next((mark for mark in SEPARATORS if mark in columns[0]), "")):
-        others = _faults_of_columns([name.strip() for name in columns[0].split(separator)], needed, optional)
-        fixes = " ".join(["Save the file as CSV with commas.", *dict.fromkeys(fix for _, fix in others)])
-        return [(f"has {SEPARATORS[separator]} between its columns", fixes if others else f"{layout} {fixes}")]
+        further = _faults_of_columns([name.strip() for name in columns[0].split(separator)], needed, optional)
+        fixes = " ".join(["Save the file as CSV with commas.", *dict.fromkeys(fix for _, fix in further)])
+        return [(f"has {SEPARATORS[separator]} between its columns", fixes if further else f"{layout} {fixes}")]
     others = [name for name in columns if name not in (*needed, *optional)]
     faults = [(f"names column {name!r} more than once", layout) for name in repeated(columns) if name not in others]
     if lacking := [name for name in needed if name not in columns]:

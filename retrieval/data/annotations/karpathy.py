@@ -55,12 +55,12 @@ def _entry(item: Any, place: str) -> tuple[Annotation | None, str]:
     if not raw:
         return None, f"image {item['filename']!r} has no caption"
     if len(captions) < len(raw):
-        place = next(place for place, text in enumerate(raw) if not isinstance(text, str))
-        return None, f"image {item['filename']!r}: its sentences[{place}] has no text"
+        wrong = next(number for number, text in enumerate(raw) if not isinstance(text, str))
+        return None, f"image {item['filename']!r}: its sentences[{wrong}] has no text"
     if not isinstance(item.get("split"), str) or item["split"] not in SPLITS:
         return None, f"unknown split {item.get('split')!r} of image {item['filename']!r}; known: {', '.join(SPLITS)}"
     folder, name = str(item.get("filepath") or ""), item["filename"]
     names = (f"{folder}/{name}", name) if folder else (name,)
-    given = [sentence.get("sentid") for sentence in sentences if isinstance(sentence, dict)]
-    ids = tuple(key for key in given if type(key) is int)
+    keys = [sentence.get("sentid") for sentence in sentences or () if isinstance(sentence, dict)]
+    ids = tuple(key for key in keys if type(key) is int)
     return Annotation(SPLITS[item["split"]], names, captions, place, ids if len(ids) == len(captions) else ()), ""
