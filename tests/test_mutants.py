@@ -25,7 +25,17 @@ def count(numbers: list[int]) -> int:
     return len(sorted(numbers))
 '''
 
-TEST = """from goalgrid.grid.limits import above, count
+TEST = """import os
+from pathlib import Path
+
+from goalgrid.grid.limits import above, count
+
+
+def test_that_fails_on_the_right_program_too_the_second_time() -> None:
+    marker = Path(os.environ["MARKER"])
+    assert not marker.exists()
+    marker.touch()
+    assert count([3, 1]) == 2
 
 
 def test_limits() -> None:
@@ -48,11 +58,12 @@ def test_a_planted_fault_is_noticed_and_equal_code_survives(tmp_path: Path) -> N
     (tmp_path / ".gitignore").write_text(".cache\n.venv\n__pycache__\n")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    environment["MARKER"] = str(tmp_path.with_name("ran"))
     finished = subprocess.run(
         [sys.executable, "-m", "tests.mutants", "grid", "--n", "3", "--seed", "1"],
         cwd=tmp_path, env=environment, capture_output=True, text=True,
     )  # fmt: skip
-    assert "Noticed: 2 of 3, seed 1. Survived:" in finished.stdout, finished.stdout + finished.stderr
+    assert "Noticed: 2 of 3 (0 by a crash), seed 1. Survived:" in finished.stdout, finished.stdout + finished.stderr
     survivors = finished.stdout.partition("Survived:")[2]
     assert survivors.split("\n\n")[1:] == [
         "grid/limits.py:13\n-    return len(sorted(numbers))\n+    return len((numbers))\n"

@@ -40,13 +40,20 @@ def ids(grid: Grid) -> dict[str, str]:
     return {cell.objective: cell.trials[0].id for cell in expand(grid)}
 
 
+def test_a_loss_of_ones_own_names_its_paper_and_its_formula(tmp_path: Path) -> None:
+    declared = MINE.replace('"mine"', '"mine", source="A. Author, 2026", formula="T = 1", known_as="old"')
+    own_grid(tmp_path, declared)
+    entry = CATALOGUE["mine"]
+    assert (entry.family, entry.source, entry.formula, entry.known_as) == ("own", "A. Author, 2026", "T = 1", "old")
+
+
 def test_a_loss_of_ones_own_is_an_objective_with_parameters(tmp_path: Path) -> None:
     grid = own_grid(tmp_path, MINE, "sweep.objective.tau=[10, 5]")
     swept = {cell.trials[0].id for cell in expand(grid) if cell.objective == "mine"}
     assert len(swept) == 2
     assert resolve("mine", tau=3)["tau"] == 3.0
     assert CATALOGUE["mine"].formula == "tau s_neg"
-    assert CATALOGUE["mine"].source == "losses"
+    assert (CATALOGUE["mine"].family, CATALOGUE["mine"].source) == ("own", "losses")
     assert ids(own_grid(tmp_path))["mine"] in swept
 
 

@@ -2,10 +2,12 @@
 
     make mutants ROOMS="objectives results/statistics" N=20 SEED=7
 
-A fault is noticed if a test that executes it fails, or mypy. All tests run once, to see which lines each executes; that
-is kept in .cache/mutants. Files of tests that changed run again, and all do by FRESH=1; until then, the tests of a
-source that changed are those of its whole file. Whether a survivor matters is for a person to say: speed, words and
-equal code do not.
+A fault is noticed if a test that executes it fails, and passes without it; or if mypy refuses it. A test that fails by
+another error than an assertion crashes: it only ran into the fault.
+
+All tests run once, to see which lines each executes; that is kept in .cache/mutants. Files of tests that changed run
+again, and all do by FRESH=1; until then, the tests of a source that changed are those of its whole file. Whether a
+survivor matters is for a person to say: speed, words and equal code do not.
 """
 
 import argparse
@@ -18,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from tests.mutants.faults import Fault, Sources
 from tests.mutants.lines import traced
-from tests.mutants.trying import copy, failing, planted, refused_by_types
+from tests.mutants.trying import copy, noticing, planted, refused_by_types
 from tests.program import ROOMS
 
 ROOT = Path(__file__).parents[2]
@@ -52,17 +54,19 @@ def main() -> None:
             importlib.import_module(library)
         faults = sources.draw(asked.rooms, asked.n, asked.seed)
         print(f"{len(faults)} faults in {' '.join(asked.rooms)}, seed {asked.seed}", flush=True)
-        survivors = []
+        survivors, crashes = [], 0
         for number, fault in enumerate(faults, 1):
             chosen = tests.of(fault, asked.seconds)
+            failed = noticing(fault, chosen, tree, ENVIRONMENT, asked.seconds)
             with planted(fault, tree):
-                noticed = bool(chosen) and failing(chosen, tree, ENVIRONMENT, asked.seconds)
-                noticed = noticed or (refused_by_types(tree, CACHE) and "mypy")
+                noticed = failed.test if failed else refused_by_types(tree, CACHE) and "mypy"
+            crashes += bool(failed and failed.crashed)
             if not noticed:
                 survivors.append(fault)
-            outcome = f"noticed by {noticed}" if noticed else f"SURVIVED {len(chosen)} tests"
-            print(f"\n{number}. {shown(fault)}\n{outcome}", flush=True)
-    print(f"\nNoticed: {len(faults) - len(survivors)} of {len(faults)}, seed {asked.seed}. Survived:\n")
+            by = f"noticed by {noticed}{', which crashes' * bool(failed and failed.crashed)}"
+            print(f"\n{number}. {shown(fault)}\n{by if noticed else f'SURVIVED {len(chosen)} tests'}", flush=True)
+    noticed = len(faults) - len(survivors)
+    print(f"\nNoticed: {noticed} of {len(faults)} ({crashes} by a crash), seed {asked.seed}. Survived:\n")
     print("\n\n".join(map(shown, survivors)))
 
 

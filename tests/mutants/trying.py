@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ import pytest
 from tests.mutants.faults import Fault
 
 PASSED = {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
+ASSERTED = ("assert ", "AssertionError", "Failed: ")
+"""How pytest's summary says that a test looked at what the fault changed; any other error, it only ran into."""
 PATIENCE = 300
 """Seconds that one test and the fixtures may take, where the machine is busy."""
 
@@ -66,7 +69,27 @@ class Selected:
         return True if time.monotonic() > self._end else None
 
 
-def failing(tests: list[str], tree: Path, environment: dict[str, str], seconds: float) -> str:
+@dataclass(frozen=True)
+class Failing:
+    """A test that failed: its name, and whether by something else than an assertion."""
+
+    test: str
+    crashed: bool
+
+
+def noticing(fault: Fault, tests: list[str], tree: Path, environment: dict[str, str], seconds: float) -> Failing | None:
+    """The first of the tests that fails with the fault and passes without it, or nothing."""
+    left = tests
+    while left:
+        with planted(fault, tree):
+            failed = failing(left, tree, environment, seconds)
+        if failed is None or failed.test not in left or not failing([failed.test], tree, environment, seconds):
+            return failed
+        left = [name for name in left if name != failed.test]  # it fails on the right program, too
+    return None
+
+
+def failing(tests: list[str], tree: Path, environment: dict[str, str], seconds: float) -> Failing | None:
     """The first of the tests that fails, or nothing. After so many seconds none begins; one that does not end fails.
 
     The tests run in a fork, which has imported what this process has: that saves most of the time.
@@ -86,14 +109,16 @@ def failing(tests: list[str], tree: Path, environment: dict[str, str], seconds: 
         if time.monotonic() > end:
             os.killpg(process, signal.SIGKILL)
             os.waitpid(process, 0)
-            return "tests that do not end"
+            return Failing("tests that do not end", crashed=True)
     code, told = os.waitstatus_to_exitcode(ended[1]), log.read_text(encoding="utf-8", errors="replace")
     if code in PASSED:
-        return ""
+        return None
     if code == pytest.ExitCode.INTERNAL_ERROR:
         raise RuntimeError(f"pytest does not run:\n{told}")
-    named = re.search(r"^(?:FAILED|ERROR) (\S+)", told, re.MULTILINE)
-    return named[1] if named else f"pytest, which ends with {code}"
+    named = re.search(r"^(FAILED|ERROR) (.+?)(?: - (.*))?$", told, re.MULTILINE)
+    if named is None:
+        return Failing(f"pytest, which ends with {code}", crashed=True)
+    return Failing(named[2], crashed=named[1] == "ERROR" or not (named[3] or "").startswith(ASSERTED))
 
 
 def _run(selected: Selected, tests: list[str], tree: Path, environment: dict[str, str], log: Path) -> int:

@@ -137,6 +137,8 @@ def test_a_bank_gives_each_look_one_of_its_crops(tmp_path: Path) -> None:
     assert looks.equal(bank.gather(rows, 1))
     assert not looks.equal(bank.gather(rows, 2))
     assert looks[3:5].equal(bank.gather(rows, 1, slice(3, 5)))
+    np.save(tmp_path / "two.npy", bank.array[:2000])
+    assert len(Bank(tmp_path / "two.npy", 2).gather(rows, 1).unique(dim=0)) == 2
     first = Vision(image, {}).eval()(ours.pairs.train.images.gather(np.arange(256), 0)).detach()
     assert torch.allclose(bank.gather(np.arange(256)).float(), first, rtol=2e-3, atol=1e-3)
 

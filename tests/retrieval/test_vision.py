@@ -131,3 +131,9 @@ def test_statistics_are_a_name_or_six_numbers_or_none() -> None:
     for wrong in ("imagenet2", clip[:5], [*clip[:5], 0.0]):
         with pytest.raises(ValidationError, match="imagenet, clip, half, caffe, none, or six numbers"):
             backbone("dinov2", statistics=wrong)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_frozen_network_that_sees_each_view_stays_in_evaluation_while_its_model_trains(frozen: bool) -> None:
+    vision = Vision(backbone("vit", frozen=frozen, crops="online"), {}).train()
+    assert [module.training for module in vision.modules()] == [not frozen] * len([*vision.modules()])

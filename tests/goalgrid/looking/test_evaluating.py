@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -120,11 +121,12 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_picture
     )
     options = ("evaluate", scan, "--as", "scan", "--vocabulary", words, "--root", f"mine={few_pictures}")
     into = (*options, "--into", grid, "--as-objective", "triplet-hn")
-    done = verb(*into, "--json", runs=home)
+    done = verb(*into, "--speed", "--json", runs=home)
     own = json.loads(done.stdout)
     assert "stands in grid 'f8k' from now on" in done.stderr
     (trial,) = home.trials()
     assert trial.trial_id.startswith("mine_scan-published_triplet-hn-")
+    assert pd.read_parquet(trial.speed)["pairs"].tolist() == [own["speed"]["pairs"]]
     (row,) = record.collect([trial.record]).to_pylist()
     assert row["test_rsum"] == own["metrics"]["rsum"]
     assert (row["epochs"], row["steps"]) == (0, 0)

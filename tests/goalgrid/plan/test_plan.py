@@ -126,14 +126,14 @@ class TestReasons:
             text = verb(
                 "plan", "demo", *(word for each in overrides for word in ("--set", each)), runs=Home(tmp_path)
             ).stdout
-            return [line.strip() for line in text.splitlines() if "averaged over" in line or "train.mean_loss" in line]
+            return [line.strip() for line in text.splitlines() if "averaged over" in line or "to divide sums" in line]
 
-        mixed = 'objectives=["con_con","ssp","unified"]'
+        mixed = 'objectives=["con_con","ssp","sig_con"]'
         assert said(mixed) == [
-            "scale      averaged over a batch: ssp; summed: con_con, unified. train.clip_norm cuts the sums more often",
+            "scale      averaged over a batch: ssp; summed: con_con, sig_con. train.clip_norm cuts the sums more often",
             'to divide sums by the number of pairs, write below [set]: "train.mean_loss" = true (changes trial ids)',
         ]
-        assert said(mixed, "train.mean_loss=true") == said('objectives=["con_con","unified"]') == []
+        assert said(mixed, "train.mean_loss=true") == said('objectives=["con_con","sig_con"]') == []
 
     def test_selecting_a_child_brings_its_parent(self, tmp_path: Path) -> None:
         found = decide(Overview.of(load("demo", CHAIN), Home(tmp_path)), Choice("recipe=*-ft"))

@@ -90,6 +90,23 @@ def test_a_comparison_has_a_section(matrix: Path) -> None:
     assert "the same trials" in text
 
 
+def test_the_json_of_the_page_has_each_trials_state_and_its_own_numbers(tmp_path: Path) -> None:
+    home, grid = Home(tmp_path), load("demo", ['objectives=["con_con","lin_con"]', "seeds=[0,1]"])
+    done, lost, *planned = trials_of(expand(grid))
+    values = {"i2t_r1": 1.5, "t2i_r1": 2.5, "rsum": 100.25}
+    by_protocol = {(done.shared.dataset.protocol, name): value for name, value in values.items()}
+    write_trial(home, done, by_protocol, data_fingerprint="of no data")
+    fail(home.trial(lost.id), Failure.OUT_OF_MEMORY, "full")
+    (text,) = re.findall(
+        r'<script type="application/json" id="cells">(.*?)</script>', report.render(Overview.of(grid, home))
+    )
+    trials = {trial["id"]: trial for cell in json.loads(text)["cells"] for trial in cell["trials"]}
+    states = {done.id: "done", lost.id: "failed", **{trial.id: "planned" for trial in planned}}
+    assert {name: trial["state"] for name, trial in trials.items()} == states
+    assert trials[done.id]["numbers"][:3] == ["1.5", "2.5", "100.2"]
+    assert [name for name, trial in trials.items() if "numbers" in trial] == [done.id]
+
+
 @pytest.fixture
 def opened(chromium: webdriver.Chrome, matrix: Path) -> webdriver.Chrome:
     """The report as it is opened from disk, on a desk."""

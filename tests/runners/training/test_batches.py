@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from goalgrid.grid.expansion import Trial
+from goalgrid.grid.identity import derived_seed
 from goalgrid.runners.training.batch_sizes import batches_of_epoch
 from goalgrid.runners.training.inputs import batches, captions_of_epoch, prepare
 from goalgrid.runners.training.machine import Machine
@@ -27,6 +28,14 @@ def test_an_epoch_of_one_caption_an_image_has_each_image_once_and_draws_anew(sma
         == len(inputs.pairs.train.images)
     )
     assert len(batches(settings, inputs, 0)) == batches_of_epoch(len(orders[0]), train) == -(-len(orders[0]) // 128)
+    drawn = derived_seed(settings, "batches of epoch 0")
+    shuffled = torch.randperm(len(owners), generator=torch.Generator().manual_seed(drawn)).tolist()
+    literal, seen = [], set[int]()
+    for caption in shuffled:
+        if owners[caption] not in seen:
+            seen.add(owners[caption])
+            literal.append(caption)
+    assert orders[0].tolist() == literal
     picks = np.bincount(orders[0] % 5, minlength=5)
     assert picks.min() > 0.1 * len(orders[0]), "every caption of an image may be drawn"
     fewer = replace(inputs.pairs.train, image_of_text=np.zeros(len(owners), dtype=np.int64))

@@ -18,15 +18,17 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.splits.pairs import DataError
-from goalgrid.runners.training import exchange
+from goalgrid.runners.training import checkpoints, exchange, replica_process
 from goalgrid.runners.training.batch_sizes import check_batches
 from goalgrid.runners.training.embedding import _shared
 from goalgrid.runners.training.exchange import GradientSums, ProcessGroup
 from goalgrid.runners.training.inputs import batches, prepare
+from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import Cadence
 from goalgrid.runners.training.replicas import Replica, ReplicaDied, Replicas
@@ -301,6 +303,26 @@ def test_a_replica_that_dies_before_it_answers_is_named(tmp_path: Path, few_pict
             ReplicaDied, match=f"replica 1 of the training, process {process.pid}, died: signal SIGKILL"
         ):
             Trainer(settings, prepare(settings, machine), TrialFolder(tmp_path), replicas=replicas).fit()
+
+
+def test_a_replica_that_joins_at_another_step_or_rank_draws_other_dropout(tmp_path: Path, few_pictures: Path) -> None:
+    settings, machine = few(few_pictures)
+    state = checkpoints.dumped(Learner(settings, prepare(settings, machine)).state())
+
+    def drawn(step: int) -> torch.Tensor:
+        orders = iter([
+            ("prepare", 0, settings, machine), ("init", str(tmp_path / f"meeting-{step}")),
+            ("start", state, None, step), ("random",), ("end",),
+        ])  # fmt: skip
+        answers: list[Any] = []
+        with torch.random.fork_rng():
+            replica_process.follow(lambda: next(orders), answers.append)
+        states: torch.Tensor = checkpoints.loaded(answers[1], torch.device("cpu"))["cpu"]
+        return states
+
+    for step in (5, 6):
+        seed = derived_seed(settings, f"dropout of replica 0 from step {step}")
+        assert drawn(step).equal(torch.Generator().manual_seed(seed).get_state())
 
 
 def test_replicas_need_a_part_of_every_batch(small_trial: Trial) -> None:

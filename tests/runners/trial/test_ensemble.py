@@ -13,6 +13,7 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.protocols import PROTOCOLS, Protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.looking.trial_figures import EXAMPLES
@@ -266,6 +267,18 @@ def test_a_fold_is_ranked_by_the_mean_of_the_members_scores(few_pictures: Path) 
         assert found.t2i[texts].tolist() == ranks
         best = [(block[row] > block[row, own == row].max()).sum() for row in range(4)]
         assert found.i2t[start : start + 4].tolist() == best
+
+
+def test_a_protocol_with_folds_has_their_ranks_and_one_without_has_those_of_the_whole_split(
+    few_pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PROTOCOLS, "few-in-fours", Protocol(12, 4))
+    ensemble = of_features_and_of_pictures(few_pictures)
+    by_protocol = ensemble.by_protocols(["few", "few-in-fours"])
+    parts = ensemble._embedded("test")
+    for name, fold in (("few", None), ("few-in-fours", 4)):
+        assert by_protocol[name].t2i.tolist() == ensemble._ranked(*parts, fold=fold).t2i.tolist(), name
+    assert by_protocol["few"].t2i.max() > 3 >= by_protocol["few-in-fours"].t2i.max()
 
 
 def test_members_that_read_the_items_in_another_order_are_told(few_pictures: Path, tmp_path: Path) -> None:

@@ -108,6 +108,9 @@ def test_half_of_the_validation_images_select_and_the_others_teach_weights() -> 
     assert batch.second is not None
     assert len(batch.second.owners) == 50
     assert set(batch.second.owners.tolist()) <= set(range(50, 100))
+    of_validation = inputs.pairs.val.images.gather(batch.second.owners.numpy())
+    assert batch.second.images.equal(of_validation)
+    assert not batch.second.images.equal(inputs.pairs.train.images.gather(batch.second.owners.numpy()))
     (companion,) = learner.companions
     assert isinstance(companion, LearntWeights)
     weights, model = ({name: one.clone() for name, one in module.state_dict().items()} for module in (

@@ -11,10 +11,17 @@ from scipy.interpolate import RectBivariateSpline
 from torch import Tensor
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.store.home import Home
 from goalgrid.retrieval.parts.xvlm.network import Xvlm
 from goalgrid.retrieval.parts.xvlm.swin import resized
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.published_model import PublishedModel, check_whole
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.holding import new_attempt
+from goalgrid.runners.trial.run import TrialRun
+from goalgrid.runners.trial.stopping import Stop
+from tests.conftest import checked
 from tests.retrieval.literal_peers import Peer
 from tests.retrieval.parts.xvlm import xvlm_files
 
@@ -108,3 +115,17 @@ def test_a_file_that_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.M
     smaller = settings.model_copy(update={"dim": 4})
     with pytest.raises(UserError, match=r"vision_proj\.weight is \(6, 64\) in the file and \(4, 64\) in the recipe"):
         check_whole(whole, smaller)
+
+
+def test_a_trial_finds_the_file_that_its_whole_model_begins_with_and_gives_its_weights(tmp_path: Path) -> None:
+    path, theirs = saved(tmp_path / "x.th")
+    image = {"width": 8, "depths": [1, 1, 2, 1], "heads": [1, 2, 4, 8], "window": 2, "size": 64}
+    small = {"extends": "xvlm-zero-shot", "model": {"dim": 6, "image": image, "text": {"width": 12, "hidden": 20}}}
+    axes = {"datasets": "shapes", "recipes": "small", "objectives": "triplet-hn", "seeds": 0}
+    settings = trials_of(expand(checked({"name": "xv", **axes, "recipe": {"small": small}})))[0].settings
+    home, machine = Home(tmp_path / "runs"), Machine(weights=(("x-vlm", str(path)),))
+    with new_attempt(home.trial("t"), Stop()) as hold:
+        published = TrialRun(settings, home.trial("t"), hold, lambda event: None, machine).published()
+        assert published is not None
+        weights = published(Xvlm(settings.model, (3, 64, 64), WORDS, seed=0))
+    assert weights["fusion.head.0.weight"].equal(theirs["itm_head.0.weight"])
