@@ -6,17 +6,19 @@ from importlib.metadata import version
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.trusted_code import trust_everything
 from goalgrid.results.records.provenance import source
-from goalgrid.terminal import INCOMPLETE, WRONG_USAGE, NothingDone
+from goalgrid.terminal import INCOMPLETE, WRONG_USAGE, NothingDone, options
 from goalgrid.terminal.views import outlive_readers, say, show
 from goalgrid.verbs import data, evaluating, results, shipped, training
 
 TRUST_CODE = "--trust-code"
 """May stand before the verb or behind it."""
+
+MISUSED: Any = typer.BadParameter.__mro__[2]
+"""Click's exception for wrong words, of the Click that this Typer has."""
 
 COLLECT = (100_000, 50, 1_000)
 """Trials live as long as the process: with Python's thresholds it looks through a million of them again and again."""
@@ -39,7 +41,7 @@ Ablation grids for image-text retrieval objectives: from one command to the pape
 All verbs: goalgrid --help. What a verb does: goalgrid VERB --help."""
 
 
-class VerbGroups(TyperGroup):
+class VerbGroups(options.Verbs):
     """The verbs, in groups where they are listed."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -50,7 +52,10 @@ class VerbGroups(TyperGroup):
                 formatter.write_dl([(f"{name:10}", verb.get_short_help_str(room)) for name, verb in verbs.items()])
 
 
-app = typer.Typer(cls=VerbGroups, invoke_without_command=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    cls=VerbGroups, context_settings=options.HELP, invoke_without_command=True, pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)  # fmt: skip
 for verbs in (shipped.verbs, training.verbs, results.verbs, evaluating.verbs):
     app.add_typer(verbs)
 app.add_typer(data.verbs, name="data")
@@ -64,7 +69,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def begin(
     context: typer.Context,
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
@@ -83,7 +88,14 @@ def main() -> None:
     outlive_readers()
     arguments = sys.argv[1:]
     try:
-        app(sorted(arguments, key=lambda word: word != TRUST_CODE), prog_name="goalgrid")
+        words = sorted(arguments, key=lambda word: word != TRUST_CODE)
+        sys.exit(app(words, prog_name="goalgrid", standalone_mode=False))
+    except MISUSED as error:
+        said, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
+        of = context.command_path if context else "goalgrid"
+        help_of_group = said.startswith("Usage:")  # which was called without a verb
+        say(said if help_of_group else f"error: {said[:1].lower()}{said[1:]}. Usage: {of} --help")
+        sys.exit(WRONG_USAGE)
     except UserError as error:
         say(f"error: {error}")
         sys.exit(INCOMPLETE if isinstance(error, NothingDone) else WRONG_USAGE)

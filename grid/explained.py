@@ -1,11 +1,12 @@
 """What is wrong with a text of the user, as pydantic found it, in our words."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from goalgrid.grid.errors import unknown
+from goalgrid.grid.errors import nearest, unknown
 from goalgrid.grid.settings.base import CHOICES
 
 _PROBLEMS = {
@@ -47,6 +48,9 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
         text = problem["msg"].removeprefix("Value error, ")
         text = _PROBLEMS.get(problem["type"], "{said}").format(said=text, **problem.get("ctx", {}))
         value = "" if given in text else value
+        if problem["type"] == "literal_error":
+            close = nearest(str(problem["input"]), re.findall("'([^']*)'", problem["ctx"]["expected"]))
+            value += f". Did you mean {close[0]!r}?" if close else ""
         lines.append(f"{prefix}{place}{': ' if place else ''}{text}{value}")
     return lines
 

@@ -10,12 +10,34 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from goalgrid.grid import overrides, uses
-from goalgrid.grid.errors import UserError, check_known, user_path
+from goalgrid.grid.errors import UserError, check_known, nearest, user_path
 from goalgrid.grid.objectives import CATALOGUE, check_objective
 from goalgrid.grid.store.home import Home
 from goalgrid.terminal import completion
+
+HELP = {"help_option_names": ["-h", "--help"]}
+"""Of the context of a verb: the options that show its help."""
+
+MEANT = {
+    "list": "grids", "ls": "grids", "train": "run", "start": "run", "init": "new", "continue": "resume",
+    "results": "table", "show": "table", "plot": "figures", "diff": "compare", "eval": "evaluate", "clean": "prune",
+}  # fmt: skip
+"""What other programs call the verbs."""
+
+
+class Verbs(TyperGroup):
+    """Verbs of which an unknown one is refused with the nearest."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb; UserError: there is none of this name."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            close = [name for name in (MEANT.get(args[0]), *nearest(args[0], self.commands)) if name in self.commands]
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UserError(f"unknown verb {args[0]!r}.{hint} All verbs: {ctx.command_path} --help.")
+        return super().resolve_command(ctx, args)
 
 
 def argument(

@@ -17,7 +17,10 @@ from goalgrid.terminal.options import argument, flag
 from goalgrid.terminal.views import err, say, show, show_for
 
 verbs = typer.Typer(
-    help="Say where to get data; check, convert; compute features.", no_args_is_help=True, rich_markup_mode=None
+    cls=options.Verbs,
+    help="Say where to get data; check, convert; compute features.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 

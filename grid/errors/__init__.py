@@ -69,17 +69,36 @@ def check_known(what: str, name: str, known: Collection[str], *, where: str = ""
 def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
     """At most `count` names that are most like a name, the nearest first, of a similarity from 0 to 1 above `cutoff`.
 
-    A longer name counts as a whole, and as its beginning of the same length.
+    A longer name counts as a whole, and as its beginning of the same length. Capitals do not count. First come names
+    whose part behind the last dot has the same first word, or is the other's initials.
 
     >>> nearest("goal-table2", ["goal-table6", "goal-table2-coco"]), nearest("goal-tabel2", ["goal-table2-coco"])
     (['goal-table2-coco'], ['goal-table2-coco'])
+    >>> settings = ["train.mean_loss", "train.batch_size", "train.lr"]
+    >>> [nearest(name, settings)[0] for name in ("batch", "lr", "train.learning_rate", "Train.BS")]
+    ['train.batch_size', 'train.lr', 'train.lr', 'train.batch_size']
     """
     standing_for: dict[str, list[str]] = {}
-    for other in sorted(known, key=len):
-        for part in {other, other[: len(name)]}:
+    ordered = sorted(known, key=len)
+    for other in ordered:
+        for part in {other.casefold(), other[: len(name)].casefold()}:
             standing_for.setdefault(part, []).append(other)
-    alike = get_close_matches(name, standing_for, n=2 * count, cutoff=cutoff)
-    return list(dict.fromkeys(other for part in alike for other in standing_for[part]))[:count]
+    alike = get_close_matches(name.casefold(), standing_for, n=2 * count, cutoff=cutoff)
+    meant = [other for other in ordered if _abbreviates(name, other)]
+    return list(dict.fromkeys([*meant, *(other for part in alike for other in standing_for[part])]))[:count]
+
+
+def _abbreviates(name: str, other: str) -> bool:
+    """Whether one of two names is the other's first word or initials, behind the last dot."""
+    (one, words), (two, other_words) = (
+        (last, re.split("[_-]", last)) for last in (text.rpartition(".")[2].casefold() for text in (name, other))
+    )
+    initials = ["".join(word[:1] for word in of) for of in (words, other_words)]
+    return (
+        one in (two, other_words[0])
+        or (len(words) > 1 and initials[0] == two)
+        or (len(other_words) > 1 and initials[1] == one)
+    )
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, nearest
 
 Variant = Literal["paper", "released"]
 VARIANTS: tuple[Variant, ...] = ("paper", "released")
@@ -81,7 +81,9 @@ class Parameter:
             return None
         if self.choices:
             if value not in self.choices:
-                raise ValueError(f"must be one of {', '.join(self.choices)}, not {value!r}")
+                close = nearest(str(value), self.choices)
+                hint = f". Did you mean {close[0]!r}?" if close else ""
+                raise ValueError(f"must be one of {', '.join(self.choices)}, not {value!r}{hint}")
             return str(value)
         if isinstance(self.default, bool):
             if not isinstance(value, bool):

@@ -56,6 +56,17 @@ WRONG = [
     (("objectives", "slehn"), "Did you mean 'selhn'? Known: selhn, "),
     (("objectives", "slehn"), " and 28 more. In a grid file, 'goal' stands"),
     (("diagrams", "goal"), "In a grid file, 'goal' stands for the 15 PAIR_TRIPLET. A loss"),
+    (("list",), "error: unknown verb 'list'. Did you mean 'grids'? All verbs: goalgrid --help."),
+    (("data", "whre"), "error: unknown verb 'whre'. Did you mean 'where'? All verbs: goalgrid data --help."),
+    (("plan", "demo", "--rooot"), "error: no such option: --rooot"),
+    (("settings", "batch"), "unknown setting 'batch'. Did you mean 'train.batch_size'?"),
+    (("plan", "demo", "--set", "train.learning_rate=1"), "Did you mean 'train.lr'?"),
+    (
+        ("plan", "demo", "--set", "objectives=infoNCE"),
+        "unknown objective 'infoNCE' in objectives[0]. Did you mean 'infonce'?",
+    ),
+    (("plan", "demo", "--set", "train.optimizer=adamm"), "(got 'adamm'). Did you mean 'adam'?"),
+    (("plan", "demo", "--set", "objective.mining=hardst"), "not 'hardst'. Did you mean 'hardest'?"),
     (("check", ""), "uses '' names neither a file, which ends in .py, nor"),
     (("check", "nowhere.py"), "A path begins at the folder that you are in."),
     (("diagrams", "--format", "jpg"), "unknown format 'jpg'"),
@@ -71,7 +82,7 @@ WRONG = [
     (("data", "check", "../x\x1b[2J", "--root", "."), r"data set '../x\x1b[2J': a name begins with a letter or digit"),
     (("resume", "demo"), "grid 'demo' never ran"),
     (("prune", "--done", "--empty"), "one after the other"),
-    (("data", "check", "flickr8k", "--root", ".", "--workers", "0"), "Invalid value for '--workers'"),
+    (("data", "check", "flickr8k", "--root", ".", "--workers", "0"), "error: invalid value for '--workers'"),
 ]
 
 
@@ -146,6 +157,13 @@ def test_the_first_line_of_every_verb_stands_whole_in_the_help(goalgrid: Goalgri
         result = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}, terminal_width=80)
         assert "..." not in result.stdout.partition("Commands:")[2]
         assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("words", [[], ["plan"], ["data"], ["data", "check"]])
+def test_the_short_option_shows_the_help(words: list[str]) -> None:
+    short, long = (CliRunner().invoke(app, [*words, option]) for option in ("-h", "--help"))
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+    assert short.stdout.startswith("Usage: ")
 
 
 def test_every_option_says_what_it_does() -> None:
