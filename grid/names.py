@@ -18,6 +18,7 @@ from goalgrid.grid.resources import UNTIL_RESOLVED
 from goalgrid.grid.sections import SECTIONS, made, of_section
 from goalgrid.grid.settings.base import CHOICES, NoIdentity
 from goalgrid.grid.settings.own_parts import own_parts
+from goalgrid.grid.settings.poolings import own_poolings
 
 PARENTS = ("train.starts_from", "train.ranker", "train.ranker_objective")
 """Settings that say from which other trial or checkpoint a trial comes."""
@@ -30,6 +31,8 @@ def dotted_names() -> list[str]:
     for kind, parts in own_parts.items():
         declared = sorted({name for part in parts.values() for name in part.parameters})
         names += [f"model.{kind.partition(' ')[0]}.parameters.{name}" for name in declared]
+    pooled = sorted({name for own in own_poolings.values() for name in own.parameters})
+    names += [f"model.{side}.pool_parameters.{name}" for side in ("image", "text") for name in pooled]
     return [*names, "objective.variant", *(f"objective.{name}" for name in sorted(known_parameters()))]
 
 

@@ -221,25 +221,29 @@ def differences(defined: str, taken: Sequence[str], parameters: Mapping[str, Any
     ]
 
 
-def pooling(name: str) -> Callable[[Equation], Equation]:
-    """Offer a pooling: a function of `values` (b, n, d) and `present` (b, n) that returns (b, d); or a class of such.
+def pooling(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
+    """Offer a pooling: `@goalgrid.pooling("mine", power=Parameter(2.0, "exponent"))`.
 
-    At least one member is present in each row; the value of a member that is not present must not count. A class is a
-    `torch.nn.Module` whose constructor takes d; its weights learn.
+    A function of `values` (b, n, d) and `present` (b, n), then of the parameters, that returns (b, d); or a class of
+    such. At least one member is present in each row; the value of a member that is not present must not count. A class
+    is a `torch.nn.Module` whose constructor takes `dim`, which is d, and the parameters; its weights learn.
+
+    Args:
+        name: by which recipes and grids name it, under `model.image.pooling` or `model.text.pooling`.
+        parameters: every further argument of the function or the constructor.
 
     Raises:
-        UserError: the signature is another.
+        UserError: the signature is another, or a declaration is wrong.
     """
 
     _check_named("pooling", name)
 
     def offer(equation: Equation) -> Equation:
-        expected = ["dim"] if isinstance(equation, type) else ["values", "present"]
-        taken = [argument.name for argument in _arguments(equation)]
-        if taken != expected:
-            signature = f"{equation.__name__}{'.__init__' * isinstance(equation, type)} takes ({', '.join(taken)})"
-            raise UserError(f"pooling {name!r}: {signature}; it should take ({', '.join(expected)})")
-        _offer("pooling", name, equation, equation)
+        first = ("dim",) if isinstance(equation, type) else ("values", "present")
+        defined = f"{equation.__name__}{'.__init__' * isinstance(equation, type)}"
+        if problems := [*_begins(defined, equation, first, parameters), *_undeclared(parameters)]:
+            raise several(f"pooling {name!r}", problems)
+        _offer("pooling", name, equation, OwnPart(equation, parameters))
         return equation
 
     return offer
@@ -323,17 +327,23 @@ def _part(
             forward = list(inspect.signature(module.forward).parameters)[1:]
             if len(forward) != len(called):
                 problems.append(f"{defined}.forward takes ({', '.join(forward)}); it takes ({', '.join(called)})")
-        for parameter, value in parameters.items():
-            if not isinstance(value, Parameter):
-                problems.append(f"{parameter} = {value!r} is no goalgrid.Parameter(default, meaning)")
-            elif value.only_with or value.released != value.default:
-                problems.append(f"{parameter}: released and only_with are for parameters of losses")
-        if problems:
+        if problems := [*problems, *_undeclared(parameters)]:
             raise several(f"{kind} {name!r}", problems)
         _offer(kind, name, network, OwnPart(network, parameters, on))
         return network
 
     return offer
+
+
+def _undeclared(parameters: Mapping[str, Any]) -> list[str]:
+    """Problems of the parameters that a decorator of a pooling, encoder or scorer declares."""
+    problems = list[str]()
+    for name, value in parameters.items():
+        if not isinstance(value, Parameter):
+            problems.append(f"{name} = {value!r} is no goalgrid.Parameter(default, meaning)")
+        elif value.only_with or value.released != value.default:
+            problems.append(f"{name}: released and only_with are for parameters of losses")
+    return problems
 
 
 def _begins(

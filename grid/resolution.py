@@ -118,7 +118,7 @@ class Resolver:
             applied = {name: value for name, value in overrides.items() if name not in unread}
             settings = self._made(section, dataset, recipe, applied) if unread else changed
             for name, unmet in unread.items() if settings else ():
-                same = attrgetter(name)(settings) == attrgetter(name)(changed)
+                same = _value(settings, name) == _value(changed, name)
                 self._note(f"{section}.{name}", unmet, same=same)
             self._read |= {f"{section}.{name}" for name in applied}
             self._known[key] = settings
@@ -140,12 +140,19 @@ class Resolver:
             self._read.add(name)
 
 
+def _value(settings: Settings, name: str) -> Any:
+    """The value of a setting; of a parameter that a pooling of ours lacks, what equals no other value."""
+    *path, last = name.split(".")
+    holder = attrgetter(".".join(path))(settings) if path else settings
+    return holder.get(last, object()) if isinstance(holder, dict) else getattr(holder, last)
+
+
 def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, ...]:
     """The conditions of reading this setting, `image.pool_k`, that are not met; empty: a training reads it."""
     *path, last = name.split(".")
     holder = attrgetter(".".join(path))(settings) if path else settings
-    if not isinstance(holder, Settings):  # a parameter of an encoder of the user's own
-        return ()
+    if not isinstance(holder, Settings):  # a parameter of a user's own part, which is read where the others are
+        return lacking(settings, ".".join(path), reader)
     marks = type(holder).model_fields[last].metadata
     return tuple(mark.words for mark in marks if isinstance(mark, ReadWhere) and not mark.condition(holder, reader))
 

@@ -18,10 +18,10 @@ ReadsImages = Literal["pictures", "features", "regions"]
 
 @dataclass(frozen=True)
 class OwnPart:
-    """An encoder or a scorer of the user's own."""
+    """A pooling, an encoder or a scorer of the user's own."""
 
     network: Any
-    """Its class, a `torch.nn.Module`; a scorer without weights may be a function."""
+    """Its class, a `torch.nn.Module`; a pooling or scorer without weights may be a function."""
     parameters: Mapping[str, Parameter]
     """What its constructor, or the function, takes beside what goalgrid gives it."""
     on: ReadsImages = "pictures"
@@ -29,6 +29,19 @@ class OwnPart:
 
 own_parts: dict[OwnKind, dict[str, OwnPart]] = {kind: {} for kind in get_args(OwnKind)}
 """The user's own encoders and scorers that the present grid uses, by name."""
+
+
+def completed(part: str, declared: Mapping[str, Parameter], values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return all declared parameters of a user's own part, defaults filled in; ValueError: a name or value is wrong."""
+    complete = {name: parameter.default for name, parameter in declared.items()}
+    for name, value in values.items():
+        if name not in declared:
+            raise ValueError(unknown("parameter", name, declared or ["none"], where=f"of {part}"))
+        try:
+            complete[name] = declared[name].parse(value)
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
+    return complete
 
 
 class WrongReturn(UserError):
@@ -111,13 +124,4 @@ class OwnPartSettings(Settings):
         if "name" not in info.data:
             return values
         name = info.data["name"]
-        declared = own_parts[cls.of][name].parameters
-        complete = {parameter: declared[parameter].default for parameter in declared}
-        for parameter, value in values.items():
-            if parameter not in declared:
-                raise ValueError(unknown("parameter", parameter, declared or ["none"], where=f"of {cls.of} {name!r}"))
-            try:
-                complete[parameter] = declared[parameter].parse(value)
-            except ValueError as error:
-                raise ValueError(f"{parameter} {error}") from None
-        return complete
+        return completed(f"{cls.of} {name!r}", own_parts[cls.of][name].parameters, values)

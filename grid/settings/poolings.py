@@ -2,15 +2,17 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, ValidationInfo, field_validator
 
 from goalgrid.grid.errors import unknown
 from goalgrid.grid.objectives.declared import Declared, keys_of
+from goalgrid.grid.objectives.parameters import Value
 from goalgrid.grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit, told_once
+from goalgrid.grid.settings.own_parts import OwnPart, completed
 
 POOLINGS = Declared(lambda: dict.fromkeys(keys_of("retrieval/encoders/pooling.py", "POOLING")))
-own_poolings: dict[str, Any] = {}
-"""The functions and classes of the user's own poolings that the present grid uses, by name."""
+own_poolings: dict[str, OwnPart] = {}
+"""The user's own poolings that the present grid uses, by name."""
 
 
 def _known_pooling(name: str) -> str:
@@ -40,6 +42,7 @@ SEVERAL = ReadWhere(
 """Where an image or a caption is several vectors; features that a user computed are taken for several."""
 HAS_HEAD = ReadWhere(lambda part, _: getattr(part, "head", "linear") != "none", "a head")
 _KMAX = ReadWhere(lambda part, _: part.pooling == "kmax", "pooling = kmax")
+_OWN = ReadWhere(lambda part, _: part.pooling in own_poolings, "pooling = a pooling of your own")
 _ADPOOL = ReadWhere(lambda part, _: part.pooling.startswith("adpool"), "pooling = adpool")
 
 
@@ -55,3 +58,15 @@ class PoolingSettings(Settings):
         description="share of ADPOOL's token level, the rest is its embedding level: learnt; drawn once from U(0, 1), "
         "random; or a number, 1: the token level alone",
     )
+    pool_parameters: Annotated[dict[str, Value], IdentityDefault({}), SEVERAL, _OWN] = Field(
+        {},
+        validate_default=True,
+        description="of your own poolings, values of the parameters that the decorator declares",
+    )
+
+    @field_validator("pool_parameters")
+    @classmethod
+    def _complete(cls, values: dict[str, Value], info: ValidationInfo) -> dict[str, Value]:
+        """All parameters of an own pooling; of ours none, which has none."""
+        own = own_poolings.get(info.data.get("pooling", ""))
+        return completed(f"pooling {info.data['pooling']!r}", own.parameters, values) if own else {}

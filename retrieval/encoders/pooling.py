@@ -236,9 +236,10 @@ def pooling(settings: PoolingSettings, dim: int) -> Pooling:
 
     A user's own raises a UserError when it is called and gives another shape than (b, d), or what cannot learn.
     """
-    mine = own_poolings.get(settings.pooling)
-    if mine is None:
+    own = own_poolings.get(settings.pooling)
+    if own is None:
         return POOLING[settings.pooling](dim, settings)
+    mine, parameters = own.network, settings.pool_parameters
 
     def checked(output: Any, values: Float[Tensor, "b n d"]) -> Any:
         part, of = f"pooling {settings.pooling!r}", f"values {tuple(values.shape)}"
@@ -249,14 +250,14 @@ def pooling(settings: PoolingSettings, dim: int) -> Pooling:
 
     if isinstance(mine, type):
         with contained(mine):
-            network: nn.Module = mine(dim)
+            network: nn.Module = mine(dim, **parameters)
         contain_calls(network, mine)
         network.register_forward_hook(lambda _, inputs, output: checked(output, inputs[0]))
         return network
 
     def called(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Any:
         with contained(mine):
-            output = mine(values, present)
+            output = mine(values, present, **parameters)
         return checked(output, values)
 
     return called

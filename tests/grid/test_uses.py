@@ -1,7 +1,9 @@
 """A user's own files: what they add to the catalogue, whom that concerns, and every mistake in one message."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +76,42 @@ def test_an_own_pooling_is_named_by_recipes_and_settings_and_by_no_other_grid(tm
     assert {(model.image.pooling, model.text.pooling) for model in models} == {("mean", "first"), ("first", "first")}
     with pytest.raises(UserError, match=r"unknown pooling 'first'. Known: mean, max, kmax"):
         expand(own_grid(tmp_path, MINE, "model.image.pooling=first"))
+
+
+POOLING = """
+
+@goalgrid.pooling("power", p=Parameter(2.0, "exponent"))
+def power(values, present, p):
+    return values[:, 0] ** p
+"""
+
+
+def test_parameters_of_an_own_pooling_are_set_and_swept_and_count_for_its_trials_alone(tmp_path: Path) -> None:
+    def pooled(*overrides: str) -> list[tuple[str, dict[str, Any]]]:
+        cells = expand(own_grid(tmp_path, MINE + POOLING, *overrides))
+        return [(c.trials[0].id, c.trials[0].shared.model.text.pool_parameters) for c in cells if c.objective == "mine"]
+
+    own = "model.text.pooling=power"
+    ((default, parameters),) = pooled(own)
+    assert parameters == {"p": 2.0}
+    assert pooled(own, "model.text.pool_parameters.p=2") == [(default, {"p": 2.0})]
+    swept = pooled(own, "sweep.model.text.pool_parameters.p=[2, 3]")
+    assert [parameters for _, parameters in swept] == [{"p": 2.0}, {"p": 3.0}]
+    assert swept[0][0] == default != swept[1][0]
+    both = pooled('sweep.model.text.pooling=["mean", "power"]', "sweep.model.text.pool_parameters.p=[2, 3]")
+    assert [parameters for _, parameters in both] == [{}, {}, {"p": 2.0}, {"p": 3.0}]
+    assert (both[0][0], both[2][0]) == (pooled()[0][0], default)
+    for wrong, said in (
+        ("p=steep", "p must be a number, not 'steep'"),
+        (
+            "q=1",
+            "unknown setting 'model.text.pool_parameters.q' in [set]. Did you mean 'model.text.pool_parameters.p'?",
+        ),
+    ):
+        with pytest.raises(UserError, match=re.escape(said)):
+            pooled(own, f"model.text.pool_parameters.{wrong}")
+    with pytest.raises(UserError, match="no trial of this grid reads it; it needs pooling = a pooling of your own"):
+        pooled("model.text.pool_parameters.p=3")
 
 
 NET = """
@@ -264,7 +302,7 @@ WRONG = {
     ),
     "a pooling of other arguments": (
         HEAD + '@goalgrid.pooling("mine")\ndef mine(x, mask):\n    return x\n',
-        "pooling 'mine': mine takes (x, mask); it should take (values, present)",
+        "pooling 'mine': mine takes (x, mask); it begins with values, present",
     ),
     "a pooling of ours": (
         HEAD + '@goalgrid.pooling("max")\ndef mine(values, present):\n    return values\n',

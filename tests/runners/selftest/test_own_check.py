@@ -407,7 +407,7 @@ def test_an_encoder_is_checked_too(text: str, edit: tuple[str, str], check: str,
 @pytest.mark.parametrize(
     ("decorator", "said"),
     [
-        ("pooling", "Mine.__init__ takes (); it should take (dim)"),
+        ("pooling", "Mine.__init__ takes (); it begins with dim"),
         ("text_encoder", "Mine.__init__ takes (); it begins with words, dim"),
         ("scorer", "Mine.__init__ takes (); it begins with dim"),
     ],
