@@ -22,7 +22,7 @@ class Chance(Container[str]):
         if trial_id not in self._known:
             row = self._home.trial(trial_id).last_row() or {}
             chance, rsum = row.get("val_chance"), self._rows[trial_id]["val_rsum"]
-            self._known[trial_id] = chance if chance is not None and rsum <= chance else None
+            self._known[trial_id] = chance if isinstance(chance, int | float) and rsum <= chance else None
         return self._known[trial_id]
 
     def __contains__(self, trial_id: object) -> bool:
