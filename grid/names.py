@@ -15,7 +15,7 @@ from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_object
 from goalgrid.grid.objectives.parameters import VARIANTS
 from goalgrid.grid.protocols import ECCV
 from goalgrid.grid.resources import UNTIL_RESOLVED
-from goalgrid.grid.sections import SECTIONS, made, of_section
+from goalgrid.grid.sections import SECTIONS, of_section, section_from
 from goalgrid.grid.settings.base import CHOICES, NoIdentity
 from goalgrid.grid.settings.own_parts import own_parts
 from goalgrid.grid.settings.poolings import own_poolings
@@ -31,7 +31,7 @@ def dotted_names() -> list[str]:
     for kind, parts in own_parts.items():
         declared = sorted({name for part in parts.values() for name in part.parameters})
         names += [f"model.{kind.partition(' ')[0]}.parameters.{name}" for name in declared]
-    pooled = sorted({name for own in own_poolings.values() for name in own.parameters})
+    pooled = sorted({name for pooling in own_poolings.values() for name in pooling.parameters})
     names += [f"model.{side}.pool_parameters.{name}" for side in ("image", "text") for name in pooled]
     return [*names, "objective.variant", *(f"objective.{name}" for name in sorted(known_parameters()))]
 
@@ -54,12 +54,12 @@ def mistakes(content: Content) -> list[str]:
     ]  # fmt: skip
 
 
-def wrong_settings(content: Content, told: Sequence[str]) -> list[str]:
+def wrong_settings(content: Content, known_problems: Sequence[str]) -> list[str]:
     """Values that the sections of a trial may not have; the expansion finds them too, once nothing else is wrong.
 
-    `told`: the problems that are found already; settings that they name are left out.
+    `known_problems`: settings that they name are left out.
     """
-    known = [name for name in dotted_names() if not any(f"{name}: " in problem for problem in told)]
+    known = [name for name in dotted_names() if not any(f"{name}: " in problem for problem in known_problems)]
     recipes = [name for name in content.names("recipes") if name in catalog.names("recipes")]
     of_all, problems = {name: value for name, value in content.table("set").items() if name in known}, list[str]()
     for name, value in [*of_all.items(), *content.swept(), *content.tried()]:
@@ -78,7 +78,7 @@ def _refused(recipes: Sequence[str], of_all: Mapping[str, Any], name: str, value
     for recipe in recipes if section in SECTIONS else ():
         refused.append([])
         try:
-            made(section, recipe, recipe, of_section(section, {**of_all, name: value}))
+            section_from(section, recipe, recipe, of_section(section, {**of_all, name: value}))
         except ValidationError as error:
             refused[-1] = explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}.")
     return refused

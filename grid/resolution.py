@@ -12,7 +12,7 @@ from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import canonical_json
 from goalgrid.grid.objectives import CATALOGUE, accepted, needs, resolve, warms_up
-from goalgrid.grid.sections import SECTIONS, made, of_section
+from goalgrid.grid.sections import SECTIONS, of_section, section_from
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from goalgrid.grid.settings.base import ReadWhere, Settings
 from goalgrid.grid.settings.model import ModelSettings
@@ -127,7 +127,7 @@ class Resolver:
     def _made(self, section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings | None:
         """A section with these values; None if it cannot have them, which `problems` says then."""
         try:
-            return made(section, dataset, recipe, overrides)
+            return section_from(section, dataset, recipe, overrides)
         except ValidationError as error:
             self.problems.update(dict.fromkeys(explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}.")))
             return None

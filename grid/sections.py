@@ -17,7 +17,7 @@ def of_section(section: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
 
 
-def made(section: str, dataset: str, recipe: str, overrides: Mapping[str, Any]) -> Settings:
+def section_from(section: str, dataset: str, recipe: str, overrides: Mapping[str, Any]) -> Settings:
     """Return a section with these values, the choice of an encoder or scorer first; or pydantic's error."""
     content: dict[str, Any] = {"name": dataset, "protocol": catalog.protocols(dataset)[0]}
     if section != "dataset":

@@ -192,8 +192,8 @@ def _broken(trial: Path) -> list[Removable]:
 
 def _halves(place: Path, pattern: str) -> list[Removable]:
     """Files in a folder that were written aside long ago, and did not get their names."""
-    found = [] if place.is_symlink() else sorted(filter(is_aside, place.glob(pattern)))
-    return [Removable.at(path, "half-written") for path in found if _plain(path) and _old(path)]
+    entries = [] if place.is_symlink() else sorted(filter(is_aside, place.glob(pattern)))
+    return [Removable.at(path, "half-written") for path in entries if _plain(path) and _old(path)]
 
 
 def _old(path: Path) -> bool:

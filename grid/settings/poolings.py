@@ -68,5 +68,5 @@ class PoolingSettings(Settings):
     @classmethod
     def _complete(cls, values: dict[str, Value], info: ValidationInfo) -> dict[str, Value]:
         """All parameters of an own pooling; of ours none, which has none."""
-        own = own_poolings.get(info.data.get("pooling", ""))
-        return completed(f"pooling {info.data['pooling']!r}", own.parameters, values) if own else {}
+        declared = own_poolings.get(info.data.get("pooling", ""))
+        return completed(f"pooling {info.data['pooling']!r}", declared.parameters, values) if declared else {}

@@ -43,8 +43,8 @@ def check_output(path: Path, content: bytes = b"") -> None:
         path = path.resolve()
         if path.is_dir():
             raise UserError(f"{path} is a folder; name a file in it.")
-        if kept := _kept(path):
-            raise UserError(f"{path} belongs to the runs folder {kept}; choose another file.")
+        if home := _kept(path):
+            raise UserError(f"{path} belongs to the runs folder {home}; choose another file.")
         if path.exists() and not _is_ours(path, content):
             raise UserError(f"{path} is there, and goalgrid did not write it; choose another name, or move it away.")
         if not next(above for above in path.parents if above.exists()).is_dir():

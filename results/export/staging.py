@@ -43,20 +43,22 @@ def _clear(target: Path) -> None:
     """Delete what killed processes left in a folder; UserError: it holds anything else."""
     if os.path.lexists(target) and not target.is_dir():
         raise UserError(f"{target} is a file; give a new folder.")
-    found = sorted(target.iterdir()) if target.is_dir() else []
-    left = [path for path in found if is_aside(path) and path.name.startswith(f".{_STAGED}.") and not path.is_symlink()]
-    moved = {path for staging in left for path in _moved(staging, target)}
+    entries = sorted(target.iterdir()) if target.is_dir() else []
+    unfinished = [
+        path for path in entries if is_aside(path) and path.name.startswith(f".{_STAGED}.") and not path.is_symlink()
+    ]
+    moved = {path for staging in unfinished for path in _moved(staging, target)}
     folders = {
         folder for path in moved for folder in path.parents if folder.is_relative_to(target) and folder != target
     }
-    for path in found if not left else target.rglob("*"):
-        if path not in moved | folders and not any(path.is_relative_to(staging) for staging in left):
+    for path in entries if not unfinished else target.rglob("*"):
+        if path not in moved | folders and not any(path.is_relative_to(staging) for staging in unfinished):
             raise UserError(f"{target} is not empty, there is {path.relative_to(target)}; give a new folder.")
     for path in moved:
         path.unlink()
     for folder in sorted(folders, reverse=True):
         folder.rmdir()
-    for staging in left:
+    for staging in unfinished:
         shutil.rmtree(staging)
 
 

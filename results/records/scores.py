@@ -281,14 +281,14 @@ class Scores:
 
     def leaks(self, cells: Sequence[Cell]) -> str:
         """Which splits of the data share images that trials were trained in spite of (`--allow-leak`); or empty."""
-        told = dict[str, None]()
+        shared = dict[str, None]()
         for cell in cells:
             chooses = cell.chosen is not None or cell.trials[0].shared.train.selection != "last"
             for row in (self.rows[trial.id] for trial in cell.trials if trial.id in self.rows):
                 if '"leaks"' in (environment := row.get("environment", "")):
                     leaks = json.loads(environment)["leaks"]
-                    told |= {f"{what} ({cell.dataset})": None for kind, what in leaks if kind == "leak" or chooses}
-        return f"Trained with --allow-leak: {', '.join(told)}." if told else ""
+                    shared |= {f"{what} ({cell.dataset})": None for kind, what in leaks if kind == "leak" or chooses}
+        return f"Trained with --allow-leak: {', '.join(shared)}." if shared else ""
 
     def protocol_of(self, cell: Cell) -> str:
         if self.protocol in self.evaluate.names:

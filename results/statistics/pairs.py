@@ -135,8 +135,8 @@ def _of_errors(squares: Array, freedom: Array, draws: int, generator: np.random.
     largest = []
     for size in _sizes(draws, len(squares)):
         means = np.sqrt(squares) * generator.normal(size=(size, len(squares)))
-        drawn = squares * generator.chisquare(freedom, (size, len(squares))) / freedom
-        largest.append(_largest(means.T, drawn.T))
+        errors = squares * generator.chisquare(freedom, (size, len(squares))) / freedom
+        largest.append(_largest(means.T, errors.T))
     return np.concatenate(largest)
 
 

@@ -250,7 +250,7 @@ def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
     for split, listing in listings.items():
         sums[split], ways = stamp.digests(listing.images, sha256_of), stamp.ways(listing.images)
         marks[split] = digest([f"{summed} {way}".rstrip() for summed, way in zip(sums[split], ways, strict=True)])
-        read_as.update(way for each in ways for way in each.split(",") if way)
+        read_as.update(way for listed in ways for way in listed.split(",") if way)
     problems = [*annotated.problems, *annotated.notes(), *annotated.equal(sums)]
     problems += [
         Problem(str(annotated.path), f"{counted(count, 'picture')} {READ_AS[way]}", SEEN, "remark")
