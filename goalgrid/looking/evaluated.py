@@ -275,10 +275,9 @@ def _evaluated(
         except UserError as error:
             say(f"warning: the speed is not kept: {error}")
     split = loaded.inputs.pairs.splits[request.split]
-    known = {"ids": split.ids is not None, "unknown": loaded.inputs.reader.unknown_share(split.captions)}
-    return Evaluated(
-        subject, loaded.settings, request.split, protocol, evaluation, facts, judged, recorded, speed, **known
-    )
+    unknown = loaded.inputs.reader.unknown_share(split.captions)
+    read = (request.split, protocol, evaluation, facts, judged, recorded, speed, split.ids is not None, unknown)
+    return Evaluated(subject, loaded.settings, *read)
 
 
 def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[TrialFolder, Machine, TrialSettings]":

@@ -118,22 +118,21 @@ def read_captions(
 
 
 def check_known(reader: CaptionReader, pairs: Pairs, dataset: DatasetSettings) -> dict[str, float]:
-    """The share of unknown words in val and test, from 0 to 1; UserError: of val, more than `MOST_UNKNOWN`."""
+    """The share of unknown words or pieces in val and test, from 0 to 1.
+
+    UserError: a vocabulary does not know more than `MOST_UNKNOWN` of the words in val.
+    """
     shares = {name: reader.unknown_share(pairs.splits[name].captions) for name in ("val", "test")}
-    if shares["val"] <= MOST_UNKNOWN:
+    if shares["val"] <= MOST_UNKNOWN or not isinstance(reader, Vocabulary):
         return shares
+    way_out = (
+        f"Words are known that train uses {dataset.min_count} times (dataset.min_count): lower that, or give more "
+        f"captions; {READ_PIECES}."
+    )
     if dataset.vocabulary:
         way_out = f"Name the vocabulary of these captions: dataset.vocabulary is {dataset.vocabulary!r}."
-    elif isinstance(reader, Vocabulary):
-        way_out = (
-            f"Words are known that train uses {dataset.min_count} times (dataset.min_count): lower that, "
-            f"or give more captions; {READ_PIECES}."
-        )
-    else:
-        way_out = f"Set model.text.weights, now {reader.name!r}, to a network that was trained on their language."
-    noun = "words" if isinstance(reader, Vocabulary) else "word pieces"
-    what = f"{100 * shares['val']:.1f} % of the {noun} in the validation captions of {dataset.name!r} are unknown"
-    raise UserError(f"{what}. {way_out}")
+    share = f"{100 * shares['val']:.1f} %"
+    raise UserError(f"{share} of the words in the validation captions of {dataset.name!r} are unknown. {way_out}")
 
 
 @dataclass(frozen=True)
