@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.errors import UserError, said_by, several, unknown
 from goalgrid.grid.objectives.goal_matrix import Weight
 from goalgrid.grid.objectives.parameters import REDUCTIONS, ObjectiveEntry, On, Parameter, Value
 from goalgrid.grid.settings.base import check_name
@@ -53,7 +53,7 @@ FIRST_TRIES = {
 
 def advice(error: BaseException) -> str:
     """What to write in the user's file after this error in it, behind a full stop; empty: there is no advice."""
-    return next((f". {fix}" for words, fix in FIRST_TRIES.items() if re.search(words, str(error))), "")
+    return next((f". {fix}" for words, fix in FIRST_TRIES.items() if re.search(words, said_by(error))), "")
 
 
 def _check_named(kind: Kind, name: object) -> None:

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from goalgrid.grid import global_state, trusted_code
-from goalgrid.grid.errors import UserError, check_known, text_of, user_path
+from goalgrid.grid.errors import UserError, check_known, said_by, text_of, user_path
 from goalgrid.grid.objectives import OURS, own_objectives
 from goalgrid.grid.offers import PREFIX, Offer, offered
 from goalgrid.grid.settings.base import Settings
@@ -162,7 +162,7 @@ def _offered(use: Use) -> list[Offer]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {said_by(error)}"
         raise UserError(f"{what} does not import{_line(error, use.path)}: {reason}") from None
     modules = [use.module] if use.is_file else [name for name in offered if name.partition(".")[0] == top]
     offers = [offer for name in modules for offer in offered.get(name, [])]

@@ -229,9 +229,17 @@ def toml_of(path: Path, what: str, hint: str) -> dict[str, Any]:
         raise UserError(f"{what}: {path} is not valid TOML: {error}") from error
 
 
+def said_by(error: BaseException) -> str:
+    """Return the text of an error, in one line; the name of its class where it has none, as a user's class may."""
+    text = ""
+    with suppress(Exception):
+        text = " ".join(str(error).split())
+    return text or type(error).__name__
+
+
 def in_short(error: BaseException, most: int = 300) -> str:
     """What an error says, without its last full stop and cut short: the advice of libraries has many lines."""
-    words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    words = said_by(error).rstrip(".") or type(error).__name__
     return words if len(words) <= most else f"{words[:most]}..."
 
 

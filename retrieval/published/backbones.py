@@ -64,12 +64,12 @@ def convert(source: Path, folder: Path) -> int:
     extras.require("a backbone for transformers", "transformers")
     from safetensors.torch import save_file
 
-    if there := next((path for path in (folder / "model.safetensors", folder / "config.json") if path.exists()), None):
-        raise UserError(f"{there} is there; give a new folder.")
+    if (described := folder / "config.json").exists():  # written last
+        raise UserError(f"{folder} holds a network already, there is {described.name}; give a new folder.")
     weights, config = butd(CheckpointFile.read(source))
     with written_aside(folder / "model.safetensors") as path:
         save_file(weights, path, metadata={"format": "pt"})
-    write_json(folder / "config.json", config)
+    write_json(described, config)
     return len(weights)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from goalgrid.grid import global_state, uses
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, said_by
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json, readable_text, write_text
@@ -129,7 +129,7 @@ def _evaluate(job: Job, number: int, report: Listener) -> None:
         except BaseException as error:  # any error is this evaluation's failure, not the grid's
             if uses.is_interrupt(error):
                 raise
-            problem = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            problem = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {said_by(error)}"
         begun.unlink(missing_ok=True)
     if problem:
         report(Event(folder.trial_id, "warning", message=f"not evaluated by {' and '.join(protocols)}: {problem}"))

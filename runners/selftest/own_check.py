@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
 from goalgrid.grid import uses
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, said_by
 from goalgrid.grid.offers import advice
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
 from goalgrid.grid.settings.own_parts import own_parts
@@ -94,7 +94,7 @@ def verdicts(name: str) -> Iterator[Verdict]:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             given = f", given {' and '.join(str(tuple(values.shape)) for values in part.read)}" if part else ""
             place = uses.line_of(error) or f"{frame.filename}, line {frame.lineno}"
-            yield Verdict(check, False, f"{type(error).__name__}: {error} ({place}){given}{advice(error)}")
+            yield Verdict(check, False, f"{type(error).__name__}: {said_by(error)} ({place}){given}{advice(error)}")
 
 
 def shape(part: Part) -> str:

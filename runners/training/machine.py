@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from goalgrid.grid.errors import said_by
 from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrainSettings, TrialSettings
 
@@ -29,12 +30,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory of the machine or of its GPU ran out, including the messages of CUDA libraries."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+    return isinstance(error, RuntimeError) and any(words in said_by(error) for words in _NO_MEMORY)
 
 
 def is_device_error(error: BaseException) -> bool:
     """Whether the GPU failed for good: every later call of this process to it fails too."""
-    of_device = isinstance(error, RuntimeError) and any(words in str(error) for words in _OF_DEVICE)
+    of_device = isinstance(error, RuntimeError) and any(words in said_by(error) for words in _OF_DEVICE)
     return of_device and not is_out_of_memory(error)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from goalgrid.grid import global_state, uses
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import UserError, said_by
 from goalgrid.grid.offers import advice
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.own_parts import WrongReturn
@@ -334,9 +334,7 @@ class TrialRun:
 
     def _failed(self, error: BaseException) -> State:
         failure, users = classify(error), isinstance(error, UserError)
-        message = type(error).__name__
-        with suppress(Exception):  # a class of the user's may not even have a text
-            message = " ".join(str(error).split()) or message
+        message = said_by(error)
         if not users:
             name, place = type(error).__name__, uses.line_of(error)
             message = (message if message == name else f"{name}: {message}") + (

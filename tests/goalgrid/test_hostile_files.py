@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from goalgrid.grid.errors import NESTED, UserError, parsed_json, parsed_toml
 from goalgrid.grid.overrides import key_and_value
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
+from goalgrid.retrieval.growing_array import GrowingArray
 from goalgrid.runners.training import checkpoints
 
 from .conftest import Verb
@@ -145,3 +147,14 @@ def test_an_address_is_no_folder(
     with pytest.raises(UserError, match=r"'s3:/+bucket.*is an address, not a folder"):
         verb(*words, runs=runs)
     assert not (tmp_path / "s3:").exists()
+
+
+def test_a_list_of_blocks_that_holds_anything_else_counts_the_blocks_in_it(tmp_path: Path) -> None:
+    """Of features that are written block by block: the list is a file that others may damage."""
+    array = GrowingArray(tmp_path / "a.npy", [2, 2])
+    array.write(0, np.ones((2, 3), np.float32))
+    array.journal.write_bytes(b"0\n\xff\n99\n-1\none\n1")
+    assert GrowingArray(tmp_path / "a.npy", [2, 2]).missing == {1}
+    array.journal.unlink()
+    os.mkfifo(array.journal)
+    assert GrowingArray(tmp_path / "a.npy", [2, 2]).missing == {0, 1}

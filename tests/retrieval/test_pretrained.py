@@ -101,6 +101,8 @@ def test_the_converted_backbone_of_butd_computes_what_theirs_does(goalgrid: Goal
     with torch.no_grad():
         expected = theirs(pictures)
         torch.testing.assert_close(ours(pictures), expected, atol=1e-5 * float(expected.abs().max()), rtol=1e-4)
+    again = goalgrid("data", "backbone", str(file), str(folder), runs=tmp_path)
+    assert (again.returncode, "butd holds a network already, there is config.json" in again.stderr) == (2, True)
     torch.save({"base": theirs.base.state_dict()}, file)
     wrong = goalgrid("data", "backbone", str(file), str(tmp_path / "other"), runs=tmp_path)
     assert wrong.returncode == 2
