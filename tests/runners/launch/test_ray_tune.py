@@ -77,12 +77,15 @@ class Ran:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """The jobs of the search run one after the other, so that they end their epochs as without Ray."""
+    """The jobs of the search run one after the other, so that they end their epochs as without Ray.
+
+    Ray takes the machine for one of two CPUs, which two jobs at a time need, also where there is only one.
+    """
     home, seen, events = Home(tmp_path_factory.mktemp("runs")), Seen(), list[Event]()
     made = jobs(home)
     search = [replace(job, request=SCARCE) for job in searched(home.path)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"scarce": 1}))
+        patch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"CPU": 2, "scarce": 1}))
         with RayTune(Stop(), address=None, grace=1.0, warn=print, halvings=rules(search)) as driver:
             driver.callbacks = [seen]
             driver.run([*made, *search], events.append, limit=None)
