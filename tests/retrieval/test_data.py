@@ -57,6 +57,11 @@ class TestPrecomp:
             image = split.images.gather(split.image_of_text[[row]])
             assert caption.startswith(f"image {int(image[0, 0, 0]) - 1} ")
 
+    def test_the_shape_of_an_image_is_read_of_the_header_alone(self, tmp_path: Path) -> None:
+        """1.3 TB, none of which is on the disk."""
+        np.lib.format.open_memmap(tmp_path / "train_ims.npy", mode="w+", dtype=np.float32, shape=(1 << 22, 38, 2048))
+        assert precomp.shape(tmp_path) == (38, 2048)
+
     def test_features_stay_on_disk_in_their_type(self, tmp_path: Path) -> None:
         write_precomp(tmp_path)
         images = precomp.load(tmp_path).train.images

@@ -643,3 +643,13 @@ def test_captions_are_resampled_with_their_own_images() -> None:
     assert unknown.interval(["t"], "t2i_r1") is None
     assert unknown.interval(["t"], "rsum") is None
     assert unknown.interval(["t"], "i2t_r1") is not None
+
+
+def test_two_cells_of_two_seeds_are_told_apart_and_a_single_seed_tells_nothing() -> None:
+    def of(*rows: list[float]) -> list[str]:
+        names = ("a", "b")[: len(rows)]
+        return Observations(names, tuple(range(len(rows[0]))), np.array(rows)).like_best()
+
+    assert of([1.0, 2.0], [9.0, 10.1]) == ["b"]
+    assert of([1.0, 9.0], [2.0, 8.5]) == ["a", "b"]
+    assert of([1.0], [9.0]) == of([1.0, 9.0]) == []
