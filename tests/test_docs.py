@@ -262,7 +262,7 @@ def measured(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 def contradictions(texts: Mapping[str, str]) -> list[str]:
     """Trials to which two pages give two numbers, with the numbers."""
     seen = dict[tuple[str, ...], dict[str, str]]()
-    for page, text in texts.items():
+    for page, text in sorted(texts.items()):
         for trials, value in measured(text):
             seen.setdefault(trials, {}).setdefault(value, page)
     return [f"{' '.join(trials)}: {values}" for trials, values in seen.items() if len(values) > 1]
