@@ -117,9 +117,10 @@ class Resolver:
                 unread["epochs"] = unmet
             applied = {name: value for name, value in overrides.items() if name not in unread}
             settings = self._made(section, dataset, recipe, applied) if unread else changed
-            for name, unmet in unread.items() if settings else ():
-                same = _value(settings, name) == _value(changed, name)
-                self._note(f"{section}.{name}", unmet, same=same)
+            if settings and changed:
+                for name, unmet in unread.items():
+                    same = _value(settings, name) == _value(changed, name)
+                    self._note(f"{section}.{name}", unmet, same=same)
             self._read |= {f"{section}.{name}" for name in applied}
             self._known[key] = settings
         return self._known[key]
