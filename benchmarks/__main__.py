@@ -28,6 +28,7 @@ SHORT: dict[str, list[str]] = {
     "scale": [],
     "aggregate": ["--trials", "9000"],
     "seeds": ["--draws", "200"],
+    "marks": ["--tables", "100", "--draws", "199"],
     "claims": ["--draws", "400"],
     "features": ["--trials", "3"],
     "chaos": ["--trials", "6", "--kills", "3"],
