@@ -1,6 +1,7 @@
 """From a grid to its trials: every combination of the axes, each with all its settings resolved and an id."""
 
 import fnmatch
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, product, zip_longest
@@ -263,12 +264,25 @@ def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 
 def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str]] = {}) -> list[Trial]:
-    """The trials that a filter like `objective=*_cir seed=0` names, one or more.
+    """The trials that a filter like `objective=*_cir seed=0` names, one or more; behind a `|` stands another filter.
 
     `also` are further axes, each with its values by trial id; no pattern names a trial that has no value.
     """
     known = ["dataset", "recipe", "objective", "seed", *(name for name, _ in cells[0].swept), *also]
-    pairs = [(axes, trial) for axes, trials in ((cell.axes, cell.trials) for cell in cells) for trial in trials]
+    every = [(axes, trial) for axes, trials in ((cell.axes, cell.trials) for cell in cells) for trial in trials]
+    chosen = set[str]()
+    for part in re.split(r"(?:^|\s)\|(?:\s|$)", only):
+        chosen |= {trial.id for _, trial in _fitting(every, part, known, also)}
+    return [trial for trial in trials_of(cells) if trial.id in chosen]
+
+
+def _fitting(
+    pairs: list[tuple[Mapping[str, Scalar], Trial]],
+    only: str,
+    known: Sequence[str],
+    also: Mapping[str, Mapping[str, str]],
+) -> list[tuple[Mapping[str, Scalar], Trial]]:
+    """The trials, with the values of their axes, that fit every word of a filter."""
     for word in only.split():
         axis, separator, pattern = word.partition("=")
         if not separator:
@@ -282,8 +296,7 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
             hint = " A pattern is as of file names, without commas: 'seed=[0-2]'." if "," in pattern else hint
             raise UserError(f"--only {only!r} names none of the grid's trials.{hint}")
         pairs = list(compress(pairs, fitting))
-    chosen = {trial.id for _, trial in pairs}
-    return [trial for trial in trials_of(cells) if trial.id in chosen]
+    return pairs
 
 
 def _value(axis: str, axes: Mapping[str, Scalar], trial: Trial, also: Mapping[str, Mapping[str, str]]) -> str | None:

@@ -143,6 +143,8 @@ def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: st
     if {after.states[trial.id] for trial in trials} - set(ENDED):
         say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")
     state = exit_state(reached)
+    if table and state is State.DONE:
+        say("\n".join(status.next_lines(after)))
     word = state.value if state in (State.DONE, State.FAILED) else "incomplete"
     notify.ended(word, f"{after.grid.name}: {after.headline()}", after.sums())
     return reached

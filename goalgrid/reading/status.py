@@ -1,6 +1,7 @@
 """What `goalgrid status` says: how far trials run, why they failed and what helps, which are stale."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -66,12 +67,27 @@ class RunningTrial:
 def by_ids(names: Sequence[str], home: Home) -> list[str]:
     """A line for each grid that ran: the states of the trials of its last run, without a look into the grid."""
     lines = []
-    for name in names:
-        if ids := home.grid(name).ids():
-            counts = Counter(home.trial(trial_id).state() for trial_id in ids)
-            states = ", ".join(f"{counts[state]:,} {state}" for state in ORDER if counts[state])
-            lines.append(f"{name}: {counted(len(ids), 'trial')}: {states}")
+    for name, counts in states_of(home, names).items():
+        states = ", ".join(f"{counts[state]:,} {state}" for state in ORDER if counts[state])
+        lines.append(f"{name}: {counted(sum(counts.values()), 'trial')}: {states}")
     return lines
+
+
+def states_of(home: Home, names: Sequence[str] | None = None) -> dict[str, dict[State, int]]:
+    """How many trials of each grid's last run are in each state, without a look into the grids; None: of all grids."""
+    states = {}
+    for name in home.grids() if names is None else names:
+        if ids := home.grid(name).ids():
+            counts = Counter(home.states(ids).values())
+            states[name] = {state: counts[state] for state in State}
+    return states
+
+
+def grid_lines(home: Home) -> list[str]:
+    """A line for each grid that ran, and what shows one of them."""
+    if not (lines := by_ids(home.grids(), home)):
+        return [f"no grid ran under {home.path} yet. Start one: goalgrid run demo{runs_option(home)}"]
+    return [*lines, f"more of one: goalgrid status GRID{runs_option(home)}"]
 
 
 def failures(overview: Overview) -> list[FailureGroup]:
@@ -218,6 +234,22 @@ def ended(overview: Overview) -> list[str]:
         lines += [f"{counted(len(old), 'trial')} done by other code than now, with the numbers of then; {anew}"]
     lines += [line for line in _imported_lines(overview) if line.endswith(LOST)]
     return [*lines, *_collapsed_lines(overview)]
+
+
+def next_lines(overview: Overview) -> list[str]:
+    """The commands after a grid that is done, and the place of its tables."""
+    of = f"{shlex.quote(overview.grid.name)}{runs_option(overview.home)}"
+    commands = {
+        f"goalgrid report {of}": "one HTML page: tables, figures, and which differences are significant",
+        f"goalgrid table {of} --output table.tex": "LaTeX; the ending says the format, e.g. .md or .parquet",
+        f"goalgrid figures {of}": "training curves, effects and others as pictures",
+    }
+    width = max(map(len, commands))
+    folder = overview.home.grid(overview.grid.name)
+    return [
+        f"written: {folder.tables} (Parquet, LaTeX, Markdown, ...) and {folder.results}. Next:",
+        *(f"  {command:{width}}  {meaning}" for command, meaning in commands.items()),
+    ]
 
 
 def _collapsed_lines(overview: Overview) -> list[str]:

@@ -72,8 +72,8 @@ _SET = "Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goal
 SET = flag([], "--set", _SET, "KEY=VALUE", autocompletion=completion.overrides)
 ROOT = flag([], "--root", "The folder of a data set on this machine.", "[DATASET=]DIR")
 WEIGHTS = flag([], "--weights", "The folder of pretrained weights on this machine.", "NAME=DIR")
-_ONLY = "Only trials that fit, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'."
-ONLY = flag("", "--only", _ONLY, "FILTER", autocompletion=completion.conditions)
+_ONLY = "Only trials that match, e.g. 'objective=*_cir seed=0'; given again: or that match this one."
+ONLY = flag([], "--only", _ONLY, "FILTER", autocompletion=completion.conditions)
 FORCE = flag(False, "--force", "Train from the beginning, and what starts from it; old folders move to DIR/replaced.")
 STALE = flag(False, "--stale", "Train also what is done by other code, versions or data, from the beginning.")
 ALLOW_LEAK = flag(
@@ -99,6 +99,11 @@ def runs_option(home: Home) -> str:
     """The option that names the runs folder; empty for the default folder."""
     default = Path(os.environ.get("GOALGRID_RUNS", RUNS_FOLDER))
     return "" if home.path == user_path(default) else f" --runs {shlex.quote(str(home.path))}"
+
+
+def either(filters: Iterable[str]) -> str:
+    """One filter of those that --only gave: a trial may match any of them."""
+    return " | ".join(filter(None, filters))
 
 
 def use(files: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ from goalgrid.results.export.table_request import TableRequest
 from goalgrid.showing.figures import FigureRequest
 from goalgrid.showing.figures import write as draw
 from goalgrid.terminal import INCOMPLETE, completion, options
-from goalgrid.terminal.options import argument, flag, options_of
+from goalgrid.terminal.options import argument, either, flag, options_of
 from goalgrid.terminal.views import say, show, show_for, show_json, show_list
 
 verbs = typer.Typer()
@@ -166,7 +166,7 @@ def figures(
     kinds: list[str] = argument([], "KIND", "E.g. matrix or training, a wrong name lists all; default: all."),
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
-    only: str = options.ONLY,
+    only: list[str] = options.ONLY,
     output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/figures.", "DIR", parser=user_path),
     format_: str = options.PICTURE_FORMAT,
     protocol: str | None = options.PROTOCOL,
@@ -180,7 +180,7 @@ def figures(
     chose among. Of one trial: attention, which words of a caption look at which regions of an image, in a model of
     sets; and examples, queries with their first answers.
     """
-    for line in draw(FigureRequest(kinds, format_, only, protocol, **options), grid, home, set_, output):
+    for line in draw(FigureRequest(kinds, format_, either(only), protocol, **options), grid, home, set_, output):
         say(line)
 
 
@@ -190,7 +190,7 @@ def report(
     paper: str | None = options.PAPER,
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
-    only: str = options.ONLY,
+    only: list[str] = options.ONLY,
     output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/report.html.", "FILE", parser=user_path),
     watch: bool = flag(False, "--watch", "Write it again and again until no trial is left; an open page follows."),
     every: int = flag(10, "--every", "Time between two writings, with --watch.", "SECONDS", min=1),
@@ -213,7 +213,7 @@ def report(
     from goalgrid.showing.analyses import section
 
     grid = source(grid, paper, home)
-    overview = Overview.of(recall(grid, home, set_), home, only)
+    overview = Overview.of(recall(grid, home, set_), home, either(only))
     compared = partial(section, beside, grid, home, other)
     if serve:
         from goalgrid.showing import serve as live
@@ -260,7 +260,7 @@ def export(
     paper: str | None = options.PAPER,
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
-    only: str = options.ONLY,
+    only: list[str] = options.ONLY,
 ) -> None:
     """Write everything that a paper needs into one folder.
 
@@ -275,7 +275,8 @@ def export(
         grid, target = None, user_path(grid) if grid else None
     if target is None:
         raise UserError("into which folder? Give DIR, a new or empty folder.")
-    overview = Overview.of(recall(source(grid, paper, home), home, set_), home, only)
+    filtered = either(only)
+    overview = Overview.of(recall(source(grid, paper, home), home, set_), home, filtered)
     if not overview.cells:
         go_on = f"goalgrid resume {overview.grid.name}{options.runs_option(home)}"
         raise UserError(f"grid {overview.grid.name!r}: no cell has chosen its settings yet. Go on: {go_on}")
@@ -283,6 +284,14 @@ def export(
         measured, filled = page.read(overview), table_of_paper(paper, home)
         html = page.render(overview, measured=measured, paper=paper)
         write(
-            overview.grid, overview.cells, measured, home, staging, report=html, paper=paper, filled=filled, only=only
+            overview.grid,
+            overview.cells,
+            measured,
+            home,
+            staging,
+            report=html,
+            paper=paper,
+            filled=filled,
+            only=filtered,
         )
     say(f"written: {target}")

@@ -29,7 +29,7 @@ from goalgrid.reading.papers import filled_line, source, sources
 from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.terminal import EXIT, INCOMPLETE, exit_state, options
-from goalgrid.terminal.options import argument, flag, runs_option
+from goalgrid.terminal.options import argument, either, flag, runs_option
 from goalgrid.terminal.views import outlive_disks, say, say_left_out, show, show_for, show_json, show_lines
 
 verbs = typer.Typer()
@@ -43,7 +43,7 @@ def plan(
     set_: list[str] = options.SET,
     root: list[str] = options.ROOT,
     weights: list[str] = options.WEIGHTS,
-    only: str = options.ONLY,
+    only: list[str] = options.ONLY,
     force: bool = options.FORCE,
     stale: bool = options.STALE,
     jobs: int | None = options.JOBS,
@@ -66,14 +66,15 @@ def plan(
         raise UserError("--hourly, --cores and --gpus are of a machine with a GPU: say which, e.g. --device h100.")
     rented = Rented(card(device), hourly, gpus or (1 if cores else 0), cores) if device else None
     chosen = named_grids.grids_to_train(sources(grids, paper, home), home, set_, roots=root, weights=weights)
-    choice = Choice(only, force=force, stale=stale)
+    filtered = either(only)
+    choice = Choice(filtered, force=force, stale=stale)
     if probe:
         from goalgrid.launching.training import measure
 
         for grid in chosen:
             measure(Overview.of(grid, home), choice)
     of = partial(Plan.of, choice=choice, jobs=jobs, rented=rented, allow_leak=allow_leak)
-    chosen = named_grids.of_filter(chosen, home, only)
+    chosen = named_grids.of_filter(chosen, home, filtered)
     _show_each(chosen, home, lambda seen: of(seen).to_dict(), lambda seen: of(seen).lines(per_trial=trials), as_json)
     if paper and not as_json:
         show(filled_line(paper, home))
@@ -88,7 +89,7 @@ def run(
     set_: list[str] = options.SET,
     root: list[str] = options.ROOT,
     weights: list[str] = options.WEIGHTS,
-    only: str = options.ONLY,
+    only: list[str] = options.ONLY,
     force: bool = options.FORCE,
     stale: bool = options.STALE,
     jobs: int | None = options.JOBS,
@@ -101,10 +102,11 @@ def run(
     """
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
     chosen = named_grids.grids_to_train(sources(grids, paper, home), home, overrides, roots=root, weights=weights)
-    choice, launch = Choice(only, force=force, stale=stale), LaunchOptions(**options)
+    filtered = either(only)
+    choice, launch = Choice(filtered, force=force, stale=stale), LaunchOptions(**options)
     if dry_run:
         of = partial(Plan.of, choice=choice, jobs=jobs, allow_leak=launch.allow_leak)
-        _show_each(named_grids.of_filter(chosen, home, only), home, Overview.to_dict, lambda seen: of(seen).lines())
+        _show_each(named_grids.of_filter(chosen, home, filtered), home, Overview.to_dict, lambda seen: of(seen).lines())
     else:
         _train(chosen, home, choice, launch, paper)
 
@@ -115,7 +117,7 @@ def resume(
     grids: list[str] = options.GRIDS,
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
-    only: str = options.ONLY,
+    only: list[str] = options.ONLY,
     failed: bool = flag(False, "--failed", "Only the trials that failed."),
     stale: bool = options.STALE,
     **options: Any,
@@ -130,7 +132,7 @@ def resume(
             source = grids[0] if len(chosen) == 1 else grid.plain_name
             anew = start(source, home, set_, verb="resume")
             raise UserError(f"grid {grid.name!r} never ran under {home.path}. {anew}")
-    _train(chosen, home, Choice(only, failed=failed, stale=stale), LaunchOptions(**options))
+    _train(chosen, home, Choice(either(only), failed=failed, stale=stale), LaunchOptions(**options))
 
 
 @verbs.command()
@@ -142,7 +144,7 @@ def slurm(
     set_: list[str] = options.SET,
     root: list[str] = options.ROOT,
     weights: list[str] = options.WEIGHTS,
-    only: str = options.ONLY,
+    only: list[str] = options.ONLY,
     sbatch: list[str] = flag([], "--sbatch", "An option of sbatch, e.g. partition=gpu.", "NAME=VALUE"),
     output: Path | None = flag(None, "--output -o", "A file instead of the screen.", "FILE", parser=user_path),
     submit: bool = flag(False, "--submit", "Submit it; `goalgrid status` then shows its jobs."),
@@ -155,14 +157,15 @@ def slurm(
     grid = source(grid, paper, home)
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
     overview = Overview.of(loaded, home)  # else the job would be the first to tell
-    for reason in check_places(overview, overview.selected(only)):
+    filtered = either(only)
+    for reason in check_places(overview, overview.selected(filtered)):
         say(f"note: {reason}")
     asked, sharing = SlurmOptions(**options), None
     if asked.device:
         sharing, cpus = feeding(loaded, home, asked.device)
         set_ = [*set_, f"resources.cpu={cpus}"]
         loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
-    words = command_words(grid, loaded, home, only, {"--set": set_, "--root": root, "--weights": weights})
+    words = command_words(grid, loaded, home, filtered, {"--set": set_, "--root": root, "--weights": weights})
     text = script(loaded, words, asked, sbatch, sharing)
     folder = home.grid(loaded.name)
     if submit:
@@ -187,8 +190,11 @@ def status(
 ) -> None:
     """Say what is done, running, failed, planned or stale.
 
-    Of failures it says why, and what helps.
+    Of failures it says why, and what helps. Without GRID it lists the grids that ran.
     """
+    if not grids and paper is None:
+        show_for(as_json, lambda: standing.states_of(home), lambda: standing.grid_lines(home))
+        return
     grids = sources(grids, paper, home)
     try:
         chosen = named_grids.as_last_run(grids, home, set_)

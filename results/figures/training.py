@@ -37,6 +37,9 @@ STEP_QUANTITIES = {
 """What is drawn unless a user names other quantities, with its label."""
 DIAGNOSTICS = {"s_pos": "mean $s_{pos}$", "s_neg": "mean $s_{neg}$", "active": "active triplets (share)"}
 
+SURROGATE = "mean surrogate\n(no loss)"
+"""The value of a cell of GOAL's matrix, of which only the gradient has a meaning."""
+
 NEAR = 0.95
 
 
@@ -44,10 +47,16 @@ def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve |
     """A row a quantity, and below the epochs until 95 % of the final rsum; None where nothing was logged.
 
     Args:
-        quantities: names of the history; none: `QUANTITIES`, and the epochs below.
+        quantities: names of the history; none: `QUANTITIES`, without losses of cells that have none, and the epochs
+            below.
         reference: a paper's curve to show beside the same quantity, for the cells that it is of.
     """
-    return over_epochs(study, _labels(quantities, QUANTITIES), 1.6, reference, until_near=not quantities)
+    labels = dict(_labels(quantities, QUANTITIES))
+    if "loss" in labels and set(study.part.cells) & set(CELLS):
+        labels["loss"] = SURROGATE if quantities else "loss, of those\nthat have one"
+    if not quantities and set(study.part.cells) <= set(CELLS):
+        del labels["loss"]
+    return over_epochs(study, labels, 1.6, reference, until_near=not quantities, surrogates=bool(quantities))
 
 
 def draw_steps(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
@@ -125,6 +134,7 @@ def over_epochs(
     reference: PrintedCurve | None = None,
     until_near: bool = False,
     along: str = "epoch",
+    surrogates: bool = True,
 ) -> Figure | None:
     """Curves over epochs: a row a logged quantity, a column a panel; None where no quantity was logged.
 
@@ -134,6 +144,7 @@ def over_epochs(
         row_height: of a quantity, in inches.
         reference: a paper's curve, drawn thin in the row of its quantity, for the cells that it is of.
         until_near: whether a further row shows the epochs until 95 % of the final rsum.
+        surrogates: whether the row of the loss has cells of GOAL's matrix, which have none.
     """
     logged = {quantity for trial in study.every_trial for quantity in study.histories[trial]}
     rows = {quantity: title for quantity, title in quantities.items() if quantity in logged}
@@ -147,6 +158,8 @@ def over_epochs(
     handles = dict[str, Line2D]()
     for line, (quantity, title) in zip(every[: len(rows)], rows.items(), strict=True):
         for axes, lines in zip(line, columns.values(), strict=True):
+            if quantity == "loss" and not surrogates:
+                lines = {label: name for label, name in lines.items() if name not in CELLS}
             handles |= _panel(axes, study, quantity, lines, styles, reference)
         line[0].set_ylabel(title)
         _spread_out(line[0])

@@ -192,6 +192,9 @@ def test_only_selects_by_patterns() -> None:
     cells = expand(load("demo"))
     assert len(select(cells, "objective=*_cir seed=0")) == 5
     assert len(select(cells, "objective=sig-ms_*")) == 9
+    assert len(select(cells, "objective=*_cir seed=0 | objective=con_* seed=0 | seed=1")) == 5 + 2 + 15
+    with pytest.raises(UserError, match="--only 'seed=9' names none"):
+        select(cells, "seed=0 | seed=9")
 
 
 @pytest.mark.parametrize(

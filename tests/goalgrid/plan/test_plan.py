@@ -135,6 +135,12 @@ class TestReasons:
         ]
         assert said(mixed, "train.mean_loss=true") == said('objectives=["con_con","sig_con"]') == []
 
+    def test_of_filters_that_are_given_again_a_trial_may_match_any(self, tmp_path: Path, verb: Verb) -> None:
+        twice = ("--only", "objective=con_con seed=1", "--only", "seed=2 objective=sig_*")
+        planned = json.loads(verb("plan", "demo", *twice, "--json", runs=Home(tmp_path)).stdout)["left"]
+        names = [name.partition("_frozen-bow_")[2].rpartition("-")[0] for name in planned]
+        assert sorted(names) == ["con_con_s1", "sig_cir_s2", "sig_con_s2", "sig_nca_s2"]
+
     def test_selecting_a_child_brings_its_parent(self, tmp_path: Path) -> None:
         found = decide(Overview.of(load("demo", CHAIN), Home(tmp_path)), Choice("recipe=*-ft"))
         parent, child = to_train(found)

@@ -239,3 +239,34 @@ def test_a_record_from_before_says_that_the_way_of_telling_changed(pair: Home, v
 
 def test_what_was_just_trained_is_not_stale(pair: Home) -> None:
     assert overview(pair).stale == {}
+
+
+def test_without_a_grid_all_grids_that_ran_are_listed(pair: Home, tmp_path: Path, verb: Verb) -> None:
+    save_grid(load("demo", ["name='other'", "seeds=[5]"]), Overview.of(load("demo", ["seeds=[5]"]), pair).trials, pair)
+    told = verb("status", runs=pair)
+    assert told.exit_code == 0
+    lines = told.stdout.splitlines()
+    assert lines[:2] == ["demo: 2 trials: 2 done", "other: 15 trials: 15 planned"]
+    assert lines[2] == f"more of one: goalgrid status GRID --runs {pair.path}"
+    content = json.loads(verb("status", "--json", runs=pair).stdout)
+    assert {name: {s: n for s, n in states.items() if n} for name, states in content.items()} == {
+        "demo": {"done": 2},
+        "other": {"planned": 15},
+    }
+    empty = verb("status", runs=Home(tmp_path / "none")).stdout
+    assert (
+        empty == f"no grid ran under {tmp_path / 'none'} yet. Start one: goalgrid run demo --runs {tmp_path / 'none'}\n"
+    )
+
+
+def test_a_finished_run_ends_with_its_files_and_the_next_commands(pair: Home, verb: Verb) -> None:
+    *_, written, report, table, figures = verb(
+        "run", "demo", *PAIR, "--here", "--mlflow-uri", "", runs=pair
+    ).stderr.splitlines()
+    folder = pair.grid("demo")
+    assert written == f"written: {folder.tables} (Parquet, LaTeX, Markdown, ...) and {folder.results}. Next:"
+    assert folder.results.exists()
+    assert {path.suffix for path in folder.tables.iterdir()} >= {".parquet", ".tex", ".md"}
+    for line, command in ((report, "report demo"), (figures, "figures demo")):
+        assert line.startswith(f"  goalgrid {command} --runs {pair.path} ")
+    assert table.startswith(f"  goalgrid table demo --runs {pair.path} --output table.tex ")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.figures import FIGURES, Study, draw_all
 
 
@@ -13,10 +14,28 @@ def test_a_row_shows_what_its_label_says(study: Study) -> None:
     drawn = FIGURES["training"].draw(study)
     assert drawn
     rows = {axes.get_ylabel(): axes for axes in drawn.axes}
-    for label, quantity in (("loss", "loss"), ("val. rsum (%)", "val_rsum"), ("gradient norm", "grad_norm")):
+    for label, quantity in (("val. rsum (%)", "val_rsum"), ("gradient norm", "grad_norm")):
         means = [study.curve(name, quantity)[1].mean(axis=0) for name in study.part.cells if study.trials(name)]
         assert rows[label].lines
         assert all(any(np.allclose(line.get_ydata(), mean) for mean in means) for line in rows[label].lines)
+
+
+def test_a_loss_is_drawn_of_those_that_have_one_and_the_surrogate_of_cells_is_no_loss(study: Study) -> None:
+    cells = {name: cell for name, cell in study.part.cells.items() if study.trials(name)}
+    assert set(cells) <= set(CELLS)
+    of_cells = FIGURES["training"].draw(study)
+    assert of_cells
+    assert not any("loss" in axes.get_ylabel() for axes in of_cells.axes)
+    asked = FIGURES["training"].draw(study, ["loss"])
+    assert asked
+    assert asked.axes[0].get_ylabel() == "mean surrogate\n(no loss)"
+    first = next(iter(cells))
+    mixed = replace(study, part=replace(study.part, cells={**cells, "unified": cells[first]}))
+    drawn = FIGURES["training"].draw(mixed)
+    assert drawn
+    (row,) = (axes for axes in drawn.axes if axes.get_ylabel() == "loss, of those\nthat have one")
+    (line,) = row.lines
+    np.testing.assert_allclose(line.get_ydata(), study.curve(first, "loss")[1].mean(axis=0))
 
 
 def test_a_spread_is_told_where_seeds_have_one(study: Study, alone: Study) -> None:
