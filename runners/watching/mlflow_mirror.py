@@ -42,8 +42,8 @@ _SECRET = re.compile(r"([?&][^=&\s]*(?:pass|pwd|token|secret|key)[^=&\s]*=)([^&\
 def public(text: str, uri: str = "") -> str:
     """Return a text without the secrets of the addresses in it, and without those of `uri` wherever they are.
 
-    >>> public("cannot reach http://bob:s3cret@host:5000/api?token=abc: no s3cret", "http://bob:s3cret@host:5000")
-    'cannot reach http://***@host:5000/api?token=***: no ***'
+    >>> public("http://bob:s3cret@host/api?token=abc refused s3cret", "http://bob:s3cret@host")
+    'http://***@host/api?token=*** refused ***'
     """
     users = [match[0][:-1] for match in _USER.finditer(uri)]
     secrets = [*users, *(user.partition(":")[2] for user in users), *(match[2] for match in _SECRET.finditer(uri))]
