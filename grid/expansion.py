@@ -277,11 +277,11 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
 
 
 def _fitting(
-    pairs: list[tuple[Mapping[str, Scalar], Trial]],
+    pairs: Sequence[tuple[Mapping[str, Scalar], Trial]],
     only: str,
     known: Sequence[str],
     also: Mapping[str, Mapping[str, str]],
-) -> list[tuple[Mapping[str, Scalar], Trial]]:
+) -> Sequence[tuple[Mapping[str, Scalar], Trial]]:
     """The trials, with the values of their axes, that fit every word of a filter."""
     for word in only.split():
         axis, separator, pattern = word.partition("=")
