@@ -22,7 +22,7 @@ from goalgrid.grid.store.home import State
 
 def grids(context: typer.Context, incomplete: str) -> list[str]:
     """Shipped grids, grids that ran, and grid files and folders in the folder of the word; or values behind "="."""
-    split = [context.params.get("only"), *(context.params.get("set_") or [])[-1:]]
+    split = [word for name in ("only", "set_") for word in (context.params.get(name) or [])[-1:]]
     values = next((VALUES[name] for name in split if name in VALUES), None)
     if values is not None:
         return _begun(incomplete, values())
