@@ -46,7 +46,7 @@ def check_output(path: Path, content: bytes = b"") -> None:
         if home := _kept(path):
             raise UserError(f"{path} belongs to the runs folder {home}; choose another file.")
         if path.exists() and not _is_ours(path, content):
-            raise UserError(f"{path} is there, and goalgrid did not write it; choose another name, or move it away.")
+            raise UserError(f"{path} exists and was not written by goalgrid; choose another name, or move it away.")
         if not next(above for above in path.parents if above.exists()).is_dir():
             raise NotADirectoryError
     except OSError as error:

@@ -29,7 +29,7 @@ def test_a_table_is_written_again_over_itself_and_over_nothing_else(
         verb("table", "demo", *words, "-o", str(path), runs=trained_pair)
     assert path.stat().st_size > 100
     path.write_bytes(b"a thesis, of years, and, more")
-    with pytest.raises(UserError, match=r"is there, and goalgrid did not write it; choose another name"):
+    with pytest.raises(UserError, match=r"exists and was not written by goalgrid; choose another name"):
         verb("table", "demo", "-o", str(path), runs=trained_pair)
     assert path.read_bytes() == b"a thesis, of years, and, more"
 

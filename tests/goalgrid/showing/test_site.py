@@ -67,7 +67,7 @@ def test_what_no_site_can_hold_is_named(words: tuple[str, ...], message: str, tr
 def test_nothing_of_others_is_overwritten(trained_pair: Home, verb: Verb, tmp_path: Path) -> None:
     index = tmp_path / "index.html"
     index.write_text("<h1>My home page</h1>")
-    with pytest.raises(UserError, match=r"index\.html is there, and goalgrid did not write it"):
+    with pytest.raises(UserError, match=r"index\.html exists and was not written by goalgrid"):
         verb("site", str(tmp_path), runs=trained_pair)
     assert index.read_text() == "<h1>My home page</h1>"
     with pytest.raises(UserError, match=r"no grid ran under .*Start one: goalgrid run demo"):
