@@ -89,13 +89,16 @@ def main() -> None:
     arguments = sys.argv[1:]
     try:
         words = sorted(arguments, key=lambda word: word != TRUST_CODE)
-        sys.exit(app(words, prog_name="goalgrid", standalone_mode=False))
+        sys.exit(app(words, prog_name="goalgrid", standalone_mode=False) or 0)
     except MISUSED as error:
         said, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
         of = context.command_path if context else "goalgrid"
         help_of_group = said.startswith("Usage:")  # which was called without a verb
         say(said if help_of_group else f"error: {said[:1].lower()}{said[1:]}. Usage: {of} --help")
         sys.exit(WRONG_USAGE)
+    except typer.Abort:  # Ctrl-C, or no answer
+        say("aborted")
+        sys.exit(1)
     except UserError as error:
         say(f"error: {error}")
         sys.exit(INCOMPLETE if isinstance(error, NothingDone) else WRONG_USAGE)

@@ -41,7 +41,7 @@ def test_so_is_a_comparison(ending: str, trained_pair: Home, verb: Verb, tmp_pat
     for metric in ("r1", "r5"):
         verb(*words, "--metric", metric, runs=trained_pair)
     path.write_text("mine", encoding="utf-8")
-    with pytest.raises(UserError, match="did not write it"):
+    with pytest.raises(UserError, match="was not written by goalgrid"):
         verb(*words, runs=trained_pair)
     assert path.read_text() == "mine"
 
@@ -58,7 +58,7 @@ def test_so_are_pictures(form: str, trained_pair: Home, goalgrid: Goalgrid, tmp_
         check_output(tmp_path / name)
         (tmp_path / name).write_bytes(b"mine")
         ended = goalgrid(*words, "--format", form, "-o", str(tmp_path), runs=trained_pair.path)
-        assert (ended.returncode, "did not write it" in ended.stderr) == (2, True), ended.stderr
+        assert (ended.returncode, "was not written by goalgrid" in ended.stderr) == (2, True), ended.stderr
         assert (tmp_path / name).read_bytes() == b"mine"
 
 
@@ -75,7 +75,7 @@ def test_so_are_reports_scripts_and_embeddings(pair: Home, verb: Verb, tmp_path:
         assert path.stat().st_size > 1000
         check_output(path)
         path.write_bytes(b"mine")
-        with pytest.raises(UserError, match="did not write it"):
+        with pytest.raises(UserError, match="was not written by goalgrid"):
             verb(*words[:-1], str(path), runs=pair)
         assert path.read_bytes() == b"mine"
     verb("evaluate", "--trial", trial, "--embeddings", str(tmp_path / "again.npz"), runs=pair)
@@ -129,6 +129,6 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
 def test_a_site_leaves_pages_of_others(kept: str, trained_pair: Home, verb: Verb, tmp_path: Path) -> None:
     (tmp_path / kept).parent.mkdir(exist_ok=True)
     (tmp_path / kept).write_text("my page", encoding="utf-8")
-    with pytest.raises(UserError, match="did not write it"):
+    with pytest.raises(UserError, match="was not written by goalgrid"):
         verb("site", str(tmp_path), runs=trained_pair)
     assert (tmp_path / kept).read_text() == "my page"

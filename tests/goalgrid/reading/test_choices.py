@@ -184,7 +184,7 @@ def test_one_command_searches_chooses_trains_and_shows(tmp_path: Path, verb: Ver
     assert json.loads(verb("status", "tuned", "--json", runs=home).stdout)["choices"] == notes
     assert pq.read_metadata(tmp_path / "export" / "search.parquet").num_rows == 2
     again = verb("run", "demo", *words, "--here", "--mlflow-uri", "", runs=home)
-    assert "training" not in again.stderr
+    assert "; training " not in again.stderr
     for note in notes:  # the same values by hand are the same trials
         by_hand = [word for word in TUNED if "select" not in word and word != "--set"]
         hand = [*by_hand, "name=hand", f"objectives={note['objective']}", f"train.lr={note['chosen']['train.lr']}"]

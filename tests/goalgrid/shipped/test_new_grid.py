@@ -26,7 +26,7 @@ def test_a_new_grid_reads_what_lies_there(write: object, recipe: str, tmp_path: 
     assert (grid.datasets, grid.recipes, grid.root("birds")) == (["birds"], [recipe], root)
     planned = goalgrid("plan", "birds.toml", runs=tmp_path, folder=tmp_path)
     assert planned.stdout.startswith("birds: 9 trials: 9 planned"), planned.stderr
-    unnamed = goalgrid("status", runs=tmp_path, folder=tmp_path).stderr
+    unnamed = goalgrid("run", runs=tmp_path, folder=tmp_path).stderr
     assert "which grid? Known: birds.toml, demo; goalgrid grids lists all that are shipped." in unnamed
     (tmp_path / "recipe.toml").write_text('extends = "fc-bow"\n')
     (tmp_path / "folder.toml").mkdir()

@@ -227,7 +227,8 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
     resumed.fit()
     assert begun == [{"last": 10, "previous": 12, "best": 0}[name]]
     if name != "previous":  # nobody needed it
-        assert "its checksum is wrong" in warned[0]
+        wrong = "its checksum is wrong" if damage == "one wrong bit" else "it has no checksum"
+        assert wrong in warned[0]
         assert (tmp_path / f"{name}.corrupt").exists()
     assert_same(whole, resumed)
 
