@@ -69,14 +69,15 @@ def searches(grid: Grid, home: Home) -> list[Search]:
     for cell in expand(grid):
         swept = tuple(pair for pair in cell.swept if pair[0] not in select.over)
         groups.setdefault((cell.dataset, cell.recipe, cell.objective, swept), {}).setdefault(cell.trials[0].id, cell)
-    states = _states(select, [cell.trials[0] for points in groups.values() for cell in points.values()], home)
+    trials = {cell.trials[0].id: cell.trials[0] for points in groups.values() for cell in points.values()}
+    states = _states(select, list(trials.values()), home)
     done = [trial_id for trial_id, state in states.items() if state is State.DONE]
     rows = record_cache.rows(home, done, [select.by], {})
     values = {trial_id: row[select.by] for trial_id, row in rows.items()}
     states |= {trial_id: State.UNREADABLE for trial_id in done if trial_id not in values}
     for trial_id in [trial_id for trial_id, state in states.items() if state is State.STOPPED]:
         if epochs := [row for row in home.trial(trial_id).rows() if row.keys() >= {select.by, "val_rsum"}]:
-            values[trial_id] = max(epochs, key=lambda row: row["val_rsum"])[select.by]
+            values[trial_id] = max(epochs, key=trials[trial_id].shared.train.selection_rank)[select.by]
     draws, every = select.draws or len(select.points()), list[Search]()
     for (*_, swept), points in groups.items():  # each of these by its id, so that equal trials are one point
         cells, of_cell = tuple(points.values()), {trial_id: states[trial_id] for trial_id in points}

@@ -14,6 +14,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.attempts import Failure
+from goalgrid.grid.store.files import write_json, write_json_lines
 from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.choices import searches
 from goalgrid.reading.overview import Overview
@@ -215,6 +216,22 @@ def test_stopped_search_trials_are_no_failures_and_the_grid_ends_complete(tmp_pa
     on = Overview.of(load("demo", [*WORDS, *asha, "select.stop=none"]), home)  # no rule: they go on
     assert on.searches[0].waiting == len(stopped)
     assert on.cells == []
+
+
+@pytest.mark.parametrize(("selection", "value"), [("best-val-rsum", 200.0), ("last", 90.0)])
+def test_a_stopped_trial_counts_by_the_epoch_that_its_selection_takes(
+    trained_pair: Home, tmp_path: Path, selection: str, value: float
+) -> None:
+    home = Home(tmp_path / "runs")
+    grid = load("demo", [*WORDS, "select.stop=asha", "select.grace=1", f"train.selection={selection}"])
+    first, *others = search_trials(grid)
+    for trial in others:
+        finish(trained_pair, home, trial, val_rsum=50.0)
+    rows = [{"epoch": epoch, "step": epoch, "val_rsum": rsum} for epoch, rsum in ((1, 200.0), (2, 90.0))]
+    write_json_lines(home.trial(first.id).history, rows)
+    write_json(home.trial(first.id).stopped, {"epoch": 2})
+    (tried,) = (tried for s in searches(grid, home) if s.chosen for tried in s.chosen.tried if tried.trial == first.id)
+    assert (tried.value, tried.done) == (value, False)
 
 
 def test_a_stopped_trial_whose_history_is_lost_is_interrupted_wherever_its_state_is_asked(

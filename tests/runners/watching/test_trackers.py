@@ -1,12 +1,12 @@
 """TensorBoard and W&B: after a kill and a resume a run for each trial, with every epoch and the record's metrics."""
 
 import json
-import os
+import pickle
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -58,10 +58,13 @@ def tracker(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[RunFiles, C
     return RunFiles("copies", kind, tmp_path / "copies"), read
 
 
-def killed(tracker: RunFiles, folder: TrialFolder) -> None:
-    """Copy a trial, and die with its run open."""
-    tracker.open().sync(folder)
-    os.kill(os.getpid(), signal.SIGKILL)
+KILLED = """
+import os, pickle, signal, sys
+tracker, folder = pickle.load(sys.stdin.buffer)
+tracker.open().sync(folder)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""Copies a trial, and dies with its run open. A fork of a process with threads of libraries may die before."""
 
 
 def copied(tracker: RunFiles, *folders: TrialFolder) -> None:
@@ -85,10 +88,8 @@ def test_a_trial_has_one_run_with_its_epochs_and_the_records_metrics_after_a_kil
     rows = whole.history.read_text().splitlines(keepends=True)
     cut.done.unlink()
     cut.history.write_text(rows[0])
-    launch = get_context("fork").Process(target=killed, args=(files, cut))
-    launch.start()
-    launch.join()
-    assert launch.exitcode == -signal.SIGKILL
+    launch = subprocess.run([sys.executable, "-c", KILLED], input=pickle.dumps((files, cut)))
+    assert launch.returncode == -signal.SIGKILL
     assert files.lacking([whole]) == [whole]
     for _ in range(2):
         copied(files, whole)
