@@ -113,6 +113,18 @@ def make_durable(folder: Path) -> None:
         raise cannot_write(folder, error) from error
 
 
+def flush(file: Path) -> None:
+    """Wait until one file is on the disk, in a folder whose other files a thread may be replacing.
+
+    UserError: the disk failed.
+    """
+    try:
+        for path in (file, file.parent):
+            _sync(path)
+    except OSError as error:
+        raise cannot_write(file, error) from error
+
+
 def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError:
     """The error for a disk that is full, read-only or not the user's, and for a file where a folder has to be."""
     a_file = isinstance(error, FileExistsError | NotADirectoryError)

@@ -17,7 +17,7 @@ from goalgrid.grid.offers import advice
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.own_parts import WrongReturn
 from goalgrid.grid.store.attempts import DONE, STOPPED, Failure
-from goalgrid.grid.store.files import make_durable, read_json, write_json
+from goalgrid.grid.store.files import flush, make_durable, read_json, write_json
 from goalgrid.grid.store.home import State, TrialFolder
 from goalgrid.results.records import record, steps
 from goalgrid.retrieval.encoders import pretrained
@@ -369,7 +369,7 @@ class TrialRun:
         self._tell("epoch", epoch=epoch, metrics=metrics)
         verdict = self._verdict(epoch, metrics)
         if verdict and epoch < self.settings.train.epochs:
-            make_durable(self.folder.path)  # the search reads its history
+            flush(self.folder.history)  # which the search reads; checkpoints are still being written
             write_json(self.folder.stopped, verdict)
             metric, bound = (f"{verdict[name]:.4g}" for name in ("metric", "bound"))
             raise Halted(f"{verdict['by']} {metric} after epoch {epoch} misses {bound}, the bound of its cell")

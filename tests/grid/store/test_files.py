@@ -1,12 +1,13 @@
 """Files are replaced whole or not at all, on real full and real read-only disks."""
 
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.files import json_lines, make_durable, write_json_lines, write_text, written_aside
+from goalgrid.grid.store.files import flush, json_lines, make_durable, write_json_lines, write_text, written_aside
 
 
 def test_a_full_disk_leaves_the_old_content(tiny_disk: Path) -> None:
@@ -67,3 +68,26 @@ def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
     assert next(json_lines(path, last_first=True)) == {"a": 3}
     (tmp_path / "folder").mkdir()
     assert list(json_lines(tmp_path / "folder")) == []
+
+
+def test_one_file_is_flushed_while_a_thread_replaces_its_neighbours(tmp_path: Path) -> None:
+    """As a trial's checkpoints are while its history is: a flush of the whole folder meets names that are gone."""
+    history, last, over = tmp_path / "history.jsonl", tmp_path / "last.ckpt", threading.Event()
+    write_json_lines(history, [{"epoch": 1}])
+    write_text(last, "0")
+
+    def replace() -> None:
+        while not over.is_set():
+            last.rename(tmp_path / "previous.ckpt")
+            write_text(last, "1", durable=False)
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    try:
+        for _ in range(200):
+            flush(history)
+    finally:
+        over.set()
+        writer.join()
+    with pytest.raises(UserError, match="cannot write"):
+        flush(tmp_path / "none")
