@@ -109,7 +109,7 @@ def test_the_key_is_of_all_that_decides_features_and_of_nothing_else(tmp_path: P
 def test_keys_of_views_without_margin_and_filter_are_as_before_these_were_settings(crops: int, tmp_path: Path) -> None:
     """The key that the program of c608b168 made, literally: with COCO's features, 20 GPU hours hang on it."""
     image = backbone(crops=crops)
-    ours = source(tmp_path, image, pairs=Pairs(*[None] * 3))  # type: ignore[arg-type]
+    ours = source(tmp_path, image)
     view = {"size": 32, "framing": "centre-crop", "augmentation": "resized-crop", "flip": True, "resampling": 2}
     content = {
         "images": "shapes",
