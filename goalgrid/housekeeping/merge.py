@@ -240,7 +240,7 @@ def _files(folder: TrialFolder) -> Iterator[Path]:
 
 
 def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
-    """What in the folder is no regular file of the other runs folder, or too large for what it should be."""
+    """Return the entries that are not regular files of that runs folder, or are larger than such files may be."""
     if not there.path.resolve().is_relative_to(other.path.resolve()):
         yield "its folder is a link out of that runs folder"
     elif linked := [path.name for path in (there.attempts_folder, there.evaluations) if path.is_symlink()]:

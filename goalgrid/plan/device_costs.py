@@ -55,7 +55,7 @@ class DeviceCost:
 
     @property
     def without(self) -> list[Key]:
-        """What cannot be trained on the card as it is asked for: it does not fit, and what helps changes results."""
+        """Return what does not fit on the card and fits only by a remedy that changes results."""
         return [key for key, taken in self.taken.items() if not taken.trainable]
 
     @property
@@ -95,7 +95,7 @@ class DeviceCost:
         return [f"with {hours}: other numbers, so other trials with ids of their own"] if spans else []
 
     def _remedies(self) -> list[str]:
-        """What the total takes for granted, or why there is none."""
+        """Return the assumptions of the total, or why there is no total."""
         remedies = grouped(
             (taken.remedy.setting, str(key))
             for key, taken in self.taken.items()

@@ -264,7 +264,7 @@ def _collapsed_lines(overview: Overview) -> list[str]:
 
 
 def _ways_out(overview: Overview, trial: Trial) -> list[str]:
-    """What may help a trial that has learnt nothing, a line each."""
+    """Return what may help a trial that has learnt nothing, a line for each remedy."""
     from goalgrid.retrieval.splits.problems import check_command
 
     shared, name = trial.shared, trial.shared.dataset.name

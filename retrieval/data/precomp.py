@@ -34,7 +34,7 @@ SHORT = {"flickr30k": "f30k", "flickr8k": "f8k"}
 
 
 class Features:
-    """Rows of a memory-mapped .npy; `rows[i]` is where image i stands. `finite_sum` has checked their values."""
+    """Rows of a memory-mapped .npy; `rows[i]` is where image i stands. `finite_rows` has checked their values."""
 
     def __init__(self, path: Path, array: np.ndarray, rows: Int[np.ndarray, " i"]) -> None:
         self.path, self.array, self.rows = path, array, rows
