@@ -4,6 +4,7 @@ import os
 import signal
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,10 @@ from goalgrid.grid.store.files import write_text
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, the signal of a scheduler that takes the machine away, and the signal of a terminal that is closed."""
+
+SAME_SECONDS = 2.0
+"""A scheduler's signal so soon after the first asks for the same: Slurm signals the script, which passes it on, and all
+processes of the job."""
 
 INCOMPLETE = 3
 """Exit code of a process that ends before all its trials are done."""
@@ -89,12 +94,15 @@ os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_unb
 class Interrupts:
     """While the block runs, a signal ends it at once; after `soften`, a signal asks all trials for a checkpoint first.
 
-    A second signal ends it at once in any case. `heard` is the latest signal, or 0.
+    A second signal ends it at once in any case, but for a SIGTERM or SIGHUP within `SAME_SECONDS` of the first: that is
+    the same request. `heard` is the latest signal, or 0.
     """
 
     def __init__(self, stop: Stop, warn: Callable[[str], None]) -> None:
         self.stop, self.warn, self.soft, self.heard = stop, warn, False, 0
         self._before: dict[int, Any] = {}
+        self._first: float | None = None
+        """When the first signal came."""
 
     def __enter__(self) -> "Interrupts":
         self._before = self._listen()
@@ -124,6 +132,10 @@ class Interrupts:
         self.heard = number
         if number == signal.SIGHUP:
             _leave_terminal()
+        now = time.monotonic()
+        if number != signal.SIGINT and self._first is not None and now - self._first < SAME_SECONDS:
+            return
+        self._first = self._first or now
         if not self.soft or self.stop.asked():
             raise KeyboardInterrupt
         self.stop.ask_everywhere()

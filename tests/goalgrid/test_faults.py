@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -181,6 +182,21 @@ def test_sigterm_leaves_checkpoints_kill_9_none_and_the_same_command_completes(
     assert f"training {3 - len(done)}" in again.stderr
     assert all(folders(home)[name].record.read_bytes() == record for name, record in done.items())
     assert_as_if_nothing_happened(home, undisturbed)
+
+
+@pytest.mark.gate
+def test_sigterm_twice_within_milliseconds_leaves_a_checkpoint(tmp_path: Path) -> None:
+    """As where Slurm requeues a job: it signals all processes, and the script passes its own signal on."""
+    home = Home(tmp_path)
+    process = start(*RUN, "--here", "--set", "train.epochs=500", runs=tmp_path)
+    wait_until(lambda: bool(running(home)), process)
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.02)  # else the kernel delivers one
+    _, talk = process.communicate(timeout=60)
+    assert process.returncode == 3, talk
+    assert talk.count("asked to end") == 1
+    assert [outcome for attempts in outcomes(home) for outcome in attempts] == ["pre-empted"]
 
 
 @pytest.mark.slow
