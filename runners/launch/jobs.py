@@ -1,6 +1,7 @@
 """Jobs, which a driver schedules: a trial or a chain of trials, with its share of a machine."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -15,7 +16,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.select import Halving
 from goalgrid.grid.settings import DataKey, TrialSettings
-from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.gpu_needs import Need, jobs_at_once
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.grid.uses import register, uses_of
@@ -163,6 +164,37 @@ def _sharing(job: Job) -> list[TrialSettings]:
     """The trials that train on the share of a GPU that they need. An ensemble evaluates models that did so."""
     shares = job.machine.gpu and job.machine.resources.shares_gpus and not job.protocols
     return [settings for settings in job.trials if shares and settings.train.epochs and not settings.ensemble]
+
+
+def requests_for(jobs: Sequence[Job], gpus: int, *, at_once: int) -> list[Request]:
+    """What each job asks for so that no GPU idles while jobs share another: Ray fills one GPU before the next.
+
+    With n jobs at a time, q to a GPU and r over, r * (q + 1) ask for 1 / (q + 1) of a GPU and the others for 1 / q,
+    each at least for what it needs. As many jobs run at a time as divide them evenly among the turns that they need anyhow.
+    A share that the grid sets stays as it is, and so does the memory that a job may allocate.
+
+    Args:
+        gpus: that the jobs may use.
+        at_once: how many jobs run at a time at most, whatever GPUs they share.
+    """
+    free = sorted((at for at, job in enumerate(jobs) if _spreads(job)), key=lambda at: jobs[at].request.gpu)
+    requests = [job.request for job in jobs]
+    if not free or not gpus:
+        return requests
+    room = min(at_once, jobs_at_once(requests[free[-1]].gpu, gpus))
+    turns = math.ceil(len(free) / room)
+    each, over = divmod(math.ceil(len(free) / turns), gpus)
+    for rank, at in enumerate(free):
+        smaller = rank < over * (each + 1) or rank >= each * gpus + over
+        sharing = each + 1 if over and smaller else max(each, 1)
+        share = math.floor(1e4 / sharing) / 1e4  # Ray counts in ten thousandths
+        requests[at] = replace(requests[at], gpu=max(share, requests[at].gpu))
+    return requests
+
+
+def _spreads(job: Job) -> bool:
+    """Whether its share of a GPU is what it needs at least, not what the grid sets."""
+    return job.machine.resources.shares_gpus and 0 < job.request.gpu < 1
 
 
 def with_share(job: Job, needs: Needs) -> Job:

@@ -51,7 +51,7 @@ from goalgrid.grid.store.files import write_json
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Capacity, Driver, Spread
 from goalgrid.runners.launch.halving import Judge
-from goalgrid.runners.launch.jobs import Job, in_turn
+from goalgrid.runners.launch.jobs import Job, in_turn, requests_for
 from goalgrid.runners.launch.nodes import Deaths, Nodes
 from goalgrid.runners.launch.ray_head import head_watched
 from goalgrid.runners.launch.ray_nodes import HEAD_SECONDS, capacity_without, join, nodes_with, on_node, spread, start
@@ -228,9 +228,11 @@ def _tuner(
     fitting = int(ray.cluster_resources().get("CPU", 0) / min(job.request.cpu for job in jobs))
     seconds = max(REPORT_SECONDS, min(len(jobs), limit or len(jobs), fitting) / REPORTS)
     # As points, not as a grid: Tune copies the whole grid for every trial, which takes minutes for thousands.
+    queue = in_turn(jobs)
+    requests = requests_for(queue, _gpus_for(queue), at_once=min(limit or len(jobs), max(fitting, 1)))
     configs = [
-        {"job": job.id, "resources": json.dumps(job.request.resources), "seconds": seconds, "content": job.to_json()}
-        for job in in_turn(jobs)
+        {"job": job.id, "resources": json.dumps(asked.resources), "seconds": seconds, "content": job.to_json()}
+        for job, asked in zip(queue, requests, strict=True)
     ]
 
     def name(trial: Any) -> str:
@@ -260,6 +262,12 @@ def _tuner(
             callbacks=[observer, *callbacks],
         ),
     )
+
+
+def _gpus_for(jobs: Sequence[Job]) -> int:
+    """The GPUs of the nodes that get these jobs."""
+    nodes = nodes_with(["GPU", *dict(jobs[0].request.custom)])
+    return int(sum(node["Resources"]["GPU"] for node in nodes if node["NodeID"] not in NODES.avoided()))
 
 
 class _WillingNodes(tune.PlacementGroupFactory):

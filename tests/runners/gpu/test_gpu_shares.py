@@ -1,6 +1,10 @@
 """Shares of a GPU: what jobs ask for, by what was measured, stated in the grid, or stated by the recipe."""
 
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +19,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.runners.gpu import memory_probe
 from goalgrid.runners.gpu.memory_probe import Probed, Samples
-from goalgrid.runners.launch.jobs import Job, jobs_for, samples, with_share
+from goalgrid.runners.launch.jobs import Job, jobs_for, requests_for, samples, with_share
 from goalgrid.runners.training.machine import Machine
 
 GB = 1e9
@@ -126,3 +130,59 @@ def test_nothing_is_probed_where_there_is_no_gpu() -> None:
     driver = Replies(RuntimeError("asked"))
     assert measured(driver, jobs(gpus=0)) == ({}, [])
     assert driver.asked == []
+
+
+def asked(count: int, gpus: int, share: float, at_once: int = 1000) -> Counter[float]:
+    """How many of so many jobs ask for which part of a GPU."""
+    one = jobs()[0]
+    one = replace(one, request=replace(one.request, gpu=share, memory=share))
+    requests = requests_for([one] * count, gpus, at_once=at_once)
+    assert {request.memory for request in requests} == {share}  # what a job may allocate is its need
+    return Counter(request.gpu for request in requests)
+
+
+@pytest.mark.parametrize(
+    ("count", "gpus", "share", "at_once", "expected"),
+    [
+        (24, 64, 0.3, 1000, {1.0: 24}),
+        (33, 8, 0.03, 1000, {0.2: 5, 0.25: 28}),
+        (9, 4, 0.1, 1000, {0.3333: 3, 0.5: 6}),
+        (8, 8, 0.25, 1000, {1.0: 8}),
+        (12, 8, 0.6, 1000, {1.0: 12}),  # two turns, with a GPU for each job
+        (100, 8, 0.1, 1000, {0.1428: 14 + 50, 0.1666: 36}),  # two turns of 50: 7 on two GPUs, 6 on six
+        (32, 8, 0.03, 4, {1.0: 32}),  # four at a time
+        (80, 8, 0.1, 1000, {0.1: 80}),
+    ],
+)
+def test_jobs_ask_for_shares_that_spread_them_over_the_gpus(
+    count: int, gpus: int, share: float, at_once: int, expected: dict[float, int]
+) -> None:
+    assert asked(count, gpus, share, at_once) == expected
+
+
+def test_a_share_that_the_grid_sets_stays_and_so_does_a_whole_gpu() -> None:
+    for some in (jobs("resources.gpu=0.25"), jobs("resources.gpu=1"), jobs("resources.replicas=2"), jobs(gpus=0)):
+        assert requests_for(some, 8, at_once=100) == [job.request for job in some]
+
+
+PLACE = """
+import sys, ray
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as In
+ray.init("local", num_cpus=1, num_gpus=4, include_dashboard=False, logging_level="critical")
+@ray.remote(num_cpus=0)
+class Process:
+    def gpus(self): return ray.get_gpu_ids()
+places = [(share, placement_group([{"GPU": share}])) for share in map(float, sys.argv[1:])]
+processes = [Process.options(num_gpus=share, scheduling_strategy=In(place)).remote() for share, place in places]
+print(*(gpu for one in processes for gpu in ray.get(one.gpus.remote(), timeout=120)))
+"""
+
+
+@pytest.mark.gate
+def test_ray_gives_each_gpu_its_part_of_the_jobs() -> None:
+    one = jobs()[0]
+    one = replace(one, request=replace(one.request, gpu=0.05))
+    shares = [str(request.gpu) for request in requests_for([one] * 9, 4, at_once=100)]
+    found = subprocess.run([sys.executable, "-c", PLACE, *shares], capture_output=True, text=True, timeout=300)
+    assert sorted(Counter(found.stdout.split()).values()) == [2, 2, 2, 3], found.stderr
