@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 
 
 class LaunchResult(NamedTuple):
-    """What a launch was to train, and the signal that interrupted it, or 0. The disk tells how the trials ended."""
+    """What launches were to train, the signal that interrupted them, or 0, and their names in leases.
+
+    The disk tells how the trials ended.
+    """
 
     decisions: list[TrialDecision]
     interrupted: int = 0
+    launches: frozenset[str] = frozenset()
 
 
 def train_all(
@@ -77,7 +81,8 @@ def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: No
             break
         before, known = known, known | set(overview.states)
         further = launched(overview, Choice(choice.only, before=frozenset(before)))
-        trained = LaunchResult([*trained.decisions, *further.decisions], further.interrupted)
+        decisions, launches = [*trained.decisions, *further.decisions], trained.launches | further.launches
+        trained = LaunchResult(decisions, further.interrupted, launches)
     return trained
 
 
@@ -130,7 +135,7 @@ def _round(
     interrupted = launch.run(
         overview.grid, overview.points, todo, anew, evaluated=evaluated, checked=save, halvings=overview.halvings
     )
-    return LaunchResult(decisions, interrupted)
+    return LaunchResult(decisions, interrupted, frozenset([launch.name]))
 
 
 def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: str | None) -> list[State]:
@@ -139,7 +144,8 @@ def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: st
         show_table(table_of_paper(paper, after.home) or table)
     say("\n".join(status.ended(after)))
     trials = list({d.trial.id: d.trial for d in launched.decisions if d.trial.id in after.states}.values())
-    reached = [after.reached(trial) for trial in trials]
+    left = after.left_by(launched.launches)
+    reached = [after.reached(trial, left) for trial in trials]
     if {after.states[trial.id] for trial in trials} - set(ENDED):
         say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")
     state = exit_state(reached)

@@ -1,7 +1,7 @@
 """A grid as it stands on the disk: its cells, its trials, their states and their records."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -201,19 +201,30 @@ class Overview:
 
         return list(record_cache.rows(self.home, others, COLUMNS, unreadable={}).values())
 
-    def reached(self, trial: Trial) -> State:
-        """The state that a command exits with: a trial of other data, or that lacks what it is to have, is not done."""
+    def reached(self, trial: Trial, left: Collection[str] = ()) -> State:
+        """The state that a command exits with: a trial of other data, or that lacks what it is to have, is not done.
+
+        Args:
+            left: ids as `left_by` gives them, of trials with which nobody goes on.
+        """
         if trial.id in self.unreadable or trial.id in self.of_other_data:
             return State.INTERRUPTED
         state = self.states[trial.id]
         if state is State.DONE and trial.id in self.lacking:
             return State.INTERRUPTED
+        if trial.id in left:
+            return State.INTERRUPTED if state is State.RUNNING else state
         return State.RUNNING if state not in ENDED and trial.id in self._held else state
 
     @cached_property
     def _held(self) -> set[str]:
         """Ids of the trials that a process trains, and of the trials that come after them."""
         return self.with_children(trial.id for trial in self.having(State.RUNNING))
+
+    def left_by(self, launches: Collection[str]) -> set[str]:
+        """Ids of the trials whose lease these launches hold, though their driver ends, and of the trials after them."""
+        latest = ((trial.id, self.folder(trial).latest()) for trial in self.having(State.RUNNING))
+        return self.with_children(trial_id for trial_id, it in latest if it and it.launch() in launches)
 
     def with_children(self, ids: Iterable[str]) -> set[str]:
         """These trials, and those that come after them in their chains."""

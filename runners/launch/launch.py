@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -39,6 +39,7 @@ class Launch:
         trackers: programs that the trials are copied into.
         live: redraw the matrix in place instead of printing lines.
         notify: receives the first trial that fails.
+        name: by which the leases of its trials tell that they are its own.
     """
 
     home: Home
@@ -47,6 +48,7 @@ class Launch:
     trackers: Sequence[Tracker] = ()
     live: bool = False
     notify: Notify | None = None
+    name: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}")
 
     def run(
         self,
@@ -69,7 +71,7 @@ class Launch:
                 are compared with all that reached a rung. A trial that has a rule and was stopped is not trained.
         """
         register(grid)
-        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
+        name = self.name
         stop = Stop(self.home.stop_request(name))
         driver = self._driver(stop, grid.reliability.grace_seconds, halvings)
         planned = dict.fromkeys(anew, State.PLANNED)

@@ -13,8 +13,10 @@ from goalgrid.grid.overrides import changed_name
 from goalgrid.grid.store.home import Home, State
 from goalgrid.reading.named_grids import grid_to_train, recall
 from goalgrid.reading.overview import Overview
+from goalgrid.terminal import exit_state
 
 from ...conftest import SMALL, Goalgrid
+from ...states import attempt
 from ..conftest import PAIR, Verb
 
 ONE = tuple(word for word in (*SMALL, 'objectives=["con_con"]', "seeds=[0]") if word not in ("--set", "name=demo"))
@@ -148,3 +150,17 @@ def test_a_trial_that_waits_for_a_running_parent_is_in_the_hands_of_the_same_pro
     found = Overview.of(found.grid, found.home)
     found.states[parent.id] = State.RUNNING
     assert [found.reached(trial) for trial in (parent, child)] == [State.RUNNING] * 2
+
+
+def test_a_trial_that_the_ended_launch_itself_holds_is_in_nobodys_hands(tmp_path: Path) -> None:
+    """A driver that ends itself may leave a worker of another host without its checkpoint: the command exits with 3."""
+    home = Home(tmp_path)
+    trials = Overview.of(load("demo", ('objectives=["con_con"]', "seeds=[0,1]")), home).trials
+    for trial, launch in zip(trials, ("mine", "anothers"), strict=True):
+        attempt(home.trial(trial.id), launch=launch, machine="another host")
+    found = Overview.of(load("demo", ('objectives=["con_con"]', "seeds=[0,1]")), home)
+    assert [found.reached(trial) for trial in found.trials] == [State.RUNNING] * 2
+    reached = [found.reached(trial, found.left_by({"mine"})) for trial in found.trials]
+    assert reached == [State.INTERRUPTED, State.RUNNING]
+    assert exit_state(reached) is State.INTERRUPTED
+    assert exit_state([found.reached(trial, found.left_by({"another"})) for trial in found.trials]) is State.RUNNING
