@@ -1,7 +1,7 @@
 """The terminal: options that verbs share, what the shell completes, what is printed where, exit codes.
 
-Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 6 other processes train all trials that are
-left.
+Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 this host cannot train, 6 other
+processes train all trials that are left.
 """
 
 from goalgrid.grid.errors import UserError
@@ -9,6 +9,7 @@ from goalgrid.grid.store.home import State
 from goalgrid.runners.trial.stopping import INCOMPLETE as INCOMPLETE
 
 WRONG_USAGE = 2
+HOST_FAULT = 5
 EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUNNING: 6}
 
 

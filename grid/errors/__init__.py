@@ -40,6 +40,10 @@ class UserError(Exception):
         return [f"goalgrid.UserError: {self}"]
 
 
+class HostFault(UserError):
+    """This host cannot train, whatever the command is; another host may. The command line exits with 5."""
+
+
 def unknown(what: str, name: object, known: Collection[str], *, where: str = "", hint: str = "") -> str:
     """Say that `name` is no known `what`, with the nearest name, the known ones and the next step.
 

@@ -4,22 +4,46 @@
 #SBATCH --{{ name }}{{ "=" if value }}{{ value }}
 {% endfor %}
 
+job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+job=${job:-$SLURM_JOB_ID}  # a task's SLURM_JOB_ID may stand for the whole array
+ask() {  # scontrol, again and again for ten minutes: its controller may be away
+    local try
+    for try in {1..40}; do
+        timeout 60 scontrol "$@" && return
+        sleep 15
+    done
+    echo "scontrol $1 failed for ten minutes: submit this script again" >&2
+    return 1
+}
+again() {  # WHY [NODES]: queue the job again, to run on none of these nodes
+    trap '' TERM
+    [[ $(ask show job "$job") = *JobState=RUNNING* ]] || exit 3  # by scancel, which sends TERM, too
+    echo "$1: the job queues again${2:+, without $2}" >&2
+    ask requeue "$job" || exit 3
+    [ -z "$2" ] || scontrol update JobId="$job" ExcNodeList="$2" || {  # a job that runs takes no list
+        echo "Slurm leaves out no node: the job ends. Submit it again: sbatch --exclude=$2 FILE" >&2
+        scancel "$job"
+    }
+    exit 3
+}
+elsewhere() {  # WHY: queue the job again without this node; with the third such node, or where no other is, end
+    without=$(ask show job "$job" | sed -n 's/.*ExcNodeList=\([^ ]*\).*/\1/p')
+    without=${without/#(null)/}
+    without=${without:+$without,}$SLURMD_NODENAME
+    left_out=$(scontrol show hostnames "$without")
+    if sinfo --noheader --Node --format=%N --partition="$SLURM_JOB_PARTITION" | grep -qvxF "$left_out"; then
+        [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ] || [ "$(wc -l <<< "$left_out")" -lt 3 ] && again "$1" "$without"
+    fi
+    echo "$1: the job ends. Once that is mended, or with other nodes: sbatch --exclude=$without FILE" >&2
+    exit 5
+}
+trap 'again "asked to end before the grid trains"' TERM
 {% if setup %}
 {{ setup }}
 {% endif %}
 export PATH={{ path }}:$PATH
 export RAY_USAGE_STATS_ENABLED=0 RAY_TMPDIR="${RAY_TMPDIR:-/tmp}"  # TMPDIR may be shared, or too long for Ray's sockets
-job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
-job=${job:-$SLURM_JOB_ID}  # a task's SLURM_JOB_ID may stand for the whole array
-again() {
-    trap '' TERM
-    scontrol show job "$job" | grep -q JobState=RUNNING || exit 3  # by scancel, which sends TERM, too
-    echo "$1: the job queues again" >&2
-    scontrol requeue "$job"
-    exit 3
-}
-trap 'again "asked to end before the grid trains"' TERM
-cd {{ folder }} || exit
+cd {{ folder }} || elsewhere "$SLURMD_NODENAME lacks this folder"
 
 {% if nodes > 1 %}
 # This node is the head of a Ray cluster, which trains too. The nodes of the job know a token that nobody else knows.
@@ -60,10 +84,15 @@ while kill -0 $driver 2>/dev/null; do  # the signal ended the wait, not the grid
     wait $driver
     status=$?
 done
-# 3: trials are left; 6: other jobs train them, and queue themselves again. After TERM, trials may also be left beside
-# failed trials (4), or because none had begun (143).
+# 6: other jobs train all that is left, and queue themselves again. After TERM, trials may also be left beside failed
+# trials (4), or because none had begun (143).
 case $status$asked in
     0* | 6*) exit 0 ;;
-    3 | *yes) again "trials are left" ;;
-    *) exit $status ;;
+    *yes) again "trials are left" ;;
+    5) elsewhere "$SLURMD_NODENAME trains nothing" ;;
+    2 | 4) exit $status ;;
 esac
+# 3: trials are left; 1, 137, ...: goalgrid itself died. That may go on: after short runs, the job queues again three times.
+[ $SECONDS -ge 600 ] || [ "${SLURM_RESTART_COUNT:-0}" -lt 3 ] && again "goalgrid ended with $status"
+echo "goalgrid ended with $status within ten minutes, after $SLURM_RESTART_COUNT requeues: the job ends" >&2
+exit $status

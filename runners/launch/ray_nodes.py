@@ -4,13 +4,14 @@ import os
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from goalgrid.grid.errors import UserError, in_short
+from goalgrid.grid.errors import HostFault, UserError, in_short
 from goalgrid.grid.resources import cpus_here
 from goalgrid.runners.launch.driver import Capacity, Spread
 from goalgrid.runners.launch.ray_head import answers, check_member, host_and_port_of
@@ -31,6 +32,9 @@ TOKEN = (
 LONGEST_SOCKET = 107
 """Bytes of the path of a socket on Linux."""
 
+ROOM = 2**25
+"""Bytes that Ray's sockets and first logs need."""
+
 DEATHS = 3
 """How many processes of `spread` may die for each GPU."""
 
@@ -48,14 +52,28 @@ def start(grace: float, **quiet: Any) -> None:
     # the first switch for this process, which has imported Ray
     replace("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
     cpus, gpus = cpus_here(), torch.cuda.device_count()
+    check_room(os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp")  # as Ray chooses it
     try:
         with hangups_ignored():
             ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
     except Exception as error:  # what Ray raises if a process of its own starts too slowly
         if why := _too_long(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()):
             raise UserError(f"Ray did not start on this machine: {why} --here needs no Ray.") from error
-        raise UserError(
+        raise HostFault(
             f"Ray did not start on this machine: {in_short(error)}. The same command tries again; --here needs no Ray."
+        ) from error
+
+
+def check_room(folder: str) -> None:
+    """Check that Ray can write below this folder, else HostFault: Ray would try for 40 s and not name the disk."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, ROOM)
+    except OSError as error:
+        raise HostFault(
+            f"Ray cannot start on this machine: it needs {ROOM // 2**20} MB in {folder} ({error.strerror}). Make room "
+            "there, or give another folder of this machine: RAY_TMPDIR=DIR before the command. --here needs no Ray."
         ) from error
 
 

@@ -1,6 +1,7 @@
 """Ray itself dies under a launch on this machine: nothing outlives it, and the same command completes the grid."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from goalgrid.grid.errors import HostFault
 from goalgrid.grid.store.home import Home
+from goalgrid.runners.launch.ray_nodes import check_room
 from tests.program import copied
 
 from ..conftest import LASTING, Goalgrid, swapped
@@ -111,3 +114,21 @@ def test_a_folder_for_temporary_files_that_is_too_long_for_sockets_is_named(
     assert refused.returncode == 2
     assert f"its sockets lie below TMPDIR, {own}, whose path has {len(str(own))} bytes and may have " in refused.stderr
     assert "Give a shorter folder of this machine: TMPDIR=/tmp before the command" in refused.stderr
+
+
+def test_a_full_disk_of_rays_folder_is_named_before_ray_tries(tiny_disk: Path) -> None:
+    with pytest.raises(HostFault, match=re.escape(f"it needs 32 MB in {tiny_disk / 'ray'} (No space left on device)")):
+        check_room(str(tiny_disk / "ray"))
+    subprocess.run(["mount", "-o", "remount,size=40m", str(tiny_disk)], check=True)
+    check_room(str(tiny_disk / "ray"))
+
+
+@pytest.mark.gate
+def test_a_host_on_which_ray_cannot_start_has_an_exit_code_of_its_own(
+    tmp_path: Path, tiny_disk: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script for Slurm queues its job again without this node."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tiny_disk))
+    refused = goalgrid(*GRID, runs=tmp_path / "runs")
+    assert refused.returncode == 5, refused.stderr
+    assert f"error: Ray cannot start on this machine: it needs 32 MB in {tiny_disk} " in refused.stderr

@@ -37,12 +37,17 @@ FAKES = {
     """,
     "squeue": 'cat "$QUEUE/waiting"',
     "sacct": 'cat "$QUEUE/accounts" 2>/dev/null || { echo "Slurm accounting storage is disabled" >&2; exit 1; }',
-    "sinfo": 'echo "${GRES:-gpu:4}"',
+    "sinfo": 'case "$*" in *--Node*) printf "n1\\nn2\\nn3\\nn4\\n" ;; *) echo "${GRES:-gpu:4}" ;; esac',
     "scontrol": """
+        [ -e "$QUEUE/away" ] && { rm "$QUEUE/away"; echo "Unable to contact slurm controller" >&2; exit 1; }
         case "$1 $2" in
         "requeue $JOB") cp "$QUEUE/started/job" "$QUEUE/job" ;;
-        "show job") echo "   JobState=${JOB_STATE:-RUNNING} Reason=None" ;;
-        "show hostnames") [ "$3" = "n[1-2]" ] && printf 'n1\\nn2\\n' ;;
+        "show job") echo "   JobState=${JOB_STATE:-RUNNING} ExcNodeList=${EXCLUDED:-(null)} Reason=None" ;;
+        "update JobId=$JOB")
+            [ -e "$QUEUE/job" ] || { echo "Job is not pending nor running for job $JOB"; exit 1; }
+            [ "$REFUSES" ] && { echo "Access/permission denied for job $JOB"; exit 1; }
+            echo "$3" > "$QUEUE/updated" ;;
+        "show hostnames") case "$3" in "n[1-2]") printf 'n1\\nn2\\n' ;; *) tr , '\\n' <<< "$3" ;; esac ;;
         "show node") case "$3" in n1 | n2) echo "   NodeAddr=127.0.0.1 NodeHostName=other" ;; esac ;;
         *) echo "Invalid job id specified"; exit 1 ;;
         esac
@@ -58,6 +63,7 @@ FAKES = {
         [ -e "$QUEUE/n2-is-down" ] && exec sleep 600
         exec "$@"
     """,
+    "scancel": 'rm "$QUEUE/job"',
     "hostname": '[ "$1" = --ip-address ] && echo 127.0.1.1 || echo other',
     "goalgrid": f'exec {sys.executable} -m goalgrid "$@"',
     "ray": f"""
@@ -93,7 +99,7 @@ class FakeSlurm:
         script.write_text(change(swapped(text, "export PATH=", "export IGNORED=")))  # the fakes stay first
         of_job = {
             "SLURM_JOB_ID": "7", "SLURM_NNODES": "1", "SLURM_CPUS_PER_TASK": "1", "SLURM_JOB_NODELIST": "n[1-2]",
-            "SLURMD_NODENAME": "n1", "JOB": "7",
+            "SLURMD_NODENAME": "n1", "SLURM_JOB_PARTITION": "main", "JOB": "7",
         }  # fmt: skip
         with (self.queue / f"said{task}").open("w") as said:
             return subprocess.Popen(
@@ -327,6 +333,90 @@ def test_a_signal_before_the_grid_trains_queues_the_job_again_unless_it_is_of_sc
     job = slurm.start(lambda text: swapped(text, "goalgrid run", "kill -TERM $$\ngoalgrid run"), **task)
     assert slurm.ended(job)[0] == 3
     assert slurm.queued() == (state == "RUNNING")
+
+
+def test_a_signal_while_the_lines_of_setup_run_queues_the_job_again(
+    slurm: FakeSlurm, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    (tmp_path / "setup.sh").write_text("kill -TERM $$\n")
+    script = tmp_path / "job.sh"
+    options = ("--gpus", "0", "--setup", str(tmp_path / "setup.sh"), "--output", str(script))
+    goalgrid("slurm", "demo", *options, runs=tmp_path / "runs")
+    slurm.submit(script)
+    assert slurm.ended(slurm.start())[0] == 3
+    assert slurm.queued()
+
+
+@pytest.fixture
+def ending(slurm: FakeSlurm, tmp_path: Path, goalgrid: Goalgrid) -> Callable[..., tuple[int, str]]:
+    """Run a job whose goalgrid ends with a code: the job's code, and what it said."""
+    script = tmp_path / "job.sh"
+    goalgrid("slurm", "demo", "--gpus", "0", "--output", str(script), runs=tmp_path / "runs")
+
+    def run(code: int, change: Callable[[str], str] = str, **variables: str) -> tuple[int, str]:
+        slurm.submit(script)
+        ends = f"bash -c 'exit {code}'"
+        return slurm.ended(slurm.start(lambda text: change(swapped(text, "goalgrid run", ends)), **variables))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("code", "variables", "job", "queued", "said"),
+    [
+        (0, {}, 0, False, ""),
+        (6, {}, 0, False, ""),
+        (2, {}, 2, False, ""),
+        (4, {}, 4, False, ""),
+        (3, {}, 3, True, "goalgrid ended with 3: the job queues again\n"),
+        (1, {}, 3, True, "goalgrid ended with 1: the job queues again\n"),
+        (137, {"SLURM_RESTART_COUNT": "2"}, 3, True, "goalgrid ended with 137: the job queues again\n"),
+        (137, {"SLURM_RESTART_COUNT": "3"}, 137, False, "ended with 137 within ten minutes, after 3 requeues: the job"),
+        (5, {}, 3, True, "n1 trains nothing: the job queues again, without n1\n"),
+        (5, {"EXCLUDED": "n2"}, 3, True, "n1 trains nothing: the job queues again, without n2,n1\n"),
+        (5, {"EXCLUDED": "n2,n3,n4"}, 5, False, "n1 trains nothing: the job ends. Once that is mended, or with other"),
+        (5, {"EXCLUDED": "n2,n3", "SLURM_RESTART_COUNT": "2"}, 5, False, "sbatch --exclude=n2,n3,n1 FILE\n"),
+        (5, {"REFUSES": "yes"}, 3, False, "the job ends. Submit it again: sbatch --exclude=n1 FILE\n"),
+    ],
+)
+def test_what_becomes_of_a_job_by_the_exit_code_of_goalgrid(
+    code: int, variables: dict[str, str], job: int, queued: bool, said: str,
+    slurm: FakeSlurm, ending: Callable[..., tuple[int, str]],
+) -> None:  # fmt: skip
+    ended, talk = ending(code, **variables)
+    assert (ended, slurm.queued(), said in talk) == (job, queued, True), talk
+    updated = slurm.queue / "updated"
+    assert updated.exists() == ("without" in said)
+    if updated.exists():
+        assert updated.read_text() == f"ExcNodeList={said.rpartition(' ')[2]}"
+
+
+def test_a_job_killed_after_ten_minutes_queues_again_however_often_it_did(
+    slurm: FakeSlurm, ending: Callable[..., tuple[int, str]]
+) -> None:
+    later = ending(137, lambda text: swapped(text, "driver=$!", "driver=$!\nSECONDS=600"), SLURM_RESTART_COUNT="9")
+    assert (later[0], slurm.queued()) == (3, True)
+
+
+def test_a_node_without_the_folder_of_the_job_is_left_out(
+    slurm: FakeSlurm, ending: Callable[..., tuple[int, str]]
+) -> None:
+    code, said = ending(0, lambda text: re.sub("^cd .* [|][|]", "cd /nowhere ||", text, flags=re.MULTILINE))
+    assert (code, slurm.queued()) == (3, True), said
+    assert "n1 lacks this folder: the job queues again, without n1\n" in said
+
+
+def test_a_controller_that_does_not_answer_is_asked_again(
+    slurm: FakeSlurm, ending: Callable[..., tuple[int, str]]
+) -> None:
+    (slurm.queue / "away").touch()
+    code, said = ending(3, lambda text: swapped(text, "sleep 15", "sleep 0.1"))
+    assert (code, slurm.queued()) == (3, True), said
+    assert "Unable to contact slurm controller" in said
+    (slurm.queue / "away").touch()
+    code, said = ending(3, lambda text: swapped(text, "sleep 15", 'touch "$QUEUE/away"'))
+    assert (code, slurm.queued()) == (3, False)
+    assert "scontrol show failed for ten minutes: submit this script again" in said
 
 
 @pytest.mark.gate
