@@ -29,6 +29,9 @@ MOST = 32
 TIME = re.compile(r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){2})?")
 """Slurm's forms: minutes, H:M:S, D-H, D-H:M, D-H:M:S."""
 
+ARRAY = re.compile(r"[0-9]+(-[0-9]+(:[1-9][0-9]*)?)?(,[0-9]+(-[0-9]+(:[1-9][0-9]*)?)?)*(%[0-9]+)?")
+"""Slurm's lists of ids, with the number of tasks at a time."""
+
 OPTION = re.compile(r"(?:--)?([a-z][a-z0-9-]*)(?:=([^\n]*))?")
 
 
@@ -78,7 +81,8 @@ def script(
     given = {name: value for name, value in named.items() if value} | dict(map(_sbatch, more))
     if wrong := [f"--{name} {value!r}" for name, value in given.items() if not value.isprintable()]:
         raise UserError(f"{wrong[0]} has a line break or another control character: each option is one line.")
-    cpus, gpus = _of_a_node(grid, options.gpus, given.get("partition", ""), sharing)
+    hosts = options.nodes * _tasks(given.get("array", "1"))
+    cpus, gpus = _of_a_node(grid, options.gpus, given.get("partition", ""), sharing, hosts)
     asked = {
         "job-name": grid.plain_name,
         "nodes": str(options.nodes),
@@ -113,20 +117,48 @@ def check_places(overview: Overview, trials: Sequence[Trial]) -> list[str]:
     return list(missing.values())
 
 
-def _of_a_node(grid: Grid, gpus: int | None, partition: str, sharing: int | None) -> tuple[int, int]:
-    """CPUs and GPUs of a node: as many jobs as share its GPUs; without a GPU, up to eight jobs."""
+def _of_a_node(grid: Grid, gpus: int | None, partition: str, sharing: int | None, hosts: int) -> tuple[int, int]:
+    """Return the CPUs and GPUs of one of the hosts among which the grid's jobs are divided.
+
+    CPUs: for as many jobs as share its GPUs; without a GPU, for up to eight jobs.
+    """
     resources = grid.resources
     share = max(resources.gpus(catalog.recipe(recipe).gpu) for recipe in grid.recipes)
     if gpus is None:
-        gpus = 0 if resources.gpu is None and slurm_jobs.without_gpus(partition) else math.ceil(share)
+        needless = resources.gpu is None and (_is_generated(grid) or slurm_jobs.without_gpus(partition))
+        gpus = 0 if needless else math.ceil(share)
     if gpus < share and (gpus or resources.gpu):
         raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
     jobs = round(gpus / share, 6) if gpus and share else 8
     if sharing and gpus and resources.shares_gpus:
         jobs = sharing * gpus
     chains = expansion.chains(expansion.trials_of(expansion.expand(grid)))
-    limits = [int(jobs), len(chains), *filter(None, [resources.concurrency])]
+    limits = [int(jobs), math.ceil(len(chains) / hosts), *filter(None, [resources.concurrency])]
     return resources.cpus * min(limits), gpus
+
+
+def _is_generated(grid: Grid) -> bool:
+    """Return whether all data are generated, as those of `demo`: such trainings take minutes on a CPU."""
+    return all(catalog.described(name).embedded for name in grid.datasets)
+
+
+def _tasks(array: str) -> int:
+    """Return how many tasks of an array run at a time; UserError: it has no form of Slurm.
+
+    >>> _tasks("1-40%4"), _tasks("0-9:2,20"), _tasks("7")
+    (4, 6, 1)
+    """
+    if not ARRAY.fullmatch(array):
+        raise UserError(f"--array {array!r} is no array of Slurm: e.g. 1-8, 1-40%4, 0-9:2 or 1,3,5.")
+    parts, _, most = array.partition("%")
+    count = 0
+    for part in parts.split(","):
+        first, _, last = part.partition("-")
+        last, _, step = last.partition(":")
+        count += len(range(int(first), int(last or first) + 1, int(step or 1)))
+    if not count or most == "0":
+        raise UserError(f"--array {array!r} has no task.")
+    return min(count, int(most or count))
 
 
 def feeding(grid: Grid, home: Home, device: str) -> tuple[int, int]:

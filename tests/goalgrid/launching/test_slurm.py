@@ -204,6 +204,8 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
             ("--set", "resources.gpu=2", "--gpus", "1"),
             "a job of this grid asks for 2 GPUs of one node: --gpus 1 is too",
         ),
+        (("--sbatch", "array=1-x"), "--array '1-x' is no array of Slurm: e.g. 1-8, 1-40%4, 0-9:2 or 1,3,5."),
+        (("--sbatch", "array=9-1"), "--array '9-1' has no task."),
         (("--set", "resources.gpu=0.5", "--gpus", "0"), "asks for 0.5 GPUs of one node: --gpus 0 is too few"),
         (
             ("--account", "me\ncurl evil.example"),
@@ -256,10 +258,38 @@ def test_what_clusters_ask_for_stands_in_the_script(tmp_path: Path, goalgrid: Go
 def test_a_partition_without_gpus_is_asked_for_none(
     tmp_path: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "gpus-per-node=1" in goalgrid("slurm", "demo", runs=tmp_path).stdout
+    assert "gpus-per-node=1" in goalgrid("slurm", "flickr8k", runs=tmp_path).stdout
     monkeypatch.setenv("GRES", "(null)")
-    assert "gpus-per-node" not in goalgrid("slurm", "demo", runs=tmp_path).stdout
-    assert "gpus-per-node=2" in goalgrid("slurm", "demo", "--gpus", "2", runs=tmp_path).stdout
+    assert "gpus-per-node" not in goalgrid("slurm", "flickr8k", runs=tmp_path).stdout
+    assert "gpus-per-node=2" in goalgrid("slurm", "flickr8k", "--gpus", "2", runs=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "jobs"),
+    [
+        (("--array", "4"), 2),  # of 8 trials
+        (("--array", "3"), 3),
+        (("--array", "8"), 1),
+        (("--sbatch", "array=1-40%4"), 2),
+        (("--sbatch", "array=0-9:2,20"), 2),  # six tasks
+        (("--nodes", "2"), 4),
+        (("--nodes", "2", "--array", "2"), 2),
+        ((), 8),
+    ],
+)
+def test_hosts_ask_for_the_cpus_of_their_part_of_the_grid(
+    options: tuple[str, ...], jobs: int, tmp_path: Path, verb: Verb
+) -> None:
+    eight = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0,1,2,3]", "--set", "resources.cpu=3")
+    script = verb("slurm", "demo", *eight, "--gpus", "0", *options, runs=Home(tmp_path)).stdout
+    assert f"#SBATCH --cpus-per-task={3 * jobs}\n" in script
+
+
+def test_generated_data_ask_for_no_gpu_unless_it_is_named(tmp_path: Path, verb: Verb) -> None:
+    assert "gpus-per-node" not in verb("slurm", "demo", runs=Home(tmp_path)).stdout
+    assert "gpus-per-node=1" in verb("slurm", "demo", "--gpus", "1", runs=Home(tmp_path)).stdout
+    assert "gpus-per-node=1" in verb("slurm", "demo", "--set", "resources.gpu=0.5", runs=Home(tmp_path)).stdout
+    assert "gpus-per-node=1" in verb("slurm", "flickr8k", runs=Home(tmp_path)).stdout
 
 
 @pytest.mark.parametrize("noted", ["\xff", "pipe", "7;rm\n-x\n"])
@@ -274,7 +304,7 @@ def test_what_is_no_id_in_the_list_of_jobs_is_passed_over(
 
 
 def test_a_submitted_script_has_its_jobs_in_the_status(slurm: FakeSlurm, pair: Home, goalgrid: Goalgrid) -> None:
-    refused = goalgrid("slurm", "demo", *PAIR, "--submit", runs=pair.path)
+    refused = goalgrid("slurm", "demo", *PAIR, "--gpus", "1", "--submit", runs=pair.path)
     assert (refused.returncode, "sbatch: Invalid generic resource (gres)." in refused.stderr) == (2, True)
     sent = goalgrid("slurm", "demo", *PAIR, "--gpus", "0", "--submit", runs=pair.path)
     assert sent.stderr.startswith("submitted as job 7: "), sent.stderr
