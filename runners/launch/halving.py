@@ -5,7 +5,7 @@ A resumed launch reads the rungs from the histories on the disk. docs/reliabilit
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ Verdict = dict[str, Any]
 class Judge:
     """Judges the epochs of a launch's trials as Tune's `ASHAScheduler`, each cell by a rule of its own.
 
+    A bound at which the rsum is no better than chance stops no trial: which of two untrained models is ahead is luck.
+
     Trials in `training` are judged again at the last epoch of their history, which may have ended without a judgement.
     A power cut may have emptied the history of such a trial. Its checkpoint restores it before the trial goes on, so
     the earlier rungs are read when the trial is first judged.
@@ -28,8 +30,8 @@ class Judge:
     def __init__(self, halvings: Mapping[str, Halving], home: Home, training: Collection[str]) -> None:
         self.halvings, self.home = halvings, home
         self._followed = set[str]()
-        self._reached = defaultdict[tuple[str, int], list[float]](list)
-        """By cell and epoch: the metrics of the trials that reached this rung."""
+        self._reached = defaultdict[tuple[str, int], list[tuple[float, float]]](list)
+        """By cell and epoch: the metric and the rsum of the trials that reached this rung."""
         self._verdicts = dict[tuple[str, int], Verdict | None]()
         """By trial id and epoch. A process that dies before it reads a verdict asks again."""
         for trial_id in sorted(home.standing() & halvings.keys()):
@@ -56,11 +58,18 @@ class Judge:
             return None
         if (key := (trial_id, epoch)) not in self._verdicts:
             reached, metric = self._reached[halving.cell, epoch], metrics[halving.by]
-            bound = float(np.nanpercentile(reached, (1 - 1 / halving.factor) * 100)) if reached else -math.inf
+            bound, rsum = bounds(reached, halving.factor) if reached else (-math.inf, math.inf)
             verdict = {"epoch": epoch, "by": halving.by, "metric": metric, "bound": bound}
-            self._verdicts[key] = verdict if metric < bound else None
-            reached.append(metric)
+            learnt = not rsum <= metrics.get("val_chance", -math.inf)
+            self._verdicts[key] = verdict if metric < bound and learnt else None
+            reached.append((metric, metrics.get("val_rsum", math.nan)))
         return self._verdicts[key]
+
+
+def bounds(reached: Sequence[tuple[float, float]], factor: int) -> tuple[float, float]:
+    """Return what the best `1/factor` of the trials reached: at least this metric, and at least this rsum."""
+    metric, rsum = np.nanpercentile(reached, (1 - 1 / factor) * 100, axis=0)
+    return float(metric), float(rsum)
 
 
 def is_rung(halving: Halving, epoch: int) -> bool:

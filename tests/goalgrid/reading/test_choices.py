@@ -195,7 +195,14 @@ def test_one_command_searches_chooses_trains_and_shows(tmp_path: Path, verb: Ver
 def test_stopped_search_trials_are_no_failures_and_the_grid_ends_complete(tmp_path: Path, verb: Verb) -> None:
     home, asha = (
         Home(tmp_path / "runs"),
-        ("select.stop=asha", "select.grace=1", "seeds=[0]", "objectives=['sig-ms_cir']"),
+        (
+            "select.stop=asha",
+            "select.grace=1",
+            "seeds=[0]",
+            "objectives=['infonce']",
+            "train.batch_size=20",
+            'select.over={"train.lr"=[3e-3,1e-3,1e-5]}',
+        ),
     )
     words = [*TUNED, *(word for pair in asha for word in ("--set", pair))]
     ran = verb("run", "demo", *words, "--here", "--mlflow-uri", "", runs=home)
@@ -239,8 +246,8 @@ def test_a_stopped_trial_whose_history_is_lost_is_interrupted_wherever_its_state
 ) -> None:
     """Its training goes on from the checkpoint, and it is stopped again: choices and table are as before."""
     home = Home(tmp_path / "runs")
-    asha = ("select.stop=asha", "select.grace=1", "seeds=[0]", "objectives=['con_con']", "train.epochs=2",
-            'select.over={"train.lr"=[1e-2,1e-5]}')  # fmt: skip
+    asha = ("select.stop=asha", "select.grace=1", "seeds=[0]", "objectives=['infonce']", "train.batch_size=20",
+            "train.epochs=2", 'select.over={"train.lr"=[3e-3,1e-5]}')  # fmt: skip
     words = [*TUNED, *(word for pair in asha for word in ("--set", pair))]
     grid, run = load("demo", [*WORDS, *asha]), ("run", "demo", *words, "--here", "--mlflow-uri", "")
     assert verb(*run, runs=home).exit_code == 0

@@ -32,15 +32,15 @@ from .test_worker import CHAINED
 from .test_worker import job as job_of
 
 HOPELESS = {"epoch": 1, "by": "val_rsum", "metric": 1.0, "bound": 2.0}
-RATES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-"""Of six trials, the best first."""
+RATES = (3e-3, 1e-3, 3e-4, 1e-5, 1e-6, 1e-7)
+"""Of six trials, of which the first three learn within an epoch."""
 
 
 def searched(home: Path, epochs: int = 2, launch: str = "now") -> list[Job]:
     """Six jobs of one cell, which are judged after epochs 1, 3, ..."""
     small = [word for word in SMALL if word != "--set"]
     grid = load("demo", [*small, f"train.epochs={epochs}", f'sweep={{"train.lr"={list(RATES)}}}', "seeds=[0]",
-                         'objectives=["con_con"]'])  # fmt: skip
+                         'objectives=["infonce"]', "train.batch_size=20"])  # fmt: skip
     launched = Launched(launch, shared_folder.mark(Home(home)))
     trials = sorted(trials_of(expand(grid)), key=lambda trial: -trial.settings.train.lr)
     jobs = [job for trial in trials for job in jobs_for(grid, [trial], Home(home), gpus=0, launched=launched)]
@@ -140,6 +140,7 @@ def test_trials_in_a_fixed_order_are_judged_alike_wherever_the_launch_was_killed
     assert train(again, 0) == train(once, 0)
 
 
+@pytest.mark.gate
 def test_a_stopped_trial_is_a_state_of_its_own_and_goes_on_as_an_ordinary_trial(tmp_path: Path) -> None:
     jobs, undisturbed = searched(tmp_path / "a"), searched(tmp_path / "b")
     events, before = run(jobs), verdicts(jobs)
@@ -200,6 +201,16 @@ def test_an_emptied_history_changes_no_later_judgement(tmp_path: Path) -> None:
     write_json_lines(home.trial("first").history, rows)
     assert judge("first", 2, rows[-1]) is None
     assert judge("second", 1, {"val_rsum": 1.0}) == {"epoch": 1, "by": "val_rsum", "metric": 1.0, "bound": 9.0}
+
+
+@pytest.mark.parametrize("by", ["val_rsum", "val_i2t_r1"])
+@pytest.mark.parametrize(("rsum", "stops"), [(20.0, False), (21.0, True)])
+def test_a_bound_at_chance_stops_no_trial(tmp_path: Path, by: str, rsum: float, stops: bool) -> None:
+    """Chance may reach 20: the rsum of the only other trial that is there decides, whatever metric is compared."""
+    judge = Judge({name: Halving("cell", by, grace=1) for name in ("first", "second")}, Home(tmp_path), ())
+    chance = {"val_chance": 20.0}
+    assert judge("first", 1, {"val_i2t_r1": 5.0, "val_rsum": rsum, **chance}) is None
+    assert bool(judge("second", 1, {"val_i2t_r1": 4.0, "val_rsum": 19.0, **chance})) is stops
 
 
 @pytest.mark.slow
