@@ -170,7 +170,7 @@ def requests_for(jobs: Sequence[Job], gpus: int, *, at_once: int) -> list[Reques
     """What each job asks for so that no GPU idles while jobs share another: Ray fills one GPU before the next.
 
     With n jobs at a time, q to a GPU and r over, r * (q + 1) ask for 1 / (q + 1) of a GPU and the others for 1 / q,
-    each at least for what it needs. As many jobs run at a time as divide them evenly among the turns that they need anyhow.
+    each at least for what it needs. As many jobs run at a time as divide them evenly among the turns that they need.
     A share that the grid sets stays as it is, and so does the memory that a job may allocate.
 
     Args:
