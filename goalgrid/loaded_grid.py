@@ -181,7 +181,7 @@ class LoadedGrid:
             allow_leak: train even if test images train or validate.
         """
         choice = Choice(only, failed=failed, force=force, stale=stale)
-        options = LaunchOptions(here, address, mlflow_uri, allow_leak=allow_leak)
+        options = LaunchOptions(mlflow_uri, here=here, address=address, allow_leak=allow_leak)
         interrupted = train(self._overview(), choice, options).interrupted
         keep_table(self._overview())
         if interrupted:

@@ -19,6 +19,7 @@ from goalgrid.plan.taken import Rented
 from goalgrid.reading import slurm_jobs
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
+from goalgrid.runners.launch import RunOptions
 
 LEFT_SECONDS = 35
 """Between the end of the grace time and the end of the job: Python ends, and the job is queued again."""
@@ -36,8 +37,8 @@ OPTION = re.compile(r"(?:--)?([a-z][a-z0-9-]*)(?:=([^\n]*))?")
 
 
 @dataclass(frozen=True)
-class SlurmOptions:
-    """What a job asks of Slurm: options of `goalgrid slurm`, each with its default and meaning."""
+class SlurmOptions(RunOptions):
+    """What a job asks of Slurm, and what it passes on: options of `goalgrid slurm`."""
 
     time: str = option("24:00:00", "Time limit of a job; after it, the job queues again.", "H:M:S")
     nodes: int = option(1, "Hosts that train together, connected by Ray.", min=1)
@@ -55,14 +56,21 @@ class SlurmOptions:
 
 
 def script(
-    grid: Grid, words: Sequence[str], options: SlurmOptions, more: Sequence[str] = (), sharing: int | None = None
+    grids: Sequence[Grid],
+    words: Sequence[str],
+    options: SlurmOptions,
+    more: Sequence[str] = (),
+    sharing: int | None = None,
+    *,
+    force: bool = False,
 ) -> str:
-    """The batch script of a job that trains a grid; UserError: the time or an option has no form of Slurm.
+    """Return the batch script of a job that trains grids; UserError: the time or an option has no form of Slurm.
 
     Args:
-        words: of the command line that trains the grid, without the options for a cluster.
+        words: of the command line that trains the grids, without the options for a cluster.
         more: options of sbatch, as NAME=VALUE or NAME; they count more than what the grid asks for.
         sharing: trials that share a GPU; None: as the recipes' shares say.
+        force: retrain finished trials at the job's first start; a job that is queued again goes on.
     """
     from goalgrid.results.pages import page
 
@@ -81,23 +89,32 @@ def script(
     given = {name: value for name, value in named.items() if value} | dict(map(_sbatch, more))
     if wrong := [f"--{name} {value!r}" for name, value in given.items() if not value.isprintable()]:
         raise UserError(f"{wrong[0]} has a line break or another control character: each option is one line.")
-    hosts = options.nodes * _tasks(given.get("array", "1"))
-    cpus, gpus = _of_a_node(grid, options.gpus, given.get("partition", ""), sharing, hosts)
+    tasks = _tasks(given.get("array", "1"))
+    if force and tasks > 1:
+        raise UserError("--force with an array: each task would retrain what another has just done. Use one job.")
+    cpus, gpus = _of_a_node(grids, options.gpus, given.get("partition", ""), sharing, options.nodes * tasks)
+    passed = {"--mlflow-uri": "" if tasks > 1 and options.mlflow_uri is None else options.mlflow_uri}
+    passed |= {"--notify": options.notify or None}
+    words = [*words, *(word for name, value in passed.items() if value is not None for word in (name, value))]
+    words += ["--allow-leak"] if options.allow_leak else []
+    grace = max(grid.reliability.grace_seconds for grid in grids)
     asked = {
-        "job-name": grid.plain_name,
+        "job-name": "+".join(dict.fromkeys(grid.plain_name for grid in grids)),
         "nodes": str(options.nodes),
         "ntasks-per-node": "1",
         "cpus-per-task": str(cpus),
         **({"gpus-per-node": str(gpus)} if gpus else {}),
         "time": options.time,
-        "signal": f"B:TERM@{grid.reliability.grace_seconds + LEFT_SECONDS:.0f}",
+        "signal": f"B:TERM@{grace + LEFT_SECONDS:.0f}",
         "requeue": "",
         **({"no-kill": ""} if options.nodes > 1 else {}),
         "open-mode": "append",
     }
     setup = options.setup  # `module` and `conda` are of login shells
     return page(
-        "slurm.sh", grid=grid, asked=asked | given, nodes=options.nodes,
+        "slurm.sh", names=[grid.name for grid in grids], asked=asked | given, nodes=options.nodes, force=force,
+        cpus=max(grid.resources.cpus for grid in grids),
+        limited=any(grid.resources.concurrency for grid in grids),
         setup=text_of(setup, "--setup", "It holds lines of bash.").rstrip() if setup else "",
         path=shlex.quote(str(Path(sys.executable).parent)), folder=shlex.quote(str(Path.cwd())),
         command=shlex.join(["goalgrid", "run", *words]),
@@ -117,24 +134,32 @@ def check_places(overview: Overview, trials: Sequence[Trial]) -> list[str]:
     return list(missing.values())
 
 
-def _of_a_node(grid: Grid, gpus: int | None, partition: str, sharing: int | None, hosts: int) -> tuple[int, int]:
-    """Return the CPUs and GPUs of one of the hosts among which the grid's jobs are divided.
+def _of_a_node(
+    grids: Sequence[Grid], gpus: int | None, partition: str, sharing: int | None, hosts: int
+) -> tuple[int, int]:
+    """Return the CPUs and GPUs of one of the hosts among which the jobs of grids are divided.
 
     CPUs: for as many jobs as share its GPUs; without a GPU, for up to eight jobs.
     """
-    resources = grid.resources
-    share = max(resources.gpus(catalog.recipe(recipe).gpu) for recipe in grid.recipes)
+    share = max(grid.resources.gpus(catalog.recipe(name).gpu) for grid in grids for name in grid.recipes)
+    asked = max((grid.resources.gpu or 0 for grid in grids), default=0)
     if gpus is None:
-        needless = resources.gpu is None and (_is_generated(grid) or slurm_jobs.without_gpus(partition))
+        settled = any(grid.resources.gpu is not None for grid in grids)
+        needless = not settled and (all(map(_is_generated, grids)) or slurm_jobs.without_gpus(partition))
         gpus = 0 if needless else math.ceil(share)
-    if gpus < share and (gpus or resources.gpu):
+    if gpus < share and (gpus or asked):
         raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
     jobs = round(gpus / share, 6) if gpus and share else 8
-    if sharing and gpus and resources.shares_gpus:
+    if sharing and gpus and all(grid.resources.shares_gpus for grid in grids):
         jobs = sharing * gpus
-    chains = expansion.chains(expansion.trials_of(expansion.expand(grid)))
-    limits = [int(jobs), math.ceil(len(chains) / hosts), *filter(None, [resources.concurrency])]
-    return resources.cpus * min(limits), gpus
+    chains = {trial.id for grid in grids for trial, *_ in _chains(grid)}
+    limit = max(grid.resources.concurrency or int(jobs) for grid in grids)
+    at_a_time = min(int(jobs), limit, math.ceil(len(chains) / hosts))
+    return max(grid.resources.cpus for grid in grids) * at_a_time, gpus
+
+
+def _chains(grid: Grid) -> list[list[Trial]]:
+    return expansion.chains(expansion.trials_of(expansion.expand(grid)))
 
 
 def _is_generated(grid: Grid) -> bool:
@@ -185,12 +210,18 @@ def _sbatch(text: str) -> tuple[str, str]:
     return match[1], match[2] or ""
 
 
-def command_words(source: str, grid: Grid, home: Home, only: str, options: Mapping[str, Sequence[str]]) -> list[str]:
-    """The words after `goalgrid run` that train this grid, by the name or file that the user gave, from any folder."""
-    words = [str(Path(source).absolute()) if source.endswith(".toml") else source]
+def command_words(
+    sources: Sequence[str], grids: Sequence[Grid], home: Home, only: str, options: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """The words after `goalgrid run` that train these grids, by the names or files that the user gave, from any folder.
+
+    Args:
+        options: values by option; an option without a value has an empty text.
+    """
+    words = [str(Path(source).absolute()) if source.endswith(".toml") else source for source in sources]
     words += ["--runs", str(home.path.absolute())]
-    words += [word for name, values in options.items() for value in values for word in (name, value)]
+    words += [word for name, values in options.items() for value in values for word in (name, value) if word]
     words += ["--only", only] if only else []
-    if grid.uses and not source.endswith(".toml"):
+    if any(grid.uses for grid in grids) and not all(source.endswith(".toml") for source in sources):
         words.append("--trust-code")  # where the job runs, this user may have another home
     return words

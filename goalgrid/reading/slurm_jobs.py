@@ -1,7 +1,7 @@
 """The Slurm jobs that were submitted for a grid, and their states, as Slurm says them."""
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from getpass import getuser
 from pathlib import Path
 
@@ -15,10 +15,11 @@ LATEST = 20
 """Submitted jobs that are asked for."""
 
 
-def submit(script: Path, folder: GridFolder) -> str:
-    """Submit a script, note its job in the grid's folder, and return the job's id; UserError: it is refused."""
+def submit(script: Path, folders: Iterable[GridFolder]) -> str:
+    """Submit a script, note its job in the grids' folders, and return the job's id; UserError: it is refused."""
     job = _asked(["sbatch", "--parsable", str(script)]).partition(";")[0]
-    write_text(folder.slurm, "".join(f"{job}\n" for job in [*_noted(folder), job]))
+    for folder in folders:
+        write_text(folder.slurm, "".join(f"{noted}\n" for noted in [*_noted(folder), job]))
     return job
 
 

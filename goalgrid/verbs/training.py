@@ -23,9 +23,9 @@ from goalgrid.plan.plan import Plan
 from goalgrid.plan.taken import Rented
 from goalgrid.reading import named_grids, slurm_jobs
 from goalgrid.reading import status as standing
-from goalgrid.reading.named_grids import grid_to_train, start
+from goalgrid.reading.named_grids import start
 from goalgrid.reading.overview import Overview
-from goalgrid.reading.papers import filled_line, source, sources
+from goalgrid.reading.papers import filled_line, sources
 from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.terminal import EXIT, INCOMPLETE, exit_state, options
@@ -138,44 +138,51 @@ def resume(
 @verbs.command()
 @options.options_of(SlurmOptions, before="sbatch")
 def slurm(
-    grid: str | None = options.OPTIONAL_GRID,
+    grids: list[str] = options.OPTIONAL_GRIDS,
     paper: str | None = options.PAPER,
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
     root: list[str] = options.ROOT,
     weights: list[str] = options.WEIGHTS,
     only: list[str] = options.ONLY,
+    force: bool = options.FORCE,
+    stale: bool = options.STALE,
+    jobs: int | None = options.JOBS,
     sbatch: list[str] = flag([], "--sbatch", "An option of sbatch, e.g. partition=gpu.", "NAME=VALUE"),
     output: Path | None = flag(None, "--output -o", "A file instead of the screen.", "FILE", parser=user_path),
     submit: bool = flag(False, "--submit", "Submit it; `goalgrid status` then shows its jobs."),
     **options: Any,
 ) -> None:
-    """Write a batch script for Slurm that trains a grid.
+    """Write a batch script for Slurm that trains grids.
 
-    The job queues itself again until the grid is done.
+    The job queues itself again until the grids are done.
     """
-    grid = source(grid, paper, home)
-    loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
-    overview = Overview.of(loaded, home)  # else the job would be the first to tell
+    grids, limit = sources(grids, paper, home), [f"resources.concurrency={jobs}"] if jobs else []
+    load = partial(named_grids.grids_to_train, grids, home, roots=root, weights=weights)
     filtered = either(only)
-    for reason in check_places(overview, overview.selected(filtered)):
-        say(f"note: {reason}")
+    chosen = named_grids.of_filter(load([*set_, *limit]), home, filtered)
+    for grid in chosen:
+        overview = Overview.of(grid, home)  # else the job would be the first to tell
+        for reason in check_places(overview, overview.selected(filtered)):
+            say(f"note: {reason}")
     asked, sharing = SlurmOptions(**options), None
     if asked.device:
-        sharing, cpus = feeding(loaded, home, asked.device)
-        set_ = [*set_, f"resources.cpu={cpus}"]
-        loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
-    words = command_words(grid, loaded, home, filtered, {"--set": set_, "--root": root, "--weights": weights})
-    text = script(loaded, words, asked, sbatch, sharing)
-    folder = home.grid(loaded.name)
+        needs = [feeding(grid, home, asked.device) for grid in chosen]
+        sharing = max(at_a_time for at_a_time, _ in needs)
+        set_ = [*set_, f"resources.cpu={max(cpus for _, cpus in needs)}"]
+        chosen = named_grids.of_filter(load([*set_, *limit]), home, filtered)
+    given = {"--set": set_, "--root": root, "--weights": weights, "--jobs": [str(jobs)] if jobs else []}
+    words = command_words(grids, chosen, home, filtered, given | ({"--stale": [""]} if stale else {}))
+    text = script(chosen, words, asked, sbatch, sharing, force=force)
+    folders = [home.grid(grid.name) for grid in chosen]
     if submit:
-        output = output or folder.path / "job.sh"
+        output = output or folders[0].path / "job.sh"
     if output is None:
         show(text.rstrip("\n"))
         return
     write_output(output, text.encode())
     if submit:
-        say(f"submitted as job {slurm_jobs.submit(output, folder)}: {output}")
+        say(f"submitted as job {slurm_jobs.submit(output, folders)}: {output}")
     else:
         say(f"written: {output}. Submit it: sbatch {shlex.quote(str(output))}")
 

@@ -1,5 +1,5 @@
 #!/bin/bash{{ " -l" if setup }}
-# Trains the grid {{ grid.name }}. Submit it: sbatch FILE
+# Trains {{ names | join(", ") }}. Submit it: sbatch FILE
 {% for name, value in asked.items() %}
 #SBATCH --{{ name }}{{ "=" if value }}{{ value }}
 {% endfor %}
@@ -75,7 +75,10 @@ for node in $others; do
 done
 await "$SLURM_NNODES"
 {% endif %}
-{{ command }}{% if nodes > 1 %} --address "$address"{% elif grid.resources.concurrency is none %} --jobs $((SLURM_CPUS_PER_TASK / {{ grid.resources.cpus }})){% endif %} &
+{% if force %}
+[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || force=--force  # a job that is queued again goes on
+{% endif %}
+{{ command }}{{ " $force" if force }}{% if nodes > 1 %} --address "$address"{% elif not limited %} --jobs $((SLURM_CPUS_PER_TASK / {{ cpus }})){% endif %} &
 driver=$!
 trap 'asked=yes; kill -TERM $driver' TERM
 wait $driver

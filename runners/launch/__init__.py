@@ -6,13 +6,9 @@ from goalgrid.grid.option import option
 
 
 @dataclass(frozen=True)
-class LaunchOptions:
-    """Where and how trials are trained: options of `goalgrid run` and `resume`; never part of a trial's identity."""
+class RunOptions:
+    """What every launch of trials takes, on this machine or by Slurm; never part of a trial's identity."""
 
-    here: bool = option(False, "Train in this process, without Ray.")
-    address: str | None = option(
-        None, "A Ray cluster to train on; default: Ray is started for this launch.", "HOST:PORT", envvar="RAY_ADDRESS"
-    )
     mlflow_uri: str | None = option(
         None, "The MLflow that trials are copied to; default: DIR/mlflow.db; '' for none.", "URI"
     )
@@ -21,4 +17,14 @@ class LaunchOptions:
     )
     allow_leak: bool = option(
         False, "Train even if test images train or validate (recorded, and in captions of tables)."
+    )
+
+
+@dataclass(frozen=True)
+class LaunchOptions(RunOptions):
+    """Where and how trials are trained: options of `goalgrid run` and `resume`."""
+
+    here: bool = option(False, "Train in this process, without Ray.")
+    address: str | None = option(
+        None, "A Ray cluster to train on; default: Ray is started for this launch.", "HOST:PORT", envvar="RAY_ADDRESS"
     )

@@ -8,6 +8,7 @@ Slurm 22.05 said and refused.
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -290,6 +291,46 @@ def test_generated_data_ask_for_no_gpu_unless_it_is_named(tmp_path: Path, verb: 
     assert "gpus-per-node=1" in verb("slurm", "demo", "--gpus", "1", runs=Home(tmp_path)).stdout
     assert "gpus-per-node=1" in verb("slurm", "demo", "--set", "resources.gpu=0.5", runs=Home(tmp_path)).stdout
     assert "gpus-per-node=1" in verb("slurm", "flickr8k", runs=Home(tmp_path)).stdout
+
+
+def command_in(script: str) -> list[str]:
+    """The words of the script's line that trains, as a shell takes them."""
+    (line,) = [line for line in script.splitlines() if line.startswith("goalgrid run")]
+    return shlex.split(line.removesuffix(" &").replace("$((", "'$((").replace("))", "))'"))
+
+
+def test_the_options_of_a_run_reach_the_job(tmp_path: Path, verb: Verb) -> None:
+    home, told = Home(tmp_path), ("--mlflow-uri", "http://mlflow:5000", "--notify", "mail me", "--jobs", "2")
+    script = verb("slurm", "demo", *told, "--stale", "--allow-leak", "--force", runs=home).stdout
+    words = ["demo", "--runs", str(tmp_path), "--jobs", "2", "--stale", *told[:4], "--allow-leak", "$force"]
+    assert command_in(script) == ["goalgrid", "run", *words]
+    assert "#SBATCH --cpus-per-task=2\n" in script
+    assert '[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || force=--force' in script
+    with pytest.raises(UserError, match="--force with an array: each task would retrain what another has just done"):
+        verb("slurm", "demo", "--force", "--array", "2", runs=home)
+
+
+def test_the_tasks_of_an_array_do_not_write_one_mlflow_database(tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path)
+    assert command_in(verb("slurm", "demo", "--array", "2", runs=home).stdout)[5:7] == ["--mlflow-uri", ""]
+    named = verb("slurm", "demo", "--array", "2", "--mlflow-uri", "http://here", runs=home).stdout
+    assert command_in(named)[5:7] == ["--mlflow-uri", "http://here"]
+    assert "--mlflow-uri" not in verb("slurm", "demo", runs=home).stdout
+
+
+def test_one_job_trains_several_grids(slurm: FakeSlurm, tmp_path: Path, verb: Verb) -> None:
+    home, mine = Home(tmp_path / "runs"), tmp_path / "mine.toml"
+    axes = 'datasets = "shapes"\nrecipes = "cnn-bow"\nobjectives = ["con_con"]\nseeds = [0, 1, 2]\n'
+    mine.write_text(f'name = "mine"\n{axes}[resources]\ncpu = 2\n[reliability]\ngrace_seconds = 85\n')
+    named = ("demo", str(mine), "--only", "seed=0", "--only", "seed=1")
+    script = verb("slurm", *named, runs=home).stdout
+    assert "#SBATCH --job-name=demo+mine\n" in script
+    assert "#SBATCH --signal=B:TERM@120\n" in script
+    assert "#SBATCH --cpus-per-task=16\n" in script, "eight jobs, of the grid that asks for most"
+    words = ["demo", str(mine), "--runs", str(home.path), "--only", "seed=0 | seed=1"]
+    assert command_in(script) == ["goalgrid", "run", *words, "--jobs", "$((SLURM_CPUS_PER_TASK / 2))"]
+    assert "submitted as job 7" in verb("slurm", *named, "--submit", runs=home).stderr
+    assert [home.grid(name).slurm.read_text() for name in ("demo", "mine")] == ["7\n", "7\n"]
 
 
 @pytest.mark.parametrize("noted", ["\xff", "pipe", "7;rm\n-x\n"])
