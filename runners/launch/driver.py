@@ -12,6 +12,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.resources import cpus_here
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.attempts import Attempt
+from goalgrid.runners.gpu import lent
 from goalgrid.runners.gpu.memory_probe import apart
 from goalgrid.runners.launch.halving import Judge
 from goalgrid.runners.launch.jobs import Job, Request
@@ -61,7 +62,17 @@ class Driver:
         return Capacity(({"CPU": cpus_here(), "GPU": torch.cuda.device_count()},))
 
     def check(self, jobs: Sequence[Job]) -> None:
-        """Check that every node sees runs folder, data and weights, has the same code and plug-ins; or UserError."""
+        """Check that every node sees runs folder, data and weights, has the same code and plug-ins; or UserError.
+
+        Here: that the GPUs work which Slurm lends, unless the jobs leave GPUs alone.
+        """
+        if all(job.machine.resources.gpu == 0 for job in jobs):
+            return
+        if why := lent.broken():
+            host = os.environ.get("SLURMD_NODENAME", "NODE")
+            raise UserError(
+                f"{why}. Leave this node out: sbatch --exclude={host}. Or train on CPUs: --set resources.gpu=0."
+            )
 
     def __enter__(self) -> Self:
         return self

@@ -117,6 +117,7 @@ class RayTune(Driver):
 
     def check(self, jobs: Sequence[Job]) -> None:
         if self.address is None or not jobs:
+            super().check(jobs)
             return
         launched, machines = jobs[0].launched, {job.machine for job in jobs}
         paths = sorted({folder for machine in machines for _, folder in (*machine.roots, *machine.weights)})

@@ -22,6 +22,7 @@ from goalgrid.grid.store.home import State
 from goalgrid.results.records import provenance
 from goalgrid.results.records.models import FurtherEvaluation
 from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.runners.gpu import lent
 from goalgrid.runners.launch import shared_folder
 from goalgrid.runners.launch.halving import is_rung
 from goalgrid.runners.launch.jobs import Job
@@ -41,7 +42,7 @@ LOOK_SECONDS = 0.25
 
 
 class Refused(UserError):
-    """This process has other code or data than the launch, so it does not run the job."""
+    """This process has other code or data than the launch, or a broken GPU, so it does not run the job."""
 
 
 class DeviceFailed(UserError):
@@ -49,9 +50,11 @@ class DeviceFailed(UserError):
 
 
 def check(job: Job) -> None:
-    """Compare code and data with those of the launch; Refused: they differ."""
+    """Compare code and data with those of the launch, and GPUs with those lent; Refused: they differ."""
     if job.launched.code not in ("", PROGRAM):
         raise Refused("it has other code than this launch. Install the same version on every node")
+    if job.machine.gpu and (why := lent.broken()):
+        raise Refused(why)
     expected = dict(job.launched.data)
     for settings in job.trials:
         name, key = settings.dataset.name, DataKey.of(settings.dataset, settings.model)

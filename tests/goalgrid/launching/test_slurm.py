@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
@@ -331,6 +332,23 @@ def test_one_job_trains_several_grids(slurm: FakeSlurm, tmp_path: Path, verb: Ve
     assert command_in(script) == ["goalgrid", "run", *words, "--jobs", "$((SLURM_CPUS_PER_TASK / 2))"]
     assert "submitted as job 7" in verb("slurm", *named, "--submit", runs=home).stderr
     assert [home.grid(name).slurm.read_text() for name in ("demo", "mine")] == ["7\n", "7\n"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the lent GPUs are some that torch does not see")
+def test_lent_gpus_that_do_not_work_are_told_before_anything_trains_on_cpus(
+    tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "4")
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    one = (*PAIR, "--set", 'objectives=["con_con"]', "--here", "--mlflow-uri", "")
+    told = r"Slurm lends 4 GPUs \(SLURM_GPUS_ON_NODE\), and torch sees none: .* --exclude=n7\. Or train on CPUs"
+    with pytest.raises(UserError, match=told):
+        verb("run", "demo", *one, runs=Home(tmp_path))
+    assert Home(tmp_path).trials() == []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    with pytest.raises(UserError, match="lends 2 GPUs"):
+        verb("run", "demo", *one, runs=Home(tmp_path))
+    assert verb("run", "demo", *one, "--set", "resources.gpu=0", runs=Home(tmp_path)).exit_code == 0
 
 
 @pytest.mark.parametrize("noted", ["\xff", "pipe", "7;rm\n-x\n"])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from goalgrid.grid import uses
 from goalgrid.grid.expansion import expand, trials_of
@@ -146,6 +147,21 @@ def test_a_worker_whose_data_are_not_the_launch_s_makes_no_attempt(tmp_path: Pat
         tried(other)
     found = content("few", few_pictures, features=False).fingerprint
     assert tried(replace(one, launched=replace(one.launched, data=((DataKey("few", False, None), found),)))) == [one.id]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the lent GPU is one that torch does not see")
+def test_a_worker_on_a_node_whose_lent_gpu_does_not_work_makes_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray gives it one of the two; the node then gets no further job."""
+    one = job(tmp_path, "train.epochs=1")
+    on_gpu = replace(one, machine=replace(one.machine, gpu=True))
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "2")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    with pytest.raises(worker.Refused, match=r"Slurm lends 1 GPU \(SLURM_GPUS_ON_NODE\), and torch sees none"):
+        tried(on_gpu)
+    assert one.home.trials() == []
+    assert tried(one) == [one.id], "a job on CPUs alone"
 
 
 def test_a_gpu_that_failed_for_good_ends_the_process_and_costs_one_of_two_tries(tmp_path: Path) -> None:
