@@ -61,18 +61,20 @@ class Driver:
     def capacity(self) -> Capacity:
         return Capacity(({"CPU": cpus_here(), "GPU": torch.cuda.device_count()},))
 
-    def check(self, jobs: Sequence[Job]) -> None:
-        """Check that every node sees runs folder, data and weights, has the same code and plug-ins; or UserError.
+    def check(self, jobs: Sequence[Job]) -> list[str]:
+        """Check that nodes see runs folder, data and weights, and have the same code and plug-ins; or UserError.
 
-        Here: that the GPUs work which Slurm lends, unless the jobs leave GPUs alone.
+        Here: that the GPUs work which Slurm lends, unless the jobs leave GPUs alone. Returns a warning about each node
+        that is left out: the jobs fit on the others.
         """
         if all(job.machine.resources.gpu == 0 for job in jobs):
-            return
+            return []
         if why := lent.broken():
             host = os.environ.get("SLURMD_NODENAME", "NODE")
             raise UserError(
                 f"{why}. Leave this node out: sbatch --exclude={host}. Or train on CPUs: --set resources.gpu=0."
             )
+        return []
 
     def __enter__(self) -> Self:
         return self

@@ -108,7 +108,8 @@ class Launch:
         check_room(jobs, capacity, custom=not self.options.here)
         if capacity.gpus and grid.resources.idle:
             self._warn(grid.resources.idle)
-        driver.check(jobs)
+        for line in driver.check(jobs):
+            self._warn(line)
         chooses, allow_leak = grid.select is not None, self.options.allow_leak
         data = check_inputs(jobs, allow_leak=allow_leak, chooses=chooses, warn=self._warn)
         launched, rules = replace(launched, data=data), driver.halvings

@@ -142,9 +142,15 @@ def on_node(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
     return ray.remote(num_cpus=0, scheduling_strategy=there, **options)(function).remote(*arguments)
 
 
-def spread(custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> Spread | None:
-    """A process on each GPU of the nodes with these resources, as `Driver.spread` has it; None: there is no GPU."""
-    places = [(node["NodeID"], node["Resources"]) for node in nodes_with(["GPU", *custom])]
+def spread(
+    custom: Collection[str], without: Collection[str], begin: Callable[..., Any], *arguments: Any
+) -> Spread | None:
+    """A process on each GPU of the nodes with these resources, as `Driver.spread` has it; None: there is no GPU.
+
+    `without`: nodes to leave out.
+    """
+    nodes = [node for node in nodes_with(["GPU", *custom]) if node["NodeID"] not in without]
+    places = [(node["NodeID"], node["Resources"]) for node in nodes]
     gpus = [
         (node, max(1, int(has.get("CPU", 0) // has["GPU"]))) for node, has in places for _ in range(int(has["GPU"]))
     ]

@@ -106,6 +106,8 @@ class RayTune(Driver):
         super().__init__(stop, halvings)
         self.address, self.grace, self.warn = address, grace, warn
         self.callbacks = list(callbacks)
+        self.left_out = set[str]()
+        """Nodes that failed the check at the start."""
         self.results: tune.ResultGrid | None = None
         """Tune's own view of the jobs that ran last, with the last metrics of each. The disk is the truth."""
 
@@ -115,41 +117,40 @@ class RayTune(Driver):
         self._connect()
         return Capacity(tuple(node["Resources"] for node in nodes_with()))
 
-    def check(self, jobs: Sequence[Job]) -> None:
+    def check(self, jobs: Sequence[Job]) -> list[str]:
         if self.address is None or not jobs:
-            super().check(jobs)
-            return
-        launched, machines = jobs[0].launched, {job.machine for job in jobs}
-        paths = sorted({folder for machine in machines for _, folder in (*machine.roots, *machine.weights)})
-        home, uses = str(jobs[0].home.path), jobs[0].machine.uses
-        arguments = home, launched.mark, paths, launched.patience, launched.code, uses
+            return super().check(jobs)
         nodes = nodes_with(["CPU"])
-        replies = [on_node(node["NodeID"], shared_folder.problem_here, *arguments) for node in nodes]
-        for node, reply in zip(nodes, replies, strict=True):
-            try:
-                problem = ray.get(reply)
-            except ray.exceptions.RayError as error:
-                reason = str(error).strip().splitlines()[-1]
-                problem = f"goalgrid cannot run there: {reason}. Install the same version on every node."
-            if problem:
-                raise UserError(f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}): {problem}")
+        problems = {node["NodeID"]: why for node, why in zip(nodes, _problems(nodes, jobs), strict=True) if why}
+        rest = capacity_without(problems)
+        spared = all(rest.fits(job.request) for job in jobs)
+        lines = list[str]()
+        for node in nodes:
+            if why := problems.get(node["NodeID"]):
+                name = f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+                if not spared:
+                    raise UserError(f"{name}: {why}")
+                lines.append(f"{name} takes no job: {why}")
+        self.left_out = set(problems)
+        return lines
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
         if self.address is None:
             return super().on_gpus(custom, function, *arguments)
         self.wait()
         options = {"num_gpus": 1, "max_calls": 1}  # the process, and what it holds of the GPU, ends with the call
-        nodes = nodes_with(["GPU", *custom])
+        nodes = [node for node in nodes_with(["GPU", *custom]) if node["NodeID"] not in NODES.refusing]
         returned: list[Any] = ray.get([on_node(node["NodeID"], function, *arguments, **options) for node in nodes])
         return returned
 
     def spread(self, custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> Spread | None:
         self.wait()
-        return spread(custom, begin, *arguments)
+        return spread(custom, NODES.refusing, begin, *arguments)
 
     def __enter__(self) -> Self:
         """Begin to start Ray, in a thread: that takes seconds, and most of them this process only waits."""
         NODES.reset()
+        NODES.refusing |= self.left_out
         self._starter = ThreadPoolExecutor(1, "ray-start")  # Ray's processes are killed when the thread ends
         self._started = self._starter.submit(self._connect)
         return self
@@ -203,6 +204,20 @@ class RayTune(Driver):
             start(self.grace, **quiet)
         else:
             join(self.address, **quiet)
+
+
+def _problems(nodes: Sequence[Mapping[str, Any]], jobs: Sequence[Job]) -> Iterator[str]:
+    """The problem of each node with code, folders or data of the jobs; an empty string: none."""
+    launched, machines = jobs[0].launched, {job.machine for job in jobs}
+    paths = sorted({folder for machine in machines for _, folder in (*machine.roots, *machine.weights)})
+    home, uses = str(jobs[0].home.path), jobs[0].machine.uses
+    arguments = home, launched.mark, paths, launched.patience, launched.code, uses
+    for reply in [on_node(node["NodeID"], shared_folder.problem_here, *arguments) for node in nodes]:
+        try:
+            yield str(ray.get(reply))
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            yield f"goalgrid cannot run there: {reason}. Install the same version on every node."
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def problem_here(
     """
     try:
         wait_for(Home(Path(home)), mark, patience)
-        if lacking := [path for path in paths if not Path(path).exists()]:
+        if lacking := [path for path in paths if _is_missing(Path(path))]:
             return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
         if provenance.program_fingerprint() != code:
             return "another version of goalgrid is installed there. Install the same one on every node."
@@ -60,6 +60,11 @@ def problem_here(
     except UserError as error:
         return str(error)
     return ""
+
+
+def _is_missing(path: Path) -> bool:
+    """Return whether nothing is there, or a folder without content: a mount point that nothing is mounted on."""
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def _seen(home: Home) -> str:

@@ -362,6 +362,24 @@ def test_a_node_without_the_runs_folder_is_named_and_a_late_one_waited_for(
         assert run.returncode == 0, talk
 
 
+@pytest.mark.skipif(not can_hide_folders(), reason="needs the right to make a mount namespace (root)")
+def test_a_node_that_lacks_the_data_at_the_start_is_left_out_with_a_warning(
+    cluster: Cluster, few_pictures: Path, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    few = ("--set", f'data.few.root="{few_pictures}"', "--set", 'datasets=["few"]', "--set", "dataset.train_images=40")
+    blind = f"mount -t tmpfs none {few_pictures}"
+    with node(cluster.address, "blind", before=blind):
+        fast = cluster.nodes_with("fast")
+        finished = goalgrid("run", "demo", *SHORT, "--set", "seeds=[0,1]", *few, runs=tmp_path / "runs")
+        asks = ("--set", 'resources.custom={"blind" = 1}')
+        refused = goalgrid("run", "demo", *SHORT, "--set", "seeds=[2]", *few, *asks, runs=tmp_path / "runs")
+    assert finished.returncode == 0, finished.stderr
+    assert f"takes no job: this node does not see {few_pictures}. Data must lie" in finished.stderr
+    assert [lease["node"] for lease in leases(tmp_path / "runs")] == [*fast] * 2
+    assert refused.returncode == 2
+    assert f"): this node does not see {few_pictures}." in refused.stderr
+
+
 def test_a_driver_that_is_killed_on_a_cluster_is_followed_by_the_next(
     cluster: Cluster, undisturbed: Home, tmp_path: Path, goalgrid: Goalgrid
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
+from goalgrid.results.records import provenance
 from goalgrid.runners.launch import shared_folder
 
 
@@ -65,3 +66,18 @@ def test_a_file_system_without_hard_links_is_named(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(UserError, match=r"has no hard links, by which a process takes a trial\. Choose another folder"):
         shared_folder.mark(Home(tmp_path))
+
+
+def test_a_node_that_lacks_a_folder_of_data_or_sees_it_empty_names_it(tmp_path: Path) -> None:
+    home, data, empty = Home(tmp_path / "runs"), tmp_path / "data", tmp_path / "empty"
+    word, code = shared_folder.mark(home), provenance.program_fingerprint()
+    data.mkdir()
+    empty.mkdir()
+    (data / "captions.csv").touch()
+
+    def problem(*paths: Path) -> str:
+        return shared_folder.problem_here(str(home.path), word, list(map(str, paths)), 0, code, ())
+
+    assert problem(data, data / "captions.csv") == ""
+    assert problem(data, empty).startswith(f"this node does not see {empty}. Data must lie")
+    assert problem(tmp_path / "gone", empty).startswith(f"this node does not see {tmp_path / 'gone'}, {empty}.")
