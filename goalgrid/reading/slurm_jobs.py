@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Iterable, Sequence
-from getpass import getuser
 from pathlib import Path
 
 from goalgrid.grid.errors import UserError
@@ -34,15 +33,18 @@ def without_gpus(partition: str) -> bool:
 
 
 def states(folder: GridFolder) -> dict[str, str]:
-    """The state of each submitted job or task, by its id, e.g. 7_2 or 7_[3-9]; UserError: Slurm does not answer."""
+    """The state of each submitted job or task, by its id, e.g. 7_2 or 7_[3-9]; UserError: Slurm does not answer.
+
+    It asks for the jobs of all users: a colleague may have submitted some for the same grid.
+    """
     jobs = _noted(folder)[-LATEST:]
     if not jobs:
         return {}
-    waiting = _asked(["squeue", "--noheader", "--user", getuser(), "--format", "%i|%T|%r"]).splitlines()
+    waiting = _asked(["squeue", "--noheader", "--format", "%i|%T|%r"]).splitlines()
     parts = (line.split("|") for line in waiting)
     queued = {job: state if reason == "None" else f"{state} ({reason})" for job, state, reason in parts}
     try:
-        accounts = _asked(["sacct", "-nPX", "--format", "JobID,State", "--jobs", ",".join(jobs)]).splitlines()
+        accounts = _asked(["sacct", "-anPX", "--format", "JobID,State", "--jobs", ",".join(jobs)]).splitlines()
         ended = dict(line.split("|") for line in accounts)
     except UserError:  # many clusters keep no accounts
         ended = dict.fromkeys({*jobs} - {job.partition("_")[0] for job in queued}, "ended")

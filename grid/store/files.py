@@ -6,6 +6,7 @@ Files that only count together are written without the flush (`durable=False`), 
 import errno
 import json
 import os
+import pwd
 import re
 import stat
 import uuid
@@ -130,9 +131,28 @@ def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError
     a_file = isinstance(error, FileExistsError | NotADirectoryError)
     reason = "a file stands where its folder has to be" if a_file else error.strerror or error
     room = "Choose" if error.errno == NO_LINKS else "Make room or choose"
+    consequence += _of_a_colleague(path) if error.errno == errno.EACCES else ""
     return UserError(
         f"cannot write {path}: {reason}. {consequence}"
         f"{room} another folder, of trials with --runs; the same command goes on from here."
+    )
+
+
+def _of_a_colleague(path: Path) -> str:
+    """Say how users share a folder, where the nearest that is readable is another user's; else an empty string."""
+    for place in (path.absolute(), *path.absolute().parents):
+        with suppress(OSError):
+            owner = place.stat().st_uid
+            break
+    if owner == os.geteuid():
+        return ""
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:  # a user of another machine
+        name = str(owner)
+    return (
+        f"{place} belongs to {name}. To share a runs folder, its folders need a group of both users, chmod g+rwxs "
+        "(setgid), and both users umask 002. "
     )
 
 

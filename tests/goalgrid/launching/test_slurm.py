@@ -37,9 +37,12 @@ FAKES = {
         cp "$script" "$QUEUE/job"
         if [ "$1" = --parsable ]; then echo 7; else echo "Submitted batch job 7"; fi
     """,
-    "squeue": 'cat "$QUEUE/waiting"',
-    "sacct": 'cat "$QUEUE/accounts" 2>/dev/null || { echo "Slurm accounting storage is disabled" >&2; exit 1; }',
-    "sinfo": 'case "$*" in *--Node*) printf "n1\\nn2\\nn3\\nn4\\n" ;; *) echo "${GRES:-gpu:4}" ;; esac',
+    "squeue": """[[ "$*" = *--user* ]] || cat "$QUEUE/waiting" # jobs of a colleague""",
+    "sacct": """
+        [[ "$1" = -*a* ]] && cat "$QUEUE/accounts" 2>/dev/null && exit # of a colleague, too
+        echo "Slurm accounting storage is disabled" >&2; exit 1
+    """,
+    "sinfo": 'echo "${GRES:-gpu:4}"',
     "scontrol": """
         [ -e "$QUEUE/away" ] && { rm "$QUEUE/away"; echo "Unable to contact slurm controller" >&2; exit 1; }
         case "$1 $2" in

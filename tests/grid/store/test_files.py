@@ -1,5 +1,7 @@
 """Files are replaced whole or not at all, on real full and real read-only disks."""
 
+import errno
+import os
 import subprocess
 import threading
 from pathlib import Path
@@ -7,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.files import flush, json_lines, make_durable, write_json_lines, write_text, written_aside
+from goalgrid.grid.store.files import (
+    cannot_write,
+    flush,
+    json_lines,
+    make_durable,
+    write_json_lines,
+    write_text,
+    written_aside,
+)
 
 
 def test_a_full_disk_leaves_the_old_content(tiny_disk: Path) -> None:
@@ -91,3 +101,18 @@ def test_one_file_is_flushed_while_a_thread_replaces_its_neighbours(tmp_path: Pa
         writer.join()
     with pytest.raises(UserError, match="cannot write"):
         flush(tmp_path / "none")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a file another user's")
+def test_a_folder_of_a_colleague_that_cannot_be_written_is_told_with_the_way_to_share_it(tmp_path: Path) -> None:
+    theirs, denied = tmp_path / "theirs", PermissionError(errno.EACCES, "Permission denied")
+    theirs.mkdir()
+    mine = str(cannot_write(theirs / "new" / "lease.json", denied))
+    assert mine.startswith(
+        f"cannot write {theirs / 'new' / 'lease.json'}: Permission denied. Make room or choose another"
+    )
+    os.chown(theirs, 12345, -1)
+    told = str(cannot_write(theirs / "new" / "lease.json", denied))
+    assert f"Permission denied. {theirs} belongs to 12345. To share a runs folder" in told
+    assert "chmod g+rwxs (setgid), and both users umask 002. Make room" in told
+    assert "umask" not in str(cannot_write(theirs / "new", OSError(errno.ENOSPC, "No space left on device")))
