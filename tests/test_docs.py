@@ -170,7 +170,7 @@ def test_a_wrong_command_in_a_document_is_found(tmp_path: Path) -> None:
             parse(given)
 
 
-OTHERS = {"--array", "--no-kill", "--signal"}
+OTHERS = {"--exclude", "--no-kill", "--signal"}
 """Options of other programs."""
 
 
