@@ -95,7 +95,7 @@ case $status$asked in
     5) elsewhere "$SLURMD_NODENAME trains nothing" ;;
     2 | 4) exit $status ;;
 esac
-# 3: trials are left; 1, 137, ...: goalgrid itself died. That may go on: after short runs, the job queues again three times.
+# 3: trials are left; 1, 137, ...: the program died. That may go on: after short runs, the job queues again three times.
 [ $SECONDS -ge 600 ] || [ "${SLURM_RESTART_COUNT:-0}" -lt 3 ] && again "goalgrid ended with $status"
 echo "goalgrid ended with $status within ten minutes, after $SLURM_RESTART_COUNT requeues: the job ends" >&2
 exit $status
