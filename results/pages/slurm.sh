@@ -96,6 +96,6 @@ case $status$asked in
     2 | 4) exit $status ;;
 esac
 # 3: trials are left; 1, 137, ...: the program died. That may go on: after short runs, the job queues again three times.
-[ $SECONDS -ge 600 ] || [ "${SLURM_RESTART_COUNT:-0}" -lt 3 ] && again "goalgrid ended with $status"
-echo "goalgrid ended with $status within ten minutes, after $SLURM_RESTART_COUNT requeues: the job ends" >&2
+[ $SECONDS -ge 600 ] || [ "${SLURM_RESTART_COUNT:-0}" -lt 3 ] && again "the program ended with $status"
+echo "the program ended with $status within ten minutes, after $SLURM_RESTART_COUNT requeues: the job ends" >&2
 exit $status

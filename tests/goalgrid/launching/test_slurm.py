@@ -42,7 +42,7 @@ FAKES = {
         [[ "$1" = -*a* ]] && cat "$QUEUE/accounts" 2>/dev/null && exit # of a colleague, too
         echo "Slurm accounting storage is disabled" >&2; exit 1
     """,
-    "sinfo": 'echo "${GRES:-gpu:4}"',
+    "sinfo": 'case "$*" in *--Node*) printf "n1\\nn2\\nn3\\nn4\\n" ;; *) echo "${GRES:-gpu:4}" ;; esac',
     "scontrol": """
         [ -e "$QUEUE/away" ] && { rm "$QUEUE/away"; echo "Unable to contact slurm controller" >&2; exit 1; }
         case "$1 $2" in
@@ -460,9 +460,9 @@ def ending(slurm: FakeSlurm, tmp_path: Path, goalgrid: Goalgrid) -> Callable[...
         (6, {}, 0, False, ""),
         (2, {}, 2, False, ""),
         (4, {}, 4, False, ""),
-        (3, {}, 3, True, "goalgrid ended with 3: the job queues again\n"),
-        (1, {}, 3, True, "goalgrid ended with 1: the job queues again\n"),
-        (137, {"SLURM_RESTART_COUNT": "2"}, 3, True, "goalgrid ended with 137: the job queues again\n"),
+        (3, {}, 3, True, "the program ended with 3: the job queues again\n"),
+        (1, {}, 3, True, "the program ended with 1: the job queues again\n"),
+        (137, {"SLURM_RESTART_COUNT": "2"}, 3, True, "the program ended with 137: the job queues again\n"),
         (137, {"SLURM_RESTART_COUNT": "3"}, 137, False, "ended with 137 within ten minutes, after 3 requeues: the job"),
         (5, {}, 3, True, "n1 trains nothing: the job queues again, without n1\n"),
         (5, {"EXCLUDED": "n2"}, 3, True, "n1 trains nothing: the job queues again, without n2,n1\n"),
