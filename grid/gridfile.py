@@ -117,6 +117,11 @@ class Grid(Settings):
         return self.name.partition("@")[0]
 
     @property
+    def search_seed(self) -> int | None:
+        """The seed of search trials, which no trial of a table has; None: validation chooses nothing."""
+        return self.select.seed if self.select else None
+
+    @property
     def settings(self) -> frozenset[str]:
         """Names of the settings that the grid sets, sweeps or chooses, for all cells or for some."""
         chosen = self.select.over if self.select else ()

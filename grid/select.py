@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any, Literal
 
@@ -123,14 +123,23 @@ def _at(values: Range, share: float) -> Scalar:
 
 @dataclass(frozen=True)
 class Tried:
-    """A point of a cell's search whose trial is done or stopped, and what validation said of it."""
+    """A point of a cell's search whose trial is done, stopped or diverged, and what validation said of it."""
 
     trial: str
     point: Point
     """Of the settings that the cell reads."""
     value: float
+    """-inf: its trial diverged."""
     done: bool = True
-    """False: its trial was stopped, behind others."""
+    """False: its trial was stopped, behind others, or diverged."""
+    epochs: int = 0
+    """Epochs that its trial trained."""
+    of: int = 0
+    """Epochs of a whole training."""
+
+    @property
+    def diverged(self) -> bool:
+        return self.value == -math.inf
 
 
 @dataclass(frozen=True)
@@ -143,7 +152,27 @@ class Chosen:
     points: int
     """Points that differ for this cell: those that differ in a setting that it does not read are one."""
     tried: tuple[Tried, ...]
-    """The points whose trial is done or stopped, in the order in which they were drawn."""
+    """The points whose trial is done, stopped or diverged, in the order in which they were drawn."""
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """How many of `draws` were not tried, by the reason: unread, failed or impossible."""
+
+    @property
+    def possible(self) -> Sequence[Tried]:
+        """The points that may be chosen at all."""
+        return [tried for tried in self.tried if not tried.diverged]
+
+    @property
+    def stopped(self) -> int:
+        return sum(not tried.done for tried in self.possible)
+
+    @property
+    def diverged(self) -> int:
+        return len(self.tried) - len(self.possible)
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """Epochs that its search trials trained, and those of whole trainings."""
+        return sum(tried.epochs for tried in self.tried), sum(tried.of for tried in self.tried)
 
     @property
     def best(self) -> Tried:
@@ -151,7 +180,7 @@ class Chosen:
 
     @property
     def _rivals(self) -> Sequence[Tried]:
-        return [tried for tried in self.tried if tried.done] or self.tried
+        return [tried for tried in self.tried if tried.done] or self.possible
 
     @property
     def runner_up(self) -> Tried | None:
@@ -188,6 +217,10 @@ class Chosen:
             "margin": self.margin,
             "points": self.points,
             "done": sum(tried.done for tried in self.tried),
-            "stopped": sum(not tried.done for tried in self.tried),
+            "stopped": self.stopped,
+            "diverged": self.diverged,
+            "missing": {reason: count for reason, count in self.missing.items() if count},
+            "epochs": self.epochs[0],
+            "epochs_of_whole_trainings": self.epochs[1],
             "at_edge": self.edges,
         }

@@ -133,7 +133,14 @@ def _round(
 
     launch = Launch(overview.home, err, options, trackers, live=out.is_terminal and err.is_terminal, notify=notify)
     interrupted = launch.run(
-        overview.grid, overview.points, todo, anew, evaluated=evaluated, checked=save, halvings=overview.halvings
+        overview.grid,
+        overview.points,
+        todo,
+        anew,
+        evaluated=evaluated,
+        checked=save,
+        halvings=overview.halvings,
+        known={trial.id: State.DIVERGED for trial in overview.having(State.DIVERGED)},
     )
     return LaunchResult(decisions, interrupted, frozenset([launch.name]))
 

@@ -6,11 +6,11 @@ from typing import Any, Literal, NamedTuple
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial
-from goalgrid.grid.store.home import State
+from goalgrid.grid.store.home import ENDED, State
 from goalgrid.plan.costs import reached
 from goalgrid.reading.overview import Overview
 
-Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced", "stopped", "unreadable"]
+Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced", "stopped", "diverged", "unreadable"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
     asked = {trial.id for trial in chosen_trials} if choice.only else overview.states.keys()
     done = State.DONE  # looking a member up, or hashing it, is Python's own slow code
     chosen = (State.FAILED,) if choice.failed else tuple(state for state in State if state is not done)
-    stopped = (trial.id for trial in overview.having(State.STOPPED))
-    barred = overview.with_children(name for name in stopped if name not in anew)
+    over = (trial.id for state in (State.STOPPED, State.DIVERGED) for trial in overview.having(state))
+    barred = overview.with_children(name for name in over if name not in anew)
     parents, decisions = set[str](), list[TrialDecision]()
     for trial in reversed(overview.trials):  # children come before their parents
         if trial.shared.published:
@@ -92,11 +92,15 @@ def to_train(decisions: Iterable[TrialDecision]) -> list[Trial]:
 
 
 def to_evaluate(decisions: Iterable[TrialDecision], overview: Overview) -> list[Trial]:
-    """Trials that [evaluate] asks for: those trained now, and those done without; not those done on other data."""
+    """Trials that [evaluate] asks for: those trained now, and those done without; not those done on other data.
+
+    Search trials validate only.
+    """
     if not overview.grid.evaluate.names:
         return []
     done = {trial.id for trial in overview.having(State.DONE)} & overview.lacking.keys() - overview.of_other_data
-    return [decision.trial for decision in decisions if decision.trains or decision.trial.id in done]
+    asked = [d.trial for d in decisions if d.trains or d.trial.id in done]
+    return [trial for trial in asked if trial.seed != overview.grid.search_seed]
 
 
 def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:
@@ -106,7 +110,7 @@ def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:
 
 def _anew(overview: Overview, choice: Choice, selected: Sequence[Trial]) -> dict[str, str]:
     """Trials that begin anew, with the reason: empty if the user says so, else why it is stale, or its parent."""
-    begun = {State.DONE, State.FAILED, State.INTERRUPTED, State.STOPPED}
+    begun = {*ENDED, State.INTERRUPTED}
     anew: dict[str, str] = {}
     if choice.force:
         anew = {trial.id: "" for trial in selected if overview.states[trial.id] in begun}
@@ -152,7 +156,8 @@ def _reason(overview: Overview, trial: Trial, anew: str | None) -> tuple[Why, st
     if state is State.UNREADABLE:
         return "unreadable", "its folder cannot be read", overview.folder(trial).unreadable()
     epoch, step = reached(overview.folder(trial))
-    why: Why = "stopped" if state is State.STOPPED else "interrupted"
+    ends: dict[State, Why] = {State.STOPPED: "stopped", State.DIVERGED: "diverged"}
+    why = ends.get(state, "interrupted")
     return why, why, f"at epoch {epoch} of {trial.epochs} (step {step:,})" if trial.epochs else ""
 
 

@@ -3,6 +3,7 @@
 The disk is the state: every look reads the validation metrics anew. No test metric is read here.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 from goalgrid.grid.expansion import Cell, Shared, Trial, block_title, expand
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.select import Chosen, Halving, Point, Select, Tried
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.results.records import record_cache
 
@@ -72,21 +74,37 @@ def searches(grid: Grid, home: Home) -> list[Search]:
     trials = {cell.trials[0].id: cell.trials[0] for points in groups.values() for cell in points.values()}
     states = _states(select, list(trials.values()), home)
     done = [trial_id for trial_id, state in states.items() if state is State.DONE]
-    rows = record_cache.rows(home, done, [select.by], {})
+    rows = record_cache.rows(home, done, [select.by, "epochs"], {})
     values = {trial_id: row[select.by] for trial_id, row in rows.items()}
+    epochs = {trial_id: row["epochs"] for trial_id, row in rows.items()}
     states |= {trial_id: State.UNREADABLE for trial_id in done if trial_id not in values}
-    for trial_id in [trial_id for trial_id, state in states.items() if state is State.STOPPED]:
-        if epochs := [row for row in home.trial(trial_id).rows() if row.keys() >= {select.by, "val_rsum"}]:
-            values[trial_id] = max(epochs, key=trials[trial_id].shared.train.selection_rank)[select.by]
-    draws, every = select.draws or len(select.points()), list[Search]()
+    for trial_id in [trial_id for trial_id, state in states.items() if state in (State.STOPPED, State.DIVERGED)]:
+        trained = [row for row in home.trial(trial_id).rows() if row.keys() >= {select.by, "val_rsum"}]
+        epochs[trial_id] = len(trained)
+        if states[trial_id] is State.DIVERGED:
+            values[trial_id] = -math.inf
+        elif trained:
+            values[trial_id] = max(trained, key=trials[trial_id].shared.train.selection_rank)[select.by]
+    drawn, every = len(select.points()), list[Search]()
+    draws = select.draws or drawn
     for (*_, swept), points in groups.items():  # each of these by its id, so that equal trials are one point
         cells, of_cell = tuple(points.values()), {trial_id: states[trial_id] for trial_id in points}
         read = {name for name in select.over if len({_value(cell.trials[0].shared, name) for cell in cells}) > 1}
         settings = {key: tuple(pair for pair in cell.swept if pair[0] in read) for key, cell in points.items()}
-        tried = (Tried(key, settings[key], values[key], states[key] is State.DONE) for key in points if key in values)
+        tried = tuple(
+            Tried(key, settings[key], values[key], states[key] is State.DONE, epochs[key], trials[key].epochs)
+            for key in points
+            if key in values
+        )
+        if not any(one.value > -math.inf for one in tried) and of_cell.keys() == {one.trial for one in tried}:
+            of_cell = dict.fromkeys(of_cell, State.FAILED)  # the cell has nothing to choose from
+        failed = [trial_id for trial_id, state in of_cell.items() if state is State.FAILED]
+        impossible = sum(home.trial(trial_id).failure() is Failure.USER for trial_id in failed)
+        missing = {"unread": drawn - len(cells), "failed": len(failed) - impossible, "impossible": impossible}
+        missing["impossible"] += draws - drawn
         ended = all(state in ENDED for state in of_cell.values())
-        chosen = Chosen(select.by, draws, len(cells), tuple(tried)) if ended else None
-        every.append(Search(cells, swept, of_cell, chosen if chosen and chosen.tried else None))
+        chosen = Chosen(select.by, draws, len(cells), tried, missing) if ended else None
+        every.append(Search(cells, swept, of_cell, chosen if chosen and chosen.possible else None))
     return every
 
 
@@ -120,11 +138,14 @@ def _ruled(select: Select, trials: Iterable[Trial]) -> list[str]:
 
 
 def _states(select: Select, trials: Sequence[Trial], home: Home) -> dict[str, State]:
-    """The states of search trials, by id; one that waits for a trial that failed has failed, too."""
+    """The states of search trials, by id; one that waits for a trial that failed or diverged has done so, too."""
     states = home.states([trial.id for trial in trials], _ruled(select, trials))
     for trial in trials:  # parents come before
-        if states[trial.id] is State.PLANNED and any(states.get(name) is State.FAILED for name in trial.parents):
-            states[trial.id] = State.FAILED
+        if states[trial.id] is State.FAILED and home.trial(trial.id).failure() is Failure.NON_FINITE:
+            states[trial.id] = State.DIVERGED
+        elif states[trial.id] is State.PLANNED:
+            before = {states.get(name) for name in trial.parents}
+            states[trial.id] = next((s for s in (State.FAILED, State.DIVERGED) if s in before), State.PLANNED)
     return states
 
 

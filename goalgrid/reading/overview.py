@@ -12,7 +12,7 @@ from goalgrid.grid.evaluations import moved
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.select import Halving
-from goalgrid.grid.store.home import ENDED, Home, State, TrialFolder
+from goalgrid.grid.store.home import ENDED, SETTLED, Home, State, TrialFolder
 from goalgrid.grid.store.imported import imported_cells
 from goalgrid.reading.data_at_hand import DataAtHand
 from goalgrid.results.records import provenance
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from goalgrid.results.statistics.resolving import Resolution
 
 
-ORDER = (State.DONE, State.STOPPED, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
+ORDER = (*SETTLED, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
 COLUMNS = (*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters", "val_rsum")
 """What is read of the records of finished trials."""
 WORDS = 40
@@ -85,7 +85,9 @@ class Overview:
     @cached_property
     def states(self) -> dict[str, State]:
         """By trial id; only a trial that was started costs a look into its folder."""
-        return self.home.states((trial.id for trial in self.trials), self.halvings)
+        states = self.home.states((trial.id for trial in self.trials), self.halvings)
+        searched = (item for search in self.searches for item in search.states.items())
+        return states | {name: state for name, state in searched if state is State.DIVERGED}
 
     @property
     def stops_none(self) -> str:
@@ -107,8 +109,8 @@ class Overview:
         return [trial for trial in self.trials if self.states[trial.id] is state]
 
     def unfinished(self) -> list[Trial]:
-        """Return the trials that are neither done nor stopped by a rule of the grid."""
-        return [trial for trial in self.trials if self.states[trial.id] not in (State.DONE, State.STOPPED)]
+        """Return the trials that have something left to train or to mend."""
+        return [trial for trial in self.trials if self.states[trial.id] not in SETTLED]
 
     def selected(self, only: str) -> list[Trial]:
         """The trials that a filter names by the grid's axes, `state` or `failure`; UserError: it names none.

@@ -213,6 +213,7 @@ def choice_lines(overview: Overview) -> list[str]:
             f"no choice for {search.title}: its {counted(len(search.states), 'search trial')} failed; other cells go on"
             for search in lost
         ),
+        *_of_search(overview),
         *(
             f"{title}: the chosen {name} = {dict(choice.best.point)[name]} is at the edge of what was tried, "
             f"{choice.range(name)}; a better value may lie beyond"
@@ -220,6 +221,21 @@ def choice_lines(overview: Overview) -> list[str]:
             for name in choice.edges
         ),
     ]
+
+
+def _of_search(overview: Overview) -> list[str]:
+    """How many search trials diverged, with how to train one of them again."""
+    if not (diverged := overview.having(State.DIVERGED)):
+        return []
+    again = (
+        f"goalgrid run {overview.grid.name} --force --only {_only(diverged[0], overview)}{runs_option(overview.home)}"
+    )
+    words = (
+        "counts as the worst point of its cell, and is not tried again"
+        if len(diverged) == 1
+        else ("count as the worst points of their cells, and are not tried again")
+    )
+    return [f"{counted(len(diverged), 'search trial')} diverged: {words}. To train one again: {again}"]
 
 
 def ended(overview: Overview) -> list[str]:

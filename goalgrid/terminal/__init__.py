@@ -5,7 +5,7 @@ processes train all trials that are left.
 """
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.home import State
+from goalgrid.grid.store.home import SETTLED, State
 from goalgrid.runners.trial.stopping import INCOMPLETE as INCOMPLETE
 
 WRONG_USAGE = 2
@@ -18,8 +18,8 @@ class NothingDone(UserError):
 
 
 def exit_state(states: list[State]) -> State:
-    """The state that decides how a command exits: done if all are done or stopped, running if all that are left are."""
-    unfinished = set(states) - {State.DONE, State.STOPPED}
+    """The state that decides how a command exits: done if all are settled, running if all that are left are."""
+    unfinished = set(states) - {*SETTLED}
     if not unfinished:
         return State.DONE
     if State.FAILED in unfinished:

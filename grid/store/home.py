@@ -37,12 +37,16 @@ class State(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     """The rule of a search ended it at an epoch's end; it can go on from its checkpoint."""
+    DIVERGED = "diverged"
+    """A search trial whose loss was not finite: the worst result of its search, and no failure of the grid."""
     DONE = "done"
     UNREADABLE = "unreadable"
     """Its folder cannot be listed: it is not this user's to read, or its disk fails."""
 
 
-ENDED = (State.DONE, State.FAILED, State.STOPPED)
+SETTLED = (State.DONE, State.STOPPED, State.DIVERGED)
+"""The states in which nothing is left to train or to mend."""
+ENDED = (*SETTLED, State.FAILED)
 """The states in which a launch leaves a trial for good."""
 
 

@@ -65,7 +65,7 @@ def export(
     if chosen := [cell for cell in cells if cell.chosen]:
         write_json(target / "choices.json", [cell.axes | cell.chosen.to_dict() for cell in chosen if cell.chosen])
         searched = [tried.trial for cell in chosen if cell.chosen for tried in cell.chosen.tried if tried.done]
-        record.write_records(searched, home, target / "search.parquet")
+        record.write_records(searched, home, target / "search.parquet", record.VALIDATED)
     if notes := grid.notes.markdown(later(home.grid(grid.name).notes)):
         write_text(target / "notes.md", notes)
     machines = Counter(_machine(row["environment"]) for row in (*measured.rows.values(), *others.values()))

@@ -169,11 +169,12 @@ def _points(axes: Axes, choice: Chosen, setting: str) -> None:
         axes.text(0.5, 0.5, "not read", color=FAINT, transform=axes.transAxes, ha="center", va="center")
         axes.set_yticks([])
         return
-    values = [dict(tried.point)[setting] for tried in choice.tried]
+    tried = choice.possible
+    values = [dict(one.point)[setting] for one in tried]
     places = [str(value) if isinstance(value, bool) else value for value in values]
-    best = choice.tried.index(choice.best)
+    best = tried.index(choice.best)
     for done in (False, True):
-        points = [(place, t.value) for place, t in zip(places, choice.tried, strict=True) if t.done is done]
+        points = [(place, t.value) for place, t in zip(places, tried, strict=True) if t.done is done]
         (marks,) = axes.plot([x for x, _ in points], [y for _, y in points], "o", markersize=4)
         marks.set(color=BLUE if done else FAINT, fillstyle="full" if done else "none")
     axes.plot(places[best : best + 1], [choice.best.value], "o", markersize=9, color=INK, fillstyle="none")

@@ -7,6 +7,7 @@ from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell, block_title
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
+from goalgrid.grid.select import Chosen
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
@@ -123,18 +124,38 @@ def chosen(cells: Sequence[Cell]) -> str:
     if not choices:
         return ""
     metric = choices[0].by.removeprefix("val_").replace("_r", " R@")
-    return f"each cell at its own best of {max(choice.draws for choice in choices)} points by validation {metric}; "
+    draws, stopped = max(choice.draws for choice in choices), _range(choice.stopped for choice in choices)
+    best = f"each cell at its own best of {draws} points by validation {metric}; "
+    if stopped == "0":
+        return best
+    spent, whole = (_range(choice.epochs[place] for choice in choices) for place in (0, 1))
+    each = (
+        "each cell at the best, by validation {}, of the points that were not stopped: of {} points, {} stopped early"
+    )
+    return f"{each.format(metric, draws, stopped)}, {spent} of {whole} epochs; "
+
+
+def _range(values: Iterable[int]) -> str:
+    """`7`, or `5 to 7`."""
+    return " to ".join(map(str, sorted({min(every := [*values]), max(every)})))
 
 
 def _of_fewer_points(cells: Sequence[Cell]) -> str:
-    """Which cells chose among fewer points than the grid draws: by what they read, or since search trials failed."""
+    """Which cells chose among fewer points than the grid draws, and why."""
     several = len({cell.block for cell in cells}) > 1
     fewer = [
-        f"{f'{block_title(c.block)}: ' * several}{c.objective} {len(c.chosen.tried)}"
+        f"{f'{block_title(c.block)}: ' * several}{c.objective} {_count(c.chosen)}"
         for c in cells
-        if c.chosen and len(c.chosen.tried) < c.chosen.draws
+        if c.chosen and len(c.chosen.possible) < c.chosen.draws
     ]
     return f"Chosen among fewer points: {', '.join(fewer)}." if fewer else ""
+
+
+def _count(choice: Chosen) -> str:
+    """`4 (1 failed, 1 diverged)`: the points that could be chosen, and why the others could not."""
+    missing = {**choice.missing, "diverged": choice.diverged}
+    reasons = ", ".join(f"{count} {reason}" for reason, count in missing.items() if count)
+    return f"{len(choice.possible)} ({reasons})" if reasons else str(len(choice.possible))
 
 
 NOT_LEARNT = "no better than chance on the validation split"

@@ -224,11 +224,16 @@ def parts(
         yield pa.concat_tables([_empty(columns), *records], promote_options="default").combine_chunks()
 
 
-def write_records(ids: Iterable[str], home: Home, path: Path) -> int:
+VALIDATED = [name for name in SCHEMA.names if name != "other_metrics" and not name.startswith("test_")]
+"""The columns that say nothing of the test split."""
+
+
+def write_records(ids: Iterable[str], home: Home, path: Path, columns: list[str] = SCHEMA.names) -> int:
     """Concatenate the records of these trials that can be read into one Parquet file; return their number."""
     done, unreadable = [home.trial(trial_id).record for trial_id in ids], Unreadable()
-    with written_aside(path) as aside, pq.ParquetWriter(aside, SCHEMA, compression="zstd") as writer:
-        for part in parts(done, unreadable=unreadable):
+    schema = pa.schema([SCHEMA.field(name) for name in columns])
+    with written_aside(path) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
+        for part in parts(done, columns, unreadable):
             writer.write_table(part)
     return len(done) - len(unreadable)
 

@@ -60,6 +60,7 @@ class Launch:
         evaluated: Sequence[Trial] = (),
         checked: Callable[[], None] = lambda: None,
         halvings: Mapping[str, Halving] = {},
+        known: Mapping[str, State] = {},
     ) -> int:
         """Train these trials, or raise a UserError before any starts. Returns the signal that interrupted it, or 0.
 
@@ -69,16 +70,17 @@ class Launch:
             anew: ids of trials that start anew, parents first: their folders are moved aside before any trial starts.
             halvings: by trial id, the rule that may stop it, also of trials that are not trained now: trials of a cell
                 are compared with all that reached a rung. A trial that has a rule and was stopped is not trained.
+            known: states, by trial id, that differ from those of the folders: search trials that diverged.
         """
         register(grid)
         name = self.name
         stop = Stop(self.home.stop_request(name))
         driver = self._driver(stop, grid.reliability.grace_seconds, halvings)
         planned = dict.fromkeys(anew, State.PLANNED)
-        states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials}
+        states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials} | dict(known)
         board = Board(
             cells, states | planned, {trial.id for trial in trials}, stopping=stop.asked,
-            history=lambda trial_id: self.home.trial(trial_id).rows(),
+            history=lambda trial_id: self.home.trial(trial_id).rows(), search_seed=grid.search_seed,
         )  # fmt: skip
         with Interrupts(stop, self._warn) as interrupts, Display(board, self.console, live=self.live) as display:
             address = self.options.address
@@ -158,6 +160,9 @@ class Launch:
             if event.trial_id in busy:
                 return
             busy.add(event.trial_id)
+        searched = display.board.searched(event.trial_id)
+        if searched and event.kind == "failed" and self.home.trial(event.trial_id).failure() is Failure.NON_FINITE:
+            event = replace(event, kind="diverged")
         display(event)
         if event.kind == "done":
             copying.note(self.home.trial(event.trial_id).record)

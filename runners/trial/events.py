@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-EventKind = Literal["started", "step", "epoch", "done", "failed", "busy", "retry", "interrupted", "stopped", "warning"]
+EventKind = Literal[
+    "started", "step", "epoch", "done", "failed", "diverged", "busy", "retry", "interrupted", "stopped", "warning"
+]
 
 
 @dataclass(frozen=True)

@@ -52,12 +52,13 @@ MARKS = {
     State.RUNNING: ("◐", "yellow"),
     State.FAILED: ("✗", "red"),
     State.STOPPED: ("◌", "dim"),
+    State.DIVERGED: ("✗", "dim"),
     State.INTERRUPTED: ("○", "dim"),
     State.PLANNED: ("○", "dim"),
     State.UNREADABLE: ("✗", "red"),
 }
 
-LOUD = ("failed", "retry", "busy", "stopped", "warning")
+LOUD = ("failed", "retry", "busy", "stopped", "diverged", "warning")
 """Events that are printed at once on every display."""
 
 ENDS = {"retry": State.INTERRUPTED, **{state.value: state for state in (*ENDED, State.INTERRUPTED)}}
@@ -127,6 +128,7 @@ class Board:
         to_train: ids of the trials that this launch trains.
         stopping: says whether the trials were asked to end.
         history: gives the rows of a trial's epochs before the launch; read for the cells that are shown.
+        search_seed: of search trials, whose test metrics are not shown.
     """
 
     def __init__(
@@ -137,7 +139,9 @@ class Board:
         *,
         stopping: Callable[[], bool] = lambda: False,
         history: Callable[[str], Iterable[Mapping[str, Any]]] = lambda trial_id: (),
+        search_seed: int | None = None,
     ) -> None:
+        self._search_seed = search_seed
         self.cells, self.stopping, self._history = cells, stopping, history
         self._reading = threading.Lock()
         """Held while rows are noted: events and the display come from two threads."""
@@ -193,6 +197,10 @@ class Board:
             progress.note(self._history(progress.trial.id) if progress.trial.id in self._begun else ())
         return progress
 
+    def searched(self, trial_id: str) -> bool:
+        """Whether it is a search trial, which validates only."""
+        return self.trials[trial_id].trial.seed == self._search_seed
+
     def _behind(self) -> float:
         return sum(trial.behind for trial in self.trials.values())
 
@@ -200,13 +208,13 @@ class Board:
         return sum(trial.state is state for trial in self.trials.values())
 
     def sums(self) -> dict[str, int]:
-        """How many trials there are, and how many are done, failed, and stopped by a rule."""
+        """How many trials there are, and how many are in each state in which trials end."""
         return {"trials": len(self.trials), **{state.value: self.count(state) for state in ENDED}}
 
     def summary(self) -> str:
         """`12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`; before any trial, the launch's activity."""
         parts = [f"{self.count(State.DONE)}/{len(self.trials)} done"]
-        shown = (State.RUNNING, State.FAILED, State.STOPPED)
+        shown = (State.RUNNING, State.FAILED, State.STOPPED, State.DIVERGED)
         parts += [f"{self.count(state)} {state}" for state in shown if self.count(state)]
         now = time.monotonic()
         phase = f"; {self.phase}" if self.phase and self._first_report is None else ""
@@ -216,8 +224,13 @@ class Board:
     def line(self, event: Event) -> str:
         """A line about an event; empty for events that are not printed."""
         if event.kind == "done" and event.metrics:
-            scores = "  ".join(f"{name} R@1 {written(event.metrics[f'test_{name}_r1'])}" for name in ("i2t", "t2i"))
-            return f"done    {event.trial_id}  {scores}  ({self.summary()})"
+            searched = self.searched(event.trial_id)
+            with self._reading:
+                validation = self._read(self.trials[event.trial_id]).selected
+            metrics, split = (validation, "val") if searched else (event.metrics, "test")
+            shown = {name: metrics.get(f"{split}_{name}_r1") for name in ("i2t", "t2i")}
+            scores = "".join(f"  {name} R@1 {written(value)}" for name, value in shown.items() if value is not None)
+            return f"done    {event.trial_id}{'  validation' * searched}{scores}  ({self.summary()})"
         if event.kind in LOUD:
             return f"{event.kind:7} {event.trial_id}: {event.message}"
         return ""

@@ -14,7 +14,7 @@ from typing import Any
 
 from goalgrid.grid.errors import counted
 from goalgrid.grid.forms import flat
-from goalgrid.grid.store.files import readable_text
+from goalgrid.grid.store.files import read_json, readable_text
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records import record
 
@@ -144,9 +144,15 @@ def start_time(folder: TrialFolder) -> float:
     return float(datetime.fromisoformat(row["finished_at"]).timestamp() - row["train_seconds"])
 
 
-def final_metrics(folder: TrialFolder) -> dict[str, float]:
-    """The test metrics that a finished trial has, and the epoch that they are from."""
-    names = [*(f"test_{name}" for name in record.METRICS), "selected_epoch"]
+def is_search(folder: TrialFolder, search_seed: int | None) -> bool:
+    """Whether it is a search trial of the grid, of which nothing is shown but validation."""
+    return search_seed is not None and read_json(folder.settings).get("seed") == search_seed
+
+
+def final_metrics(folder: TrialFolder, search_seed: int | None) -> dict[str, float]:
+    """The test metrics that a finished trial has, and the epoch that they are from; of a search trial, the epoch."""
+    tested = [] if is_search(folder, search_seed) else [f"test_{name}" for name in record.METRICS]
+    names = [*tested, "selected_epoch"]
     (row,) = record.collect([folder.record], names).to_pylist()
     return {name: value for name, value in row.items() if value is not None}
 

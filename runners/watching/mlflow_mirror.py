@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import create, read_json, write_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
-from goalgrid.runners.watching.mirror import Store, Tracker, dotted, final_metrics, start_time, when_done
+from goalgrid.runners.watching.mirror import Store, Tracker, dotted, final_metrics, is_search, start_time, when_done
 
 TAG = "goalgrid.trial"
 """Tag of a run: the id of the trial that it mirrors."""
@@ -77,7 +77,8 @@ class Mlflow(Tracker):
     name = "MLflow"
     place: str
 
-    def __init__(self, home: Home, experiment: str, uri: str | None = None) -> None:
+    def __init__(self, home: Home, experiment: str, uri: str | None = None, search_seed: int | None = None) -> None:
+        self.search_seed = search_seed
         self.uri = f"sqlite:///{home.mlflow.absolute()}" if uri is None else uri
         self.place = public(self.uri)
         self.experiment = experiment
@@ -206,10 +207,11 @@ class _Experiment(Store):
         return [self.metric(name, float(value), 0, epoch) for name, value in numbers.items()]
 
     def _finish(self, run: _Run, folder: TrialFolder, end: int) -> None:
-        for file in (folder.settings, folder.environment, folder.history, folder.record):
+        searched = is_search(folder, self.tracker.search_seed)
+        for file in (folder.settings, folder.environment, folder.history, *([] if searched else [folder.record])):
             if self.tracker.artifacts and file.exists():  # an ensemble has no history
                 self.client.log_artifact(run.id, str(file))
-        metrics = final_metrics(folder)
+        metrics = final_metrics(folder, self.tracker.search_seed)
         measured = self._metrics(metrics, int(metrics["selected_epoch"]))
         self.client.log_batch(run.id, measured, tags=[self.tag(DONE, when_done(folder))])
         self.client.set_terminated(run.id, "FINISHED", end)

@@ -36,6 +36,7 @@ class RunFiles(Tracker):
     name: str
     begin: "type[EventFile | OfflineRun]"
     place: Path
+    search_seed: int | None = None
 
     def open(self) -> "_Runs":
         return _Runs(self)
@@ -87,7 +88,7 @@ class _Runs(Store):
             copy.run.write(numbers, row["epoch"], copy.when)
             copy.rows.append(row)
         if done:
-            metrics = final_metrics(folder)
+            metrics = final_metrics(folder, self.tracker.search_seed)
             copy.run.write(metrics, max(int(metrics["selected_epoch"]), len(copy.rows)), copy.when)
             self.copies.pop(folder).run.close(done=True)
             write_text(path / COPIED, f"{done}\n", durable=False)
@@ -105,18 +106,22 @@ class EventFile:
 
         self.writer = SummaryWriter(str(path))
         self.settings = dotted(settings)
+        self.split = "val"
 
     def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None:
         """Write metrics of an epoch that ended then, in seconds since 1970."""
         for name, value in metrics.items():
             self.writer.add_scalar(name, value, epoch, walltime=when)
+        self.split = "test" if "test_rsum" in metrics else self.split  # a search trial has no test metrics here
         self.writer.flush()
 
     def close(self, *, done: bool) -> None:
         from tensorboardX.summary import hparams
 
         if done:  # the trials as rows of TensorBoard's page HParams, with their settings
-            for summary in hparams(self.settings, {"test_rsum": 0.0, "test_i2t_r1": 0.0, "test_t2i_r1": 0.0}):
+            for summary in hparams(
+                self.settings, {f"{self.split}_{name}": 0.0 for name in ("rsum", "i2t_r1", "t2i_r1")}
+            ):
                 self.writer.file_writer.add_summary(summary)
         self.writer.close()
 
@@ -178,10 +183,10 @@ def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[T
     """The trackers that a grid names, with another MLflow than the runs folder's ('': none); or UserError."""
     trackers: list[Tracker] = []
     if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
-        trackers.append(Mlflow(home, grid.name, mlflow_uri))
+        trackers.append(Mlflow(home, grid.name, mlflow_uri, grid.search_seed))
     if "tensorboard" in grid.trackers:
-        trackers.append(RunFiles("TensorBoard", EventFile, home.tensorboard / grid.name))
+        trackers.append(RunFiles("TensorBoard", EventFile, home.tensorboard / grid.name, grid.search_seed))
     if "wandb" in grid.trackers:
         extras.require(f"grid {grid.name!r}, by its trackers,", "wandb")
-        trackers.append(RunFiles("W&B", OfflineRun, home.wandb / grid.name))
+        trackers.append(RunFiles("W&B", OfflineRun, home.wandb / grid.name, grid.search_seed))
     return trackers

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,7 +103,8 @@ def test_a_choice_names_only_what_the_cell_reads(trained_pair: Home, tmp_path: P
     assert con.chosen
     assert con.chosen.to_dict() == {
         "chosen": {"train.lr": 0.01}, "by": "val_rsum", "value": 10.0, "runner_up": {"train.lr": 0.001, "value": 1.0},
-        "margin": 9.0, "points": 3, "done": 3, "stopped": 0, "at_edge": ["train.lr"],
+        "margin": 9.0, "points": 3, "done": 3, "stopped": 0, "diverged": 0, "missing": {"unread": 3},
+        "epochs": 6, "epochs_of_whole_trainings": 6, "at_edge": ["train.lr"],
     }  # fmt: skip
     assert sig.chosen
     assert dict(sig.chosen.best.point) == {"objective.tau": 1, "train.lr": 0.01}
@@ -147,7 +149,38 @@ def test_a_cell_whose_search_failed_is_named_and_others_go_on(
     finish(trained_pair, home, cell.trials[0])
     caption = " ".join(draw(TableRequest("tuned"), home, grid).caption.split())
     assert caption.endswith("Not shown, since nothing is chosen yet: con_con by cnn-bow on shapes.")
-    assert "Chosen among fewer points: sig-ms_cir 4." in caption
+    assert "Chosen among fewer points: sig-ms_cir 4 (2 failed)." in caption
+
+
+def test_a_diverged_point_is_the_worst_of_its_search_and_is_tried_once(tmp_path: Path, verb: Verb) -> None:
+    """It costs no exit code and no second try, and has no edge beside it; of the search nothing is shown of test."""
+    home, over = Home(tmp_path / "runs"), 'select.over={"train.lr"=[1e-4,1e-3,1e25]}'
+    words = [*TUNED, *(w for pair in ("objectives=['con_con']", "seeds=[0]", over) for w in ("--set", pair))]
+    words += ["--set", "trackers=['tensorboard']", "--here"]
+    ran = verb("run", "demo", *words, runs=home)
+    assert ran.exit_code == 0, ran.stderr
+    assert len(re.findall("^diverged ", ran.stderr, re.MULTILINE)) == 1
+    done = [line for line in ran.stderr.splitlines() if line.startswith("done ")]
+    assert (
+        ["_s100-" in line for line in done] == ["  validation  i2t R@1" in line for line in done] == [True, True, False]
+    )
+    status = json.loads(verb("status", "tuned", "--json", runs=home).stdout)
+    (choice,) = status["choices"]
+    assert (choice["done"], choice["diverged"], status["states"]["diverged"], status["failed"]) == (2, 1, 1, [])
+    assert choice["at_edge"] == [] or choice["chosen"]["train.lr"] == 1e-4
+    assert "1 search trial diverged: counts as the worst point of its cell" in verb("status", "tuned", runs=home).stdout
+    caption = " ".join(verb("table", "tuned", "--format", "html", runs=home).stdout.split())
+    assert "Chosen among fewer points: con_con 2 (1 diverged)." in caption
+    attempts = sorted(home.trials_folder.glob("*/attempts/*"))
+    again = verb("run", "demo", *words, runs=home)
+    assert (again.exit_code, sorted(home.trials_folder.glob("*/attempts/*"))) == (0, attempts)
+    for folder in home.trials():
+        tested = any(
+            b"test_rsum" in file.read_bytes() for file in (home.tensorboard / "tuned" / folder.trial_id).glob("ev*")
+        )
+        assert tested == (folder.is_done() and "_s0-" in folder.trial_id)
+    verb("export", "tuned", str(tmp_path / "export"), runs=home)
+    assert not [n for n in pq.read_schema(tmp_path / "export" / "search.parquet").names if n.startswith("test_")]
 
 
 def test_a_trial_with_chosen_values_starts_from_one_with_the_same_values(trained_pair: Home, tmp_path: Path) -> None:
