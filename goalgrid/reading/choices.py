@@ -85,8 +85,8 @@ def searches(grid: Grid, home: Home) -> list[Search]:
             values[trial_id] = -math.inf
         elif trained:
             values[trial_id] = max(trained, key=trials[trial_id].shared.train.selection_rank)[select.by]
-    drawn, every = len(select.points()), list[Search]()
-    draws = select.draws or drawn
+    offered, every = len(select.points()), list[Search]()
+    draws = select.draws or offered
     for (*_, swept), points in groups.items():  # each of these by its id, so that equal trials are one point
         cells, of_cell = tuple(points.values()), {trial_id: states[trial_id] for trial_id in points}
         read = {name for name in select.over if len({_value(cell.trials[0].shared, name) for cell in cells}) > 1}
@@ -100,8 +100,8 @@ def searches(grid: Grid, home: Home) -> list[Search]:
             of_cell = dict.fromkeys(of_cell, State.FAILED)  # the cell has nothing to choose from
         failed = [trial_id for trial_id, state in of_cell.items() if state is State.FAILED]
         impossible = sum(home.trial(trial_id).failure() is Failure.USER for trial_id in failed)
-        missing = {"unread": drawn - len(cells), "failed": len(failed) - impossible, "impossible": impossible}
-        missing["impossible"] += draws - drawn
+        missing = {"unread": offered - len(cells), "failed": len(failed) - impossible, "impossible": impossible}
+        missing["impossible"] += draws - offered
         ended = all(state in ENDED for state in of_cell.values())
         chosen = Chosen(select.by, draws, len(cells), tried, missing) if ended else None
         every.append(Search(cells, swept, of_cell, chosen if chosen and chosen.possible else None))

@@ -129,10 +129,10 @@ def chosen(cells: Sequence[Cell]) -> str:
     if stopped == "0":
         return best
     spent, whole = (_range(choice.epochs[place] for choice in choices) for place in (0, 1))
-    each = (
+    form = (
         "each cell at the best, by validation {}, of the points that were not stopped: of {} points, {} stopped early"
     )
-    return f"{each.format(metric, draws, stopped)}, {spent} of {whole} epochs; "
+    return f"{form.format(metric, draws, stopped)}, {spent} of {whole} epochs; "
 
 
 def _range(values: Iterable[int]) -> str:

@@ -17,6 +17,7 @@ from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import write_json, write_json_lines
 from goalgrid.grid.store.home import Home, State
+from goalgrid.plan.decisions import decide, to_evaluate, to_train
 from goalgrid.reading.choices import searches
 from goalgrid.reading.overview import Overview
 from goalgrid.results.export.table_request import TableRequest
@@ -152,6 +153,17 @@ def test_a_cell_whose_search_failed_is_named_and_others_go_on(
     assert "Chosen among fewer points: sig-ms_cir 4 (2 failed)." in caption
 
 
+def test_search_trials_are_evaluated_on_no_further_data(trained_pair: Home, tmp_path: Path) -> None:
+    home, grid = Home(tmp_path / "runs"), load("demo", [*WORDS, 'evaluate.datasets=["flickr8k"]'])
+    for trial in search_trials(grid):
+        if trial.shared.objective.name == "con_con":
+            finish(trained_pair, home, trial, val_rsum=trial.shared.train.lr)
+    overview = Overview.of(grid, home)
+    decisions = decide(overview)
+    assert {trial.seed for trial in to_train(decisions)} == {0, 1, 100}
+    assert [trial.seed for trial in to_evaluate(decisions, overview)] == [0, 1]
+
+
 def test_a_diverged_point_is_the_worst_of_its_search_and_is_tried_once(tmp_path: Path, verb: Verb) -> None:
     """It costs no exit code and no second try, and has no edge beside it; of the search nothing is shown of test."""
     home, over = Home(tmp_path / "runs"), 'select.over={"train.lr"=[1e-4,1e-3,1e25]}'
@@ -249,6 +261,13 @@ def test_stopped_search_trials_are_no_failures_and_the_grid_ends_complete(tmp_pa
     assert search.chosen
     assert search.chosen.best.trial not in stopped
     assert search.chosen.to_dict()["stopped"] == len(stopped)
+    spent = sum(len((home.trial(name).history).read_text().splitlines()) for name in search.trials)
+    caption = " ".join(verb("table", "tuned", "--format", "html", runs=home).stdout.split())
+    assert (
+        "each cell at the best, by validation rsum, of the points that were not stopped: of 3 points, "
+        f"{len(stopped)} stopped early, {spent} of 6 epochs; " in caption
+    )
+    assert "Chosen among fewer" not in caption
     status = verb("status", "tuned", "--json", runs=home)
     assert (status.exit_code, json.loads(status.stdout)["left"]) == (0, [])
     late = verb("plan", "demo", *words, "--set", "select.grace=2", runs=home).stdout
