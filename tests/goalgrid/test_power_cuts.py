@@ -26,15 +26,15 @@ from .processes import trained_after_done
 
 SETTINGS = """
 name = "cut"
-objectives = ["con_con"]
+objectives = ["infonce"]
 seeds = [0]
 [set]
 "train.epochs" = 3
-"train.batch_size" = 100
 "model.image.size" = 16
 "model.dim" = 16
 """
 SQUARES = """
+"train.batch_size" = 100
 [data.squares]
 root = "ROOT"
 """
@@ -45,6 +45,7 @@ starts_from = "cnn-bow"
 """
 SEARCH = """
 "dataset.train_images" = 500
+"train.batch_size" = 20
 [select]
 over = { "train.lr" = [1e-2, 1e-5, 1e-3] }
 stop = "asha"

@@ -383,7 +383,7 @@ def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_pictures: Path
     (row,) = record.collect([trial.record]).to_pylist()
     assert max(row["test_t2i_ranks"]) == 10
     assert row["test_i2t_medr"] is None
-    assert "test_i2t_medr" not in final_metrics(trial)  # trackers take numbers alone
+    assert "test_i2t_medr" not in final_metrics(trial, None)  # trackers take numbers alone
     again = verb("evaluate", "--trial", trial.trial_id, *options[:4], runs=home).stdout
     assert "the second stage ranked the 10 best of each query anew" in again
     assert "the record of this trial has the same numbers" in again

@@ -97,8 +97,8 @@ def test_a_trial_has_one_run_with_its_epochs_and_the_records_metrics_after_a_kil
     points = read(files.place / name)
     for row in map(json.loads, rows):
         assert all(points[key][row["epoch"]] == pytest.approx(row[key], rel=1e-6) for key in ("loss", "val_rsum"))
-    measured = {key: list(points[key].values()) for key in final_metrics(whole)}
-    assert measured == {key: [pytest.approx(value, rel=1e-6)] for key, value in final_metrics(whole).items()}
+    measured = {key: list(points[key].values()) for key in final_metrics(whole, None)}
+    assert measured == {key: [pytest.approx(value, rel=1e-6)] for key, value in final_metrics(whole, None).items()}
     assert sorted(path.name for path in files.place.iterdir()) == [name]
     whole_again = Home(tmp_path / "anew").trial(name)
     shutil.copytree(whole.path, whole_again.path)
