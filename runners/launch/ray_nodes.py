@@ -16,7 +16,7 @@ from goalgrid.grid.resources import cpus_here
 from goalgrid.runners.launch.driver import Capacity, Spread
 from goalgrid.runners.launch.ray_head import answers, check_member, host_and_port_of
 from goalgrid.runners.launch.ray_private import PARTS, replace
-from goalgrid.runners.trial.stopping import hangups_ignored
+from goalgrid.runners.trial.stopping import signals_left_to_us
 
 HEAD_SECONDS = {True: 2.0, False: 30.0}
 """Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
@@ -42,6 +42,16 @@ AT_ONCE = 2
 """Items that a process of `spread` works on: while the GPU computes one, pictures of the other are decoded."""
 
 
+_Services: Any = PARTS.get("ray._private.node.Node", object)
+
+
+class _KilledServices(_Services):
+    """The services of a Ray of our own, which hear no SIGTERM: Ray would wait a second for each of them to heed it."""
+
+    def kill_all_processes(self, *arguments: Any, **how: Any) -> None:
+        super().kill_all_processes(*arguments, **how | {"allow_graceful": False})
+
+
 def start(grace: float, **quiet: Any) -> None:
     """Start a Ray on this machine; its processes outlive a dead head while trials write their checkpoints."""
     seconds = HEAD_SECONDS[True] + grace + 5
@@ -49,12 +59,13 @@ def start(grace: float, **quiet: Any) -> None:
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds:.0f}",  # a head that is dead stays dead
     }
+    replace("ray._private.node.Node", _KilledServices)
     # the first switch for this process, which has imported Ray
     replace("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
     cpus, gpus = cpus_here(), torch.cuda.device_count()
     check_room(os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp")  # as Ray chooses it
     try:
-        with hangups_ignored():
+        with signals_left_to_us():
             ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
     except Exception as error:  # what Ray raises if a process of its own starts too slowly
         if why := _too_long(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()):

@@ -8,6 +8,7 @@ import ray
 
 LOSSES = {
     "ray.air._internal.usage.tag_callbacks": "it imports all trackers that are installed, which takes seconds",
+    "ray._private.node.Node": "a launch with a Ray of its own ends seconds later",
     "ray._private.ray_constants.ENABLE_RAY_CLUSTER": "it listens on this host's address, not on loopback alone",
     "ray._raylet.AuthenticationTokenLoader": "a cluster that asks for a token may end this process without a message",
     "ray._raylet.GcsClient": "a cluster that refuses a token, or this host, says so after 20 seconds",

@@ -321,6 +321,7 @@ class _Process(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         self.terminate_ray = listen(signal.SIGTERM, self._terminate)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # processes of our own Ray begin with it blocked
         self.reset_config(config)
 
     def reset_config(self, config: dict[str, Any]) -> bool:

@@ -109,8 +109,13 @@ class Interrupts:
         return self
 
     def soften(self) -> None:
-        """Trials run from now on. Installs the handlers again, since Ray, started meanwhile, has replaced SIGTERM's."""
+        """Trials run from now on. Installs the handlers again, since Ray, started meanwhile, has replaced SIGTERM's.
+
+        KeyboardInterrupt: a signal came before, and the code that ran then, such as an import, did not let it pass.
+        """
         self._listen()
+        if self.heard:
+            raise KeyboardInterrupt
         self.soft = True
 
     def _listen(self) -> dict[int, Any]:
@@ -153,9 +158,13 @@ def _leave_terminal() -> None:
 
 
 @contextmanager
-def hangups_ignored() -> Iterator[None]:
-    """Let processes that this thread starts in the block outlive the terminal, so that trials write checkpoints."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])  # processes inherit the mask of their thread
+def signals_left_to_us() -> Iterator[None]:
+    """Let processes that this thread starts in the block outlive the signals that ask this one to end.
+
+    A closed terminal signals all of its processes, and so does Slurm when it takes a job's node away: trials could not
+    write checkpoints if Ray ended.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP, signal.SIGTERM])  # processes inherit the mask
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -76,6 +77,24 @@ def test_nothing_outlives_the_process_group_of_a_launch(
     os.killpg(process.pid, number)
     _, talk = process.communicate(timeout=60)
     assert process.returncode == (-9 if number is signal.SIGKILL else 3), talk
+    assert_nothing_is_left(before)
+    assert_the_same_command_completes(tmp_path, goalgrid)
+
+
+@pytest.mark.slow
+def test_sigterm_to_all_processes_of_a_launch_leaves_checkpoints(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    """As Slurm does to a job that it requeues: a Ray that ended would take its workers with it."""
+    process = launched(Home(tmp_path))
+    before = family(process)
+    for member in before:
+        with suppress(psutil.NoSuchProcess):
+            member.terminate()
+    _, talk = process.communicate(timeout=60)
+    assert process.returncode == 3, talk
+    assert "Ray's head is gone" not in talk
+    outcomes = [attempt.outcome() for folder in Home(tmp_path).trials() for attempt in folder.attempts()]
+    assert "pre-empted" in outcomes
+    assert set(outcomes) <= {"pre-empted", "done"}
     assert_nothing_is_left(before)
     assert_the_same_command_completes(tmp_path, goalgrid)
 

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,15 @@ def test_a_second_signal_before_any_trial_runs_does_not_cut_the_end_short(tmp_pa
             signal.raise_signal(signal.SIGTERM)
             cleaned = True
     assert cleaned
+
+
+def test_a_signal_that_others_swallow_ends_the_launch_before_any_trial_runs(tmp_path: Path) -> None:
+    """Code that is imported meanwhile may catch all: a launch trained on, and Slurm killed it half a minute later."""
+    told = list[str]()
+    with Interrupts(Stop(tmp_path / "now.stop"), told.append) as interrupts:
+        for _ in range(2):
+            with suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+        interrupts.soften()
+        raise AssertionError("the signal ends nothing")
+    assert told == ["interrupted; what is done is kept"]
