@@ -62,9 +62,7 @@ class Resolver:
             for section in ("dataset", "train"):  # to report what is wrong there as well
                 self._made(section, dataset, recipe, of_section(section, given))
             return None
-        needed = needs(name)
-        estimates = any(parts()[name].warms_up for name in needed if name in parts())
-        reader = Reader(model, estimates or warms_up(name, objective.parameters), needed)
+        reader = reader_of(model, objective)
         data, train = (self._section(name, dataset, recipe, given, reader) for name in ("dataset", "train"))
         return Shared(data, recipe, model, train, objective) if data and train else None
 
@@ -146,6 +144,13 @@ def _value(settings: Settings, name: str) -> Any:
     *path, last = name.split(".")
     holder = attrgetter(".".join(path))(settings) if path else settings
     return holder.get(last, object()) if isinstance(holder, dict) else getattr(holder, last)
+
+
+def reader_of(model: ModelSettings, objective: ObjectiveSettings) -> Reader:
+    """What reads the data and training settings of a trial with this model and objective."""
+    needed = needs(objective.name)
+    estimates = any(parts()[name].warms_up for name in needed if name in parts())
+    return Reader(model, estimates or warms_up(objective.name, objective.parameters), needed)
 
 
 def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from goalgrid.grid.expansion import Cell, block_title
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
 from goalgrid.grid.select import Chosen
+from goalgrid.results.layouts.cell_settings import chosen_values, unequal_settings
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
@@ -99,7 +100,9 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     of_models = "of each model, whatever its objective and seed; best in bold" if what in OF_MODEL.values() else ""
     sentences = [
         f"{what} on {protocols}: {of_models or chosen(cells) + conditions(cells, values)}.",
+        chosen_values(cells),
         _of_fewer_points(cells),
+        unequal_settings(cells),
         _at_chance(cells, scores),
         lacking(values, "cells"),
         scores.to_evaluate(cells),

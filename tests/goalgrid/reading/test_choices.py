@@ -150,6 +150,7 @@ def test_a_cell_whose_search_failed_is_named_and_others_go_on(
     finish(trained_pair, home, cell.trials[0])
     caption = " ".join(draw(TableRequest("tuned"), home, grid).caption.split())
     assert caption.endswith("Not shown, since nothing is chosen yet: con_con by cnn-bow on shapes.")
+    assert "Chosen (objective.tau, train.lr): all cells: 1, 0.01." in caption
     assert "Chosen among fewer points: sig-ms_cir 4 (2 failed)." in caption
 
 

@@ -1,0 +1,86 @@
+"""Settings that are of single cells, in words: those in which cells differ, and those that validation chose."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.forms import setting_text
+from goalgrid.grid.groups import grouped
+from goalgrid.grid.unequal import Values, unequal
+from goalgrid.results.records.rounding import NONE
+
+LONGEST = 400
+"""Characters of a sentence beyond which it gives the range of each setting."""
+NAMED = 6
+"""Cells of a group, or values of an axis, that are named one by one; more are counted."""
+DATA = "--format csv, json or parquet-long"
+
+
+def unequal_settings(cells: Sequence[Cell]) -> str:
+    """`Unequal settings (train.epochs, train.lr): infonce: 9, 0.003; all others: 3, 0.002.`; empty: there are none."""
+    return _told("Unequal settings", cells, unequal(cells))
+
+
+def chosen_values(cells: Sequence[Cell]) -> str:
+    """`Chosen (objective.tau, train.lr): con_con: --, 0.00042; con_nca: 10, 0.001.`; empty: nothing is chosen."""
+    return _told("Chosen", cells, [chosen_of(cell) for cell in cells])
+
+
+def chosen_of(cell: Cell) -> Values:
+    """The settings of a cell that validation chose."""
+    return dict(cell.chosen.best.point) if cell.chosen else {}
+
+
+def _told(what: str, cells: Sequence[Cell], values: Sequence[Values]) -> str:
+    """A sentence for each data set whose cells have values, or for several of which it holds; ranges if too long."""
+    pairs = [(cell, of_cell) for cell, of_cell in zip(cells, values, strict=True) if of_cell]
+    of_data = grouped((cell.dataset, (cell, of_cell)) for cell, of_cell in pairs)
+    sentences = grouped((_values(several), dataset) for dataset, several in of_data.items())
+    every, parts = {cell.dataset for cell in cells}, list[str]()
+    for sentence, datasets in sentences.items():
+        where = f" on {', '.join(datasets)}" if len(datasets) < len(every) else ""
+        parts.append(f"{what}{where} {sentence}.")
+    text = " ".join(parts)
+    if len(text) <= LONGEST:
+        return text
+    of_name = grouped(pair for of_cell in values for pair in of_cell.items())
+    ranges = ", ".join(f"{name} {_range(several)}" for name, several in of_name.items())
+    return f"{what}: {ranges}; those of each cell by {DATA}."
+
+
+def _values(pairs: Sequence[tuple[Cell, Values]]) -> str:
+    """`(train.lr): infonce: 0.003; all others: 0.002`: the values of cells of a data set, equal ones together."""
+    names = list(dict.fromkeys(name for _, values in pairs for name in values))
+    texts = [[setting_text(values[name]) if name in values else NONE for name in names] for _, values in pairs]
+    cells = [cell for cell, _ in pairs]
+    groups = grouped((", ".join(text), cell) for text, cell in zip(texts, cells, strict=True))
+    second, most = [1, 1, *sorted(map(len, groups.values()))][-2:]
+    others = [key for key, group in groups.items() if len(group) == most > second and len(groups) > 1]
+    parts = [f"{_group(group, cells)}: {key}" for key, group in groups.items() if key not in others]
+    return f"({', '.join(names)}): {'; '.join([*parts, *(f'all others: {key}' for key in others)])}"
+
+
+def _group(group: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """A name for some of these cells: the values of an axis that only they have, each by itself, or their number."""
+    if len(group) == len(cells):
+        return "all cells"
+    varying = [name for name in cells[0].axes if len({cell.axes.get(name) for cell in cells}) > 1]
+    for name in varying:
+        values = dict.fromkeys(cell.axes.get(name) for cell in group)
+        if len(values) <= NAMED and sum(cell.axes.get(name) in values for cell in cells) == len(group):
+            return ", ".join(_value(name, value) for value in values)
+    if len(group) > NAMED:
+        return f"{len(group)} cells"
+    return ", ".join(" ".join(_value(name, cell.axes.get(name)) for name in varying) for cell in group)
+
+
+def _value(name: str, value: Any) -> str:
+    return str(value) if name in ("recipe", "objective") else f"{name} = {setting_text(value)}"
+
+
+def _range(values: Sequence[Any]) -> str:
+    """`0.0001 to 0.003`; of values that are no numbers, each."""
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return " to ".join(map(setting_text, sorted({min(values), max(values)})))
+    texts = list(dict.fromkeys(map(setting_text, values)))
+    return " or ".join(texts) if len(texts) <= NAMED else f"of {len(texts)} values"
