@@ -8,7 +8,7 @@ from goalgrid.grid.expansion import Cell, block_title
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
 from goalgrid.grid.select import Chosen
-from goalgrid.results.layouts.cell_settings import chosen_values, unequal_settings
+from goalgrid.results.layouts.cell_settings import chosen_of, chosen_values, unequal_settings
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
@@ -75,7 +75,8 @@ def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEnt
     """A value in its place; `more` are names beside the cell's axes."""
     keys = {**source.axes(cell), **more, "metric": metric}
     value_of = source.of_model if metric in OF_MODEL and isinstance(source, Scores) else source.of
-    return TableEntry(value_of(cell, metric), keys)
+    settings = source.unequal_of(cell) if isinstance(source, Scores) else {}
+    return TableEntry(value_of(cell, metric), keys, settings=settings, chosen=chosen_of(cell))
 
 
 def beside(what: str, asked: Sequence[str], scores: TableSource) -> str:

@@ -17,6 +17,7 @@ from goalgrid.grid.expansion import Cell, with_values
 from goalgrid.grid.groups import nested
 from goalgrid.grid.protocols import ECCV, JUDGED
 from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.unequal import Values, unequal
 from goalgrid.results.records import provenance, record, record_cache
 from goalgrid.results.records.chance import Chance
 from goalgrid.results.records.models import CAPTIONS, UNKNOWN, FurtherEvaluation, Models
@@ -165,6 +166,8 @@ class Scores:
     leave: Leave = refuse
     chance: Container[str] = frozenset()
     """Ids of the trials that are no better than chance on the validation split."""
+    cells: Sequence[Cell] = ()
+    """The cells that were read, among which `unequal_of` compares."""
 
     @classmethod
     def read(
@@ -215,7 +218,9 @@ class Scores:
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
         usual, models = usual if _evaluated(usual, rows.values()) else None, Models(cells, home, rows, leave)
-        scores = cls(rows, protocol, usual, evaluate, lacking, make, absent, now, models, leave, Chance(home, rows))
+        scores = cls(
+            rows, protocol, usual, evaluate, lacking, make, absent, now, models, leave, Chance(home, rows), cells
+        )
         return scores._evaluated_by(str(protocol), home) if protocol in evaluate.names else scores
 
     @property
@@ -250,6 +255,16 @@ class Scores:
             ),
             chance=self.chance,
         )
+
+    @cached_property
+    def _unequal(self) -> Mapping[str, Values]:
+        """By the id of a cell's first trial, which cells of equal settings share."""
+        pairs = zip(self.cells, unequal(self.cells), strict=True)
+        return {cell.trials[0].id: values for cell, values in pairs if cell.trials}
+
+    def unequal_of(self, cell: Cell) -> Values:
+        """Return a cell's values of the settings in which the cells of its data set differ, axes left out."""
+        return self._unequal.get(cell.trials[0].id, {}) if cell.trials else {}
 
     def of_model(self, cell: Cell, metric: str) -> Quantity:
         """`parameters` of a cell's model in millions, or `kpps`, the thousands of pairs that it scores a second."""

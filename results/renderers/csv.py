@@ -1,4 +1,4 @@
-"""A table as comma-separated values: the tidy rows, numbers unrounded, trials separated by spaces."""
+"""A table as comma-separated values: the tidy rows, numbers unrounded, trials and settings separated by spaces."""
 
 import csv
 import io
@@ -11,13 +11,17 @@ from goalgrid.results.tables import Table, TextFormat
 
 def render(table: Table) -> str:
     data = tidy(table)
-    rows = (
-        [" ".join(value) if isinstance(value, list) else value for value in row.values()] for row in data.to_pylist()
-    )
-    return written(data.column_names, rows)
+    return written(data.column_names, (map(_joined, row.values()) for row in data.to_pylist()))
 
 
-def written(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def _joined(value: object) -> object:
+    """Trials, or settings as `train.epochs=9 train.lr=0.003`, separated by spaces; any other value as it is."""
+    if isinstance(value, dict):
+        return " ".join(f"{name}={one}" for name, one in value.items() if one is not None)
+    return " ".join(value) if isinstance(value, list) else value
+
+
+def written(names: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(map(_quiet, row) for row in (names, *rows))
     return text.getvalue()

@@ -2,12 +2,15 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from goalgrid.grid.forms import setting_text
+from goalgrid.grid.groups import grouped
 from goalgrid.results.records.history import unit_of
-from goalgrid.results.tables import Table, shared_keys
+from goalgrid.results.tables import TABLES, Table, shared_keys
 
 VALUES = {
     **dict.fromkeys(["n", "expected"], pa.int32()),
@@ -27,11 +30,34 @@ TELLING = ("metric", "triplet_weight", "protocol", "column")
 
 
 def tidy(table: Table) -> pa.Table:
-    """One row an entry: its axes, its metric, and what its value knows, as n, mean, std and the trials' ids."""
-    rows = [entry.tidy() for entry in table.entries()]
+    """One row an entry: its axes, metric, settings, and what its value knows, as n, mean, std and the trials' ids."""
+    rows: list[dict[str, Any]] = [entry.tidy() for entry in table.entries()]
     names = dict.fromkeys(name for row in rows for name in row)
-    schema = pa.schema([(name, VALUES.get(name, pa.string())) for name in names], table.about("parquet-long"))
-    return pa.Table.from_pylist(rows, schema=schema)
+    types = VALUES | {name: _struct([row.get(name, {}) for row in rows]) for name in TABLES if name in names}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in names], table.about("parquet-long"))
+    return pa.Table.from_pylist([_fitting(row, types) for row in rows], schema=schema)
+
+
+def _struct(tables: Sequence[Mapping[str, Any]]) -> pa.DataType:
+    """A field a setting, of the type that all its values have; of values of several types, and of tables, a text."""
+    kinds = grouped((name, type(value)) for table in tables for name, value in table.items() if value is not None)
+    names = dict.fromkeys(name for table in tables for name in table)
+    types = {frozenset({bool}): pa.bool_(), frozenset({int}): pa.int64()}
+    types |= dict.fromkeys([frozenset({float}), frozenset({int, float})], pa.float64())
+    return pa.struct([(name, types.get(frozenset(kinds.get(name, ())), pa.string())) for name in names])
+
+
+def _fitting(row: Mapping[str, Any], types: Mapping[str, pa.DataType]) -> dict[str, Any]:
+    """The row with its settings as their columns hold them: as texts where these have texts."""
+    tables = {
+        name: {
+            key: setting_text(value) if types[name].field(key).type == pa.string() else value
+            for key, value in row[name].items()
+        }
+        for name in TABLES
+        if name in row
+    }
+    return {**row, **tables}
 
 
 def printed(table: Table) -> pa.Table:

@@ -1,7 +1,7 @@
 """The table that a layout makes of scores and that every renderer reads, and what a format that is text is."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from goalgrid.grid.groups import nested
 from goalgrid.results.records.scores import TableValue, best
@@ -13,6 +13,10 @@ Place = tuple[int, int]
 
 CONTEST = ("dataset", "protocol", "metric", "column")
 """Keys of an entry that decide which entries compete; `column` tells our value from a paper's."""
+
+
+TABLES = ("settings", "chosen")
+"""Columns of a tidy export whose values are settings by dotted name."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,10 @@ class TableEntry:
     """Whether the value cannot be told from the best of its contest; None: not tested."""
     mark: str = ""
     """Of the note in the caption that is about the value; empty: there is none."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """The settings in which its cell differs from others of the data set, though no axis says so."""
+    chosen: Mapping[str, object] = field(default_factory=dict)
+    """The settings that validation chose for its cell."""
     verdict: str = ""
     """Whether it is `above`, `below` or `within` what noise allows around the paper's number; empty: not tested."""
 
@@ -48,10 +56,11 @@ class TableEntry:
         return self.score.text + (LIKE_BEST if self.like_best else "") + (f" {self.mark}" if self.mark else "")
 
     def tidy(self) -> dict[str, object]:
-        """Its keys, everything that is known of its value, its mark and its text, by column of a tidy export."""
+        """Its keys and settings, all that is known of its value, its mark and its text, by column of a tidy export."""
+        tables = {name: dict(values) for name in TABLES if (values := getattr(self, name))}
         mark = {} if self.like_best is None else {"like_best": self.like_best}
         known = {name: None if value != value else value for name, value in self.score.tidy().items()}  # NaN
-        return {**self.keys, **known, **mark, "text": self.text}
+        return {**self.keys, **tables, **known, **mark, "text": self.text}
 
 
 def shared_keys(entries: Iterable[TableEntry | None]) -> dict[str, str]:

@@ -1,0 +1,111 @@
+"""A grid whose cells differ in settings and whose searches chose values, in every format, from records."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+
+from ...paper_records import write_trial
+from ..conftest import Verb
+
+GRID = """
+name = "mixed"
+datasets = ["flickr8k"]
+recipes = ["fc-bow"]
+objectives = ["infonce", "con_con", "sig-ms_cir"]
+seeds = [0, 1]
+
+[set]
+"train.epochs" = 3
+"train.lr" = 0.002
+"""
+WHERE = """
+[[where]]
+objective = "infonce"
+set."train.epochs" = 9
+set."train.lr" = 0.003
+"""
+SELECT = """
+[select]
+over = { "objective.tau" = [1, 10], "train.lr" = [0.0001, 0.01] }
+"""
+UNEQUAL = "Unequal settings (train.epochs, train.lr): infonce: 9, 0.003; all others: 3, 0.002."
+CHOSEN = "Chosen (train.lr, objective.tau): sig-ms_cir: 0.01, 10; all others: 0.01, --."
+OF_CELLS = {
+    "infonce": {"train.epochs": 9, "train.lr": 0.003},
+    "con_con": {"train.epochs": 3, "train.lr": 0.002},
+    "sig-ms_cir": {"train.epochs": 3, "train.lr": 0.002},
+}
+
+
+def grid_of(folder: Path, text: str) -> tuple[str, Home]:
+    """The file of a grid whose trials all have records: a higher learning rate and tau, a higher recall."""
+    file, home = folder / "mixed.toml", Home(folder / "runs")
+    file.write_text(text)
+    for trial in {trial.id: trial for cell in expand(load(str(file))) for trial in cell.trials}.values():
+        good = 1000 * trial.shared.train.lr + float(trial.shared.objective.parameters.get("tau") or 0)
+        shown = {(trial.shared.dataset.protocol, name): good + trial.seed for name in ("i2t_r1", "t2i_r1")}
+        write_trial(home, trial, shown, val_rsum=200 + good)
+    return str(file), home
+
+
+def table(verb: Verb, file: str, home: Home, kind: str) -> str:
+    return verb("table", file, "--format", kind, runs=home).stdout
+
+
+def long(verb: Verb, file: str, home: Home, folder: Path) -> list[dict[str, Any]]:
+    verb("table", file, "--output", str(folder / "t.long.parquet"), runs=home)
+    rows: list[dict[str, Any]] = pq.read_table(folder / "t.long.parquet").to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("kind", ["terminal", "markdown", "html", "latex"])
+def test_every_caption_names_unequal_settings(tmp_path: Path, verb: Verb, kind: str) -> None:
+    text = " ".join(table(verb, *grid_of(tmp_path, GRID + WHERE), kind).replace("\\_", "_").split())
+    assert UNEQUAL in text
+
+
+def test_an_honest_grid_names_none(tmp_path: Path, verb: Verb) -> None:
+    file, home = grid_of(tmp_path, GRID)
+    assert "Unequal" not in table(verb, file, home, "terminal")
+    assert not {"settings", "chosen"} & long(verb, file, home, tmp_path)[0].keys()
+    assert not {"settings", "chosen"} & set(table(verb, file, home, "csv").splitlines()[0].split(","))
+
+
+def test_data_hold_the_settings_of_each_value(tmp_path: Path, verb: Verb) -> None:
+    file, home = grid_of(tmp_path, GRID + WHERE)
+    for rows in (long(verb, file, home, tmp_path), json.loads(table(verb, file, home, "json"))["records"]):
+        assert {row["objective"]: row["settings"] for row in rows} == OF_CELLS
+    lines = csv.DictReader(io.StringIO(table(verb, file, home, "csv")))
+    assert {line["objective"]: line["settings"] for line in lines} == {
+        "infonce": "train.epochs=9 train.lr=0.003",
+        "con_con": "train.epochs=3 train.lr=0.002",
+        "sig-ms_cir": "train.epochs=3 train.lr=0.002",
+    }
+    verb("table", file, "--output", str(tmp_path / "t.parquet"), runs=home)
+    assert UNEQUAL in pq.read_schema(tmp_path / "t.parquet").metadata[b"caption"].decode()
+
+
+def test_chosen_values_are_in_captions_and_data(tmp_path: Path, verb: Verb) -> None:
+    file, home = grid_of(tmp_path, GRID.replace('"train.lr" = 0.002', "") + SELECT)
+    caption = " ".join(table(verb, file, home, "html").split())
+    assert CHOSEN in caption
+    assert "Unequal" not in caption
+    for rows in (long(verb, file, home, tmp_path), json.loads(table(verb, file, home, "json"))["records"]):
+        assert {row["objective"]: row["chosen"] for row in rows} == {
+            "infonce": {"train.lr": 0.01, "objective.tau": None},
+            "con_con": {"train.lr": 0.01, "objective.tau": None},
+            "sig-ms_cir": {"train.lr": 0.01, "objective.tau": 10},
+        }
+    lines = csv.DictReader(io.StringIO(table(verb, file, home, "csv")))
+    assert {line["objective"]: line["chosen"] for line in lines} == {
+        "infonce": "train.lr=0.01", "con_con": "train.lr=0.01", "sig-ms_cir": "train.lr=0.01 objective.tau=10",
+    }  # fmt: skip
