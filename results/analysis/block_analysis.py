@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -10,11 +10,13 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.groups import nested
+from goalgrid.grid.unequal import unequal
 from goalgrid.results.analysis.claims import as_entry
 from goalgrid.results.analysis.factors import GridPart, Levels, factors_of, parts_of
 from goalgrid.results.analysis.observations import Observations
 from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.layouts.captions import DIRECTIONS, by_direction, noun_of
+from goalgrid.results.layouts.cell_settings import chosen_of, chosen_values, unequal_settings
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.statistics.anova import Anova, anova, anova_of_printed
@@ -90,6 +92,12 @@ class Analysis:
     """Which finished trials do not count here, in sentences."""
     at_chance: tuple[str, ...] = ()
     """Cells that are no better than chance on the validation split: none of them is the best."""
+    conditions: tuple[str, ...] = ()
+    """What validation chose for the cells, and in which settings they differ, in sentences."""
+    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """By cell, the settings in which cells differ though no axis says so; empty: there are none."""
+    chosen: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """By cell, what validation chose; empty: nothing."""
 
 
 def metrics_of(metric: str, direction: str) -> list[str]:
@@ -143,7 +151,8 @@ def _analyse(
     other = base if base and base in rows and base != best else second  # of the baseline itself, the second best
     used = {name: by_name[name].of_seeds(observations.seeds) for name in (best, other) if name}
     queries = _queries(used, ranks, metric, best, other) if by_own and ranks and learnt else None
-    noun = noun_of(part.cells.values())
+    members = list(part.cells.values())
+    noun = noun_of(members)
     untold = () if queries or not learnt or metric.endswith("medr") else (UNGROUPED,)
     untold = untold if by_own else (RANKED,)
     return Analysis(
@@ -164,6 +173,9 @@ def _analyse(
         nearest=BaselineDifference.of(second, rows[best] - rows[second]) if second and several and learnt else None,
         caveats=observations.caveats,
         at_chance=at_chance,
+        conditions=tuple(filter(None, (chosen_values(members), unequal_settings(members)))),
+        settings={name: values for name, values in zip(part.cells, unequal(members), strict=True) if values},
+        chosen={name: values for name, cell in part.cells.items() if (values := chosen_of(cell))},
     )
 
 

@@ -60,7 +60,7 @@ def finding(analysis: Analysis) -> str:
     among = f" of the {counted(len(analysis.names), 'cell')} compared" if analysis.caveats else ""
     best = f"has {_short(analysis)}" if _alone(analysis) else f"has the best {_short(analysis)}{among},"
     begin = f"{analysis.title}, {_size(analysis)}: {analysis.best} {best}"
-    words, nearest = " ".join([_best(analysis, begin), *analysis.caveats]), analysis.nearest
+    words, nearest = " ".join([_best(analysis, begin), *analysis.caveats, *analysis.conditions]), analysis.nearest
     if len(analysis.seeds) < 2 and not _alone(analysis):
         return f"{words} One seed: no difference is tested."
     if nearest is None or nearest.name not in analysis.like_best:
@@ -107,7 +107,7 @@ def _size(analysis: Analysis) -> str:
 
 
 def _section(analysis: Analysis) -> DocumentSection:
-    parts: list[str | Sheet] = []
+    parts: list[str | Sheet] = [*analysis.conditions]
     if analysis.anova:
         parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]
     best = _best(analysis, f"{'Only' if _alone(analysis) else 'Best:'} {analysis.best},") if analysis.best else ""
@@ -255,6 +255,8 @@ def _rows(analysis: Analysis) -> Iterator[tuple[str, str, str, object]]:
     for name, mean in zip(analysis.names, analysis.means, strict=True):
         yield "cell", name, "mean", mean
         yield "cell", name, "like_best", int(name in analysis.like_best) if analysis.like_best else None
+    for what, by_cell in (("setting", analysis.settings), ("chosen", analysis.chosen)):
+        yield from ((what, name, key, value) for name, values in by_cell.items() for key, value in values.items())
     for kind in ("effects", "factors") if analysis.anova else ():
         for part in content["anova"][kind]:
             yield from _flat(kind.removesuffix("s"), part)

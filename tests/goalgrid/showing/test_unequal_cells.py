@@ -109,3 +109,15 @@ def test_chosen_values_are_in_captions_and_data(tmp_path: Path, verb: Verb) -> N
     assert {line["objective"]: line["chosen"] for line in lines} == {
         "infonce": "train.lr=0.01", "con_con": "train.lr=0.01", "sig-ms_cir": "train.lr=0.01 objective.tau=10",
     }  # fmt: skip
+
+
+def test_effects_name_unequal_settings(tmp_path: Path, verb: Verb) -> None:
+    file, home = grid_of(tmp_path, GRID + WHERE)
+    shown = " ".join(verb("effects", file, "--metric", "r1", "--direction", "i2t", runs=home).stdout.split())
+    assert UNEQUAL in shown
+    (analysis,) = json.loads(verb("effects", file, "--direction", "i2t", "--json", runs=home).stdout)
+    assert (analysis["conditions"], analysis["settings"], analysis["chosen"]) == ([UNEQUAL], OF_CELLS, {})
+    lines = list(csv.reader(io.StringIO(verb("effects", file, "--format", "csv", runs=home).stdout)))
+    assert {tuple(line[3:]) for line in lines if line[2] == "setting"} == {
+        (name, key, str(value)) for name, values in OF_CELLS.items() for key, value in values.items()
+    }
