@@ -10,6 +10,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.layouts import captions, of_paper, pivot
+from goalgrid.results.layouts.printed import printed
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.filled import Filled
 from goalgrid.results.reference.reading import Paper
@@ -45,7 +46,7 @@ def arrange(
     against: str | None = None,
     axes: pivot.Axes | None = None,
 ) -> Table:
-    """The table of a grid, or of a paper, in a layout of `LAYOUTS` (None: the natural one) or by axes.
+    """The table of a grid, or of a paper, in a layout of `LAYOUTS` (None: the natural one, as printed) or by axes.
 
     `metric` is names of `COLUMN_NAMES`, joined by commas; a layout of all recalls shows them beside these. `against`
     "paper" is ours beside what papers report, in a layout of its own; of a paper's table, in its columns.
@@ -75,6 +76,8 @@ def arrange(
 
 
 def _laid_out(cells: Sequence[Cell], scores: captions.TableSource, chosen: str, asked: list[str]) -> Table:
+    if isinstance(scores, Paper) and chosen == scores.content.layout and asked == [DEFAULT_METRIC]:
+        return printed(scores)
     strangers = sorted({cell.objective for cell in cells} - set(CELLS))
     if LAYOUTS[chosen].of_the_matrix and strangers:
         what = ", ".join(strangers) if any(strangers) else "rows without an objective"

@@ -237,8 +237,8 @@ def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> t
     """
     groups, shown = list[Group](), list[str]()
     cuts = dict.fromkeys([*RECALLS, *JUDGED, *(name for name in asked if name in CUTS)])
-    for direction, title in DIRECTIONS.items():
-        present = [name for name in cuts if f"{direction}_{name}" in metrics]
+    for direction in sorted(DIRECTIONS, key=[*(name[:3] for name in metrics), *DIRECTIONS].index):
+        title, present = DIRECTIONS[direction], [name for name in cuts if f"{direction}_{name}" in metrics]
         if present:
             label = Label(f"{prefix} {direction[0].upper()}→{direction[2].upper()}") if prefix else title
             groups.append(Group(label, tuple(Label(CUTS[name]) for name in present)))

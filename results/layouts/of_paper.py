@@ -50,7 +50,7 @@ def _caption(source: Filled) -> str:
     quoted = sum(isinstance(value, Quoted) for value in source.values)
     sentences = [
         f"{'; '.join(filter(None, [content.heading, content.note]))}.",
-        f"Ours: {conditions(source.used, source.measured)}.",
+        f"Ours: {conditions(source.used, source.measured).replace('best in bold', content.marks)}.",
         f"{QUOTED}: {counted(quoted, 'number')} as printed, which no grid here trains or measures." if quoted else "",
         missing,
         f"To train the {trials}: goalgrid run --paper {source.name}." if missing and source.untrained else "",
@@ -70,7 +70,9 @@ def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
         sided = zip(places, cycle(SIDES), strict=False)
         return tuple(entry and replace(entry, keys={**entry.keys, "column": side}) for entry, side in sided)
 
-    groups = tuple(Group(group.title, tuple(chain.from_iterable(map(both, group.columns)))) for group in ours.groups)
+    groups = tuple(
+        replace(group, columns=tuple(chain.from_iterable(map(both, group.columns)))) for group in ours.groups
+    )
     blocks = tuple(
         Block(
             block.title,

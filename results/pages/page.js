@@ -34,8 +34,8 @@ for (const table of tables) {
     if (!button.textContent.trim()) button.setAttribute("aria-label", "name");
     head.append(button);
     button.addEventListener("click", () => {
-      const lowest = table.querySelector(`td:nth-child(${column + 1})[data-lowest]`);
-      const first = column === 0 || lowest ? "ascending" : "descending";
+      const best = table.querySelector(`tbody td:nth-child(${column + 1})`); // none in a column of words
+      const first = !best || table.querySelector(`td:nth-child(${column + 1})[data-lowest]`) ? "ascending" : "descending";
       const other = first === "ascending" ? "descending" : "ascending";
       sort(table, column, head.getAttribute("aria-sort") === first ? other : first);
       remember();
@@ -108,11 +108,10 @@ const cellsOf = (row) => [...row.cells].map((cell) => {
 /** The rows of a table as it is sorted now, titles of blocks as rows of their own. */
 const rowsOf = (table) => [...table.tBodies].flatMap((body) => [...body.rows]);
 
-/** The texts of all rows; the first are the columns' heads, each behind that of its group. */
+/** The texts of all rows; the first are the columns' heads, each behind those above it. */
 const textsOf = (table) => {
-  const [under, over] = [...table.tHead.rows].reverse().map(cellsOf);
-  const groups = (over ?? []).flatMap(({ text, span }) => Array(span).fill(text));
-  const heads = under.map(({ text }, place) => `${groups[place] ?? ""} ${text}`.trim());
+  const lines = [...table.tHead.rows].map((row) => cellsOf(row).flatMap(({ text, span }) => Array(span).fill(text)));
+  const heads = lines.at(-1).map((_, place) => lines.map((texts) => texts[place]).filter(Boolean).join(" "));
   return [heads, ...rowsOf(table).map((row) => cellsOf(row).flatMap(({ text, span }) => [text, ...Array(span - 1).fill("")]))];
 };
 
@@ -129,9 +128,11 @@ const FORMS = {
       const ends = cellsOf(row).map(({ text, span }) => ({ text, start: end + 1, end: (end += span) }));
       return ends.filter(({ text }) => text).map((group) => `\\cmidrule(lr){${group.start}-${group.end}}`).join(" ");
     };
-    const [under, ...over] = [...table.tHead.rows].reverse();
+    const over = [...table.tHead.rows];
+    const under = over.pop();
+    const isWord = (place) => rowsOf(table).some((row) => row.className !== "title" && row.cells[place].tagName === "TH");
     return [
-      `\\begin{tabular}{l${"r".repeat(under.cells.length - 1)}}`,
+      `\\begin{tabular}{${[...under.cells].map((_, place) => (isWord(place) ? "l" : "r")).join("")}}`,
       "\\toprule",
       ...over.flatMap((row) => [set(row), rules(row)]),
       set(under),

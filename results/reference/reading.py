@@ -90,12 +90,19 @@ class Result:
     def label(self) -> str:
         """The row's name: `VSE (FC), L_Triplet`, `BFAN* + L_Unified`."""
         joint = "" if not self.loss else " " if self.loss.startswith("+") else ", "
-        return f"{self.model}{joint}{self.loss}{f' ({self.line.note})' if self.line.note else ''}"
+        return f"{self.model}{joint}{self.loss}"
+
+    @property
+    def name_in_row(self) -> str:
+        """The row's name where model and loss are one column: `BFAN* + L_Unified`."""
+        return f"{self.model} {self.loss}".strip()
 
 
 class PrintedColumns(Settings):
-    """Neighbouring columns of a data set; in GOAL's matrices a column is METRIC:TRIPLET."""
+    """Neighbouring columns of a data set, in the printed order; in GOAL's matrices a column is METRIC:TRIPLET."""
 
+    title: str = ""
+    """What is printed above them; empty: nothing."""
     dataset: str
     protocol: str
     columns: str
@@ -117,7 +124,8 @@ class Line(Settings):
     model: str | None = None
     loss: str = ""
     pair: str | None = None
-    note: str = ""
+    words: tuple[str, ...] = ()
+    """Its texts in the columns of words, an empty one for its model and loss; none: these everywhere."""
     recipe: str | dict[str, str] | None = None
     """Ours; a table where the data sets, by which it names the recipes, have one each."""
     objective: str | None = None
@@ -155,7 +163,16 @@ class PaperTable(Settings):
     note: str = ""
     """What a reader of the table must know."""
     layout: str
-    """The layout here that is the paper's."""
+    """The layout here that is nearest to the paper's."""
+    words: tuple[str, ...] = ("Method",)
+    """The titles of the columns of words: `Model` and `Loss` hold the row's, any other both."""
+    words_title: str = ""
+    """What is printed above these titles; empty: nothing."""
+    i2t: str = "Image-to-Text"
+    t2i: str = "Text-to-Image"
+    """The paper's names of the directions."""
+    bests: str = ""
+    """The column of words by whose texts the best are told apart; empty: each column has one best."""
     runs: int | None = None
     """Number of runs that the means with ± are over."""
     doubts: tuple[Remark, ...] = ()
@@ -170,9 +187,20 @@ class PaperTable(Settings):
         """`GOAL Table 3: ...`."""
         return f"{self.paper} Table {self.table}: {self.title}"
 
+    @property
+    def marks(self) -> str:
+        """What is bold; empty: nothing is."""
+        of = f" of each {self.bests}" if self.bests else ""
+        return f"best{of} in bold" if self.layout != "known" else ""
+
+    @property
+    def columns(self) -> list[tuple[PrintedColumns, str]]:
+        """Every column of numbers, with those that it belongs to."""
+        return [(part, column) for part in self.parts for column in part.columns.split()]
+
     def rows(self, name: str) -> Iterator[tuple[Result, ...]]:
         """The numbers of every row."""
-        columns = [(part, column) for part in self.parts for column in part.columns.split()]
+        columns = self.columns
         for block in self.blocks:
             for row in block.rows:
                 cells = zip(columns, row.cells, strict=True)
@@ -254,7 +282,7 @@ class Paper:
             "as printed",
             f"± is the standard deviation over {content.runs} runs" if content.runs else "",
             content.note,
-            "best in bold" if content.layout != "known" else "",
+            content.marks,
         ]
         return f"{content.heading}; {'; '.join(filter(None, parts))}."
 
@@ -284,7 +312,7 @@ class Paper:
 
 def cell_of(result: Result) -> Cell:
     """The cell without trials that stands for the row of a number on its data set."""
-    marks = tuple(mark for mark in (("block", result.block), ("note", result.line.note)) if mark[1])
+    marks = (("block", result.block),) if result.block else ()
     return Cell(result.dataset, result.model, result.loss, marks, trials=())
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 
 from goalgrid.results.tables import Label, Table, TextFormat
 from goalgrid.results.tables.notation import escape, prose
@@ -22,19 +23,18 @@ PROSE = 110
 
 
 def render(table: Table) -> str:
-    r"""A `table*` environment; needs \usepackage{booktabs,graphicx}.
+    r"""A `table*` environment; its first line says which packages it needs.
 
     A table that is too wide for the page has no spaces around ±; if it is still too wide, it is scaled to the page. A
     table that is too long is set smaller, and if it is still too long, its lines closer.
     """
-    width = len(table.columns)
+    width, words = len(table.columns), len(table.stub_heads)
     tight = _characters(table, tight=False) > PAGE
     wide = _characters(table, tight=tight) > PAGE
     height = sum(len(block.rows) + 2 for block in table.blocks) + 2 + len(table.caption) // PROSE
     texts = [[text for text, _ in entries] for block in table.blocks for _, entries in table.lines(block)]
     columns = "".join(map(_numbers, zip(*texts, strict=True))) if table.siunitx else "c" * width
     lines = [
-        f"% needs \\usepackage{{booktabs,graphicx{',siunitx' * table.siunitx}}}",
         "\\begin{table*}",
         "\\centering",
         "\\scriptsize" if height > LINES else "\\small",
@@ -42,39 +42,46 @@ def render(table: Table) -> str:
         *(["\\setlength{\\tabcolsep}{3pt}"] if width > 6 else []),
         *(["\\resizebox{\\textwidth}{!}{%"] if wide else []),
         *([SISETUP] if table.siunitx else []),
-        f"\\begin{{tabular}}{{l{columns}}}",
+        f"\\begin{{tabular}}{{{'l' * words}{columns}}}",
         "\\toprule",
         *_head(table),
     ]
     for block in table.blocks:
-        lines += ["\\midrule", f"\\multicolumn{{{width + 1}}}{{c}}{{{prose(block.title)}}} \\\\", "\\midrule"]
-        for label, entries in table.lines(block):
+        title = f"\\multicolumn{{{words + width}}}{{c}}{{{prose(block.title)}}} \\\\"
+        lines += ["\\midrule", *([title, "\\midrule"] if block.title else [])]
+        for labels, entries in table.lines(block):
             shown = [_number(*entry) if table.siunitx else _text(_set(entry[0], tight), entry[1]) for entry in entries]
-            lines.append(" & ".join([_label(label), *shown]) + " \\\\")
+            lines.append(" & ".join([*map(_label, labels), *shown]) + " \\\\")
     lines += ["\\bottomrule", "\\end{tabular}" + "}" * wide]
     lines += [f"\\caption{{{prose(table.caption)}}}", *([f"\\label{{{table.label}}}"] * bool(table.label))]
-    lines.append("\\end{table*}")
-    return "\n".join(lines) + "\n"
+    text = "\n".join([*lines, "\\end{table*}"]) + "\n"
+    extra = ",amssymb" * ("\\checkmark" in text) + ",siunitx" * table.siunitx
+    return f"% needs \\usepackage{{booktabs,graphicx{extra}}}\n{text}"
 
 
 def _characters(table: Table, *, tight: bool) -> int:
     rows = [line for block in table.blocks for line in table.lines(block)]
-    columns = zip(*([_set(text, tight) for text, _ in entries] for _, entries in rows), strict=True)
-    widths = [max(map(len, (head.text, *texts))) for head, texts in zip(table.columns, columns, strict=False)]
-    return max(map(len, (table.corner.text, *(label.text for label, _ in rows)))) + sum(2 + width for width in widths)
+    texts = [[*(word.text for word in words), *(_set(text, tight) for text, _ in entries)] for words, entries in rows]
+    columns = zip(table.header[-1], zip(*texts, strict=True), strict=False)
+    return sum(2 + max(map(len, (head.label.text, *column))) for head, column in columns) - 2
 
 
 def _head(table: Table) -> list[str]:
-    titles, rules, start = [], [], 2
-    for group in table.groups:
-        count = len(group.columns)
-        titles.append(f"\\multicolumn{{{count}}}{{c}}{{{_label(group.title)}}}")
-        if group.title.text:
-            rules.append(f"\\cmidrule(lr){{{start}-{start + count - 1}}}")
-        start += count
-    braces = ("{{{}}}" if table.siunitx else "{}").format
-    columns = [_label(table.corner), *(braces(_label(column)) for column in table.columns)]
-    return [" & ".join(["", *titles]) + " \\\\", " ".join(rules), " & ".join(columns) + " \\\\"]
+    *titled, last = table.header
+    lines = list[str]()
+    for line in titled:
+        cells = [_label(head.label) and f"\\multicolumn{{{head.width}}}{{c}}{{{_label(head.label)}}}" for head in line]
+        blank = ((cell or " & " * (head.width - 1)).strip() for cell, head in zip(cells, line, strict=True))
+        starts = accumulate((head.width for head in line), initial=1)
+        rules = [
+            f"\\cmidrule(lr){{{start}-{start + head.width - 1}}}"
+            for head, start in zip(line, starts, strict=False)
+            if head.label.text
+        ]
+        lines += [" & ".join(blank) + " \\\\", " ".join(rules)]
+    words, braces = len(table.stub_heads), ("{{{}}}" if table.siunitx else "{}").format
+    columns = [_label(head.label) if place < words else braces(_label(head.label)) for place, head in enumerate(last)]
+    return [*lines, " & ".join(columns) + " \\\\"]
 
 
 def _label(label: Label) -> str:

@@ -1,4 +1,4 @@
-"""A table in GitHub's Markdown: group and column in one header line, since Markdown has but one."""
+"""A table in GitHub's Markdown: all titles of a column in one header line, since Markdown has but one."""
 
 from goalgrid.results.tables import Table, TextFormat
 
@@ -16,13 +16,13 @@ def render(table: Table) -> str:
     parts = []
     for block in table.blocks:
         lines = [
-            f"**{escape(block.title)}**\n",
-            "| " + " | ".join(escape(head) for head in [table.corner.text, *table.heads]) + " |",
-            "|---|" + "--:|" * len(table.heads),
+            *([f"**{escape(block.title)}**\n"] if block.title else []),
+            "| " + " | ".join(escape(head) for head in [*table.stub_heads, *table.heads]) + " |",
+            "|" + "---|" * len(table.stub_heads) + "--:|" * len(table.heads),
         ]
-        for label, entries in table.lines(block):
+        for words, entries in table.lines(block):
             texts = (f"**{text}**" if bold else text for text, bold in entries)
-            lines.append("| " + " | ".join([escape(label.text), *texts]) + " |")
+            lines.append("| " + " | ".join([*(escape(word.text) for word in words), *texts]) + " |")
         parts.append("\n".join(lines))
     return "\n\n".join([*parts, escape(table.caption)]) + "\n"
 

@@ -1,6 +1,7 @@
 """A table as data, unrounded: as printed, with numbers for each column; or long, a row a number with its trials."""
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,12 +29,28 @@ NUMBERS = ("mean", "std", "n", "difference", "standard_error", "like_best", "quo
 TELLING = ("metric", "triplet_weight", "protocol", "column")
 """Keys after whose values a column is called, the first ones first."""
 
+SIGNS = {"✓": True, "×": False}
+"""Signs that papers print for yes and no."""
+SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMB]?)")
+UNITS_OF_SIZE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9}
+
 
 def tidy(table: Table) -> pa.Table:
-    """One row an entry: its axes, metric, settings, and what its value knows, as n, mean, std and the trials' ids."""
-    rows: list[dict[str, Any]] = [entry.tidy() for entry in table.entries()]
+    """One row an entry: what is printed in front of it and above it, its axes, and what its value knows.
+
+    `block` and `heading` are all that is above it; a paper's columns of words have their names, as in the printed form.
+    """
+    words = _words(table)
+    lines = [(block.title, row) for block in table.blocks for row in block.rows]
+    rows: list[dict[str, Any]] = [
+        {**{field.name: values[line] for field, values in words}, **entry.tidy(), "block": title, "heading": head}
+        for line, (title, row) in enumerate(lines)
+        for head, entry in zip(table.heads, row.entries, strict=True)
+        if entry
+    ]
     names = dict.fromkeys(name for row in rows for name in row)
-    types = VALUES | {name: _struct([row.get(name, {}) for row in rows]) for name in TABLES if name in names}
+    types = {**{field.name: field.type for field, _ in words}, **VALUES}
+    types |= {name: _struct([row.get(name, {}) for row in rows]) for name in TABLES if name in names}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in names], table.about("parquet-long"))
     return pa.Table.from_pylist([_fitting(row, types) for row in rows], schema=schema)
 
@@ -63,8 +80,9 @@ def _fitting(row: Mapping[str, Any], types: Mapping[str, pa.DataType]) -> dict[s
 def printed(table: Table) -> pa.Table:
     """One row a printed row, under its block and its name, in GOAL's matrix also its pair weight; columns as printed.
 
-    A printed column is several: `i2t_r1_con_mean`, `_std`, `_n`, and what else of `NUMBERS` its values know; `_text` if
-    they are words. The metadata of each say what is printed above, metric, unit, direction and protocol.
+    A paper's columns of words keep their titles and have types: signs are booleans, sizes such as 5.6M numbers. Each
+    printed column of numbers is several: `i2t_r1_con_mean`, `_std`, `_n`, and what else of `NUMBERS` its values know;
+    `_text` if they are words. The metadata of each say what is printed above, metric, unit, direction and protocol.
     """
     rows = [(block.title, row) for block in table.blocks for row in block.rows]
     columns = [[row.entries[place] for _, row in rows] for place in range(len(table.heads))]
@@ -74,6 +92,8 @@ def printed(table: Table) -> pa.Table:
     pairs = [shared_keys(row.entries).get("pair_weight") for _, row in rows]
     fields = [pa.field("block", pa.string()), pa.field("row", pa.string())]
     data: list[Sequence[object]] = [[title for title, _ in rows], [row.label.text for _, row in rows]]
+    for field, of_rows in _words(table):
+        fields, data = [*fields, field], [*data, of_rows]
     for title, texts in (("pair", pairs), ("differs", differs)):
         if any(texts):
             fields, data = [*fields, pa.field(title, pa.string())], [*data, texts]
@@ -88,6 +108,32 @@ def printed(table: Table) -> pa.Table:
             data.append([value.get(key, False if value and key == "quoted" else None) for value in values])
     schema = pa.schema(fields, table.about("parquet"))
     return pa.Table.from_arrays([pa.array(v, f.type) for v, f in zip(data, fields, strict=True)], schema=schema)
+
+
+def _words(table: Table) -> list[tuple[pa.Field, list[object]]]:
+    """The columns of words that a table has beyond its rows' names: `data_size`, with values by row."""
+    rows = [row.words for block in table.blocks for row in block.rows]
+    titles = table.stub_heads if table.words else []
+    columns = [_typed([words[place].text for words in rows]) for place in range(len(titles))]
+    return [
+        (pa.field(re.sub(r"\W+", "_", title.lower()), kind, metadata={"column": title}), values)
+        for title, (kind, values) in zip(titles, columns, strict=True)
+        if title
+    ]
+
+
+def _typed(texts: Sequence[str]) -> tuple[pa.DataType, list[object]]:
+    """Texts of a column as values, and their type; - is null.
+
+    >>> _typed(["×", "✓"]), _typed(["5.6M", "-"]), _typed(["0.25", "random"])[0]
+    ((DataType(bool), [False, True]), (DataType(double), [5600000.0, None]), DataType(string))
+    """
+    if set(texts) <= SIGNS.keys():
+        return pa.bool_(), [SIGNS[text] for text in texts]
+    sizes = [SIZE.fullmatch(text) for text in texts]
+    if all(size or text == "-" for size, text in zip(sizes, texts, strict=True)) and any(sizes):
+        return pa.float64(), [round(float(size[1]) * UNITS_OF_SIZE[size[2]], 6) if size else None for size in sizes]
+    return pa.string(), [None if text == "-" else text for text in texts]
 
 
 def encoded(table: pa.Table) -> bytes:

@@ -15,14 +15,21 @@ from goalgrid.results.tables import Block, Label, Row, Table
 def render(table: Table, spell: Callable[[str], str] = str, *, bold: bool = True) -> RenderableType:
     """One Rich table a block, the caption below; a matrix with few cells as a list. `spell` is for poor terminals.
 
-    Where nothing can be bold, as in a file, the best entries stand behind a star.
+    Where nothing can be bold, as in a file, the best entries stand behind a star, or behind ^ if rows have stars.
     """
     table = as_list(table) if mostly_empty(table) else table
-    caption = table.caption if bold else table.caption.replace("best in bold", "best behind *")
+    star = "" if bold else _star(table)
+    caption = table.caption if bold else table.caption.replace("in bold", f"behind {star}")
     return Stack(
-        *(_FittedBlock(table, block, spell, "" if bold else "*") for block in table.blocks),
+        *(_FittedBlock(table, block, spell, star) for block in table.blocks),
         Text(spell(caption), style="italic"),
     )
+
+
+def _star(table: Table) -> str:
+    """What marks the best: no character that a row's name has, as the stars of ensembles."""
+    names = "".join(row.label.text for block in table.blocks for row in block.rows)
+    return "*" if "*" not in names else "^"
 
 
 def mostly_empty(table: Table) -> bool:
@@ -83,19 +90,30 @@ class _FittedBlock:
         return parts
 
     def _drawn(self, columns: Sequence[int], padding: int) -> RichTable:
-        heading = Text(self.spell(self.block.title)) if 0 in columns else None  # in a str, [a] would be markup
+        heading = (
+            Text(self.spell(self.block.title)) if 0 in columns and self.block.title else None
+        )  # in a str, [a] would be markup
         sheet = RichTable(title=heading, title_justify="left", title_style="bold", box=HORIZONTALS, pad_edge=False)
         sheet.padding = (0, padding)
-        sheet.add_column(self.spell(self.table.corner.text), overflow="fold")
-        titles = [(group.title.text, place) for group in self.table.groups for place in range(len(group.columns))]
-        titled = any(titles[column][0] for column in columns)
-        for column in columns:
-            title, place = titles[column]
-            above, head = "" if place and column != columns[0] else title, self.table.columns[column].text
-            heads = f"{above}\n{head}".rstrip("\n") if titled else head
-            sheet.add_column(self.spell(heads), justify="right", overflow="fold")
-        for label, entries in self.table.lines(self.block):
+        for word, head in enumerate(self._heads([*range(self._words), *(self._words + column for column in columns)])):
+            sheet.add_column(self.spell(head), justify="left" if word < self._words else "right", overflow="fold")
+        for words, entries in self.table.lines(self.block):
             shown = [entries[column] for column in columns]
             texts = (Text(self.star * best + self.spell(text), style="bold" if best else "") for text, best in shown)
-            sheet.add_row(Text(self.spell(label.text)), *texts)
+            sheet.add_row(*(Text(self.spell(word.text)) for word in words), *texts)
         return sheet
+
+    @property
+    def _words(self) -> int:
+        return len(self.table.stub_heads)
+
+    def _heads(self, columns: Sequence[int]) -> list[str]:
+        """The header's lines above each of these columns; a title stands above the first that it spans."""
+        lines = list[list[str]]()
+        for line in self.table.header:
+            spans = [(place, head.label.text) for place, head in enumerate(line) for _ in range(head.width)]
+            shown = [spans[column] for column in columns]
+            before = [None, *(place for place, _ in shown)]
+            lines.append([text * (place != last) for (place, text), last in zip(shown, before, strict=False)])
+        filled = [line for line in lines if any(line)]
+        return ["\n".join(texts) for texts in zip(*(filled or lines[-1:]), strict=True)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from goalgrid.grid.groups import nested
 from goalgrid.results.records.scores import TableValue, best
@@ -42,6 +43,8 @@ class TableEntry:
     """The settings in which its cell differs from others of the data set, though no axis says so."""
     chosen: Mapping[str, object] = field(default_factory=dict)
     """The settings that validation chose for its cell."""
+    contest: str = ""
+    """Which of several bests of the same numbers it competes for, as those of R and of RG features; empty: the one."""
     verdict: str = ""
     """Whether it is `above`, `below` or `within` what noise allows around the paper's number; empty: not tested."""
 
@@ -74,26 +77,52 @@ class Row:
     """A row: an entry for every column; None where the grid has no such cell."""
 
     label: Label
+    """Its name, whole."""
     entries: tuple[TableEntry | None, ...]
     mark: str = ""
     """Of the notes in the caption that are about the row, `[a, b]`; empty: there is none."""
+    words: tuple[Label, ...] = ()
+    """Its texts in the table's columns of words; empty: the label alone."""
+    named: int = 0
+    """The column of words that names the row, and bears the mark."""
 
     @property
     def title(self) -> Label:
+        return self._marked(self.label)
+
+    @property
+    def titles(self) -> tuple[Label, ...]:
+        """What stands in the columns of words, with the mark."""
+        words = self.words or (self.label,)
+        return tuple(self._marked(word) if place == self.named else word for place, word in enumerate(words))
+
+    def _marked(self, label: Label) -> Label:
         mark = f" {self.mark}" * bool(self.mark)
-        return Label(self.label.text + mark, self.label.latex and self.label.latex + mark)
+        return Label(label.text + mark, label.latex and label.latex + mark)
 
 
 @dataclass(frozen=True)
 class Block:
     title: str
+    """Empty: its rows have no title."""
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
 class Group:
+    """Neighbouring columns under a title; neighbouring groups may share a title above theirs, such as a data set."""
+
     title: Label
     columns: tuple[Label, ...]
+    above: Label = Label("")
+
+
+@dataclass(frozen=True)
+class Head:
+    """A cell of the header, over so many columns."""
+
+    label: Label
+    width: int
 
 
 @dataclass(frozen=True)
@@ -108,6 +137,8 @@ class Table:
     label: str = ""
     siunitx: bool = False
     """Whether LaTeX aligns its numbers at their points, by the package siunitx."""
+    words: tuple[Group, ...] = ()
+    """The columns of words in front of the numbers; empty: one, under `corner`."""
 
     def about(self, kind: str) -> dict[str, str]:
         """What a file in a format says of the whole table."""
@@ -120,18 +151,39 @@ class Table:
 
     @property
     def heads(self) -> list[str]:
-        """What stands above the columns: `Image → Text T^con`."""
-        return [f"{group.title.text} {column.text}".strip() for group in self.groups for column in group.columns]
+        """What stands above the columns, in one line: `Image → Text T^con`."""
+        return [_joined(group, column) for group in self.groups for column in group.columns]
+
+    @property
+    def stub(self) -> tuple[Group, ...]:
+        """The columns of words."""
+        return self.words or (Group(Label(""), (self.corner,)),)
+
+    @property
+    def stub_heads(self) -> list[str]:
+        return [column.text for group in self.stub for column in group.columns]
+
+    @property
+    def header(self) -> list[list[Head]]:
+        """The lines of the header, from the top; in each, cells over all columns. No line is empty but the last."""
+        groups = (*self.stub, *self.groups)
+        shared = [(above, list(members)) for above, members in groupby(groups, key=lambda group: group.above)]
+        lines = [
+            [Head(above, sum(len(group.columns) for group in members)) for above, members in shared],
+            [Head(group.title, len(group.columns)) for group in groups],
+        ]
+        titled = [line for line in lines if any(head.label.text for head in line)]
+        return [*titled, [Head(column, 1) for group in groups for column in group.columns]]
 
     def entries(self) -> Iterator[TableEntry]:
         return (entry for block in self.blocks for row in block.rows for entry in row.entries if entry)
 
-    def lines(self, block: Block) -> Iterator[tuple[Label, list[tuple[str, bool]]]]:
-        """The rows as they are shown: the label, and for each column the text and whether it is bold."""
+    def lines(self, block: Block) -> Iterator[tuple[tuple[Label, ...], list[tuple[str, bool]]]]:
+        """The rows as they are shown: their words, and for each column of numbers the text and whether it is bold."""
         best = self.best_of(block)
         for number, row in enumerate(block.rows):
             texts = [entry.text if entry else "--" for entry in row.entries]
-            yield row.title, [(text, (number, column) in best) for column, text in enumerate(texts)]
+            yield row.titles, [(text, (number, column) in best) for column, text in enumerate(texts)]
 
     def best_of(self, block: Block) -> set[Place]:
         bold: set[Place] = set()
@@ -144,8 +196,15 @@ class Table:
     def contests(self, block: Block) -> list[dict[Place, TableEntry]]:
         """Entries that compete, contest by contest: same metric, data set and protocol, in the same block."""
         entries = [((i, j), entry) for i, row in enumerate(block.rows) for j, entry in enumerate(row.entries) if entry]
-        contests = ((tuple(entry.keys.get(name, "") for name in CONTEST), place, entry) for place, entry in entries)
-        return list(nested(contests).values())
+
+        def contest(entry: TableEntry) -> tuple[str, ...]:
+            return (entry.contest, *(entry.keys.get(name, "") for name in CONTEST))
+
+        return list(nested((contest(entry), place, entry) for place, entry in entries).values())
+
+
+def _joined(group: Group, column: Label) -> str:
+    return " ".join(label.text for label in (group.above, group.title, column) if label.text)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ _SPECIAL = {
     **{character: f"\\{character}" for character in "&%$#_{}"}, "\u00a0": "~", "\u200b": "{}",
     "<": r"\textless{}", ">": r"\textgreater{}",
     "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "→": r"$\rightarrow$", "∞": r"$\infty$", "²": r"$^2$",
-    "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "η": r"$\eta$", "ω": r"$\omega$",
+    "✓": r"$\checkmark$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "η": r"$\eta$", "ω": r"$\omega$",
 }  # fmt: skip
 
 _CELLS = "|".join(sorted(CELLS, key=len, reverse=True))

@@ -33,6 +33,7 @@ from goalgrid.showing.tables import NothingDone, draw
 from ...conftest import Goalgrid
 from ...paper_records import write_table, write_trial
 from ...results.layouts.test_published import malformed
+from ...results.reference.printed_grids import check_printed, transcribed
 from ...tex import compiled
 from ..conftest import Verb
 
@@ -87,12 +88,13 @@ def check_digits(name: str, home: Home, verb: Verb) -> None:
             measured = [a for a, _ in pairs if a.keys["metric"] in record.METRICS]
             assert {isinstance(a.score, Score) for a in measured} == {label not in quoted}
             assert label in {*written, *quoted} or label.startswith("P^")
+    check_printed(ours, transcribed(name))
     assert "missing" not in ours.caption
     assert malformed(latex.render(ours)) == []
     assert (QUOTED in ours.caption) == any(QUOTED in entry.text for entry in ours.entries())
     shown = verb("table", "--paper", name, runs=home).stdout
     assert all(entry.text in shown for entry in ours.entries())
-    assert all(row.title.text in shown for block in ours.blocks for row in block.rows)
+    assert all(word.text in shown for block in ours.blocks for row in block.rows for word in row.titles)
 
 
 ROW = "VSE (FC), L_T-SelHN"
@@ -246,7 +248,7 @@ def test_a_grid_of_strange_code_is_left_out_with_a_line(home: Home, capsys: pyte
 
 def test_the_papers_numbers_stand_beside_ours(home: Home) -> None:
     table = filled("selhn-table1", home, against="paper")
-    assert table.heads[:2] == ["Image → Text R@1 ours", "Image → Text R@1 paper"]
+    assert table.heads[:2] == ["Image-to-Text R@1 ours", "Image-to-Text R@1 paper"]
     assert texts(table)[0] == "--" != texts(table)[1]
     assert texts(table, "VSE (MLP), L_Triplet")[:2] == ["59.1 ± 0.0", "59.1"]
     assert table.caption.endswith("Paper: as printed.")

@@ -1,0 +1,72 @@
+"""A paper's table as the paper prints it: titles, columns of words and of numbers in the order of the table's file."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from goalgrid.grid.groups import grouped
+from goalgrid.results.layouts.captions import CUTS, TOTALS
+from goalgrid.results.layouts.goal import symbol
+from goalgrid.results.reference.reading import Paper, PrintedColumns, Result, cell_of
+from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
+
+NAMES = ("Method", "Model")
+"""Titles of the columns of words that name a row."""
+
+
+def printed(source: Paper) -> Table:
+    """The numbers of the paper, or ours in their places: a row for each printed row."""
+    content = source.content
+    titles = content.words
+    named = next((place for place, title in enumerate(titles) if title in NAMES), 0)
+    blocks = grouped((_title(results[0]), _row(source, results, named)) for results in content.rows(source.name))
+    groups = tuple(group for part in content.parts for group in _groups(source, part))
+    words = Group(Label(content.words_title), tuple(map(Label, titles)))
+    shown = tuple(Block(title, tuple(rows)) for title, rows in blocks.items())
+    return Table(content.layout, Label(" ".join(titles)), groups, shown, source.caption, words=(words,))
+
+
+def _title(first: Result) -> str:
+    """What is printed above a block: in GOAL's matrices the model."""
+    return first.block or (first.model if first.line.pair else "")
+
+
+def _groups(source: Paper, part: PrintedColumns) -> Iterator[Group]:
+    """Neighbouring columns of one direction under its name; a column without a direction for itself."""
+    directions = {"i2t": source.content.i2t, "t2i": source.content.t2i}
+    for direction, columns in groupby(part.columns.split(), key=lambda column: column[:3]):
+        heads = tuple(_head(column) for column in columns)
+        yield Group(Label(directions.get(direction, "")), heads, Label(part.title))
+
+
+def _head(column: str) -> Label:
+    metric, _, triplet = column.partition(":")
+    if triplet:
+        return symbol("T", triplet)
+    return Label(TOTALS.get(metric) or CUTS[metric[4:]])
+
+
+def _row(source: Paper, results: tuple[Result, ...], named: int) -> Row:
+    first, titles = results[0], source.content.words
+    label, words = _named(first, titles)
+    contest = dict(zip(titles, words, strict=True))[source.content.bests].text if source.content.bests else ""
+    entries = tuple(_entry(source, result, contest) for result in results)
+    return Row(label, entries, words=words, named=named)
+
+
+def _named(first: Result, titles: tuple[str, ...]) -> tuple[Label, tuple[Label, ...]]:
+    """The name of a row, and its texts in the columns of words."""
+    if first.line.pair:
+        name = symbol("P", first.line.pair)
+        return name, (name,)
+    names = {"Model": first.model, "Loss": first.loss}
+    texts = first.line.words or [""] * len(titles)
+    shown = zip(texts, titles, strict=True)
+    return Label(first.label), tuple(Label(text or names.get(title, first.name_in_row)) for text, title in shown)
+
+
+def _entry(source: Paper, result: Result, contest: str) -> TableEntry:
+    cell, pair = cell_of(result), result.line.pair
+    triplet = result.loss.partition("_")[2] if pair else ""
+    weights = {"pair_weight": pair, "triplet_weight": triplet} if pair else {}
+    keys = {**source.axes(cell), **weights, "metric": result.metric}
+    return TableEntry(source.of(cell, result.metric), keys, contest=contest)
