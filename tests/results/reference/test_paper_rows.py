@@ -58,7 +58,11 @@ def test_the_grids_of_a_row_have_a_cell_for_each_of_its_numbers_and_no_grid_is_i
             assert all(wanted & cells[name] for name in row.grids), row
 
 
-@every("table", TABLES)
+def test_selhns_table_10_is_trained_by_the_grid_of_table_3(grids: Grids) -> None:
+    assert [row.grids for row, _, _ in told("selhn-table10", grids)] == [("selhn-table3",)] * 5
+
+
+@every("table", [name for name in TABLES if name != "selhn-table10"])
 def test_one_grid_trains_a_table_and_no_cell_of_it_for_nothing(table: str, grids: Grids) -> None:
     """All numbers of the rows that can be trained; what others start from fills no number of its own."""
     named = [cells for grid, cells in grids if table in grid.tables]
