@@ -85,14 +85,27 @@ def again(use: Use, where: str) -> Use:
         trusted_code.remember(use.source)
         runs, which = use, "the grid's text runs, as you never named the file"
     else:
-        raise Untrusted(
-            f"{where} runs code that you never named here: {use.path}, {use.source.count(chr(10))} lines. Read it in "
-            "the grid, below [[uses]]; --trust-code runs it, and remembers that."
-        )
+        raise _untrusted(use, where)
     with suppress(UserError):  # a file that cannot be read is not this one
         if use.is_file and not use.gone() and text_of(Path(use.path), where, "") != use.source:
             differing[runs] = f"{use.path} is not as {where} has it: {which}."
     return runs
+
+
+def of_launch(use: Use, where: str) -> Use:
+    """A plug-in of a launch, with the text that the launch keeps, whatever its file is now; or Untrusted."""
+    if use.is_file:
+        if not trusted_code.trusted(use.source):
+            raise _untrusted(use, where)
+        trusted_code.remember(use.source)
+    return use
+
+
+def _untrusted(use: Use, where: str) -> Untrusted:
+    return Untrusted(
+        f"{where} runs code that you never named here: {use.path}, {use.source.count(chr(10))} lines. Read it in "
+        "the grid, below [[uses]]; --trust-code runs it, and remembers that."
+    )
 
 
 def uses_of(pairs: Iterable[Sequence[str]]) -> list[Use]:

@@ -92,7 +92,7 @@ def parse(given: list[str]) -> tuple[str, dict[str, Any]]:
         command = command.commands[name]
         if not hasattr(command, "commands"):
             read = command.make_context(name, rest).params
-            named = [value for key in ("paper", "grid", "grids") if (value := read.get(key))]
+            named = [value for key in ("paper", "grid", "grids", "launch_folders") if (value := read.get(key))]
             assert named or "paper" not in read or name in ("table", "claims"), "Missing parameter: GRID or --paper"
             return name, read
         name, *rest = rest

@@ -4,7 +4,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from goalgrid.grid.errors import UserError, several, text_of
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.option import option
-from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.home import Home, LaunchFolder
 from goalgrid.plan.device_costs import device_cost
 from goalgrid.plan.taken import Rented
 from goalgrid.reading import slurm_jobs
@@ -211,17 +211,12 @@ def _sbatch(text: str) -> tuple[str, str]:
 
 
 def command_words(
-    sources: Sequence[str], grids: Sequence[Grid], home: Home, only: str, options: Mapping[str, Sequence[str]]
+    launches: Sequence[LaunchFolder], grids: Sequence[Grid], home: Home, only: str, more: Sequence[str] = ()
 ) -> list[str]:
-    """The words after `goalgrid run` that train these grids, by the names or files that the user gave, from any folder.
+    """The words after `goalgrid run` that train what launches of these grids keep, from any folder.
 
-    Args:
-        options: values by option; an option without a value has an empty text.
+    The name of a launch is a digest of its content. A job runs its code, whoever could write the runs folder since.
     """
-    words = [str(Path(source).absolute()) if source.endswith(".toml") else source for source in sources]
-    words += ["--runs", str(home.path.absolute())]
-    words += [word for name, values in options.items() for value in values for word in (name, value) if word]
-    words += ["--only", only] if only else []
-    if any(grid.uses for grid in grids) and not all(source.endswith(".toml") for source in sources):
-        words.append("--trust-code")  # where the job runs, this user may have another home
-    return words
+    words = [word for launch in launches for word in ("--launch", str(launch.path.absolute()))]
+    words += ["--runs", str(home.path.absolute()), *more, *(["--only", only] if only else [])]
+    return [*words, *(["--trust-code"] if any(grid.uses for grid in grids) else [])]

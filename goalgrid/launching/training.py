@@ -1,15 +1,18 @@
 """Training what is not done of grids: decides which trials, launches them, and shows how each launch ended."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError, counted, several
-from goalgrid.grid.expansion import libraries_of
+from goalgrid.grid.expansion import Trial, libraries_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store import files, saved_grid, speed_probes
 from goalgrid.grid.store.home import ENDED, Home, State
+from goalgrid.grid.store.kept_launch import KeptLaunch
+from goalgrid.launching import kept as launches
 from goalgrid.plan.costs import unmeasured
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_evaluate, to_replace, to_train
 from goalgrid.reading import named_grids, status
@@ -34,6 +37,8 @@ class LaunchResult(NamedTuple):
     decisions: list[TrialDecision]
     interrupted: int = 0
     launches: frozenset[str] = frozenset()
+    other_code: dict[str, tuple[str, str]] = {}
+    """The trials that other code would train than the launch keeps, by id: that of then, and of now."""
 
 
 def train_all(
@@ -51,7 +56,7 @@ def train_all(
         except UserError as error:
             notify.ended("error", str(error), Overview.of(grid, home).sums())
             raise
-        states += _show_end(Overview.of(grid, home), launched, notify, paper)
+        states += _show_end(Overview.of(grid, home), launched, notify, options.launches.get(grid.name), paper)
         if launched.interrupted and grid is not grids[-1]:
             rest = [other.name for other in grids[grids.index(grid) + 1 :]]
             say(f"not begun: {', '.join(rest)}; the same command again goes on")
@@ -70,6 +75,11 @@ def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: No
     """
     from goalgrid.runners.watching.trackers import trackers_of
 
+    if overview.grid.name not in options.launches:
+        now = launches.of(overview) if options.address else None
+        for line in launches.differing(overview, now):
+            _warn(line)
+        options = replace(options, launches={overview.grid.name: now} if now else {})
     trackers = trackers_of(overview.grid, overview.home, options.mlflow_uri)
     launched = partial(_round, options=options, trackers=trackers, notify=notify)
     trained, known = launched(overview, choice), set(overview.states)
@@ -81,8 +91,9 @@ def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: No
             break
         before, known = known, known | set(overview.states)
         further = launched(overview, Choice(choice.only, before=frozenset(before)))
-        decisions, launches = [*trained.decisions, *further.decisions], trained.launches | further.launches
-        trained = LaunchResult(decisions, further.interrupted, launches)
+        decisions, names = [*trained.decisions, *further.decisions], trained.launches | further.launches
+        other_code = trained.other_code | further.other_code
+        trained = LaunchResult(decisions, further.interrupted, names, other_code)
     return trained
 
 
@@ -108,6 +119,12 @@ def _round(
     decisions = decide(overview, choice)
     todo, anew = to_train(decisions), to_replace(decisions)
     evaluated = [] if choice.failed else to_evaluate(decisions, overview)
+    content, other_code = options.launches.get(overview.grid.name), dict[str, tuple[str, str]]()
+    if content and todo:
+        other_code = launches.of_other_code(content, overview, todo)
+        lost = overview.with_children(other_code)
+        todo, evaluated = ([trial for trial in trials if trial.id not in lost] for trials in (todo, evaluated))
+        anew = [trial_id for trial_id in anew if trial_id not in lost]
     if missing := overview.data.missing([*todo, *evaluated]).values():
         raise several(f"grid {overview.grid.name!r}", missing)
     for line in overview.data.check_starts(todo):
@@ -116,6 +133,8 @@ def _round(
     def save() -> None:
         """Save the grid as it is run, and beside it, for a reader, what validation chose."""
         saved_grid.save_grid(overview.grid, overview.trials, overview.home)
+        if content:
+            content.write(overview.home.grid(overview.grid.name).launch(content.id))
         if overview.searches:
             chosen = [search.to_dict() for search in overview.searches]
             files.write_json(overview.home.grid(overview.grid.name).choices, chosen)
@@ -123,7 +142,7 @@ def _round(
     if not todo and not evaluated:
         save()
         _copy_late(overview, trackers)
-        return LaunchResult(decisions)
+        return LaunchResult(decisions, other_code=other_code)
     begun = f", {len(anew)} of them anew" if anew else ""
     further = f", evaluating {counted(len(evaluated), 'trial')} further" if evaluated else ""
     say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}{further}")
@@ -142,25 +161,40 @@ def _round(
         halvings=overview.halvings,
         known={trial.id: State.DIVERGED for trial in overview.having(State.DIVERGED)},
     )
-    return LaunchResult(decisions, interrupted, frozenset([launch.name]))
+    return LaunchResult(decisions, interrupted, frozenset([launch.name]), other_code)
 
 
-def _show_end(after: Overview, launched: LaunchResult, notify: Notify, paper: str | None) -> list[State]:
+def _show_end(
+    after: Overview, launched: LaunchResult, notify: Notify, content: KeptLaunch | None, paper: str | None
+) -> list[State]:
     """Show how a grid's launch ended, as the disk tells; returns the states that its trials reached."""
     if table := keep_table(after):
         show_table(table_of_paper(paper, after.home) or table)
     say("\n".join(status.ended(after)))
     trials = list({d.trial.id: d.trial for d in launched.decisions if d.trial.id in after.states}.values())
     left = after.left_by(launched.launches)
-    reached = [after.reached(trial, left) for trial in trials]
+    lost = after.with_children(launched.other_code)
+    reached = [_reached(after, trial, left, lost) for trial in trials]
+    again = f"goalgrid resume {after.grid.name}{runs_option(after.home)}"
+    if content:
+        folder = after.home.grid(after.grid.name).launch(content.id).path
+        again = f"goalgrid run --launch {folder}{runs_option(after.home)}"
+        if launched.other_code:
+            say(f"error: {launches.untrained_words(content, launched.other_code, again)}")
     if {after.states[trial.id] for trial in trials} - set(ENDED):
-        say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")
+        say(f"not complete; go on with: {again}")
     state = exit_state(reached)
     if table and state is State.DONE:
         say("\n".join(status.next_lines(after)))
     word = state.value if state in (State.DONE, State.FAILED) else "incomplete"
     notify.ended(word, f"{after.grid.name}: {after.headline()}", after.sums())
     return reached
+
+
+def _reached(after: Overview, trial: Trial, abandoned: Collection[str], lost: Collection[str]) -> State:
+    """The state that a launch's trial reached; a trial of those `lost` to it counts as failed: to go on is no use."""
+    state = after.reached(trial, abandoned)
+    return State.FAILED if trial.id in lost and state in (State.INTERRUPTED, State.PLANNED) else state
 
 
 def _copy_late(overview: Overview, trackers: "Sequence[Tracker]") -> None:

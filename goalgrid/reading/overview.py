@@ -151,6 +151,13 @@ class Overview:
         return [trial for trial in self.trials if trial.shared.published]
 
     @property
+    def candidates(self) -> list[Cell]:
+        """The cells of all trials that the grid may come to have: of every choice, and with all seeds."""
+        if self.searches:
+            return [cell for search in self.searches for cell in search.points]
+        return expand(self.grid)
+
+    @property
     def most(self) -> int:
         """How many trials there are once all seeds are added."""
         if self.searches:

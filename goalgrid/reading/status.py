@@ -16,6 +16,7 @@ from goalgrid.grid.objectives import warms_up
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.kept_launch import version_words
 from goalgrid.reading import named_grids, slurm_jobs
 from goalgrid.reading.overview import ORDER, Overview
 from goalgrid.results.records.chance import Chance
@@ -145,6 +146,17 @@ def merged(overview: Overview) -> dict[str, str]:
     return {trial_id: str(origin.get("from", "?")) for trial_id, origin in origins.items()}
 
 
+def launches(overview: Overview) -> dict[str, list[str]]:
+    """The trials that each kept launch trained last, or trains, by its id, oldest first; launches without any, too."""
+    folders = overview.home.grid(overview.grid.name).kept_launches()
+    if not folders:  # else no trial costs a look
+        return {}
+    begun = [trial for trial in overview.trials if overview.states[trial.id] is not State.PLANNED]
+    latest = ((trial.id, overview.folder(trial).latest()) for trial in begun)
+    of_launch = grouped((attempt.launch_id(), trial_id) for trial_id, attempt in latest if attempt)
+    return {folder.path.name: of_launch.get(folder.path.name, []) for folder in folders}
+
+
 def to_dict(overview: Overview) -> dict[str, Any]:
     return {
         **overview.to_dict(),
@@ -160,6 +172,7 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         **({"choices": [search.to_dict() for search in overview.searches]} if overview.searches else {}),
         "seeds": {title: asdict(resolution) for title, resolution in overview.contests.items()},
         "slurm": slurm_jobs.lines(overview.home.grid(overview.grid.name)),
+        "launches": launches(overview),
         "left": [trial.id for trial in overview.unfinished()],
     }
 
@@ -171,6 +184,7 @@ def lines(overview: Overview) -> list[str]:
         *unreadable_lines(overview),
         *running_lines(overview),
         *slurm_jobs.lines(overview.home.grid(overview.grid.name)),
+        *launch_lines(overview),
         *failure_lines(overview),
         *note_lines(overview),
     ]
@@ -326,6 +340,16 @@ def running_lines(overview: Overview) -> list[str]:
     """`running: 2 (vm: step 120, 80 of 600)`, a line a host."""
     hosts = grouped((trial.host, trial) for trial in running(overview))
     return [f"running: {len(trials)} ({host}: {_steps(trials)})" for host, trials in hosts.items()]
+
+
+def launch_lines(overview: Overview) -> list[str]:
+    """`launch 3fa94c210b7e5d18: trained 12 trials; goalgrid 0.2.0 (commit 1a2b3c4d5e6f)`."""
+    folder, lines = overview.home.grid(overview.grid.name), list[str]()
+    for name, ids in launches(overview).items():
+        trained = counted(len(ids), "trial") if ids else "no trial yet"
+        made_by = read_json(folder.launch(name).content).get("made_by")
+        lines.append(f"launch {name}: trained {trained}; {version_words(made_by if isinstance(made_by, dict) else {})}")
+    return lines
 
 
 def failure_lines(overview: Overview) -> list[str]:

@@ -13,10 +13,12 @@ from rich.filesize import decimal as size
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.kept_launch import KeptLaunch
 from goalgrid.grid.store.output_files import write_output
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import merge as merging
 from goalgrid.housekeeping import prune as pruning
+from goalgrid.launching import kept as kept_launches
 from goalgrid.launching.slurm import SlurmOptions, check_places, command_words, feeding, script
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
@@ -92,6 +94,9 @@ def run(
     only: list[str] = options.ONLY,
     force: bool = options.FORCE,
     stale: bool = options.STALE,
+    launch_folders: list[Path] = flag(
+        [], "--launch", "Train what a launch keeps, in place of GRID: docs/clusters.md.", "DIR"
+    ),
     jobs: int | None = options.JOBS,
     dry_run: bool = flag(False, "--dry-run", "Only say what would be trained, as goalgrid plan does."),
     **options: Any,
@@ -100,10 +105,15 @@ def run(
 
     The same command again goes on where it was cut off. Several grids are trained one after the other.
     """
-    overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
-    chosen = named_grids.grids_to_train(sources(grids, paper, home), home, overrides, roots=root, weights=weights)
+    overrides, launches = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])], dict[str, KeptLaunch]()
+    if launch_folders:
+        if given := [*grids, *([paper] if paper else []), *set_]:
+            raise UserError(f"--launch has its grid and its settings; leave out {given[0]!r}.")
+        chosen, launches = kept_launches.read(map(user_path, launch_folders), overrides, roots=root, weights=weights)
+    else:
+        chosen = named_grids.grids_to_train(sources(grids, paper, home), home, overrides, roots=root, weights=weights)
     filtered = either(only)
-    choice, launch = Choice(filtered, force=force, stale=stale), LaunchOptions(**options)
+    choice, launch = Choice(filtered, force=force, stale=stale), LaunchOptions(**options, launches=launches)
     if dry_run:
         of = partial(Plan.of, choice=choice, jobs=jobs, allow_leak=launch.allow_leak)
         _show_each(named_grids.of_filter(chosen, home, filtered), home, Overview.to_dict, lambda seen: of(seen).lines())
@@ -171,10 +181,13 @@ def slurm(
         sharing = max(at_a_time for at_a_time, _ in needs)
         set_ = [*set_, f"resources.cpu={max(cpus for _, cpus in needs)}"]
         chosen = named_grids.of_filter(load([*set_, *limit]), home, filtered)
-    given = {"--set": set_, "--root": root, "--weights": weights, "--jobs": [str(jobs)] if jobs else []}
-    words = command_words(grids, chosen, home, filtered, given | ({"--stale": [""]} if stale else {}))
-    text = script(chosen, words, asked, sbatch, sharing, force=force)
     folders = [home.grid(grid.name) for grid in chosen]
+    launches = [kept_launches.of(Overview.of(grid, home)) for grid in chosen]
+    places = [folder.launch(launch.id) for folder, launch in zip(folders, launches, strict=True)]
+    words = command_words(places, chosen, home, filtered, ["--stale"] * stale)
+    text = script(chosen, words, asked, sbatch, sharing, force=force)
+    for place, launch in zip(places, launches, strict=True):
+        launch.write(place)
     if submit:
         output = output or folders[0].path / "job.sh"
     if output is None:

@@ -84,6 +84,10 @@ class Attempt:
     def launch(self) -> str:
         return str(self.content().get("launch", ""))
 
+    def launch_id(self) -> str:
+        """The id of what its launch keeps; empty: nothing."""
+        return str(self.content().get("launch_id", ""))
+
     def ending(self) -> dict[str, Any]:
         """How it ended; empty while it runs, or if it was killed unseen. The lease has it if the disk took no file."""
         ending = read_json(self.end) or self.content()

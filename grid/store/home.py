@@ -24,7 +24,7 @@ class Below:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __get__(self, folder: "TrialFolder | GridFolder | Home", kind: type) -> Path:
+    def __get__(self, folder: "TrialFolder | GridFolder | LaunchFolder | Home", kind: type) -> Path:
         return folder.path / self.name
 
 
@@ -176,6 +176,8 @@ class GridFolder:
     figures = Below("figures")
     slurm = Below("slurm.txt")
     """Ids of the Slurm jobs that `goalgrid slurm --submit` sent."""
+    launches = Below("launches")
+    """What launches on clusters keep, a folder each."""
     mirrored = Below("mlflow.json")
     """The finished trials that MLflow holds, so that a run with nothing to train need not ask it."""
 
@@ -185,6 +187,23 @@ class GridFolder:
 
     def imported_ids(self) -> list[str]:
         return readable_text(self.imported).splitlines()
+
+    def launch(self, launch_id: str) -> "LaunchFolder":
+        return LaunchFolder(self.launches / launch_id)
+
+    def kept_launches(self) -> "list[LaunchFolder]":
+        """The launches that are kept, oldest first."""
+        folders = [LaunchFolder(path.parent) for path in self.launches.glob("*/launch.json")]
+        return sorted(folders, key=lambda folder: (folder.content.stat().st_mtime, folder.path.name))
+
+
+@dataclass(frozen=True)
+class LaunchFolder:
+    """`runs/grids/<grid name>/launches/<id>/`: see `kept_launch`."""
+
+    path: Path
+    grid = Below("grid.toml")
+    content = Below("launch.json")
 
 
 @dataclass(frozen=True)

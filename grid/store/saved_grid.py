@@ -1,12 +1,12 @@
 """A grid's folder in a runs folder: the grid of its last run, and the ids of its trials."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from goalgrid.grid import uses
-from goalgrid.grid.content import Text, content_of, parse
+from goalgrid.grid.content import Content, Text, content_of, parse
 from goalgrid.grid.errors import UserError, regular_bytes
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid, check
@@ -33,10 +33,27 @@ def read_grid(
     Unknown keys in [resources] and [reliability], which another version wrote, are left out: they change no trial.
     Untrusted: it runs code that this user never named.
     """
-    path = home.grid(name).grid
+    again = f"Run the grid {name!r} again, by its file or as shipped: that writes this copy anew."
+    try:
+        content = _content(home.grid(name).grid, uses.again, again)  # a file may have been edited since
+    except Untrusted as error:
+        tables = home.grid(name).tables
+        raise Untrusted(f"{error}{f' Its tables of the last run: {tables}.' if tables.is_dir() else ''}") from None
+    return _changed(content, overrides, roots=roots, weights=weights, again=again)
+
+
+def read_kept(
+    path: Path, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
+) -> Grid:
+    """The grid that a launch keeps, with the texts of its plug-ins that the launch keeps; errors as of `read_grid`."""
+    again = "Launch the grid again: goalgrid slurm."
+    return _changed(_content(path, uses.of_launch, again), overrides, roots=roots, weights=weights, again=again)
+
+
+def _content(path: Path, used: Callable[[Use, str], Use], again: str) -> Content:
+    """The content of a saved grid, each of whose plug-ins is as `used` gives it; UserError: it is unreadable now."""
     where = f"grid {str(path)!r}"
     known = {"resources": Resources.model_fields, "reliability": Reliability.model_fields}
-    again = f"Run the grid {name!r} again, by its file or as shipped: that writes this copy anew."
     try:
         table = parse(path)
         for field in known:
@@ -45,14 +62,19 @@ def read_grid(
         saved = [Use.model_validate(entry) for entry in table.get("uses", [])]
     except (UserError, ValidationError, TypeError) as error:
         raise UserError(f"{error}\n{again}") from error
-    try:
-        now = [uses.again(use, where) for use in saved]  # a file may have been edited since
-    except Untrusted as error:
-        tables = home.grid(name).tables
-        raise Untrusted(f"{error}{f' Its tables of the last run: {tables}.' if tables.is_dir() else ''}") from None
+    now = [used(use, where) for use in saved]
     uses.register(now)
     try:
-        content = content_of(Text(where, {**table, "uses": now}))
+        return content_of(Text(where, {**table, "uses": now}))
+    except UserError as error:
+        raise UserError(f"{error}\n{again}") from error
+
+
+def _changed(
+    content: Content, overrides: Sequence[str], *, roots: Iterable[str], weights: Iterable[str], again: str
+) -> Grid:
+    """The grid after what the command line says; an error of the saved grid itself says how to write it `again`."""
+    try:
         grid = check(content)
     except UserError as error:
         raise UserError(f"{error}\n{again}") from error

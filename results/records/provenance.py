@@ -108,6 +108,13 @@ def environment(device: str, name: str, threads: int) -> dict[str, Any]:
     }
 
 
+def made_by() -> dict[str, Any]:
+    """The version of this program that makes something: `goalgrid`, of a checkout its `commit`, and if it `changed`."""
+    checkout = source() or {}
+    commit = {"commit": checkout["commit"], "changed": checkout["dirty"]} if checkout else {}
+    return {"goalgrid": _version(PROGRAM), **commit}
+
+
 ROOMS = ("grid", "objectives", "retrieval", "results", "runners")
 """The packages inside the program's, which in a checkout are links to folders beside it."""
 

@@ -1,8 +1,10 @@
 """The life of one command: its jobs, the drivers that run them, and what watches over both."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from goalgrid.grid.option import option
+from goalgrid.grid.store.kept_launch import KeptLaunch
 
 
 @dataclass(frozen=True)
@@ -28,3 +30,5 @@ class LaunchOptions(RunOptions):
     address: str | None = option(
         None, "A Ray cluster to train on; default: Ray is started for this launch.", "HOST:PORT", envvar="RAY_ADDRESS"
     )
+    launches: Mapping[str, KeptLaunch] = field(default_factory=dict)
+    """What launches keep, by the names of their grids; no option itself."""

@@ -35,6 +35,7 @@ class Launched:
         patience: seconds to wait until a node sees the folder.
         code: fingerprint of the driver's program.
         data: the fingerprint of each data set at the start of the launch.
+        launch_id: the id of what the launch keeps (`grid.store.kept_launch`); empty: nothing.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Launched:
     cadence: Cadence = field(default_factory=Cadence)
     code: str = ""
     data: tuple[tuple[DataKey, str], ...] = ()
+    launch_id: str = ""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,9 @@ class Launch:
         capacity = driver.capacity()
         cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
         patience = grid.reliability.folder_seconds
-        launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM)
+        launches = self.options.launches
+        launch_id = launches[grid.name].id if grid.name in launches else ""
+        launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM, launch_id=launch_id)
         of = partial(jobs_for, grid, home=self.home, gpus=capacity.gpus, launched=launched)
         jobs = [*of(trials), *(further for job in of(evaluated) for further in evaluating(job, grid.evaluate))]
         check_room(jobs, capacity, custom=not self.options.here)

@@ -74,7 +74,7 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judge
         Refused: its code or data are not those of the launch; no attempt was made.
         DeviceFailed: this process can use its GPU no more. The attempt has ended; another process goes on.
     """
-    home, where = job.home, {"launch": job.launched.name, "node": node}
+    home, where = job.home, {"launch": job.launched.name, "node": node, "launch_id": job.launched.launch_id}
     try:
         shared_folder.wait_for(home, job.launched.mark, job.launched.patience)
     except UserError as error:

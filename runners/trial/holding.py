@@ -132,16 +132,19 @@ class Hold:
 
 
 @contextmanager
-def new_attempt(folder: TrialFolder, stop: Stop, launch: str = "alone", node: str = "") -> Iterator[Hold]:
+def new_attempt(
+    folder: TrialFolder, stop: Stop, launch: str = "alone", node: str = "", launch_id: str = ""
+) -> Iterator[Hold]:
     """Make the next attempt at a trial while the block runs; the block calls `end` with the outcome.
 
-    Tries are counted within a launch. On a node, by Ray's id, all output of the process goes to the attempt's log.
+    Tries are counted within a launch; `launch_id` is the id of what it keeps, or empty. On a node, by Ray's id, all
+    output of the process goes to the attempt's log.
 
     Busy: another live process trains the trial. UserError: the folder cannot be written.
     """
     try:
         with _TAKING:
-            attempt, lease = _acquire(folder, launch, node)
+            attempt, lease = _acquire(folder, launch, node, launch_id)
             try:
                 _tidy(folder, attempt)
                 out = attempt.log.open("a", encoding="utf-8")
@@ -182,7 +185,7 @@ def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None =
         return False
 
 
-def _acquire(folder: TrialFolder, launch: str, node: str) -> tuple[Attempt, dict[str, Any]]:
+def _acquire(folder: TrialFolder, launch: str, node: str, launch_id: str) -> tuple[Attempt, dict[str, Any]]:
     folder.attempts_folder.mkdir(parents=True, exist_ok=True)
     before = folder.latest()
     if before and not over(before):
@@ -195,7 +198,7 @@ def _acquire(folder: TrialFolder, launch: str, node: str) -> tuple[Attempt, dict
         "token": uuid.uuid4().hex, "launch": launch, "node": node, "machine": processes.machine(),
         "host": socket.gethostname(), "pid": os.getpid(), "started": processes.started(os.getpid()) or 0.0,
         "began": datetime.now(UTC).isoformat(timespec="seconds"), "heartbeat": time.time(), "beats": 0,
-        "from_step": 0, "step": 0, "progress": 0,
+        "from_step": 0, "step": 0, "progress": 0, **({"launch_id": launch_id} if launch_id else {}),
     }  # fmt: skip
     if not create_text(attempt.lease, json.dumps(lease)):
         raise Busy("another process has just begun to train this trial; it is left to that one")

@@ -75,6 +75,7 @@ def run_trial(
     *,
     launch: str = "alone",
     node: str = "",
+    launch_id: str = "",
     cadence: Cadence = Cadence(),  # noqa: B008
     stop: Stop | None = None,
     judge: Judgement | None = None,
@@ -92,7 +93,7 @@ def run_trial(
         return State.FAILED
     with ExitStack() as stack:
         try:
-            hold = stack.enter_context(holding.new_attempt(folder, stop or Stop(), launch, node))
+            hold = stack.enter_context(holding.new_attempt(folder, stop or Stop(), launch, node, launch_id))
         except holding.Busy as busy:
             if folder.is_done():
                 report(Event(folder.trial_id, "done"))

@@ -153,7 +153,8 @@ def test_the_script_asks_for_what_the_grid_needs(tmp_path: Path, goalgrid: Goalg
             "#SBATCH --cpus-per-task=16", "#SBATCH --gpus-per-node=1", "#SBATCH --time=1-12", "#SBATCH --partition=gpu",
             "#SBATCH --signal=B:TERM@120", "#SBATCH --open-mode=append",
         } | ({"#SBATCH --no-kill"} if nodes == "3" else set())  # fmt: skip
-        command = f"goalgrid run {grid} --runs '{tmp_path / 'my runs'}' --only seed=0"
+        (launch,) = Home(tmp_path / "my runs").grid("mine").kept_launches()
+        command = f"goalgrid run --launch '{launch.path}' --runs '{tmp_path / 'my runs'}' --only seed=0"
         assert f"{command} {'--jobs $((SLURM_CPUS_PER_TASK / 2))' if nodes == '1' else '--address'}" in written.stdout
 
 
@@ -187,7 +188,9 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
     script = goalgrid("slurm", "flickr8k", *words, "--device", "h100", "--gpus", "2", runs=tmp_path).stdout
     jobs = 2 * sharing
     assert f"#SBATCH --cpus-per-task={cpus * jobs}\n" in script
-    assert f"--set resources.cpu={cpus} --jobs $((SLURM_CPUS_PER_TASK / {cpus})) &" in script
+    assert f" --jobs $((SLURM_CPUS_PER_TASK / {cpus})) &" in script
+    (grid,) = tmp_path.glob("grids/*/launches/*/grid.toml")
+    assert f"cpu = {cpus}\n" in grid.read_text()
     unnamed = goalgrid("slurm", "flickr8k", *words, "--device", "24GB", runs=tmp_path)
     assert "--device '24GB' says what fits, not what feeds it" in unnamed.stderr
 
@@ -306,8 +309,9 @@ def command_in(script: str) -> list[str]:
 def test_the_options_of_a_run_reach_the_job(tmp_path: Path, verb: Verb) -> None:
     home, told = Home(tmp_path), ("--mlflow-uri", "http://mlflow:5000", "--notify", "mail me", "--jobs", "2")
     script = verb("slurm", "demo", *told, "--stale", "--allow-leak", "--force", runs=home).stdout
-    words = ["demo", "--runs", str(tmp_path), "--jobs", "2", "--stale", *told[:4], "--allow-leak", "$force"]
-    assert command_in(script) == ["goalgrid", "run", *words]
+    (launch,) = home.grid("demo").kept_launches()
+    words = ["--launch", str(launch.path), "--runs", str(tmp_path), "--stale", *told[:4], "--allow-leak"]
+    assert command_in(script) == ["goalgrid", "run", *words, "$force"]
     assert "#SBATCH --cpus-per-task=2\n" in script
     assert '[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || force=--force' in script
     with pytest.raises(UserError, match="--force with an array: each task would retrain what another has just done"):
@@ -316,9 +320,9 @@ def test_the_options_of_a_run_reach_the_job(tmp_path: Path, verb: Verb) -> None:
 
 def test_the_tasks_of_an_array_do_not_write_one_mlflow_database(tmp_path: Path, verb: Verb) -> None:
     home = Home(tmp_path)
-    assert command_in(verb("slurm", "demo", "--array", "2", runs=home).stdout)[5:7] == ["--mlflow-uri", ""]
+    assert command_in(verb("slurm", "demo", "--array", "2", runs=home).stdout)[6:8] == ["--mlflow-uri", ""]
     named = verb("slurm", "demo", "--array", "2", "--mlflow-uri", "http://here", runs=home).stdout
-    assert command_in(named)[5:7] == ["--mlflow-uri", "http://here"]
+    assert command_in(named)[6:8] == ["--mlflow-uri", "http://here"]
     assert "--mlflow-uri" not in verb("slurm", "demo", runs=home).stdout
 
 
@@ -331,7 +335,9 @@ def test_one_job_trains_several_grids(slurm: FakeSlurm, tmp_path: Path, verb: Ve
     assert "#SBATCH --job-name=demo+mine\n" in script
     assert "#SBATCH --signal=B:TERM@120\n" in script
     assert "#SBATCH --cpus-per-task=16\n" in script, "eight jobs, of the grid that asks for most"
-    words = ["demo", str(mine), "--runs", str(home.path), "--only", "seed=0 | seed=1"]
+    folders = [folder.path for name in ("demo", "mine") for folder in home.grid(name).kept_launches()]
+    launches = [word for folder in folders for word in ("--launch", str(folder))]
+    words = [*launches, "--runs", str(home.path), "--only", "seed=0 | seed=1"]
     assert command_in(script) == ["goalgrid", "run", *words, "--jobs", "$((SLURM_CPUS_PER_TASK / 2))"]
     assert "submitted as job 7" in verb("slurm", *named, "--submit", runs=home).stderr
     assert [home.grid(name).slurm.read_text() for name in ("demo", "mine")] == ["7\n", "7\n"]

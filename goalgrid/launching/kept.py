@@ -1,0 +1,81 @@
+"""Launches by what they keep: written before jobs wait for their turn, and compared with the code that is here then."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.store.home import LaunchFolder, State
+from goalgrid.grid.store.kept_launch import KeptLaunch, version_words
+from goalgrid.grid.store.saved_grid import read_kept
+from goalgrid.reading.overview import Overview
+from goalgrid.results.records import provenance
+from goalgrid.runners.training.fingerprint import code_fingerprint
+
+
+def of(overview: Overview) -> KeptLaunch:
+    """What a launch of the grid keeps, by the code that is here now."""
+    return KeptLaunch(overview.grid.to_toml(), codes(overview), provenance.made_by())
+
+
+def codes(overview: Overview) -> dict[str, str]:
+    """The fingerprint of the code that trains each trial that the grid may come to have, as it is here now, by id."""
+    register(overview.grid)
+    cells = [cell for cell in [*overview.candidates, *overview.points] if not cell.published]
+    return provenance.of_trials(cells, {trial.id for cell in cells for trial in cell.trials}, code_fingerprint)
+
+
+def read(
+    folders: Iterable[Path], overrides: Sequence[str], *, roots: Sequence[str], weights: Sequence[str]
+) -> tuple[list[Grid], dict[str, KeptLaunch]]:
+    """The grids that launches keep, and what they keep, by grid; UserError: as of `KeptLaunch.read` and `read_kept`."""
+    grids, launches = list[Grid](), dict[str, KeptLaunch]()
+    for folder in map(LaunchFolder, folders):
+        launch = KeptLaunch.read(folder)
+        grid = read_kept(folder.grid, overrides, roots=roots, weights=weights)
+        if grid.name in launches:
+            raise UserError(f"two launches are of the grid {grid.name!r}: give one --launch for each grid.")
+        grids.append(grid)
+        launches[grid.name] = launch
+    return grids, launches
+
+
+def of_other_code(launch: KeptLaunch, overview: Overview, trials: Sequence[Trial]) -> dict[str, tuple[str, str]]:
+    """Those of the trials that other code would train now than the launch keeps, as `KeptLaunch.other_code`."""
+    return launch.other_code(codes(overview), [trial.id for trial in trials])
+
+
+def untrained_words(launch: KeptLaunch, other: Mapping[str, tuple[str, str]], again: str) -> str:
+    """Why trials of a launch were not trained, by both versions, and what helps; `again`: the command that goes on."""
+    trial_id, (then, now) = next(iter(other.items()))
+    there, here = version_words(launch.made_by), version_words(provenance.made_by())
+    code = f"{there} with code {then}" if then else f"{there}, which resolves the grid to other trials"
+    return (
+        f"{counted(len(other), 'trial')} not trained, e.g. {trial_id}: launch {launch.id} was made by {code}; here is "
+        f"{here} with code {now}. Bring that version back, then: {again}. Or launch the grid again with this version: "
+        "it trains from the beginning what the other version has begun."
+    )
+
+
+def differing(overview: Overview, now: KeptLaunch | None) -> list[str]:
+    """A line for each earlier launch whose unfinished trials have other settings or other code than the grid now."""
+    folders = overview.home.grid(overview.grid.name).kept_launches()
+    lines, here = list[str](), dict[str, str]()
+    for folder in folders:
+        try:
+            launch = KeptLaunch.read(folder)
+        except UserError:
+            continue  # its jobs say so
+        states = overview.home.states(launch.code)
+        unfinished = [trial_id for trial_id, state in states.items() if state not in (State.DONE, State.STOPPED)]
+        if not unfinished or (now and launch.id == now.id):
+            continue
+        here = here or codes(overview)
+        if other := [trial_id for trial_id in unfinished if here.get(trial_id) != launch.code[trial_id]]:
+            lines.append(
+                f"launch {launch.id} keeps other settings or other code of {counted(len(other), 'trial')}, e.g. "
+                f"{other[0]}. Jobs of it that still wait in a queue train those; this command trains what is here "
+                f"now. To train what it keeps: goalgrid run --launch {folder.path}"
+            )
+    return lines

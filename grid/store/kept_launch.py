@@ -1,0 +1,89 @@
+"""What a launch keeps: the grid as resolved, with the texts of its plug-ins, and the code of each of its trials.
+
+`grids/NAME/launches/ID/` holds `grid.toml` and `launch.json`. The id is a digest of both: launches of equal content
+share a folder, and a folder whose content is not what its id says is refused.
+
+`launch.json` has the `format`; `made_by`, the version that launched; and `code`, by fingerprint the ids of the trials
+that this code trains.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from goalgrid.grid.errors import UserError, regular_bytes
+from goalgrid.grid.groups import grouped
+from goalgrid.grid.identity import digest
+from goalgrid.grid.store.files import read_json, write_json, write_text
+from goalgrid.grid.store.home import LaunchFolder
+
+FORMAT = 1
+_AGAIN = "Launch the grid again: goalgrid slurm."
+WRITTEN_BY = "`goalgrid slurm` and `goalgrid run --address` write one below grids/NAME/launches/ of the runs folder."
+
+
+@dataclass(frozen=True)
+class KeptLaunch:
+    """The content of a launch.
+
+    Args:
+        grid: the grid as resolved, as a TOML file.
+        code: the fingerprint of the code of each trial that the grid may come to have, by id.
+        made_by: the version that launched: `goalgrid`, and of a checkout `commit` and whether it was `changed`.
+    """
+
+    grid: str
+    code: Mapping[str, str]
+    made_by: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits of all but the version, which decides nothing."""
+        return digest([self.grid, dict(self.code)])[:16]
+
+    @classmethod
+    def read(cls, folder: LaunchFolder) -> Self:
+        """What a launch keeps; UserError: it is none, or not what its id says."""
+        content = read_json(folder.content)
+        if not content:
+            raise UserError(f"{folder.path} holds no launch. {WRITTEN_BY}")
+        if content.get("format") != FORMAT:
+            raise UserError(f"{folder.path} was written by another version of goalgrid: it has another format.")
+        try:
+            grid = regular_bytes(folder.grid).decode()
+            code = {trial_id: str(code) for code, ids in content["code"].items() for trial_id in ids}
+            launch = cls(grid, code, dict(content["made_by"]))
+            whole = launch.id == folder.path.resolve().name
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"the launch {folder.path} cannot be read: {error}. {_AGAIN}") from error
+        if not whole:
+            raise UserError(f"the launch {folder.path} was changed: its content is not what its name says. {_AGAIN}")
+        return launch
+
+    def write(self, folder: LaunchFolder) -> None:
+        """Write the launch, unless its folder has it; UserError: the runs folder cannot be written."""
+        with suppress(UserError):
+            self.read(folder)
+            return
+        write_text(folder.grid, self.grid)
+        code = grouped((code, trial_id) for trial_id, code in self.code.items())
+        content = {"format": FORMAT, "made_by": dict(self.made_by), "code": code}
+        write_json(folder.content, content)  # last: a folder without it is no launch
+
+    def other_code(self, now: Mapping[str, str], ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Those of the trials that other code would train than the launch keeps, by id: that of then, and of `now`.
+
+        The code of a trial that the launch does not know is empty.
+        """
+        both = {trial_id: (self.code.get(trial_id, ""), now[trial_id]) for trial_id in ids}
+        return {trial_id: (then, here) for trial_id, (then, here) in both.items() if then != here}
+
+
+def version_words(made_by: Mapping[str, Any]) -> str:
+    """`goalgrid 0.2.0 (commit 3fa94c210b7e, with changes)`."""
+    commit = str(made_by.get("commit", ""))[:12]
+    changes = ", with changes" if made_by.get("changed") else ""
+    return (
+        f"goalgrid {made_by.get('goalgrid', 'of an unknown version')}{f' (commit {commit}{changes})' if commit else ''}"
+    )

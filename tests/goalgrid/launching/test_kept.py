@@ -1,0 +1,129 @@
+"""Launches that keep what they are: jobs train the grid and the code of the launch, or nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from goalgrid.grid import uses
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.launching import kept
+from goalgrid.reading.overview import Overview
+from tests.program import copied
+
+from ...conftest import SMALL, swapped
+from ..conftest import PAIR, Verb
+
+LOSS = '''
+import torch, goalgrid
+
+@goalgrid.objective("mine", margin=goalgrid.Parameter(0.2, "least lead of the positive"))
+def mine(t, *, margin):
+    """relu(s_neg - s_pos + margin)"""
+    return torch.relu(t.s_neg - t.s_pos + margin)
+'''
+HERE = ("--here", "--mlflow-uri", "")
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "losses.py").write_text(LOSS)
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\nuses = ["losses.py"]\ndatasets = "shapes"\nrecipes = "cnn-bow"\nobjectives = ["mine"]\n'
+        "seeds = [0, 1]\n"
+    )
+    yield tmp_path
+    uses.register([])
+
+
+def launched(verb: Verb, home: Home, *words: str) -> Path:
+    verb("slurm", *words, "--gpus", "0", runs=home)
+    return home.grid("demo").kept_launches()[-1].path
+
+
+def test_a_launch_is_named_by_its_content(tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path)
+    first = launched(verb, home, "demo", *PAIR)
+    assert launched(verb, home, "demo", *PAIR) == first
+    verb("slurm", "demo", *PAIR, "--set", "seeds=[0,1]", "--gpus", "0", runs=home)
+    assert len(home.grid("demo").kept_launches()) == 2
+
+
+def test_a_changed_or_foreign_folder_is_refused(tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path)
+    folder = launched(verb, home, "demo", *PAIR)
+    (folder / "grid.toml").write_text(swapped((folder / "grid.toml").read_text(), "con_con", "con_nca"))
+    with pytest.raises(UserError, match=f"the launch {folder} was changed"):
+        verb("run", "--launch", str(folder), *HERE, runs=home)
+    with pytest.raises(UserError, match=f"{tmp_path} holds no launch"):
+        verb("run", "--launch", str(tmp_path), *HERE, runs=home)
+    with pytest.raises(UserError, match="--launch has its grid and its settings; leave out 'demo'"):
+        verb("run", "demo", "--launch", str(folder), *HERE, runs=home)
+
+
+def test_a_launch_trains_what_it_keeps_and_the_status_says_which(tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path)
+    folder = launched(verb, home, "demo", *PAIR)
+    assert "trained no trial yet" in verb("status", str(folder / "grid.toml"), runs=home).stdout
+    finished = verb("run", "--launch", str(folder), "--only", "objective=con_con", *HERE, runs=home)
+    assert finished.exit_code == 0, finished.stderr
+    (trial,) = home.trials()
+    seen = json.loads(verb("status", "demo", "--json", runs=home).stdout)["launches"]
+    assert seen == {folder.name: [trial.trial_id]}
+    assert f"launch {folder.name}: trained 1 trial; goalgrid " in verb("status", "demo", runs=home).stdout
+
+
+def test_tasks_that_start_after_edits_of_the_grid_and_its_code_train_one_grid(ours: Path, verb: Verb) -> None:
+    home, grid = Home(ours / "runs"), ours / "mine.toml"
+    verb("slurm", str(grid), *SMALL[:-2], "--set", "name=mine", "--gpus", "0", "--array", "2", runs=home)
+    (folder,) = home.grid("mine").kept_launches()
+    run = ("run", "--launch", str(folder.path), *HERE)
+    assert verb(*run, "--only", "seed=0", runs=home).exit_code == 0
+    grid.write_text(swapped(grid.read_text(), "[0, 1]", "[0, 1, 2]"))
+    (ours / "losses.py").write_text(swapped(LOSS, "torch.relu(t", "2 * torch.relu(t"))
+    assert verb(*run, "--only", "seed=1", runs=home).exit_code == 0
+    codes = [pq.read_table(trial.record)["code_fingerprint"][0].as_py() for trial in home.trials()]
+    assert (len(codes), len(set(codes))) == (2, 1)
+    assert "2 trials: 2 done" in verb("status", "mine", runs=home).stdout
+    assert "2 * torch" not in home.grid("mine").grid.read_text()
+
+
+@pytest.mark.gate
+def test_other_code_than_the_launch_keeps_trains_nothing_and_names_both_versions(tmp_path: Path, verb: Verb) -> None:
+    home, code = Home(tmp_path / "runs"), copied(tmp_path / "code")
+    folder = launched(verb, home, "demo", *PAIR)
+    schedules = code / "runners" / "training" / "optimizers.py"
+    schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
+    command = [sys.executable, "-m", "goalgrid", "run", "--launch", str(folder), *HERE, "--runs", str(home.path)]
+    environment = {**os.environ, "PYTHONPATH": str(code)}
+    refused = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=code)
+    assert refused.returncode == 4, refused.stderr
+    assert f"2 trials not trained, e.g. {Overview.of(load('demo', PAIR[1::2]), home).trials[0].id}" in refused.stderr
+    assert f"launch {folder.name} was made by goalgrid " in refused.stderr
+    assert home.trials() == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        'seeds = "until resolved"\n[budget]\nseeds = 4\n',
+        'seeds = [0, 1]\n[select]\nover = { "train.lr" = [1e-2, 1e-3] }\n',
+    ],
+    ids=["until resolved", "select"],
+)
+def test_a_launch_knows_the_code_of_trials_that_come_later(more: str, tmp_path: Path) -> None:
+    axes = 'name = "later"\ndatasets = "shapes"\nrecipes = "cnn-bow"\nobjectives = ["con_con", "con_nca"]\n'
+    (tmp_path / "later.toml").write_text(axes + more)
+    grid = load(str(tmp_path / "later.toml"))
+    overview = Overview.of(grid, Home(tmp_path))
+    known = kept.codes(overview)
+    assert {trial.id for trial in trials_of(overview.candidates)} == set(known)
+    assert len(known) > len(overview.trials)
