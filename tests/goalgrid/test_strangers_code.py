@@ -103,8 +103,8 @@ def test_trusted_code_runs_and_is_remembered(theirs: Home, ran: Path, goalgrid: 
     assert ran.exists()
     assert goalgrid("status", "theirs", runs=theirs.path).stdout == trusted.stdout
     script = goalgrid("slurm", "theirs", runs=theirs.path).stdout
-    assert "run theirs --runs" in script, "a job may run where this user has another home"
-    assert "--trust-code" in script
+    assert f"run --launch {theirs.path / 'grids' / 'theirs' / 'launches'}" in script
+    assert "--trust-code" in script, "a job may run where this user has another home"
     assert "--trust-code" not in goalgrid("slurm", "demo", runs=theirs.path).stdout
 
 
