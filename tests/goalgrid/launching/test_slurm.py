@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -417,6 +418,42 @@ def test_an_array_shares_the_trials_without_a_repeat(slurm: FakeSlurm, tmp_path:
     assert [trial.done.exists() for trial in home.trials()] == [True] * 12
     assert [len(trial.attempts()) for trial in home.trials()] == [1] * 12
     assert not slurm.queued()
+
+
+@pytest.mark.gate
+def test_tasks_of_an_array_train_one_grid_whatever_is_edited_between_their_starts(
+    slurm: FakeSlurm, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    """On a node where this user never named the code."""
+    home, grid, losses = Home(tmp_path / "runs"), tmp_path / "mine.toml", tmp_path / "losses.py"
+    losses.write_text(
+        "import torch, goalgrid\n\n"
+        '@goalgrid.objective("mine", margin=goalgrid.Parameter(0.2, "least lead of the positive"))\n'
+        "def mine(t, *, margin):\n    return torch.relu(t.s_neg - t.s_pos + margin)\n"
+    )
+    axes = 'datasets = "shapes"\nrecipes = "cnn-bow"\nobjectives = ["mine"]\nseeds = [0, 1]\n'
+    grid.write_text(f'name = "mine"\nuses = ["losses.py"]\n{axes}')
+    sets = (*SMALL[:-2], "--set", "name=mine")
+    sent = goalgrid("slurm", str(grid), *sets, "--gpus", "0", "--array", "2", "--submit", runs=home.path)
+    assert sent.returncode == 0, sent.stderr
+
+    def trains(seed: int) -> tuple[int, str]:
+        slurm.submit(home.grid("mine").path / "job.sh")
+        only = f"--here --only seed={seed} --jobs"
+        task = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": str(seed), "JOB": f"7_{seed}"}
+        fresh = {"HOME": str(tmp_path / f"home{seed}"), "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": ""}
+        return slurm.ended(slurm.start(lambda text: swapped(text, "--jobs", only), **task, **fresh))
+
+    code, said = trains(0)
+    assert code == 0, said
+    grid.write_text(swapped(grid.read_text(), "[0, 1]", "[0, 1, 2]"))
+    losses.write_text(swapped(losses.read_text(), "torch.relu(t", "2 * torch.relu(t"))
+    code, said = trains(1)
+    assert code == 0, said
+    records = [pq.read_table(trial.record).to_pylist()[0] for trial in home.trials()]
+    assert sorted(record["seed"] for record in records) == [0, 1]
+    assert len({record["code_fingerprint"] for record in records}) == 1
+    assert "2 trials: 2 done" in goalgrid("status", "mine", runs=home.path).stdout
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "CANCELLED"])

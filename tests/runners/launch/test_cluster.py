@@ -179,6 +179,8 @@ def test_a_job_goes_only_to_nodes_that_have_what_it_asks_for(
     assert finished.returncode == 0, finished.stderr
     assert len(leases(tmp_path)) == 2
     assert {lease["node"] for lease in leases(tmp_path)} == fast
+    (kept,) = Home(tmp_path).path.glob("grids/*/launches/*/launch.json")
+    assert {lease["launch_id"] for lease in leases(tmp_path)} == {kept.parent.name}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="its GPU is one that Ray was told of, and torch does not see")
