@@ -2,117 +2,33 @@
 
 import ast
 import os
-import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
+import grimp
 import pytest
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 from goalgrid.grid.store.home import Home
 from tests import rooms_page
-from tests.program import FILES, ROOT, module_of
-
-ARROWS = {
-    "grid": set(),
-    "objectives": {"grid"},
-    "retrieval": {"grid"},
-    "results": {"grid"},
-    "runners": {"grid", "objectives", "retrieval", "results"},
-    "goalgrid": {"grid", "objectives", "retrieval", "results", "runners"},
-}
-"""Each room with the rooms that it may import."""
-MODULES = {module_of(path): path for path in FILES}
+from tests.program import FILES, ROOT
 
 
-@cache
-def imported(path: Path) -> set[str]:
-    """Every module that a file imports, wherever in it, and every name that it imports from a module."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
-
-
-def libraries_of(path: Path) -> set[str]:
-    """Top-level names of what a file imports."""
-    return {name.partition(".")[0] for name in imported(path)}
-
-
-def modules_of(path: Path) -> set[str]:
-    """Modules of this project that a file imports."""
-    names = {name if name in MODULES else name.rpartition(".")[0] for name in imported(path)}
-    return names & MODULES.keys()
-
-
-def test_arrows_only_point_down() -> None:
-    """Parts may import objectives, too: a system's loss and network stand side by side."""
-    upwards = []
-    for path in FILES:
-        room, *below = path.relative_to(ROOT).parts
-        beside = {"objectives"} if room == "retrieval" and below[0] == "parts" else set()
-        rooms = {MODULES[name].relative_to(ROOT).parts[0] for name in modules_of(path)}
-        upwards += [f"{path.relative_to(ROOT)} imports {other}/" for other in rooms - ARROWS[room] - {room} - beside]
-    assert upwards == []
-
-
-def test_no_two_folders_import_one_another() -> None:
-    arrows = {
-        (path.parent, MODULES[module].parent)
-        for path in FILES
-        for module in modules_of(path)
-        if MODULES[module].parent != path.parent
-    }
-    both = {frozenset((a, b)) for a, b in arrows if (b, a) in arrows}
-    assert [sorted(str(folder.relative_to(ROOT)) for folder in pair) for pair in both] == []
-
-
-RUNNERS = ("training", "trial", "gpu", "watching", "launch", "selftest")
-"""Each room of runners/ may import the rooms before it, but for gpu/, which needs training/ alone."""
-
-
-@pytest.mark.parametrize("room", RUNNERS)
-def test_a_trial_knows_no_launch_and_training_knows_no_trial(room: str) -> None:
-    allowed = {"training", "gpu"} if room == "gpu" else set(RUNNERS[: RUNNERS.index(room) + 1])
-    rooms = {
-        module.split(".")[2]
-        for path in (ROOT / "runners" / room).glob("*.py")
-        for module in modules_of(path)
-        if module.startswith("goalgrid.runners.")
-    }
-    assert rooms <= allowed
-
-
-def test_grid_knows_no_torch_ray_or_pandas() -> None:
-    for path in (ROOT / "grid").rglob("*.py"):
-        assert not libraries_of(path) & {"torch", "ray", "pandas", "numpy", "pyarrow", "mlflow"}, path
-
-
-@pytest.mark.parametrize(
-    ("library", "file"),
-    [
-        ("ray", "runners/launch/ray_nodes.py runners/launch/ray_private.py runners/launch/ray_tune.py"),
-        ("mlflow", "runners/watching/mlflow_mirror.py"),
-        ("tensorboardX", "runners/watching/trackers.py"),
-        ("wandb", "runners/watching/trackers.py"),
-    ],
-)
-def test_heavy_libraries_have_one_door(library: str, file: str) -> None:
-    assert [str(path.relative_to(ROOT)) for path in FILES if library in libraries_of(path)] == file.split()
+def test_contracts_of_imports_are_kept(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyproject.toml has them: the arrows between rooms, no circles, and one door for each heavy library."""
+    monkeypatch.chdir(ROOT)
+    kept = lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True)
+    assert kept == EXIT_STATUS_SUCCESS, capsys.readouterr().out
 
 
 def test_matplotlib_is_loaded_where_figures_are_drawn() -> None:
     """Types aside, as the docstring of results/figures says."""
-    loading = set()
-    for path in FILES:
-        text = re.sub(r"^if TYPE_CHECKING:\n(?:(?: .*)?\n)*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        if re.search(r"^\s*(?:from|import) matplotlib", text, re.MULTILINE):
-            loading.add(str(path.relative_to(ROOT)))
-    assert {name for name in loading if not name.startswith("results/figures/")} == {"objectives/diagrams.py"}
+    graph = grimp.build_graph(
+        "goalgrid", include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+    )
+    loading = graph.find_modules_that_directly_import("matplotlib")
+    assert {module for module in loading if "results.figures" not in module} == {"goalgrid.objectives.diagrams"}
 
 
 def test_every_file_says_first_what_it_is_for() -> None:
