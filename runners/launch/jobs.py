@@ -168,30 +168,44 @@ def _sharing(job: Job) -> list[TrialSettings]:
     return [settings for settings in job.trials if shares and settings.train.epochs and not settings.ensemble]
 
 
-def requests_for(jobs: Sequence[Job], gpus: int, *, at_once: int) -> list[Request]:
+def requests_for(jobs: Sequence[Job], gpus: Sequence[int], *, at_once: int) -> list[Request]:
     """What each job asks for so that no GPU idles while jobs share another: Ray fills one GPU before the next.
 
-    With n jobs at a time, q to a GPU and r over, r * (q + 1) ask for 1 / (q + 1) of a GPU and the others for 1 / q,
-    each at least for what it needs. As many jobs run at a time as divide them evenly among the turns that they need.
-    A share that the grid sets stays as it is, and so does the memory that a job may allocate.
+    With n jobs at a time on a node, q to a GPU and r over, r * (q + 1) ask for 1 / (q + 1) of a GPU and the others for
+    1 / q, each at least for what it needs. As many jobs run at a time as divide them evenly among the turns that they
+    need. A share that the grid sets stays as it is, and so does the memory that a job may allocate.
 
     Args:
-        gpus: that the jobs may use.
+        gpus: that the jobs may use, of each node.
         at_once: how many jobs run at a time at most, whatever GPUs they share.
     """
-    free = sorted((at for at, job in enumerate(jobs) if _spreads(job)), key=lambda at: jobs[at].request.gpu)
+    free = sorted((at for at, job in enumerate(jobs) if _spreads(job)), key=lambda at: -jobs[at].request.gpu)
     requests = [job.request for job in jobs]
-    if not free or not gpus:
+    if not free or not sum(gpus):
         return requests
-    room = min(at_once, jobs_at_once(requests[free[-1]].gpu, gpus))
+    room = min(at_once, sum(jobs_at_once(requests[free[0]].gpu, of_node) for of_node in gpus))
     turns = math.ceil(len(free) / room)
-    each, over = divmod(math.ceil(len(free) / turns), gpus)
-    for rank, at in enumerate(free):
-        smaller = rank < over * (each + 1) or rank >= each * gpus + over
-        sharing = each + 1 if over and smaller else max(each, 1)
-        share = math.floor(1e4 / sharing) / 1e4  # Ray counts in ten thousandths
+    shares = _shares(math.ceil(len(free) / turns), gpus)
+    for at, share in zip_longest(free, shares[: len(free)], fillvalue=shares[-1]):
         requests[at] = replace(requests[at], gpu=max(share, requests[at].gpu))
     return requests
+
+
+def _shares(jobs: int, gpus: Sequence[int]) -> list[float]:
+    """The shares that so many jobs ask for, the largest first, so that all of them have room on these nodes' GPUs.
+
+    Ray sends a request to the node with most room: each of equal nodes gets one before any gets the next. Where equal
+    nodes get different numbers of jobs, those that some nodes lack are the smallest, so each GPU has work.
+
+    >>> _shares(9, [1, 1, 1, 1]), _shares(9, [2, 2, 2, 2])[::4]
+    ([0.3333, 0.3333, 0.3333, 0.3333, 0.3333, 0.3333, 0.3333, 0.3333, 0.3333], [1.0, 0.5, 0.5])
+    """
+    alike = len(gpus) if len(set(gpus)) == 1 else 1
+    on_each, gpus_of_each = math.ceil(jobs / alike), sum(gpus) // alike
+    each, over = divmod(max(on_each, gpus_of_each), gpus_of_each)
+    sharing = [each] * (each * (gpus_of_each - over)) + [each + 1] * ((each + 1) * over)
+    # Ray counts in ten thousandths
+    return [math.floor(1e4 / number) / 1e4 for number in sharing for _ in range(alike)][:jobs]
 
 
 def _spreads(job: Job) -> bool:

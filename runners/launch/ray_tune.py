@@ -44,6 +44,7 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 
 from goalgrid.grid.errors import UserError, in_short
+from goalgrid.grid.groups import grouped
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Attempt
@@ -51,7 +52,7 @@ from goalgrid.grid.store.files import write_json
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Capacity, Driver, Spread
 from goalgrid.runners.launch.halving import Judge
-from goalgrid.runners.launch.jobs import Job, in_turn, requests_for
+from goalgrid.runners.launch.jobs import Job, Request, in_turn, requests_for
 from goalgrid.runners.launch.nodes import Deaths, Nodes
 from goalgrid.runners.launch.ray_head import head_watched
 from goalgrid.runners.launch.ray_nodes import HEAD_SECONDS, capacity_without, join, nodes_with, on_node, spread, start
@@ -245,7 +246,7 @@ def _tuner(
     seconds = max(REPORT_SECONDS, min(len(jobs), limit or len(jobs), fitting) / REPORTS)
     # As points, not as a grid: Tune copies the whole grid for every trial, which takes minutes for thousands.
     queue = in_turn(jobs)
-    requests = requests_for(queue, _gpus_for(queue), at_once=min(limit or len(jobs), max(fitting, 1)))
+    requests = _requests(queue, at_once=min(limit or len(jobs), max(fitting, 1)))
     configs = [
         {"job": job.id, "resources": json.dumps(asked.resources), "seconds": seconds, "content": job.to_json()}
         for job, asked in zip(queue, requests, strict=True)
@@ -280,10 +281,19 @@ def _tuner(
     )
 
 
-def _gpus_for(jobs: Sequence[Job]) -> int:
-    """The GPUs of the nodes that get these jobs."""
-    nodes = nodes_with(["GPU", *dict(jobs[0].request.custom)])
-    return int(sum(node["Resources"]["GPU"] for node in nodes if node["NodeID"] not in NODES.avoided()))
+def _requests(jobs: Sequence[Job], at_once: int) -> list[Request]:
+    """What the jobs ask for, divided among the GPUs of the nodes that have their custom resources."""
+    asked = dict[str, Request]()
+    for custom, alike in grouped((job.request.custom, job) for job in jobs).items():
+        ids = (job.id for job in alike)
+        asked |= zip(ids, requests_for(alike, _gpus_with(dict(custom)), at_once=at_once), strict=True)
+    return [asked[job.id] for job in jobs]
+
+
+def _gpus_with(custom: Collection[str]) -> list[int]:
+    """The GPUs of each node that has these resources and gets jobs."""
+    nodes = nodes_with(["GPU", *custom])
+    return [int(node["Resources"]["GPU"]) for node in nodes if node["NodeID"] not in NODES.avoided()]
 
 
 class _WillingNodes(tune.PlacementGroupFactory):

@@ -136,7 +136,7 @@ def asked(count: int, gpus: int, share: float, at_once: int = 1000) -> Counter[f
     """How many of so many jobs ask for which part of a GPU."""
     one = jobs()[0]
     one = replace(one, request=replace(one.request, gpu=share, memory=share))
-    requests = requests_for([one] * count, gpus, at_once=at_once)
+    requests = requests_for([one] * count, [gpus], at_once=at_once)
     assert {request.memory for request in requests} == {share}  # what a job may allocate is its need
     return Counter(request.gpu for request in requests)
 
@@ -162,27 +162,48 @@ def test_jobs_ask_for_shares_that_spread_them_over_the_gpus(
 
 def test_a_share_that_the_grid_sets_stays_and_so_does_a_whole_gpu() -> None:
     for some in (jobs("resources.gpu=0.25"), jobs("resources.gpu=1"), jobs("resources.replicas=2"), jobs(gpus=0)):
-        assert requests_for(some, 8, at_once=100) == [job.request for job in some]
+        assert requests_for(some, [8], at_once=100) == [job.request for job in some]
 
 
 PLACE = """
-import sys, ray
+import ray
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from ray.cluster_utils import Cluster
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as In
-ray.init("local", num_cpus=1, num_gpus=4, include_dashboard=False, logging_level="critical")
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.launch.jobs import jobs_for
+from goalgrid.runners.launch.ray_tune import _requests
+grid = load("demo")
+some = jobs_for(grid, trials_of(expand(grid)), Home(Path("/tmp/runs")), gpus=1)
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 4, "resources": {"four": 1}})
+for gpus, name in [(1, "one")] * 4 + [(2, "two")] * 2:
+    cluster.add_node(num_cpus=1, num_gpus=gpus, resources={name: 1})
+ray.init(cluster.address, logging_level="critical", log_to_driver=False)
 @ray.remote(num_cpus=0)
 class Process:
-    def gpus(self): return ray.get_gpu_ids()
-places = [(share, placement_group([{"GPU": share}])) for share in map(float, sys.argv[1:])]
-processes = [Process.options(num_gpus=share, scheduling_strategy=In(place)).remote() for share, place in places]
-print(*(gpu for one in processes for gpu in ray.get(one.gpus.remote(), timeout=120)))
+    def gpu(self): return ray.get_runtime_context().get_node_id(), *ray.get_gpu_ids()
+def job(at, name):
+    request = replace(some[at].request, gpu=0.05, memory=0.05, custom=((name, 0.001),))
+    return replace(some[at], request=request, ids=(str(at),))
+names = ["four", "one"] * 9 + ["two"] * 5
+asked = [request.resources for request in _requests([job(*at) for at in enumerate(names)], 100)]
+places = [placement_group([{"GPU": each["GPU"], name: 0.001}]) for each, name in zip(asked, names)]
+assert all(place.wait(60) for place in places), [place.wait(0) for place in places]
+processes = [Process.options(num_gpus=each["GPU"], scheduling_strategy=In(place)).remote()
+             for each, place in zip(asked, places)]
+on = ray.get([process.gpu.remote() for process in processes], timeout=120)
+for wanted in ("four", "one", "two"):
+    print(*sorted(Counter(gpu for gpu, name in zip(on, names) if name == wanted).values()))
 """
 
 
 @pytest.mark.gate
-def test_ray_gives_each_gpu_its_part_of_the_jobs() -> None:
-    one = jobs()[0]
-    one = replace(one, request=replace(one.request, gpu=0.05))
-    shares = [str(request.gpu) for request in requests_for([one] * 9, 4, at_once=100)]
-    found = subprocess.run([sys.executable, "-c", PLACE, *shares], capture_output=True, text=True, timeout=300)
-    assert sorted(Counter(found.stdout.split()).values()) == [2, 2, 2, 3], found.stderr
+def test_ray_gives_each_gpu_of_each_node_its_part_of_the_jobs_and_none_waits() -> None:
+    """Nine jobs on a node with four GPUs, nine on four with one, five on two with two, by resources of their own."""
+    found = subprocess.run([sys.executable, "-c", PLACE], capture_output=True, text=True, timeout=300)
+    assert found.stdout.splitlines() == ["2 2 2 3", "2 2 2 3", "1 1 1 2"], found.stderr
