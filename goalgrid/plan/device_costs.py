@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import UserError, counted
@@ -18,7 +19,8 @@ from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.grid.store.speed_probes import RATES, speed_of
-from goalgrid.plan.costs import CLOCK, Key, Span, basis_of, needs_of, steps_left, total, views_of, wall
+from goalgrid.plan.costs import CLOCK, Key, Span, basis_of, needs_of, steps_left, total, views_of
+from goalgrid.plan.division import Division
 from goalgrid.plan.taken import HOURS, ONCE, Remedy, Rented, Taken, assumed_of
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import Card
@@ -47,6 +49,7 @@ class DeviceCost:
     taken: dict[Key, Taken]
     chains: Sequence[Sequence[Key]]
     """The trials that wait for one another, by what they take."""
+    division: Division
 
     @property
     def once(self) -> Span:
@@ -71,11 +74,30 @@ class DeviceCost:
     @property
     def clock(self) -> Span | None:
         """Seconds until all is done on the rented GPUs; None as `seconds`, or if none are rented."""
-        if not self.seconds or not self.rented.gpus:
-            return None
-        of_trial = {key: taken.packed * (1 / taken.trials) for key, taken in self.taken.items() if taken.trainable}
-        in_order = [total(of_trial[key] for key in chain if key in of_trial) for chain in self.chains]
-        return wall(in_order, self.rented.gpus) + self.once
+        return self._clock_on(self.rented.all_gpus) if self.seconds and self.rented.gpus else None
+
+    @property
+    def busy(self) -> int:
+        """How many of the rented GPUs get jobs."""
+        return self.division.busy(len(self._jobs), self.rented.gpus, self.rented.hosts)
+
+    @property
+    def as_fast(self) -> int:
+        """The least number of GPUs on which all is done as early as on those that are rented."""
+        return self.division.as_fast(self._jobs, self.rented.gpus, self.rented.hosts)
+
+    @cached_property
+    def _jobs(self) -> list[Span]:
+        """GPU seconds of each chain that can be trained."""
+        known = {key: taken.trained for key, taken in self.taken.items() if taken.trainable}
+        of_trial = {key: span * (1 / self.taken[key].trials) for key, span in known.items() if span}
+        spans = ([of_trial[key] for key in chain if key in of_trial] for chain in self.chains)
+        return [total(of_chain) for of_chain in spans if of_chain]
+
+    def _clock_on(self, gpus: int) -> Span:
+        """Seconds on so many GPUs, of the rented hosts if these are all; frozen networks run on all of them first."""
+        hosts = self.rented.hosts if gpus == self.rented.all_gpus else 1
+        return self.division.clock(self._jobs, gpus // hosts, hosts) + self.once * (1 / gpus)
 
     @property
     def feeding(self) -> tuple[int, int]:
@@ -120,21 +142,36 @@ class DeviceCost:
     def lines(self) -> list[str]:
         if not self.taken:
             return ["nothing is left to train or to evaluate"]
-        rented, card = self.rented, self.rented.card
+        card = self.rented.card
         lines = [line for key, taken in self.taken.items() for line in taken.lines(key)] + self._remedies()
         if self.seconds:
             part = "all others" if self.without else "in all"
             lines.append(f"{part} {self.seconds.scaled(HOURS)} of one {card.name}{self._price(self.seconds)}")
-            if clock := self.clock:
-                where = counted(rented.gpus, "GPU") + (f" and {counted(rented.cores, 'core')}" if rented.cores else "")
-                lines.append(f"on {where}: {clock.scaled(CLOCK)} on the clock{self._price(clock * rented.gpus)}")
-            lines += self._in_formats()
+            lines += [*self._on_machine(), *self._in_formats()]
         if not card.bandwidth:
             lines.append(f"hours and cost need a GPU by its name: of {card.name} only the memory is known")
         if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):
             ends = "from a GPU that never waits to one that waits for the start of every operation"
             lines += [f"estimated hours: {ends},", "and to the time that decoding and copying checkpoints take"]
         return [*lines, *assumed_of([taken.assumed for taken in self.taken.values()])]
+
+    def _on_machine(self) -> list[str]:
+        """Return the time and the price on the rented GPUs, and on fewer that are as fast."""
+        rented, clock = self.rented, self.clock
+        if clock is None:
+            return []
+        where = counted(rented.all_gpus, "GPU") + (f" of {rented.hosts} hosts" if rented.hosts > 1 else "")
+        where += f" and {counted(rented.cores, 'core')}{' each' * (rented.hosts > 1)}" if rented.cores else ""
+        idle = f", of which {self.busy} work" if self.busy < rented.all_gpus else ""
+        lines = [f"on {where}{idle}: {clock.scaled(CLOCK)} on the clock{self._price(clock * rented.all_gpus)}"]
+        if (fewer := self.as_fast) < rented.all_gpus:
+            hosts = f" ({counted(math.ceil(fewer / rented.gpus), 'host')})" if rented.hosts > 1 else ""
+            price = self._price(self._clock_on(fewer) * fewer)
+            jobs = counted(len(self._jobs), "job")
+            lines.append(
+                f"as fast on {counted(fewer, 'GPU')}{hosts}{price}; there are {jobs}, each a trial or a chain of trials"
+            )
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         hourly = self.rented.hourly
@@ -146,23 +183,42 @@ class DeviceCost:
             "without": list(map(str, self.without)),
             "seconds": seconds,
             "clock_seconds": clock,
+            **({"gpus": self.rented.all_gpus, "gpus_busy": self.busy, "gpus_as_fast": self.as_fast} if clock else {}),
             "cost": seconds * (hourly / 3600) if seconds and hourly else None,
         }
 
 
-def device_cost(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str], rented: Rented) -> DeviceCost:
-    """What these trials take of a GPU, some begun anew; UserError: the architecture of weights is not known here."""
-    groups = grouped((Key.of(trial), trial) for trial in trials)
-    costs = _OnCard(overview, rented, frozenset(replaced), needs_of(overview, trials))
+def device_cost(
+    overview: Overview, trials: Sequence[Trial], replaced: Iterable[str], rented: Rented, *, jobs: int | None = None
+) -> DeviceCost:
+    """What these trials take of a GPU, some begun anew; UserError: the architecture of weights is not known here.
+
+    `jobs`: at a time, at most; None: as the grid says.
+    """
+    groups, chained = grouped((Key.of(trial), trial) for trial in trials), chains(trials)
+    sharing = math.ceil(len(chained) / rented.all_gpus) if rented.gpus else None
+    costs = _OnCard(overview, rented, frozenset(replaced), needs_of(overview, trials), sharing)
     taken = {key: costs.taken(key, members) for key, members in groups.items()}
-    return DeviceCost(rented, taken, [list(map(Key.of, chain)) for chain in chains(trials)])
+    resources = overview.grid.resources
+    together = [taken[key].together for key, (first, *_) in groups.items() if first.epochs]
+    room = rented.jobs(min(together, default=1), resources.cpus)
+    division = Division.of(resources, room, jobs)
+    return DeviceCost(rented, taken, [list(map(Key.of, chain)) for chain in chained], division)
 
 
 class _OnCard:
     """Looks up what was measured of a grid's trials, and estimates the rest."""
 
-    def __init__(self, overview: Overview, rented: Rented, anew: frozenset[str], measured: dict[Key, Need]) -> None:
-        self.rented, self.card = rented, rented.card
+    def __init__(
+        self,
+        overview: Overview,
+        rented: Rented,
+        anew: frozenset[str],
+        measured: dict[Key, Need],
+        sharing: int | None = None,
+    ) -> None:
+        """`sharing`: how many jobs there are for a GPU; None: as many as have room."""
+        self.rented, self.card, self.sharing = rented, rented.card, sharing
         self.overview, self.anew, self.measured = overview, anew, measured
         self.places = overview.grid.places()
         self._networks: dict[tuple[Any, int], tuple[Work, Any]] = {}
@@ -205,7 +261,8 @@ class _OnCard:
     ) -> Taken:
         """With hours, unless they were measured: the larger of the GPU's and those of decoding; so in other formats."""
         resources, formats = self.overview.grid.resources, dict[str, Span]()
-        jobs = self.rented.jobs(min(taken.together, taken.trials), resources.cpus)
+        together = min(taken.together, taken.trials, self.sharing or taken.trials)
+        jobs = self.rented.jobs(together, resources.cpus)
         threads = self.rented.threads(jobs, resources.threads)
         view, root = shared.model.image.view, self.overview.grid.root(shared.dataset.name)
         network = shared.model.image.feature_network
@@ -218,7 +275,7 @@ class _OnCard:
 
         once = self._once(shared, shapes.typical, decode.rate(resources.threads) if decode else None)
         if taken.seconds:
-            return replace(taken, once=once, jobs=jobs)
+            return replace(taken, once=once)
         card, seconds, text, fed = self.card, hours(self.card), "", 0.0
         if shared.train.precision == "fp32" and not shared.train.tf32 and card.bf16 > card.fp32:
             half = replace(card, fp32=card.bf16)
@@ -239,9 +296,7 @@ class _OnCard:
             if fed > seconds.least:
                 text += f": {self.rented.fed_by(feeding[1], jobs)}"
         longer = {setting: span.at_least(fed) for setting, span in formats.items()}
-        return replace(
-            taken, seconds=seconds.at_least(fed), once=once, decoding=text, formats=longer, jobs=jobs, feeding=feeding
-        )
+        return replace(taken, seconds=seconds.at_least(fed), once=once, decoding=text, formats=longer, feeding=feeding)
 
     def _pictures(self, trial: Trial) -> float:
         """Pictures that a trial decodes: of every step, validation and test; those that are kept, once."""

@@ -70,7 +70,7 @@ class Plan:
         notes = overview.data.check_fit(to_train(decisions), allow_leak=allow_leak)
         pending, anew = [] if choice.failed else overview.pending(choice.only), to_replace(decisions)
         trials = [*(decision.trial for decision in decisions if decision.starts), *pending]
-        device = device_cost(overview, trials, anew, rented) if rented else None
+        device = device_cost(overview, trials, anew, rented, jobs=jobs) if rented else None
         return cls(
             overview, decisions, trials, cost_of(overview, trials, anew, jobs=jobs), pending, device, starts, notes,
             tuple(overview.data.missing(trials).values()),

@@ -26,6 +26,13 @@ class Rented:
     gpus: int = 0
     """Of the machine; 0: the user asks about no machine."""
     cores: int | None = None
+    """Of the machine."""
+    hosts: int = 1
+    """Such machines."""
+
+    @property
+    def all_gpus(self) -> int:
+        return self.gpus * self.hosts
 
     def jobs(self, together: int, cpus: int) -> int:
         """Trials on a GPU at a time: as many as have room, and CPUs."""
@@ -81,8 +88,6 @@ class Taken:
     """How fast pictures come, and how fast the GPU takes them; empty: none are decoded."""
     formats: Mapping[str, Span] = field(default_factory=dict)
     """Seconds in other number formats, by the setting that chooses them."""
-    jobs: int = 1
-    """Of these trials that train on a GPU at the same time."""
     feeding: tuple[int, int] = (1, 1)
     """Trials that keep the GPU busy, and threads that decode as fast as it takes pictures."""
 
@@ -105,12 +110,6 @@ class Taken:
     def trained(self) -> Span | None:
         """The seconds with the remedy, where a trial needs it; None: the card's rates are not known."""
         return self.seconds * self.slower if self.seconds else None
-
-    @property
-    def packed(self) -> Span:
-        """The seconds where so many jobs share the GPU: while one waits for a start, another computes."""
-        least, most = self.trained or Span(0, 0)
-        return Span(least, max(least, most / self.jobs))
 
     @property
     def bytes(self) -> float:

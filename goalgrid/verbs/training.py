@@ -56,7 +56,14 @@ def plan(
         None, "--hourly", "The price of an hour on that GPU; the plan then says what the grid costs.", "PRICE", min=0.0
     ),
     cores: int | None = flag(None, "--cores", "Cores of the machine with that GPU, which decode pictures.", "N", min=1),
-    gpus: int | None = flag(None, "--gpus", "GPUs of that machine: the plan says the time on the clock.", "N", min=1),
+    gpus: int | None = flag(
+        None,
+        "--gpus",
+        "GPUs of that machine: the plan says how many of them work, and the time on the clock.",
+        "N",
+        min=1,
+    ),
+    nodes: int | None = flag(None, "--nodes", "How many such machines train together.", "N", min=1),
     trials: bool = flag(False, "--trials", "Print a line for each trial: why it would be trained, or not."),
     as_json: bool = options.JSON,
 ) -> None:
@@ -64,9 +71,11 @@ def plan(
 
     It trains nothing, except with --probe a few steps.
     """
-    if not device and (hourly is not None or cores or gpus):
-        raise UserError("--hourly, --cores and --gpus are of a machine with a GPU: say which, e.g. --device h100.")
-    rented = Rented(card(device), hourly, gpus or (1 if cores else 0), cores) if device else None
+    if not device and (hourly is not None or cores or gpus or nodes):
+        raise UserError(
+            "--hourly, --cores, --gpus and --nodes are of a machine with a GPU: say which, e.g. --device h100."
+        )
+    rented = Rented(card(device), hourly, gpus or (1 if cores or nodes else 0), cores, nodes or 1) if device else None
     chosen = named_grids.grids_to_train(sources(grids, paper, home), home, set_, roots=root, weights=weights)
     filtered = either(only)
     choice = Choice(filtered, force=force, stale=stale)

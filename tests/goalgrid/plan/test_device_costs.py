@@ -12,6 +12,7 @@ from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home
 from goalgrid.plan.costs import Key, Span
 from goalgrid.plan.device_costs import COPIED, DeviceCost, _OnCard, device_cost
+from goalgrid.plan.division import Division
 from goalgrid.plan.taken import Remedy, Rented, Taken
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
@@ -55,9 +56,9 @@ def test_hours_are_those_of_decoding_where_the_gpu_waits_for_pictures(tmp_path: 
     fed = cost_of(tmp_path, 0, None, *PIXELS, "resources.cpu=500")
     (other,) = fed.taken.values()
     assert other.seconds is not None
-    assert decoded(500 * other.jobs) < other.seconds.least < other.seconds.most
+    assert decoded(500 * 2) < other.seconds.least < other.seconds.most
     assert other.decoding.endswith(f"the GPU takes {62_000 * 2 / other.seconds.least:,.0f}")
-    assert other.jobs == 2, "no more threads than the two trials have"
+    assert "decoding: 1,000 threads give" in other.decoding, "no more than the two trials have"
 
 
 def test_small_pictures_are_decoded_once_and_no_line_speaks_of_it(tmp_path: Path) -> None:
@@ -70,10 +71,8 @@ def test_small_pictures_are_decoded_once_and_no_line_speaks_of_it(tmp_path: Path
 
 def test_time_on_the_clock_and_price_are_of_the_grid_as_it_is_packed(tmp_path: Path, verb: Verb) -> None:
     cost = cost_of(tmp_path, 2, 4, *PIXELS)
-    (taken,) = cost.taken.values()
-    assert taken.jobs == 2
     assert cost.clock is not None
-    assert list(cost.clock) == [pytest.approx(decoded(2) / 2)] * 2
+    assert list(cost.clock) == [pytest.approx(decoded(1) / 2)] * 2, "a GPU for each of the two trials"
     (line,) = (line for line in cost.lines() if "on the clock" in line)
     assert line.startswith("on 2 GPUs and 4 cores: ")
     assert line.endswith(f", {cost.clock.least * 2 / 3600 * 2:.2g} at 2 an hour")
@@ -81,17 +80,18 @@ def test_time_on_the_clock_and_price_are_of_the_grid_as_it_is_packed(tmp_path: P
     cheap = replace(cost, rented=replace(cost.rented, hourly=0.001)).lines()
     assert sum(line.endswith(", less than 0.01 at 0.001 an hour") for line in cheap) == 2
     assert replace(cost, rented=replace(cost.rented, hourly=3.6))._price(Span(1, 2000)) == ", at most 2 at 3.6 an hour"
-    with pytest.raises(UserError, match="--cores and --gpus are of a machine with a GPU"):
+    with pytest.raises(UserError, match="--gpus and --nodes are of a machine with a GPU"):
         verb("plan", "flickr8k", "--cores", "2", runs=Home(tmp_path))
 
 
 def test_trials_that_wait_for_one_another_bound_the_time_on_the_clock(tmp_path: Path) -> None:
     chain = 'recipes=["vsepp-r152-tiny-ft"]', "model.image.size=64", "seeds=[0]"
     cost = cost_of(tmp_path, 64, None, *chain)
-    spans = [taken.packed for taken in cost.taken.values()]
+    spans = [taken.trained for taken in cost.taken.values() if taken.trained]
     assert cost.clock is not None
     assert len(spans) == 2
-    assert cost.clock.least == pytest.approx(sum(span.least for span in spans) + cost.once.least)
+    assert cost.clock.least == pytest.approx(sum(span.least for span in spans) + cost.once.least / 64)
+    assert (cost.busy, cost.as_fast) == (1, 1)
 
 
 def of_recipes(**helps: list[Remedy]) -> DeviceCost:
@@ -103,7 +103,8 @@ def of_recipes(**helps: list[Remedy]) -> DeviceCost:
         return Taken(need, "estimated", "estimated", 2, Span(1000, 2000), remedies or [])
 
     keys = {name: Key("coco", name) for name in ("plain", *helps)}
-    return DeviceCost(rented, {key: taken(helps.get(name)) for name, key in keys.items()}, [[k] for k in keys.values()])
+    of_keys = {key: taken(helps.get(name)) for name, key in keys.items()}
+    return DeviceCost(rented, of_keys, [[key] for key in keys.values()], Division(room=2))
 
 
 def test_a_recipe_that_does_not_fit_counts_with_the_remedy_that_keeps_its_results() -> None:

@@ -480,7 +480,7 @@ class TestDevice:
         assert second.once == {}
 
     def test_a_price_needs_a_gpu_and_a_gpu_a_known_name(self, tmp_path: Path, verb: Verb) -> None:
-        with pytest.raises(UserError, match="--hourly, --cores and --gpus are of a machine with a GPU"):
+        with pytest.raises(UserError, match="--hourly, --cores, --gpus and --nodes are of a machine with a GPU"):
             verb("plan", "demo", "--hourly", "2", runs=Home(tmp_path))
         with pytest.raises(UserError, match="unknown GPU 'h10'"):
             verb("plan", "demo", "--device", "h10", runs=Home(tmp_path))
