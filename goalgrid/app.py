@@ -7,10 +7,10 @@ from typing import Any
 
 import typer
 
-from goalgrid.grid.errors import HostFault, UserError
+from goalgrid.grid.errors import HostFault, Incomplete, UserError
 from goalgrid.grid.trusted_code import trust_everything
 from goalgrid.results.records.provenance import source
-from goalgrid.terminal import HOST_FAULT, INCOMPLETE, WRONG_USAGE, NothingDone, options
+from goalgrid.terminal import HOST_FAULT, INCOMPLETE, WRONG_USAGE, options
 from goalgrid.terminal.views import outlive_readers, say, show
 from goalgrid.verbs import data, evaluating, results, shipped, training
 
@@ -101,8 +101,8 @@ def main() -> None:
         sys.exit(1)
     except UserError as error:
         say(f"error: {error}")
-        codes = {NothingDone: INCOMPLETE, HostFault: HOST_FAULT}
-        sys.exit(codes.get(type(error), WRONG_USAGE))
+        codes = {Incomplete: INCOMPLETE, HostFault: HOST_FAULT}
+        sys.exit(next((code for kind, code in codes.items() if isinstance(error, kind)), WRONG_USAGE))
     except OSError as error:  # no part of the command can go on without that file
         where = f": {error.filename}" if error.filename else ""
         say(f"error: {error.strerror or error}{where}. Look at that disk; the same command then goes on.")

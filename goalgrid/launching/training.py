@@ -18,6 +18,7 @@ from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_evaluate, 
 from goalgrid.reading import named_grids, status
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch import LaunchOptions
+from goalgrid.runners.trial import holding
 from goalgrid.runners.watching.notify import Notify
 from goalgrid.showing.tables import keep_table, table_of_paper
 from goalgrid.terminal import exit_state
@@ -56,6 +57,8 @@ def train_all(
         except UserError as error:
             notify.ended("error", str(error), Overview.of(grid, home).sums())
             raise
+        if not launched.interrupted:  # else Slurm may leave us seconds
+            _await_others(Overview.of(grid, home))
         states += _show_end(Overview.of(grid, home), launched, notify, options.launches.get(grid.name), paper)
         if launched.interrupted and grid is not grids[-1]:
             rest = [other.name for other in grids[grids.index(grid) + 1 :]]
@@ -162,6 +165,12 @@ def _round(
         known={trial.id: State.DIVERGED for trial in overview.having(State.DIVERGED)},
     )
     return LaunchResult(decisions, interrupted, frozenset([launch.name]), other_code)
+
+
+def _await_others(after: Overview) -> None:
+    """Wait until processes on other machines show that they live, if they hold all trials that are left."""
+    if exit_state([after.reached(trial) for trial in after.trials]) is State.RUNNING:
+        holding.await_beats(filter(None, (after.folder(trial).latest() for trial in after.having(State.RUNNING))))
 
 
 def _show_end(

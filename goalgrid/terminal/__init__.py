@@ -4,7 +4,7 @@ Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 t
 processes train all trials that are left.
 """
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import Incomplete
 from goalgrid.grid.store.home import SETTLED, State
 from goalgrid.runners.trial.stopping import INCOMPLETE as INCOMPLETE
 
@@ -13,8 +13,8 @@ HOST_FAULT = 5
 EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUNNING: 6}
 
 
-class NothingDone(UserError):
-    """No trial of the grid is done, so that there is nothing to show: the command exits as INCOMPLETE."""
+class NothingDone(Incomplete):
+    """No trial of the grid is done, so that there is nothing to show."""
 
 
 def exit_state(states: list[State]) -> State:

@@ -40,6 +40,10 @@ class UserError(Exception):
         return [f"goalgrid.UserError: {self}"]
 
 
+class Incomplete(UserError):
+    """What was asked for is not done, by no mistake of the command, which may do it later. It exits with 3."""
+
+
 class HostFault(UserError):
     """This host cannot train, whatever the command is; another host may. The command line exits with 5."""
 

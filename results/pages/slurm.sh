@@ -6,36 +6,54 @@
 
 job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 job=${job:-$SLURM_JOB_ID}  # a task's SLURM_JOB_ID may stand for the whole array
-ask() {  # scontrol, again and again for ten minutes: its controller may be away
+ask() {  # a command of Slurm, again and again for ten minutes: its controller may be away
     local try
     for try in {1..40}; do
-        timeout 60 scontrol "$@" && return
+        timeout 60 "$@" && return
         sleep 15
     done
-    echo "scontrol $1 failed for ten minutes: submit this script again" >&2
+    echo "$1 $2 failed for ten minutes: submit this script again" >&2
     return 1
 }
-again() {  # WHY [NODES]: queue the job again, to run on none of these nodes
+requeue() {  # WHY: queue the job again
     trap '' TERM
-    [[ $(ask show job "$job") = *JobState=RUNNING* ]] || exit 3  # by scancel, which sends TERM, too
-    echo "$1: the job queues again${2:+, without $2}" >&2
-    ask requeue "$job" || exit 3
-    [ -z "$2" ] || scontrol update JobId="$job" ExcNodeList="$2" || {  # a job that runs takes no list
-        echo "Slurm leaves out no node: the job ends. Submit it again: sbatch --exclude=$2 FILE" >&2
-        scancel "$job"
-    }
+    [[ $(ask scontrol show job "$job") = *JobState=RUNNING* ]] || exit 3  # by scancel, which sends TERM, too
+    echo "$1" >&2
+    ask scontrol requeue "$job" || exit 3
+}
+again() {  # WHY
+    requeue "$1: the job queues again"
     exit 3
 }
 elsewhere() {  # WHY: queue the job again without this node; with the third such node, or where no other is, end
-    without=$(ask show job "$job" | sed -n 's/.*ExcNodeList=\([^ ]*\).*/\1/p')
+    without=$(ask scontrol show job "$job" | sed -n 's/.*ExcNodeList=\([^ ]*\).*/\1/p')
     without=${without/#(null)/}
     without=${without:+$without,}$SLURMD_NODENAME
     left_out=$(scontrol show hostnames "$without")
     if sinfo --noheader --Node --format=%N --partition="$SLURM_JOB_PARTITION" | grep -qvxF "$left_out"; then
-        [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ] || [ "$(wc -l <<< "$left_out")" -lt 3 ] && again "$1" "$without"
+        if [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ] || [ "$(wc -l <<< "$left_out")" -lt 3 ]; then
+            requeue "$1: the job queues again, without $without"
+            scontrol update JobId="$job" ExcNodeList="$without" || {  # a job that runs takes no list
+                echo "Slurm leaves out no node: the job ends. Submit it again: sbatch --exclude=$without FILE" >&2
+                scancel "$job"
+            }
+            exit 3
+        fi
     fi
     echo "$1: the job ends. Once that is mended, or with other nodes: sbatch --exclude=$without FILE" >&2
     exit 5
+}
+tasks() {  # the other tasks of the array that have not ended: ID STATE DEPENDENCY
+    ask squeue --noheader --array --jobs="$SLURM_ARRAY_JOB_ID" --format='%i %T %E' | grep -v "^$job "
+}
+relieved() {  # other jobs train all that is left: of an array, one task waits until they end, for what they may leave
+    local others
+    [ "$SLURM_ARRAY_JOB_ID" ] && others=$(tasks)
+    [[ $others != *afterany:* && $others = *RUNNING* ]] || exit 0
+    requeue "other tasks train all trials that are left: the job queues again, to begin when they end"
+    running=$(tasks | sed -n 's/ RUNNING .*//p' | paste -sd:)  # not one that waits, too: it queued before this one
+    [ -z "$running" ] || scontrol update JobId="$job" Dependency="afterany:$running" || scancel "$job"
+    exit 3
 }
 trap 'again "asked to end before the grid trains"' TERM
 {% if setup %}
@@ -78,6 +96,9 @@ await "$SLURM_NNODES"
 {% if force %}
 [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || force=--force  # a job that is queued again goes on
 {% endif %}
+{% if nodes == 1 %}
+export GOALGRID_ELSEWHERE=yes  # where attempts only die on this node, the exit code is 5
+{% endif %}
 {{ command }}{{ " $force" if force }}{% if nodes > 1 %} --address "$address"{% elif not limited %} --jobs $((SLURM_CPUS_PER_TASK / {{ cpus }})){% endif %} &
 driver=$!
 trap 'asked=yes; kill -TERM $driver' TERM
@@ -87,10 +108,10 @@ while kill -0 $driver 2>/dev/null; do  # the signal ended the wait, not the grid
     wait $driver
     status=$?
 done
-# 6: other jobs train all that is left, and queue themselves again. After TERM, trials may also be left beside failed
-# trials (4), or because none had begun (143).
+# After TERM, trials may also be left beside failed trials (4), or because none had begun (143).
 case $status$asked in
-    0* | 6*) exit 0 ;;
+    0*) exit 0 ;;
+    6*) relieved ;;
     *yes) again "trials are left" ;;
     5) elsewhere "$SLURMD_NODENAME trains nothing" ;;
     2 | 4) exit $status ;;

@@ -11,7 +11,7 @@ import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from goalgrid.grid.errors import HostFault, UserError, in_short
+from goalgrid.grid.errors import HostFault, Incomplete, UserError, in_short
 from goalgrid.grid.resources import cpus_here
 from goalgrid.runners.launch.driver import Capacity, Spread
 from goalgrid.runners.launch.ray_head import answers, check_member, host_and_port_of
@@ -212,7 +212,7 @@ def _spread(
                     callers[place] = caller(*gpus[place])
                 if deaths > DEATHS * len(gpus) or not callers:
                     last = str(error).strip().splitlines()[-1]
-                    raise UserError(f"processes on GPUs died: {last}. The same command goes on.") from error
+                    raise Incomplete(f"processes on GPUs died: {last}. The same command goes on.") from error
     finally:
         for process in callers.values():
             ray.kill(process)

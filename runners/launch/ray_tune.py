@@ -43,7 +43,7 @@ from ray import tune
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 
-from goalgrid.grid.errors import UserError, in_short
+from goalgrid.grid.errors import HostFault, Incomplete, UserError, in_short
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store import processes
@@ -78,6 +78,9 @@ REPORTS = 200
 
 PENDING = 16
 """Jobs for which Ray reserves resources ahead. More would cost Ray time, and jobs would start in no order."""
+
+ELSEWHERE = "GOALGRID_ELSEWHERE"
+"""Environment variable of a job that goes on without this host, its only one, where the launch ends by a HostFault."""
 
 NODES = Nodes()
 """The nodes of the launch. A global of a module is not pickled; anything else that a job's resources refer to, Tune
@@ -182,11 +185,12 @@ class RayTune(Driver):
                 self.results = _tuner(jobs, observer, self.callbacks, scratch, limit).fit()
         except Exception as error:
             if not self.stop.asked():
-                raise UserError(f"Ray failed: {in_short(error, 500)}. The same command goes on.") from error
+                raise Incomplete(f"Ray failed: {in_short(error, 500)}. The same command goes on.") from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         if observer.hopeless:
-            raise UserError(f"Ray failed: {observer.hopeless}. The same command goes on.")
+            kind = HostFault if ELSEWHERE in os.environ else Incomplete
+            raise kind(f"Ray failed: {observer.hopeless}. The same command goes on.")
 
     def kill(self, attempt: Attempt) -> None:
         lease = attempt.content()
@@ -377,9 +381,9 @@ class _Observer(tune.Callback, tune.Stopper):
         return False
 
     def stop_all(self) -> bool:
-        """Whether it was asked to end, and no trial is running or the time for checkpoints is over; or is hopeless."""
+        """Whether it was asked to end, and no trial is running or the time for checkpoints is over."""
         if not self.stop.asked():
-            return bool(self.hopeless)
+            return False
         self.asked = self.asked or time.monotonic()
         return time.monotonic() - self.asked > self.grace or not self.live()
 
@@ -406,7 +410,10 @@ class _Observer(tune.Callback, tune.Stopper):
             self.refused.discard(job.id)
             return
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
-        self.hopeless = self.deaths.process_died(job, error) or self.hopeless
+        if why := self.deaths.process_died(job, error):
+            self._end(why)
+        elif ELSEWHERE in os.environ and not self._room(NODES.avoided()):
+            self._end("attempts only die on this host")
 
     on_trial_recover = on_trial_error
 
@@ -418,14 +425,23 @@ class _Observer(tune.Callback, tune.Stopper):
         NODES.refusing.add(node)
         name = next((other["NodeManagerHostname"] for other in nodes_with() if other["NodeID"] == node), node)
         self._report(Event(trial.config["job"], "warning", message=f"node {name} takes no job: {why}"))
-        rest = capacity_without(NODES.refusing)
-        if not any(rest.fits(job.request) for job in self.jobs.values()):
-            self.hopeless = f"no node is left for the jobs; node {name}: {why}"
+        if not self._room(NODES.refusing):
+            self._end(f"no node is left for the jobs; node {name}: {why}")
+
+    def _end(self, why: str) -> None:
+        """End the `Tuner` before all jobs have run; trials that run write a checkpoint first."""
+        self.hopeless = why
+        self.stop.ask_everywhere()
+
+    def _room(self, without: Collection[str]) -> bool:
+        """Whether a job fits on one of the other nodes."""
+        rest = capacity_without(without)
+        return any(rest.fits(job.request) for job in self.jobs.values())
 
     def _spare(self, node: str) -> bool:
-        """Whether each job fits on a node other than this one."""
+        """Whether each job fits on a node other than this one, which may be one that another job gets."""
         rest = capacity_without({node, *NODES.avoided()})
-        return all(rest.fits(job.request) for job in self.jobs.values())
+        return ELSEWHERE in os.environ or all(rest.fits(job.request) for job in self.jobs.values())
 
 
 def _is_alive(node: str | None) -> bool:

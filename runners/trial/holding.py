@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -222,6 +222,14 @@ def over(attempt: Attempt) -> bool:
         if attempt.end.exists() or attempt.content() != before:
             return attempt.end.exists()
     return True
+
+
+def await_beats(attempts: Iterable[Attempt]) -> None:
+    """Wait until each lease of another machine is renewed, or no process holds it: after a death it looks live."""
+    before = {attempt: attempt.content() for attempt in attempts}
+    waiting = [attempt for attempt, lease in before.items() if lease and foreign(lease)]
+    while waiting := [attempt for attempt in waiting if attempt.live() and attempt.content() == before[attempt]]:
+        time.sleep(LOOK_SECONDS)
 
 
 def _tidy(folder: TrialFolder, attempt: Attempt) -> None:

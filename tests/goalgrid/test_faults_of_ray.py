@@ -14,6 +14,7 @@ import pytest
 from goalgrid.grid.errors import HostFault
 from goalgrid.grid.store.home import Home
 from goalgrid.runners.launch.ray_nodes import check_room
+from goalgrid.runners.launch.ray_tune import ELSEWHERE
 from tests.program import copied
 
 from ..conftest import LASTING, Goalgrid, swapped
@@ -100,6 +101,36 @@ def test_sigterm_to_all_processes_of_a_launch_leaves_checkpoints(tmp_path: Path,
 
 
 @pytest.mark.slow
+def test_a_launch_on_whose_only_host_attempts_only_die_ends_so_that_its_job_goes_on_elsewhere(
+    tmp_path: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ELSEWHERE, "yes")
+    home = Home(tmp_path)
+    process = start(*LONGER, runs=home.path)
+
+    def ended() -> bool:
+        """Whether the launch ended. Kills processes that train, until three attempts have died."""
+        attempts = [attempt for folder in home.trials() for attempt in folder.attempts()]
+        dead = sum(attempt.outcome() in ("killed", "sick-node") for attempt in attempts)
+        for folder in running(home) if dead < 3 else []:
+            with suppress(ProcessLookupError):
+                os.kill(pid_of(folder), signal.SIGKILL)
+        return process.poll() is not None
+
+    wait_until(ended)
+    talk = process.communicate()[1]
+    assert process.returncode == 5, talk
+    assert "Ray failed: attempts only die on this host" in talk
+    outcomes = [attempt.outcome() for folder in home.trials() for attempt in folder.attempts()]
+    assert outcomes.count("sick-node") >= 3, "they are no tries of their trials"
+    assert set(outcomes) <= {"sick-node", "pre-empted"}
+    assert not running(home)
+    monkeypatch.delenv(ELSEWHERE)
+    again = goalgrid(*LONGER, runs=home.path)
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.slow
 def test_code_that_changes_in_mid_run_trains_nothing_and_ends_the_launch_with_the_reason(tmp_path: Path) -> None:
     """A process that begins after a `git pull` would go on with a trial by other code: it hands the job back."""
     code, home = tmp_path / "code", Home(tmp_path / "runs")
@@ -115,7 +146,7 @@ def test_code_that_changes_in_mid_run_trains_nothing_and_ends_the_launch_with_th
     (folder,) = running(home)
     os.kill(pid_of(folder), signal.SIGKILL)
     _, talk = process.communicate(timeout=120)
-    assert process.returncode == 2, talk
+    assert process.returncode == 3, talk
     assert talk.count("takes no job: it has other code than this launch") == 1
     assert "no node is left for the jobs" in talk
     assert [attempt.outcome() for attempt in folder.attempts()] == ["killed"]

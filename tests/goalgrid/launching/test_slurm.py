@@ -25,6 +25,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.launching.slurm import MOST, feeding
+from goalgrid.runners.launch.ray_tune import ELSEWHERE
 
 from ...conftest import LASTING, ROOT, SMALL, Goalgrid, swapped
 from ...states import attempt
@@ -38,7 +39,9 @@ FAKES = {
         cp "$script" "$QUEUE/job"
         if [ "$1" = --parsable ]; then echo 7; else echo "Submitted batch job 7"; fi
     """,
-    "squeue": """[[ "$*" = *--user* ]] || cat "$QUEUE/waiting" # jobs of a colleague""",
+    "squeue": """
+        case "$*" in *--user*) ;; *--jobs=7*) cat "$QUEUE/tasks" ;; *) cat "$QUEUE/waiting" ;; esac # a colleague's, too
+    """,
     "sacct": """
         [[ "$1" = -*a* ]] && cat "$QUEUE/accounts" 2>/dev/null && exit # of a colleague, too
         echo "Slurm accounting storage is disabled" >&2; exit 1
@@ -484,11 +487,11 @@ def test_a_signal_while_the_lines_of_setup_run_queues_the_job_again(
 
 @pytest.fixture
 def ending(slurm: FakeSlurm, tmp_path: Path, goalgrid: Goalgrid) -> Callable[..., tuple[int, str]]:
-    """Run a job whose goalgrid ends with a code: the job's code, and what it said."""
+    """Run a job whose goalgrid ends with a code, a number or in terms of bash: the job's code, and what it said."""
     script = tmp_path / "job.sh"
     goalgrid("slurm", "demo", "--gpus", "0", "--output", str(script), runs=tmp_path / "runs")
 
-    def run(code: int, change: Callable[[str], str] = str, **variables: str) -> tuple[int, str]:
+    def run(code: int | str, change: Callable[[str], str] = str, **variables: str) -> tuple[int, str]:
         slurm.submit(script)
         ends = f"bash -c 'exit {code}'"
         return slurm.ended(slurm.start(lambda text: change(swapped(text, "goalgrid run", ends)), **variables))
@@ -524,6 +527,33 @@ def test_what_becomes_of_a_job_by_the_exit_code_of_goalgrid(
     assert updated.exists() == ("without" in said)
     if updated.exists():
         assert updated.read_text() == f"ExcNodeList={said.rpartition(' ')[2]}"
+
+
+@pytest.mark.parametrize(
+    ("others", "dependency"),
+    [
+        ("7_1 RUNNING (null)\n7_3 PENDING (null)\n7_4 RUNNING (null)\n", "afterany:7_1:7_4"),
+        ("7_1 RUNNING (null)\n7_3 PENDING afterany:7_1(unfulfilled)\n", ""),  # task 3 trains what task 1 may leave
+        ("7_3 PENDING (null)\n", ""),  # processes outside the array train
+    ],
+)
+def test_one_task_waits_for_those_that_train_what_is_left(
+    others: str, dependency: str, slurm: FakeSlurm, ending: Callable[..., tuple[int, str]]
+) -> None:
+    (slurm.queue / "tasks").write_text(f"{others}7_2 RUNNING (null)\n")
+    task = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2", "JOB": "7_2"}
+    code, said = ending(6, **task)
+    assert (code, slurm.queued()) == ((3, True) if dependency else (0, False)), said
+    updated = slurm.queue / "updated"
+    assert (updated.read_text() if updated.exists() else "") == (f"Dependency={dependency}\n" if dependency else "")
+
+
+def test_a_job_tells_goalgrid_that_it_can_go_on_without_its_only_node(
+    slurm: FakeSlurm, ending: Callable[..., tuple[int, str]]
+) -> None:
+    code, said = ending(f"${{{ELSEWHERE}:+5}}")
+    assert (code, slurm.queued()) == (3, True), said
+    assert "n1 trains nothing: the job queues again, without n1\n" in said
 
 
 def test_a_job_killed_after_ten_minutes_queues_again_however_often_it_did(

@@ -14,7 +14,7 @@ import torch
 
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.resources import Resources
-from goalgrid.grid.store import processes
+from goalgrid.grid.store import attempts, processes
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.results.records import record
@@ -27,6 +27,8 @@ from goalgrid.runners.trial.holding import Busy, Fenced, Hold
 from goalgrid.runners.trial.retries import POLICY
 from goalgrid.runners.trial.run import run_trial
 from goalgrid.runners.trial.stopping import Stop
+
+from ...states import attempt
 
 
 def run(
@@ -156,6 +158,22 @@ def test_a_foreign_attempt_with_a_wrong_clock_is_not_taken_while_it_beats(
     heart.join()
     os.utime(made.lease, (0, 0))
     assert run(small_trial, Home(tmp_path))[0] is State.DONE  # it beats no more
+
+
+def test_a_lease_of_another_machine_is_awaited_until_it_beats_or_looks_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "LEASE_SECONDS", 2.0)
+    dead, beating = (attempt(Home(tmp_path).trial(name), machine="elsewhere") for name in ("dead", "beating"))
+    assert dead.live()
+    holding.await_beats([dead])
+    assert not dead.live()
+    monkeypatch.setattr(attempts, "LEASE_SECONDS", 3600.0)
+    beat = threading.Timer(0.5, lambda: beating.lease.write_text(json.dumps(beating.content() | {"beats": 1})))
+    beat.start()
+    holding.await_beats([beating])
+    assert beating.content()["beats"] == 1
+    assert beating.live()
 
 
 def test_who_lost_his_trial_to_another_stops_before_he_writes(tmp_path: Path, small_trial: Trial) -> None:
