@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeInt, PlainValidator, PositiveInt, ValidationInfo, field_validator
 
@@ -121,6 +121,17 @@ def _at(values: Range, share: float) -> Scalar:
     return min(max(float(f"{exact:.{_DIGITS}g}"), low), high)
 
 
+class EarlierSearches(NamedTuple):
+    """How many searches ended before the present one began, and how many search trials they had beyond its own."""
+
+    searches: int = 0
+    trials: int = 0
+
+    def __str__(self) -> str:
+        form = "{} earlier search here ({})" if self.searches == 1 else "{} earlier searches here ({})"
+        return form.format(self.searches, counted(self.trials, "further search trial"))
+
+
 @dataclass(frozen=True)
 class Tried:
     """A point of a cell's search whose trial is done, stopped or diverged, and what validation said of it."""
@@ -155,6 +166,8 @@ class Chosen:
     """The points whose trial is done, stopped or diverged, in the order in which they were drawn."""
     missing: Mapping[str, int] = field(default_factory=dict)
     """How many of `draws` were not tried, by the reason: unread, failed or impossible."""
+    earlier: EarlierSearches = field(default_factory=EarlierSearches)
+    """Of the grid: what was searched here before, with test results known when this search began."""
 
     @property
     def possible(self) -> Sequence[Tried]:

@@ -13,6 +13,7 @@ from goalgrid.grid.expansion import Cell, Shared, Trial, block_title, expand
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.select import Chosen, Halving, Point, Select, Tried
 from goalgrid.grid.store.attempts import Failure
+from goalgrid.grid.store.earlier_searches import earlier_searches
 from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.results.records import record_cache
 
@@ -86,6 +87,7 @@ def searches(grid: Grid, home: Home) -> list[Search]:
         elif trained:
             values[trial_id] = max(trained, key=trials[trial_id].shared.train.selection_rank)[select.by]
     offered, every = len(select.points()), list[Search]()
+    earlier = earlier_searches(grid, states, home)
     draws = select.draws or offered
     for (*_, swept), points in groups.items():  # each of these by its id, so that equal trials are one point
         cells, of_cell = tuple(points.values()), {trial_id: states[trial_id] for trial_id in points}
@@ -103,7 +105,7 @@ def searches(grid: Grid, home: Home) -> list[Search]:
         missing = {"unread": offered - len(cells), "failed": len(failed) - impossible, "impossible": impossible}
         missing["impossible"] += draws - offered
         ended = all(state in ENDED for state in of_cell.values())
-        chosen = Chosen(select.by, draws, len(cells), tried, missing) if ended else None
+        chosen = Chosen(select.by, draws, len(cells), tried, missing, earlier) if ended else None
         every.append(Search(cells, swept, of_cell, chosen if chosen and chosen.possible else None))
     return every
 

@@ -13,7 +13,9 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, trials_of
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.objectives import warms_up
+from goalgrid.grid.select import EarlierSearches
 from goalgrid.grid.store.attempts import Failure
+from goalgrid.grid.store.earlier_searches import earlier_searches
 from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.grid.store.kept_launch import version_words
@@ -169,12 +171,21 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         "patched": overview.patched,
         "imported": [trial.id for trial in overview.imported],
         "merged": merged(overview),
-        **({"choices": [search.to_dict() for search in overview.searches]} if overview.searches else {}),
+        **_choices(overview),
         "seeds": {title: asdict(resolution) for title, resolution in overview.contests.items()},
         "slurm": slurm_jobs.lines(overview.home.grid(overview.grid.name)),
         "launches": launches(overview),
         "left": [trial.id for trial in overview.unfinished()],
     }
+
+
+def _choices(overview: Overview) -> dict[str, Any]:
+    """Where validation chooses: the choices, and the earlier searches if there were any."""
+    if not overview.searches:
+        return {}
+    earlier = _earlier(overview)
+    choices = {"choices": [search.to_dict() for search in overview.searches]}
+    return {**choices, **({"earlier_searches": earlier._asdict()} if earlier.trials else {})}
 
 
 def lines(overview: Overview) -> list[str]:
@@ -221,6 +232,7 @@ def choice_lines(overview: Overview) -> list[str]:
     every, waiting = sum(len(search.states) for search in searches), sum(search.waiting for search in searches)
     text = f"choices: {len(chosen)} of {counted(len(searches), 'cell')}"
     lost = [search for search in searches if not search.chosen and not search.waiting]
+    earlier = _earlier(overview)
     return [
         f"{text}; {every - waiting} of {counted(every, 'search trial')} have ended" if waiting else text,
         *(
@@ -228,6 +240,7 @@ def choice_lines(overview: Overview) -> list[str]:
             for search in lost
         ),
         *_of_search(overview),
+        *([f"test results of {earlier} were known when this search began"] if earlier.trials else []),
         *(
             f"{title}: the chosen {name} = {dict(choice.best.point)[name]} is at the edge of what was tried, "
             f"{choice.range(name)}; a better value may lie beyond"
@@ -235,6 +248,12 @@ def choice_lines(overview: Overview) -> list[str]:
             for name in choice.edges
         ),
     ]
+
+
+def _earlier(overview: Overview) -> EarlierSearches:
+    """Return what was searched here before the search of this grid."""
+    present = {trial_id for search in overview.searches for trial_id in search.states}
+    return earlier_searches(overview.grid, present, overview.home)
 
 
 def _of_search(overview: Overview) -> list[str]:

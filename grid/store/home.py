@@ -165,6 +165,8 @@ class GridFolder:
     trials = Below("trials.txt")
     choices = Below("choices.json")
     """What validation chose for each cell, at the last run; a note for readers, since the records decide."""
+    searches = Below("searches.jsonl")
+    """Searches that ended before the present one: see `earlier_searches`."""
     imported = Below("imported.txt")
     """Ids of the published checkpoints that stand beside the grid's trials."""
     probe = Below("probe.json")

@@ -12,6 +12,7 @@ from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid, check
 from goalgrid.grid.overrides import changed
 from goalgrid.grid.resources import Reliability, Resources
+from goalgrid.grid.store.earlier_searches import note_earlier_searches
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.trusted_code import Untrusted
@@ -21,6 +22,7 @@ from goalgrid.grid.uses import Use
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
     """Write the grid as resolved, and its trials' ids; UserError: the runs folder cannot be written."""
     folder, ids = home.grid(grid.name), [trial.id for trial in trials]
+    note_earlier_searches(grid, ids, home)
     _keep(folder.grid, grid.to_toml())
     _keep(folder.trials, "".join(f"{trial_id}\n" for trial_id in ids))
 

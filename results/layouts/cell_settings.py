@@ -6,6 +6,7 @@ from typing import Any
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.forms import setting_text
 from goalgrid.grid.groups import grouped
+from goalgrid.grid.select import EarlierSearches
 from goalgrid.grid.unequal import Values, unequal
 from goalgrid.results.records.rounding import NONE
 
@@ -22,8 +23,13 @@ def unequal_settings(cells: Sequence[Cell]) -> str:
 
 
 def chosen_values(cells: Sequence[Cell]) -> str:
-    """`Chosen (objective.tau, train.lr): con_con: --, 0.00042; con_nca: 10, 0.001.`; empty: nothing is chosen."""
-    return _told("Chosen", cells, [chosen_of(cell) for cell in cells])
+    """`Chosen (objective.tau, train.lr): con_con: --, 0.00042; con_nca: 10, 0.001.`; empty: nothing is chosen.
+
+    If searches ended here before, a second sentence counts them.
+    """
+    earlier = max((cell.chosen.earlier for cell in cells if cell.chosen), default=EarlierSearches())
+    known = f"Test results of {earlier} were known when this search began." if earlier.trials else ""
+    return " ".join(filter(None, [_told("Chosen", cells, [chosen_of(cell) for cell in cells]), known]))
 
 
 def chosen_of(cell: Cell) -> Values:

@@ -23,7 +23,16 @@ FILES = (
     "settings.json", "environment.json", "history.jsonl", "vocabulary.json", "attempts/001.json",
     "attempts/001.end.json", "record.parquet", "best.ckpt",
 )  # fmt: skip
-OF_GRID = ("grid.toml", "trials.txt", "imported.txt", "notes.md", "probe.json", "choices.json", "slurm.txt")
+OF_GRID = (
+    "grid.toml",
+    "trials.txt",
+    "imported.txt",
+    "notes.md",
+    "probe.json",
+    "choices.json",
+    "searches.jsonl",
+    "slurm.txt",
+)
 
 
 def deep(path: Path) -> None:

@@ -1,0 +1,84 @@
+"""Searches of a grid that ended before its present one, with test results known: `searches.jsonl` in its folder."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from goalgrid.grid.content import parse
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.select import EarlierSearches, Select
+from goalgrid.grid.store.files import json_lines, write_json_lines
+from goalgrid.grid.store.home import ENDED, GridFolder, Home, State
+
+
+def earlier_searches(grid: Grid, ids: Collection[str], home: Home) -> EarlierSearches:
+    """Count the searches here that ended before the present one, and their trials that are not among its own.
+
+    They are those that the grid's folder held before an edit, and those of the same grid run with other overrides. A
+    search counts if a trial with chosen values is done, so that its test results are known.
+
+    Args:
+        ids: of the grid's trials, as expanded now.
+    """
+    noted, new = _rows(grid, ids, home)
+    others = [trials for trials in (_ids(row) - {*ids} for row in [*noted, *new]) if trials]
+    return EarlierSearches(len(others), len(set().union(*others)))
+
+
+def note_earlier_searches(grid: Grid, ids: Collection[str], home: Home) -> None:
+    """Note these searches before the saved grid and its ids are overwritten; UserError: the folder is not writable."""
+    noted, new = _rows(grid, ids, home)
+    if new:
+        write_json_lines(home.grid(grid.name).searches, [*noted, *new])
+
+
+def _rows(grid: Grid, ids: Collection[str], home: Home) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The searches that are noted for this grid, and those that are not noted yet."""
+    folder = home.grid(grid.name)
+    before, now = _searched(folder), _of_seed(ids, grid.search_seed)
+    names = [grid.name] if before - now else []
+    if now - before:
+        names += [name for name in home.grids() if name != grid.name and name.partition("@")[0] == grid.plain_name]
+    noted, new = list(json_lines(folder.searches)), list[dict[str, Any]]()
+    known = now.union(*map(_ids, noted))
+    for row in (row for name in names for row in _searches(name, home)):
+        if ended := _ids(row) - known:
+            known |= ended
+            new.append({**row, "trials": sorted(ended)})
+    return noted, new
+
+
+def _searches(name: str, home: Home) -> Iterator[dict[str, Any]]:
+    """The searches that a grid noted, then the one that it holds, if its test results are known."""
+    folder = home.grid(name)
+    yield from json_lines(folder.searches)
+    searched = _searched(folder)
+    final = set(folder.ids()) - searched - {*folder.imported_ids()}
+    if searched and State.DONE in home.states(final).values():
+        states = home.states(searched, searched)
+        ended = [trial_id for trial_id in searched if states[trial_id] in ENDED]
+        yield {"grid": name, "select": _select(folder), "trials": ended}
+
+
+def _searched(folder: GridFolder) -> set[str]:
+    """Ids of the search trials of the grid in this folder; none if validation chooses nothing."""
+    select = _select(folder)
+    return _of_seed(folder.ids(), select.get("seed", Select.model_fields["seed"].default)) if select else set()
+
+
+def _select(folder: GridFolder) -> Mapping[str, Any]:
+    """[select] of the grid in this folder; empty without it, or if the file is damaged."""
+    try:
+        select = parse(folder.grid).get("select") if folder.grid.exists() else None
+    except UserError:
+        return {}
+    return select if isinstance(select, dict) else {}
+
+
+def _of_seed(ids: Collection[str], seed: object) -> set[str]:
+    return {trial_id for trial_id in ids if trial_id.rpartition("-")[0].endswith(f"_s{seed}")}
+
+
+def _ids(row: Mapping[str, Any]) -> set[str]:
+    ids = row.get("trials")
+    return {trial_id for trial_id in ids if isinstance(trial_id, str)} if isinstance(ids, list) else set()
