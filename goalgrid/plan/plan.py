@@ -15,7 +15,7 @@ from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_replace, t
 from goalgrid.plan.device_costs import DeviceCost, device_cost
 from goalgrid.plan.taken import Rented
 from goalgrid.reading.overview import Overview, ranges
-from goalgrid.reading.status import choice_lines, listed, of_other_code, seed_lines
+from goalgrid.reading.status import choice_lines, earlier_lines, listed, of_other_code, seed_lines
 
 if TYPE_CHECKING:
     from goalgrid.results.reference.coverage import Coverage
@@ -167,7 +167,7 @@ def _search(overview: Overview) -> list[str]:
     counts = sorted({len(search.points) for search in overview.searches})
     points = f"{' or '.join(map(str, counts))} point{'s' * (counts != [1])} a cell"
     text = f"{', '.join(select.over)}: {points}, with seed {select.seed}, by {select.by}"
-    return [text, *filter(None, [overview.stops_none]), *choice_lines(overview)]
+    return [text, *filter(None, [overview.stops_none]), *choice_lines(overview), *earlier_lines(overview)]
 
 
 def _faint(trials: Sequence[Trial]) -> list[str]:

@@ -197,6 +197,7 @@ def lines(overview: Overview) -> list[str]:
         *slurm_jobs.lines(overview.home.grid(overview.grid.name)),
         *launch_lines(overview),
         *failure_lines(overview),
+        *earlier_lines(overview),
         *note_lines(overview),
     ]
 
@@ -232,7 +233,6 @@ def choice_lines(overview: Overview) -> list[str]:
     every, waiting = sum(len(search.states) for search in searches), sum(search.waiting for search in searches)
     text = f"choices: {len(chosen)} of {counted(len(searches), 'cell')}"
     lost = [search for search in searches if not search.chosen and not search.waiting]
-    earlier = _earlier(overview)
     return [
         f"{text}; {every - waiting} of {counted(every, 'search trial')} have ended" if waiting else text,
         *(
@@ -240,7 +240,6 @@ def choice_lines(overview: Overview) -> list[str]:
             for search in lost
         ),
         *_of_search(overview),
-        *([f"test results of {earlier} were known when this search began"] if earlier.trials else []),
         *(
             f"{title}: the chosen {name} = {dict(choice.best.point)[name]} is at the edge of what was tried, "
             f"{choice.range(name)}; a better value may lie beyond"
@@ -248,6 +247,12 @@ def choice_lines(overview: Overview) -> list[str]:
             for name in choice.edges
         ),
     ]
+
+
+def earlier_lines(overview: Overview) -> list[str]:
+    """How much was searched here before, as captions of tables say, too; empty: nothing, or nothing is searched now."""
+    earlier = _earlier(overview) if overview.searches else EarlierSearches()
+    return [f"test results of {earlier} were known when this search began"] if earlier.trials else []
 
 
 def _earlier(overview: Overview) -> EarlierSearches:

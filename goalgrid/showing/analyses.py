@@ -13,6 +13,7 @@ from goalgrid.results.analysis import claims, documents, grid_comparison, querie
 from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, Analysis, analyse, metrics_of
 from goalgrid.results.analysis.grid_comparison import GridComparison, Side
 from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
+from goalgrid.results.layouts.cell_settings import conditions_of
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import PAPERS
@@ -52,9 +53,7 @@ def analysed(
     return analyse(overview.cells, scores, ranks, metrics, baseline=baseline, across=across)
 
 
-def judged(
-    paper: str | None, grid: str | None, home: Home, overrides: Sequence[str] = ()
-) -> list[tuple[str, list[claims.JudgedClaim]]]:
+def judged(paper: str | None, grid: str | None, home: Home, overrides: Sequence[str] = ()) -> list[claims.ClaimSource]:
     """Which claims hold in the papers' own tables, and which hold in the finished trials of a grid.
 
     Args:
@@ -70,7 +69,7 @@ def judged(
             raise UserError(unknown("paper or grid", given, sorted(names), hint=hint))
     papers = [paper] if paper else list(PAPERS)
     check_known("paper", papers[0], PAPERS)
-    sources = [("printed", claims.judged(papers))]
+    sources = [claims.ClaimSource("printed", claims.judged(papers))]
     if grid is not None:
         overview = Overview.of(recall(grid, home, overrides), home)
         scores = some_scores(overview, None, grid, overrides, "claims")
@@ -78,7 +77,7 @@ def judged(
         if all(claim.verdict == claims.ABSENT for claim in tested):
             compared = f"no two cells that a sentence of {', '.join(papers)} compares"
             raise UserError(f"grid {overview.grid.name!r} has {compared}. Their own tables: goalgrid claims.")
-        sources.append((overview.grid.name, tested))
+        sources.append(claims.ClaimSource(overview.grid.name, tested, conditions_of(overview.cells)))
     return sources
 
 
@@ -147,4 +146,4 @@ def _side(
     if ids is not None:
         few = (replace(cell, trials=tuple(trial for trial in cell.trials if trial.id in ids)) for cell in cells)
         cells = [cell for cell in few if cell.trials]
-    return Side.of(grid.name, cells, read(cells, home), home, metrics, overview.data.now)
+    return Side.of(grid, cells, read(cells, home), home, metrics, overview.data.now)

@@ -152,7 +152,8 @@ def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequ
         yield path
         finished = [home.trial(trial.id).done.stat().st_mtime for trial in overview.having(State.DONE)]
         date = f"{datetime.fromtimestamp(max(finished)):%Y-%m-%d}" if finished else ""
-        entry = {"name": grid.name, "title": grid.notes.title or grid.name, "findings": measured.findings}
+        findings = [" ".join(filter(None, pair)) for pair in zip(measured.findings, measured.conditions, strict=True)]
+        entry = {"name": grid.name, "title": grid.notes.title or grid.name, "findings": findings}
         entries.append({**entry, "headline": overview.headline(), "date": date})
     write_output(index, page("site.html", entries=entries, compared=compared).encode())
     yield index

@@ -16,7 +16,7 @@ from goalgrid.results.analysis.factors import GridPart, Levels, factors_of, part
 from goalgrid.results.analysis.observations import Observations
 from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.layouts.captions import DIRECTIONS, by_direction, noun_of
-from goalgrid.results.layouts.cell_settings import chosen_of, chosen_values, unequal_settings
+from goalgrid.results.layouts.cell_settings import chosen_of, conditions_of
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.statistics.anova import Anova, anova, anova_of_printed
@@ -173,7 +173,7 @@ def _analyse(
         nearest=BaselineDifference.of(second, rows[best] - rows[second]) if second and several and learnt else None,
         caveats=observations.caveats,
         at_chance=at_chance,
-        conditions=tuple(filter(None, (chosen_values(members), unequal_settings(members)))),
+        conditions=conditions_of(members),
         settings={name: values for name, values in zip(part.cells, unequal(members), strict=True) if values},
         chosen={name: values for name, cell in part.cells.items() if (values := chosen_of(cell))},
     )

@@ -179,6 +179,17 @@ def _is_about(claim: Claim, dataset: str) -> bool:
     return any(fnmatchcase(dataset, pattern) for pattern in claim.datasets)
 
 
+@dataclass(frozen=True)
+class ClaimSource:
+    """The papers' claims, held against one source of numbers."""
+
+    name: str
+    """`printed`, or that of a grid."""
+    claims: Sequence[JudgedClaim]
+    conditions: tuple[str, ...] = ()
+    """What validation chose for the grid's cells, and in which settings they differ, in sentences."""
+
+
 def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> JudgedClaim:
     sizes = {entry.sample.n for entry in entries}
     n = sizes.pop() if len(sizes) == 1 else None
@@ -253,17 +264,18 @@ def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:
             yield Agreement(titles, key[0], len(shared), kendall(*means), kendall_p(*means))
 
 
-def document(sources: Sequence[tuple[str, Sequence[JudgedClaim]]], *, comparisons: bool = False) -> Document:
-    """A section for every claim, with a line for each source: `printed`, or the name of a grid."""
+def document(sources: Sequence[ClaimSource], *, comparisons: bool = False) -> Document:
+    """A section for every claim, with a line for each source."""
     sections = []
-    for by_source in zip(*(claims for _, claims in sources), strict=True):
+    for by_source in zip(*(source.claims for source in sources), strict=True):
         claim = by_source[0].claim
         parts: list[str | Sheet] = [f'"{claim.sentence}".']
-        for (source, _), of_source in zip(sources, by_source, strict=True):
-            parts.append(line(source, of_source))
-            parts += _sheets(source, of_source) if comparisons else []
+        for source, of_source in zip(sources, by_source, strict=True):
+            parts.append(line(source.name, of_source))
+            parts += _sheets(source.name, of_source) if comparisons else []
         sections.append(DocumentSection(f"{by_source[0].paper} {claim.where}: {claim.name}", tuple(parts)))
-    return Document(tuple(sections), FOOTER)
+    conditions = (f"{source.name}: {sentence}" for source in sources for sentence in source.conditions)
+    return Document(tuple(sections), (*FOOTER, *conditions))
 
 
 def line(source: str, judged: JudgedClaim) -> str:
@@ -290,12 +302,14 @@ def line(source: str, judged: JudgedClaim) -> str:
     return f"{source}: {judged.verdict}; {tests}. In the means it {judged.in_means}: {right} of {many}{contradicted}."
 
 
-def for_programs(sources: Sequence[tuple[str, Sequence[JudgedClaim]]]) -> list[dict[str, Any]]:
+def for_programs(sources: Sequence[ClaimSource]) -> list[dict[str, Any]]:
     """The verdicts for JSON, unrounded."""
     return [
-        vars(claim) | {"source": source, "verdict": claim.verdict, "in_means": claim.in_means}
-        for source, claims in sources
-        for claim in claims
+        vars(claim)
+        | {"source": source.name, "verdict": claim.verdict, "in_means": claim.in_means}
+        | ({"conditions": source.conditions} if source.conditions else {})
+        for source in sources
+        for claim in source.claims
     ]
 
 

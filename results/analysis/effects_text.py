@@ -25,9 +25,12 @@ ALONE = "with no other cell to compare"
 
 
 def document(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Document:
-    """A section for every analysis; without cells, of a paper's table."""
-    footer = _footer(analyses, cells) if cells else (PRINTED,)
-    return Document(tuple(_section(analysis) for analysis in analyses), tuple(footer))
+    """A section for every analysis, the first of a block with its conditions; without cells, of a paper's table."""
+    footer, sections, titles = _footer(analyses, cells) if cells else (PRINTED,), list[DocumentSection](), set[str]()
+    for analysis in analyses:
+        sections.append(_section(analysis, () if analysis.title in titles else analysis.conditions))
+        titles.add(analysis.title)
+    return Document(tuple(sections), tuple(footer))
 
 
 def write_out(analyses: Sequence[Analysis], cells: Sequence[Cell], kind: str) -> str:
@@ -60,7 +63,7 @@ def finding(analysis: Analysis) -> str:
     among = f" of the {counted(len(analysis.names), 'cell')} compared" if analysis.caveats else ""
     best = f"has {_short(analysis)}" if _alone(analysis) else f"has the best {_short(analysis)}{among},"
     begin = f"{analysis.title}, {_size(analysis)}: {analysis.best} {best}"
-    words, nearest = " ".join([_best(analysis, begin), *analysis.caveats, *analysis.conditions]), analysis.nearest
+    words, nearest = " ".join([_best(analysis, begin), *analysis.caveats]), analysis.nearest
     if len(analysis.seeds) < 2 and not _alone(analysis):
         return f"{words} One seed: no difference is tested."
     if nearest is None or nearest.name not in analysis.like_best:
@@ -106,8 +109,8 @@ def _size(analysis: Analysis) -> str:
     return f"{counted(len(analysis.names), 'cell')} x {counted(len(analysis.seeds), 'seed')}"
 
 
-def _section(analysis: Analysis) -> DocumentSection:
-    parts: list[str | Sheet] = [*analysis.conditions]
+def _section(analysis: Analysis, conditions: Sequence[str]) -> DocumentSection:
+    parts: list[str | Sheet] = [*conditions]
     if analysis.anova:
         parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]
     best = _best(analysis, f"{'Only' if _alone(analysis) else 'Best:'} {analysis.best},") if analysis.best else ""

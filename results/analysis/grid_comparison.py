@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.forms import differing, flat
+from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.home import Home
 from goalgrid.results.analysis.documents import TEXT, Document, DocumentSection, Sheet, finite, interval_text
@@ -57,10 +58,12 @@ class Side:
     sources: Mapping[str, str]
     """Code, data, versions and device of the finished trials, each as one text."""
     noun: str = "image"
+    search: Mapping[str, str] = field(default_factory=dict)
+    """[select] by dotted name; empty: validation chooses nothing."""
 
     @classmethod
     def of(
-        cls, name: str, cells: Sequence[Cell], scores: Scores, home: Home, metrics: Sequence[str], now: provenance.Now
+        cls, grid: Grid, cells: Sequence[Cell], scores: Scores, home: Home, metrics: Sequence[str], now: provenance.Now
     ) -> "Side":
         """The finished trials, those of other code and data than are here now included."""
         rows = record_cache.rows(home, scores.rows, provenance.COLUMNS)
@@ -75,7 +78,7 @@ class Side:
             for cell in cells
         )
         code = provenance.of_trials(cells, scores.rows, now.code)
-        return cls(name, compared, _sources(rows, code), noun_of(cells))
+        return cls(grid.name, compared, _sources(rows, code), noun_of(cells), _search_of(grid))
 
 
 @dataclass(frozen=True)
@@ -142,9 +145,12 @@ def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
     others = differing(a.sources, b.sources).items()
     sources = [Differing(name, of_a or NONE, of_b or NONE, len(pairs)) for name, (of_a, of_b) in others]
     alone = tuple(filter(None, [_alone(a, [one for one, _ in matched]), _alone(b, [other for _, other in matched])]))
-    return GridComparison(
-        a.name, b.name, len(pairs), tuple(_settings(pairs)), tuple(sources), tuple(differences), alone, a.noun
+    searches = (
+        Differing(name, of_a or NONE, of_b or NONE, len(pairs))
+        for name, (of_a, of_b) in differing(a.search, b.search).items()
     )
+    settings = (*_settings(pairs), *searches)
+    return GridComparison(a.name, b.name, len(pairs), settings, tuple(sources), tuple(differences), alone, a.noun)
 
 
 def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDifference:
@@ -254,6 +260,16 @@ def _settings_of(cell: Cell) -> dict[str, str]:
     """By the names that a grid file gives them: `objective.tau`."""
     values = flat(cell.trials[0].settings.model_dump(mode="json", exclude=set(OF_A_TRIAL)))
     return {name.replace("objective.parameters.", "objective."): _text(value) for name, value in values.items()}
+
+
+def _search_of(grid: Grid) -> dict[str, str]:
+    """By the names that a grid file gives them: `select.seed`; of the rule that stops none, no numbers."""
+    if grid.select is None:
+        return {}
+    unread = {"grace", "factor"} if grid.select.stop == "none" else set()
+    select = grid.select.model_dump(mode="json", exclude={"over"} | unread)
+    ranges = {f"select.over.{name}": str(values) for name, values in grid.select.over.items()}
+    return {f"select.{name}": _text(value) for name, value in select.items()} | ranges
 
 
 def _text(value: object) -> str:

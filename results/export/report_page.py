@@ -68,6 +68,8 @@ class Measured:
 
     findings: tuple[str, ...] = ()
     """A sentence for every block: the best cell, and the cells that cannot be told from it."""
+    conditions: tuple[str, ...] = ()
+    """For every block, what validation chose and in which settings its cells differ, as captions say, too."""
     tables: Mapping[str, Mapping[str, Table]] = field(default_factory=dict)
     """By protocol, then by the title under which a reader chooses one."""
     against: Table | None = None
@@ -113,9 +115,10 @@ class Measured:
         drawings = tuple(_drawings(studies, every, best))
         return cls(
             tuple(map(finding, sums)),
+            tuple(" ".join(analysis.conditions) for analysis in sums),
             dict(_tables(grid, cells, shown) for shown in (scores, *scores.further(cells, home))),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
-            document(analyses, best) if analyses else None,
+            document([replace(analysis, conditions=()) for analysis in analyses], best) if analyses else None,
             tuple(_pictures(drawings, blocks=len(every))),
             rows,
             {heading: dict(Counter(texts).most_common()) for heading, texts in noted.items()},

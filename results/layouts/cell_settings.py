@@ -32,6 +32,11 @@ def chosen_values(cells: Sequence[Cell]) -> str:
     return " ".join(filter(None, [_told("Chosen", cells, [chosen_of(cell) for cell in cells]), known]))
 
 
+def conditions_of(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Both sentences, of which there may be none."""
+    return tuple(filter(None, (chosen_values(cells), unequal_settings(cells))))
+
+
 def chosen_of(cell: Cell) -> Values:
     """The settings of a cell that validation chose."""
     return dict(cell.chosen.best.point) if cell.chosen else {}

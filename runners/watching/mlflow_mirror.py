@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import create, read_json, write_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.runners.watching.mirror import Store, Tracker, dotted, final_metrics, is_search, start_time, when_done
@@ -187,8 +188,9 @@ class _Experiment(Store):
         if state is State.DONE:
             self._finish(run, folder, end)
         elif state is State.FAILED:
+            diverged = is_search(folder, self.tracker.search_seed) and folder.failure() is Failure.NON_FINITE
             self.client.set_tag(run.id, "goalgrid.error", folder.reason())
-            self.client.set_terminated(run.id, "FAILED", end)
+            self.client.set_terminated(run.id, "KILLED" if diverged else "FAILED", end)
         elif state is State.STOPPED:
             self.client.set_terminated(run.id, "KILLED", end)
         elif run.epochs and state is State.RUNNING:

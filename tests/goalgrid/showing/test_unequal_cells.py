@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,52 @@ def test_effects_name_unequal_settings(tmp_path: Path, verb: Verb) -> None:
     assert {tuple(line[3:]) for line in lines if line[2] == "setting"} == {
         (name, key, str(value)) for name, values in OF_CELLS.items() for key, value in values.items()
     }
+
+
+def test_effects_say_the_conditions_of_a_block_once(tmp_path: Path, verb: Verb) -> None:
+    file, home = grid_of(tmp_path, GRID + WHERE)
+    sections = verb("effects", file, "--format", "markdown", runs=home).stdout.split("\n## ")[-2:]
+    assert [UNEQUAL in " ".join(section.split()) for section in sections] == [True, False]
+
+
+def test_claims_of_a_grid_end_with_its_conditions(tmp_path: Path, verb: Verb) -> None:
+    where = '[[where]]\nobjective = "con_con"\nset."train.epochs" = 9\n'
+    text = GRID.replace('"infonce", ', "").replace('"train.lr" = 0.002', "") + where + SELECT
+    file, home = grid_of(tmp_path, text)
+    told = (
+        "Chosen (train.lr, objective.tau): con_con: 0.01, --; sig-ms_cir: 0.01, 10.",
+        "Unequal settings (train.epochs): con_con: 9; sig-ms_cir: 3.",
+    )
+    shown = " ".join(verb("claims", "goal", file, runs=home).stdout.split())
+    assert shown.endswith(" ".join(f"- mixed: {sentence}" for sentence in told))
+    claims = json.loads(verb("claims", "goal", file, "--json", runs=home).stdout)
+    assert {(claim["source"], tuple(claim.get("conditions", ()))) for claim in claims} == {
+        ("printed", ()), ("mixed", told),
+    }  # fmt: skip
+
+
+def test_a_report_says_the_conditions_once_in_sight_and_a_site_with_its_findings(tmp_path: Path, verb: Verb) -> None:
+    """Of the tables by metric one is seen at a time, each with its caption."""
+    file, home = grid_of(tmp_path, GRID + WHERE)
+    verb("report", file, "--output", str(tmp_path / "r.html"), runs=home)
+    page = " ".join((tmp_path / "r.html").read_text().split())
+    assert page.count(UNEQUAL) == len(re.findall(f"<figcaption>[^<]*{re.escape(UNEQUAL)}", page)) > 0
+    verb("site", str(tmp_path / "site"), file, runs=home)
+    assert (tmp_path / "site" / "index.html").read_text().count(UNEQUAL) == 1
+
+
+def test_compare_names_what_searches_differ_in(tmp_path: Path, verb: Verb) -> None:
+    file, home = grid_of(tmp_path, GRID.replace('"train.lr" = 0.002', "") + SELECT)
+    other = tmp_path / "other.toml"
+    text = Path(file).read_text().replace("[1, 10]", "[1]")
+    other.write_text(text.replace('"mixed"', '"other"') + 'seed = 7\nstop = "asha"\nfactor = 4\n')
+    for trial in {trial.id: trial for cell in expand(load(str(other))) for trial in cell.trials}.values():
+        if not home.trial(trial.id).is_done():
+            write_trial(home, trial, {}, val_rsum=1000 * trial.shared.train.lr)
+    compared = json.loads(verb("compare", file, str(other), "--json", runs=home).stdout)
+    assert {entry["name"]: (entry["a"], entry["b"]) for entry in compared["settings"]} == {
+        "objective.tau": ("10", "1"), "select.over.objective.tau": ("[1, 10]", "[1]"), "select.seed": ("100", "7"),
+        "select.stop": ("none", "asha"), "select.grace": ("--", "2"), "select.factor": ("--", "4"),
+    }  # fmt: skip
+    same = json.loads(verb("compare", file, file, "--other-runs", str(home.path), "--json", runs=home).stdout)
+    assert same["settings"] == []

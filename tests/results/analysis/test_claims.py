@@ -19,6 +19,7 @@ from goalgrid.results.analysis.claims import (
     FAILS,
     HOLDS,
     UNTOLD,
+    ClaimSource,
     Entry,
     JudgedClaim,
     document,
@@ -207,7 +208,7 @@ def test_orders_are_compared_by_means_and_tested_together() -> None:
     assert [each.p for each in found.agreements] == pytest.approx([each.pvalue for each in expected])
     assert [each.holm for each in found.agreements] == pytest.approx(holm([each.pvalue for each in expected]))
     assert found.verdicts == [HOLDS, UNTOLD, UNTOLD]
-    (said,) = document([("mine", [found])], comparisons=True).sections[0].parts[1:2]
+    (said,) = document([ClaimSource("mine", [found])], comparisons=True).sections[0].parts[1:2]
     assert "1 hold and none is reversed of 3 pairs of blocks; least tau" in said
     swept = [replace(entry, recipe="a", block=f"tau={entry.recipe}") for entry in entries]
     assert judge("", claim, swept).verdict == ABSENT, "one backbone"

@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import pytest
 
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.files import json_lines, write_json_lines
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
@@ -29,6 +30,7 @@ from goalgrid.runners.watching.mlflow_mirror import REPLACED, TAG, Mlflow
 
 from ...conftest import Goalgrid
 from ...goalgrid.processes import forked
+from ...states import fail
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn of themselves
 
@@ -99,6 +101,21 @@ def test_runs_hold_every_epoch_and_result_of_the_folders(trained: Home, tmp_path
         results = record.collect([folder.record], ["test_rsum", "test_t2i_r5"]).to_pylist()[0]
         assert {name: run.data.metrics[name] for name in results} == results
         assert run.info.run_name == folder.trial_id
+
+
+def test_a_search_trial_that_diverged_has_not_failed(trained: Home, tmp_path: Path, uri: str) -> None:
+    home, warned = Home(Path(shutil.copytree(trained.path, tmp_path / "runs"))), list[str]()
+    first, third = (folder for folder in home.trials() if "_s0-" in folder.trial_id)
+    second = next(folder for folder in home.trials() if "_s1-" in folder.trial_id)
+    fail(first, Failure.NON_FINITE, "the loss became nan")
+    fail(second, Failure.NON_FINITE, "the loss became nan")  # a trial of tables
+    fail(third, Failure.BUG, "wrong")
+    mirror = Mirror(Mlflow(Home(tmp_path), "copy", uri, search_seed=0), warned.append)
+    for folder in (first, second, third):
+        mirror.sync(folder)
+    mirror.close()
+    status = {run.data.tags[TAG]: run.info.status for run in runs_of(uri, "copy")}
+    assert (status, warned) == ({first.trial_id: "KILLED", second.trial_id: "FAILED", third.trial_id: "FAILED"}, [])
 
 
 def stored(value: float) -> float:
