@@ -7,7 +7,6 @@ of it.
 
 import re
 import shutil
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from rich.filesize import decimal as size
 
 from goalgrid.grid.errors import UserError, counted, regular_bytes
 from goalgrid.grid.store.files import bytes_below, is_aside, readable_text
+from goalgrid.grid.store.folder_clock import now_in
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.terminal.options import runs_option
 
@@ -198,7 +198,7 @@ def _halves(place: Path, pattern: str) -> list[Removable]:
 
 def _old(path: Path) -> bool:
     """Whether no process still writes it."""
-    return time.time() - path.stat().st_mtime > OLD
+    return now_in(path.parent) - path.stat().st_mtime > OLD
 
 
 def _plain(path: Path) -> bool:

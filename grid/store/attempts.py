@@ -14,10 +14,11 @@ from typing import Any
 
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.files import read_json, stands
+from goalgrid.grid.store.folder_clock import now_in
 
 HEARTBEAT_SECONDS = 5.0
 LEASE_SECONDS = 60.0
-"""A lease of another machine that was renewed within this time is live, by that machine's clock or its file's time."""
+"""A lease of another machine that was renewed within this time is live, by a host's clock or that of its folder."""
 
 
 class Failure(StrEnum):
@@ -123,7 +124,10 @@ class Attempt:
         if not lease or "outcome" in lease:
             return False
         if foreign(lease):
-            return min(abs(time.time() - seen) for seen in (lease["heartbeat"], self._renewed())) < LEASE_SECONDS
+            renewed = self._renewed()
+            if min(abs(time.time() - seen) for seen in (lease["heartbeat"], renewed)) < LEASE_SECONDS:
+                return True
+            return abs(now_in(self.folder) - renewed) < LEASE_SECONDS  # this host's clock may be off
         return processes.started(lease["pid"]) == lease["started"]
 
     def _renewed(self) -> float:

@@ -115,6 +115,11 @@ def join(address: str, **quiet: Any) -> None:
         raise UserError(
             f"RAY_AUTH_MODE=token, but this host has no token of the Ray cluster at {address!r}. {TOKEN}"
         ) from error
+    except RuntimeError as error:
+        raise UserError(
+            f"this process cannot join the Ray cluster at {address!r}: {in_short(error, 500)}. Every node needs the "
+            "driver's Python and Ray, to the last part of the version."
+        ) from error
     except (ray.exceptions.RayError, OSError) as error:
         raise UserError(
             f"no Ray cluster answers at {address!r}: {in_short(error)}. "

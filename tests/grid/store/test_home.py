@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from goalgrid.grid.store import processes
+from goalgrid.grid.store import folder_clock, processes
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State, TrialFolder
 
@@ -84,6 +84,22 @@ def test_another_machine_is_judged_by_its_heartbeat_and_where_its_clock_is_off_b
     made = attempt(folder, machine="elsewhere")
     os.utime(made.lease, (0, time.time() - 3600))
     assert made.live()
+
+
+def test_the_age_of_a_lease_is_judged_by_the_clock_of_its_folder(
+    folder: TrialFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beating, dead = (attempt(folder, number, machine="elsewhere") for number in (1, 2))
+    os.utime(dead.lease, (0, time.time() - 600))
+    real = time.time
+    for off in (600, -600):
+        monkeypatch.setattr(time, "time", lambda ahead=off: real() + ahead)
+        folder_clock._AHEAD.clear()
+        assert beating.live()
+    monkeypatch.setattr(time, "time", lambda: real() + 1200)
+    folder_clock._AHEAD.clear()
+    assert not dead.live()
+    assert [path for path in beating.folder.iterdir() if path.name.startswith(".")] == []
 
 
 def test_the_same_host_after_a_reboot_is_another_machine(folder: TrialFolder) -> None:

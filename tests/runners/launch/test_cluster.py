@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import platform
 import secrets
 import socket
 import subprocess
@@ -80,6 +81,15 @@ jobs = feature_extraction.feature_jobs(grid, expand(grid), Home(Path(sys.argv[1]
 ImageSource.built = refused
 with RayTune(Stop(), address=os.environ["RAY_ADDRESS"], grace=1.0, warn=print) as driver:
     feature_extraction.compute_features(jobs, Console(file=sys.stderr), partial(killing, partial(driver.spread, [])))
+"""
+
+VERSION = """
+import json, sys
+from ray._raylet import GcsClient
+
+head, key = GcsClient(address=sys.argv[1]), b"CLUSTER_METADATA"
+metadata = json.loads(head.internal_kv_get(key, b"cluster"))
+head.internal_kv_put(key, json.dumps(metadata | {"python_version": sys.argv[2]}).encode(), True, b"cluster")
 """
 
 RESOURCES = "import ray; ray.init(log_to_driver=False); print([(n['NodeID'], n['Resources']) for n in ray.nodes()])"
@@ -268,6 +278,23 @@ def test_a_wrong_address_is_a_message_at_once(address: str, tmp_path: Path, goal
     refused = goalgrid("run", "demo", *ONE, "--address", address, runs=tmp_path, timeout=30)
     assert refused.returncode == 2
     assert repr(address) in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_driver_of_another_python_is_told_both_versions(cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    def started_with(python: str) -> None:
+        """Let the head say that it was started with this Python."""
+        subprocess.run([sys.executable, "-c", VERSION, cluster.address, python], check=True)
+
+    started_with("3.11.99")
+    try:
+        refused = goalgrid("run", "demo", *ONE, runs=tmp_path)
+    finally:
+        started_with(platform.python_version())
+    assert refused.returncode == 2, refused.stderr
+    (told,) = [line for line in refused.stderr.splitlines() if line.startswith("error: ")]
+    assert all(f"Python: {version}" in told for version in ("3.11.99", platform.python_version()))
+    assert "Every node needs the driver's Python and Ray" in told
     assert "Traceback" not in refused.stderr
 
 

@@ -1,0 +1,36 @@
+"""The clock of what keeps a folder, by which the ages of its files are judged: that of a host may be minutes off."""
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from goalgrid.grid.store.files import aside_of
+
+SECONDS = 60.0
+"""For how long the clocks of a file system and of this host are taken to differ by the same."""
+
+_AHEAD: dict[int, tuple[float, float]] = {}
+"""By device: the seconds by which its clock is ahead of this host's, and when that was seen."""
+
+
+def now_in(folder: Path) -> float:
+    """The time by the clock of what keeps the folder; by this host's clock, if no file can be written there."""
+    try:
+        device = folder.stat().st_dev
+        ahead, seen = _AHEAD.get(device, (0.0, -SECONDS))
+        if time.monotonic() - seen >= SECONDS:
+            ahead = _ahead(folder)
+            _AHEAD[device] = ahead, time.monotonic()
+    except OSError:
+        return time.time()
+    return time.time() + ahead
+
+
+def _ahead(folder: Path) -> float:
+    file = aside_of(folder / "clock")
+    try:
+        file.touch()
+        return file.stat().st_mtime - time.time()
+    finally:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
