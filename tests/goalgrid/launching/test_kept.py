@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,15 @@ def mine(t, *, margin):
     return torch.relu(t.s_neg - t.s_pos + margin)
 '''
 HERE = ("--here", "--mlflow-uri", "")
+AXES = 'name = "later"\ndatasets = "shapes"\nrecipes = "cnn-bow"\nobjectives = ["con_con", "con_nca"]\n'
+LATER = pytest.mark.parametrize(
+    "more",
+    [
+        'seeds = "until resolved"\n[budget]\nseeds = 4\n',
+        'seeds = [0, 1]\n[select]\nover = { "train.lr" = [1e-2, 1e-3] }\n',
+    ],
+    ids=["until resolved", "select"],
+)
 
 
 @pytest.fixture
@@ -67,6 +77,23 @@ def test_a_changed_or_foreign_folder_is_refused(tmp_path: Path, verb: Verb) -> N
         verb("run", "--launch", str(tmp_path), *HERE, runs=home)
     with pytest.raises(UserError, match="--launch has its grid and its settings; leave out 'demo'"):
         verb("run", "demo", "--launch", str(folder), *HERE, runs=home)
+
+
+def test_two_launches_of_one_grid_are_refused(tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path)
+    folders = [launched(verb, home, "demo", *PAIR, *more) for more in ((), ("--set", "seeds=[0,1]"))]
+    with pytest.raises(UserError, match=r"two launches are of the grid 'demo': give one --launch for each grid\."):
+        verb("run", *(word for folder in folders for word in ("--launch", str(folder))), *HERE, runs=home)
+
+
+def test_a_run_warns_of_a_launch_whose_waiting_jobs_train_something_else(tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path)
+    folder = launched(verb, home, "demo", *PAIR)
+    one = ("--set", 'objectives=["con_con"]')
+    same = verb("run", "demo", *PAIR, *one, "--only", "objective=con_con", *HERE, runs=home)
+    assert f"warning: launch {folder.name} keeps other settings or other code of 1 trial, e.g. " in same.stderr
+    assert f"To train what it keeps: goalgrid run --launch {folder}\n" in same.stderr
+    assert "keeps other" not in verb("run", "demo", *PAIR, "--only", "objective=con_con", *HERE, runs=home).stderr
 
 
 def test_a_launch_trains_what_it_keeps_and_the_status_says_which(tmp_path: Path, verb: Verb) -> None:
@@ -106,24 +133,35 @@ def test_other_code_than_the_launch_keeps_trains_nothing_and_names_both_versions
     environment = {**os.environ, "PYTHONPATH": str(code)}
     refused = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=code)
     assert refused.returncode == 4, refused.stderr
-    assert f"2 trials not trained, e.g. {Overview.of(load('demo', PAIR[1::2]), home).trials[0].id}" in refused.stderr
+    first = Overview.of(load("demo", PAIR[1::2]), home).trials[0].id
+    assert f"2 trials not trained, e.g. {first}" in refused.stderr
+    codes = json.loads((folder / "launch.json").read_text())["code"]
+    there, here = re.findall(r"goalgrid \S+(?: \(commit .*?\))? with code ([0-9]+:[0-9a-f]{16})", refused.stderr)
     assert f"launch {folder.name} was made by goalgrid " in refused.stderr
+    assert first in codes[there]
+    assert here != there
     assert home.trials() == []
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        'seeds = "until resolved"\n[budget]\nseeds = 4\n',
-        'seeds = [0, 1]\n[select]\nover = { "train.lr" = [1e-2, 1e-3] }\n',
-    ],
-    ids=["until resolved", "select"],
-)
+@LATER
 def test_a_launch_knows_the_code_of_trials_that_come_later(more: str, tmp_path: Path) -> None:
-    axes = 'name = "later"\ndatasets = "shapes"\nrecipes = "cnn-bow"\nobjectives = ["con_con", "con_nca"]\n'
-    (tmp_path / "later.toml").write_text(axes + more)
+    (tmp_path / "later.toml").write_text(AXES + more)
     grid = load(str(tmp_path / "later.toml"))
     overview = Overview.of(grid, Home(tmp_path))
     known = kept.codes(overview)
     assert {trial.id for trial in trials_of(overview.candidates)} == set(known)
     assert len(known) > len(overview.trials)
+
+
+@LATER
+@pytest.mark.gate
+def test_a_launch_trains_the_trials_that_come_later(more: str, tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path / "runs")
+    (tmp_path / "later.toml").write_text(AXES + more)
+    verb("slurm", str(tmp_path / "later.toml"), *SMALL[:-2], "--set", "name=later", "--gpus", "0", runs=home)
+    (folder,) = home.grid("later").kept_launches()
+    finished = verb("run", "--launch", str(folder.path), *HERE, runs=home)
+    assert finished.exit_code == 0, finished.stderr
+    (ids,) = json.loads(verb("status", "later", "--json", runs=home).stdout)["launches"].values()
+    assert sorted(ids) == sorted(trial.trial_id for trial in home.trials())
+    assert len(ids) > 4
