@@ -12,7 +12,7 @@ from importlib.resources import files
 from pkgutil import iter_modules
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, PositiveInt, StrictBool
+from pydantic import Field, PositiveInt, StrictBool, field_validator
 
 from goalgrid.grid.errors import UserError, check_known, counted
 from goalgrid.grid.forms import flat
@@ -38,15 +38,26 @@ class Recipe(Settings):
     """The recipes whose scores, of the same data set, objective and seed, it averages; it trains nothing itself."""
     words: str = ""
     """The words of the published setting, where they are others than by default: settings of the data set."""
-    reading: str = ""
-    """Our readings and stand-ins, where the paper is silent or a part of it is not available."""
+    reading: dict[str, str] = {}
+    """Our readings and stand-ins, where the paper is silent, or its code differs; a phrase a topic, empty: none."""
     model: ModelSettings
     train: TrainSettings
+
+    @field_validator("reading", mode="before")
+    @classmethod
+    def _reading(cls, value: Any) -> Any:
+        """A single text is a reading, too."""
+        return {"all": value} if isinstance(value, str) else value
 
     @property
     def parents(self) -> tuple[str, ...]:
         """The recipes whose trials come first: its members, or the recipe that it starts from."""
         return self.ensemble or ((self.starts_from,) if self.starts_from else ())
+
+    @property
+    def readings(self) -> tuple[str, ...]:
+        """The phrases of its reading."""
+        return tuple(filter(None, self.reading.values()))
 
 
 class Download(Settings):
@@ -79,6 +90,8 @@ class Dataset(Settings):
     """A data set by name: its protocols, its official size, where users find it and how it lies on disk."""
 
     description: str
+    known_as: str = ""
+    """Its name in papers, which LaTeX prints."""
     protocols: Annotated[list[str], Field(min_length=1)]
     """The first is the default."""
     test_splits: list[str] = ["test"]
@@ -196,7 +209,7 @@ def whole_recipe(
 ) -> dict[str, Any]:
     """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others.
 
-    A recipe that is extended hands down no parent and no reading.
+    A recipe that is extended hands down no parent.
     """
     if "ensemble" in table:
         members = [read(member) for member in _members(table, place)]
@@ -209,7 +222,7 @@ def whole_recipe(
     if ensemble := base.get("ensemble"):
         one = f"extend one of its members: {', '.join(ensemble)}"
         raise UserError(f"recipe {place}: {str(extends)!r} is an ensemble, which trains nothing; {one}.")
-    return over({name: value for name, value in base.items() if name not in ("starts_from", "reading")}, table)
+    return over({name: value for name, value in base.items() if name != "starts_from"}, table)
 
 
 def _members(table: Mapping[str, Any], place: str) -> list[str]:

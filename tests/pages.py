@@ -39,9 +39,11 @@ number in brackets is the reference in the paper. A quoted row that a grid train
 recipe and objective are shipped, but no grid fills the row, the line names both. **Not possible**: the paper trained
 the row, and no grid here does; the line says why.
 
-**Differs** says how the training here differs from the source of the numbers: another schedule than a quoted row's own
-paper has, a part that stands in for another, our reading of what a paper leaves open. It is empty where we know of no
-difference. What GOAL leaves open of its objectives concerns all of its rows: [variants](variants.md).
+**Differs** says how the training here differs from the source of the numbers, which is the paper for its own rows, and
+for a quoted row the model's own paper and code: settings, a part that stands in for another, our reading of what a
+paper leaves open, the words of captions, the images that choose the checkpoint. What is in parentheses is the source's.
+What all rows of a table share is above the table. It is empty where we know of no difference. Captions of more than 60
+words are cut here in all rows, and in no source that we know. More on GOAL's objectives: [variants](variants.md).
 """
 CLAIMS = """# The papers' claims
 
@@ -78,10 +80,16 @@ def tables() -> Iterator[str]:
         yield f"| [{table}](#{table.lower()}) | {' | '.join(map(str, numbers))} |"
     for table, members in grouped((row.table, row) for row in rows).items():
         yield from ("", f"## {table}", "", f"{paper_table(table).heading}.", "")
+        if shared := paper_rows.shared_differences(members):
+            yield from (f"All rows that are trainable here differ: {'; '.join(shared)}.", "")
         yield from ("| row | here | differs |", "|---|---|---|")
         for row in members:
             title = f"{row.block}: " if row.block else ""
-            cells = title + row.label, paper_rows.here(_as_code(row)), "; ".join(row.differs)
+            cells = (
+                title + row.label,
+                paper_rows.here(_as_code(row)),
+                "; ".join(phrase for phrase in row.differs if phrase not in shared),
+            )
             yield f"| {' | '.join(map(_plain, cells))} |"
 
 

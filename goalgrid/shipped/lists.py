@@ -24,7 +24,7 @@ def grids() -> list[dict[str, Any]]:
 def recipe(name: str) -> dict[str, Any]:
     """A recipe with its settings by dotted name."""
     entry = catalog.recipe(name)
-    return {**recipe_row(name), "words": entry.words, "reading": entry.reading, "settings": catalog.settings(name)}
+    return {**recipe_row(name), "words": entry.words, "reading": entry.readings, "settings": catalog.settings(name)}
 
 
 def objective(name: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.groups import grouped
 from goalgrid.reading.papers import shipped
 from goalgrid.results.reference.coverage import ORIGINS, TRAINED, PaperRow, paper_rows
+from goalgrid.results.reference.differences import common
 from goalgrid.results.reference.reading import PAPERS, paper_table, table_names
 
 WITHOUT_NUMBERS = "goal-table1"
@@ -23,18 +24,26 @@ def rows(name: str | None = None) -> list[PaperRow]:
 
 
 def lines(rows: Sequence[PaperRow]) -> Iterator[str]:
-    """A line for each row below the name of its table, and the count."""
+    """A line for each row below the name of its table and what all its rows share, and the count."""
     width = max(len(row.label) for row in rows)
     for table, members in grouped((row.table, row) for row in rows).items():
         yield f"{table}: {paper_table(table).title}"
-        block = ""
+        shared, block = shared_differences(members), ""
+        if shared:
+            yield f"  all rows that are {TRAINED} differ: {'; '.join(shared)}"
         for row in members:
             if row.block != block:
                 yield f"  {row.block}"
             block = row.block
-            yield f"  {row.label:{width}}  {'; differs: '.join(filter(None, [here(row), '; '.join(row.differs)]))}"
+            differs = "; ".join(phrase for phrase in row.differs if phrase not in shared)
+            yield f"  {row.label:{width}}  {'; differs: '.join(filter(None, [here(row), differs]))}"
         yield ""
     yield count(rows)
+
+
+def shared_differences(rows: Sequence[PaperRow]) -> tuple[str, ...]:
+    """How every row of a table that is trainable here differs from its source."""
+    return common(row.differs for row in rows if row.grids)
 
 
 def count(rows: Sequence[PaperRow]) -> str:

@@ -19,7 +19,7 @@ from goalgrid.grid.store.output_files import write_output
 from goalgrid.shipped import lists, new_grid, settings_list
 from goalgrid.terminal import EXIT, completion, options
 from goalgrid.terminal.options import argument, flag, objective_settings, use
-from goalgrid.terminal.views import check_lines, say, show, show_for, show_json, show_list
+from goalgrid.terminal.views import check_lines, say, show, show_for, show_json, show_lines, show_list
 
 verbs = typer.Typer()
 
@@ -99,8 +99,9 @@ def recipes(
     show_list({f"  {setting}": setting_text(value) for setting, value in catalog.settings(name).items()})
     if recipe.words:
         show(f"\nWords of the published setting: {recipe.words}")
-    if recipe.reading:
-        show(f"\nOur reading: {recipe.reading}")
+    if recipe.readings:
+        show("\nOur reading, and where the authors' code differs:")
+        show_lines(f"  {phrase}" for phrase in recipe.readings)
 
 
 @verbs.command()

@@ -10,7 +10,8 @@ from goalgrid.grid.errors import several, unknown
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.results.records import record
-from goalgrid.results.reference.matching import changes, differing, worded
+from goalgrid.results.reference.differences import differences
+from goalgrid.results.reference.matching import changes
 from goalgrid.results.reference.reading import Result, paper_table, results_of, table_names
 
 ORIGINS = TRAINED, QUOTED, NOT_POSSIBLE = "trainable here", "quoted", "not possible"
@@ -140,25 +141,6 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
             objectives=tuple(dict.fromkeys(result.objective for result in results if result.objective)),
             quoted=line.quoted,
             why="" if filling else line.not_possible,
-            differs=tuple(text for cells in filling.values() for text in differences(results, cells)),
+            differs=tuple(dict.fromkeys(text for cells in filling.values() for text in differences(results, cells))),
             origin=TRAINED if filling else QUOTED if line.quoted else NOT_POSSIBLE,
         )
-
-
-def differences(results: Sequence[Result], cells: Sequence[Cell]) -> Iterator[str]:
-    """How cells that fill a row differ from its source: what the table's file says, the schedule, and our readings.
-
-    The source of a quoted row has the recipe's schedule, the model's own, unless the table's file says more. The source
-    of a row that the paper trained has the grid's schedule, which is the paper's.
-    """
-    recipes = dict.fromkeys(result.recipe for result in results if result.recipe)
-    models = list(dict.fromkeys(model for recipe in recipes for model in catalog.lineage(recipe)))
-    remarks = dict.fromkeys(result.differs for result in results if result.differs)
-    yield from remarks
-    if results[0].line.quoted and not remarks:
-        objectives = {result.objective for result in results}
-        row = [cell for cell in cells if cell.recipe in models and cell.objective in objectives]
-        others = [differing(cell) for cell in row if not cell.trials[0].shared.members]
-        if settings := worded({k: v for k, v in cell.items() if k.startswith("train.")} for cell in others):
-            yield f"another schedule than its source: {settings}"
-    yield from filter(None, dict.fromkeys(catalog.recipe(model).reading for model in models))

@@ -13,9 +13,10 @@ from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance, record, record_cache
 from goalgrid.results.records.scores import Score, Scores, TableValue, refuse_mixed_data
 from goalgrid.results.records.steps import Leave
-from goalgrid.results.reference.coverage import PaperRow, Place, differences, paper_rows, place_of
-from goalgrid.results.reference.matching import changes, differing, worded
-from goalgrid.results.reference.reading import Paper, Printed, Result, cell_of, paper_table
+from goalgrid.results.reference.coverage import Place, paper_rows, place_of
+from goalgrid.results.reference.differences import differences
+from goalgrid.results.reference.matching import changes, difference_text, differing
+from goalgrid.results.reference.reading import Paper, Printed, cell_of, paper_table
 
 QUOTED = "‡"
 LISTED = 6
@@ -132,8 +133,9 @@ def fill(
             for chosen in fitting if len(fitting) == 1 else theirs[:1]:
                 ours[cell] = chosen.cell
                 if chosen.done(scores):
-                    notes = [*_notes(row, results, chosen, theirs), *_odd_splits(seen, chosen.done(scores))]
-                    differs[cell] = tuple(dict.fromkeys(notes))
+                    one_point = [of for of in chosen.cells if of.swept == chosen.cell.swept]
+                    notes = differences(results, one_point)
+                    differs[cell] = (*notes, *dict.fromkeys(_odd_splits(seen, chosen.done(scores))))
     own = next((trials_of(cells) for grid, cells in shipped if name in grid.tables), [])
     untrained = sum(not home.trial(trial.id).is_done() for trial in own)
     filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs, frozenset(undecided), untrained)
@@ -183,17 +185,9 @@ def _fitting(shipped: Sequence[Candidate], others: Sequence[Candidate], scores: 
     return preferred[:1] or (published if len(published) == 1 else done or shipped[:1])
 
 
-def _changed(candidate: Candidate, other: Candidate | None) -> str:
-    """`train.epochs 2 for 30`: in what it differs from another candidate, or from its recipe."""
-    text = worded([differing(candidate.cell, other.cell if other else None)])
-    return text or ("settings of the trials that it starts from" if other else "")
-
-
-def _notes(row: PaperRow, results: Sequence[Result], chosen: Candidate, shipped: Sequence[Candidate]) -> Iterator[str]:
-    yield from row.differs if shipped else differences(results, chosen.cells)
-    first = shipped[0] if shipped else None
-    if (not first or first.settings != chosen.settings) and (text := _changed(chosen, first)):
-        yield f"trained otherwise: {text}"
+def _changed(candidate: Candidate, other: Candidate) -> str:
+    """`epochs 2 in place of 30`: in what it differs from another candidate."""
+    return difference_text([differing(candidate.cell, other.cell)]) or "settings of the trials that it starts from"
 
 
 def _odd_splits(seen: provenance.Rows, trials: Iterable[str]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A grid's cells and the papers' numbers for the same data set, protocol, recipe, objective and metric."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,35 +137,50 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
     By dotted name: the cell's value, then the other. The recipe leaves open which images validate, where captions are
     cut, and the words and their file where it has words of its own.
     """
-    ours, recipe, shared = _sections(cell), catalog.recipe(cell.recipe), cell.trials[0].shared
     if other:
-        return _differing(ours, _sections(other))
-    data = {name: getattr(shared.dataset, name) for name in ("name", "protocol", "val_images", "max_words")}
-    theirs = {
-        "dataset": DatasetSettings(**data).model_dump(),
+        return differing_values(sections(cell), sections(other))
+    shared = cell.trials[0].shared
+    theirs = of_recipe(cell, shared.objective.variant)
+    theirs["dataset"] |= {name: getattr(shared.dataset, name) for name in ("val_images", "max_words")}
+    left_open = ("dataset.words", "dataset.vocabulary") if catalog.recipe(cell.recipe).words else ()
+    return {n: values for n, values in differing_values(sections(cell), theirs).items() if n not in left_open}
+
+
+def of_recipe(cell: Cell, variant: str) -> dict[str, dict[str, Any]]:
+    """The settings of the cell's recipe, its objective by a variant and the whole data set, in sections."""
+    recipe, dataset = catalog.recipe(cell.recipe), cell.trials[0].shared.dataset
+    return {
+        "dataset": DatasetSettings.model_validate({"name": dataset.name, "protocol": dataset.protocol}).model_dump(),
         "train": recipe.train.model_dump(),
         "model": recipe.model.model_dump(),
-        "objective": resolve(cell.objective, variant=shared.objective.variant),
+        "objective": resolve(cell.objective, variant=variant),
     }
-    left_open = ("dataset.words", "dataset.vocabulary") if recipe.words else ()
-    return {name: values for name, values in _differing(ours, theirs).items() if name not in left_open}
 
 
-def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Differing:
+def differing_values(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Differing:
     """Both values where they differ, without settings that come with another choice, such as another encoder's."""
     differences, shared = forms.differing(ours, theirs), forms.flat(ours).keys() & forms.flat(theirs).keys()
     chosen = {name.rpartition(".")[0] for name in differences if name.rpartition(".")[2] in CHOICES}
     return {n: pair for n, pair in differences.items() if n in shared or n.rpartition(".")[0] not in chosen}
 
 
-def worded(cells: Iterable[Differing]) -> str:
-    """`train.epochs 30 for 15, train.decay_every 15 for 30 and 20`; empty if the cells differ in nothing."""
+def difference_text(cells: Iterable[Differing]) -> str:
+    """`epochs 30 in place of 15, decay every 15 in place of 30 and 20`; empty if the cells differ in nothing."""
     values = groups.grouped(chain.from_iterable(cell.items() for cell in cells)).items()
     sides = ((name, [dict.fromkeys(map(setting_text, side)) for side in zip(*of, strict=True)]) for name, of in values)
-    return ", ".join(f"{name} {' and '.join(ours)} for {' and '.join(theirs)}" for name, (ours, theirs) in sides)
+    return ", ".join(
+        f"{_plain(name)} {' and '.join(ours)} in place of {' and '.join(theirs)}" for name, (ours, theirs) in sides
+    )
 
 
-def _sections(cell: Cell) -> dict[str, Any]:
+def _plain(name: str) -> str:
+    """`train.lr` as `learning rate`, `model.text.word_dim` as `text word dim`."""
+    words = name.partition(".")[2].replace(".", " ").replace("_", " ")
+    return re.sub(r"\blr\b", "learning rate", words)
+
+
+def sections(cell: Cell) -> dict[str, dict[str, Any]]:
+    """The settings of a cell, by section."""
     shared = cell.trials[0].shared
     sections = {name: getattr(shared, name).model_dump() for name in ("dataset", "train", "model")}
     return {**sections, "objective": shared.objective.parameters}

@@ -81,8 +81,6 @@ class Result:
     value: Printed
     doubt: str
     """Why the number is not what it stands for; empty: nothing is known against it."""
-    differs: str
-    """How training here differs from the source of the number, by the table's file."""
     line: "Line"
     """The row that it stands in."""
 
@@ -177,8 +175,6 @@ class PaperTable(Settings):
     """Number of runs that the means with ± are over."""
     doubts: tuple[Remark, ...] = ()
     """What is wrong with printed numbers."""
-    differs: tuple[Remark, ...] = ()
-    """How training here differs from the source of a row, where neither the recipe's reading nor settings tell."""
     parts: tuple[PrintedColumns, ...]
     blocks: tuple[Lines, ...]
 
@@ -218,14 +214,13 @@ class PaperTable(Settings):
             recipe=recipe or block.recipe, objective=cell or row.objective,
             value=Printed(printed, row.runs or (self.runs if "±" in printed else None)),
             doubt=_remarks(self.doubts, named, part.dataset, metric),
-            differs=_remarks(self.differs, named, part.dataset, metric),
         )  # fmt: skip
 
 
 @cache
 def table_names() -> tuple[str, ...]:
     """Paper by paper, in the papers' order."""
-    return tuple(sorted(toml_names(_FOLDER), key=_place))
+    return tuple(sorted((name for name in toml_names(_FOLDER) if "-table" in name), key=_place))
 
 
 @cache

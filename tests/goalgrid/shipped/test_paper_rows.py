@@ -21,8 +21,15 @@ def test_the_count_is_the_sum_of_the_tables() -> None:
 
 def test_a_table_is_shown_alone_and_a_wrong_name_gives_the_nearest(goalgrid: Goalgrid, tmp_path: Path) -> None:
     shown = goalgrid("tables", "selhn-table5", runs=tmp_path).stdout
-    assert re.search(r"^  RVSE\+\+ +selhn-table5: rvsepp, selhn; differs: .* BERT's learning rate", shown, re.MULTILINE)
+    assert re.search(
+        r"^  RVSE\+\+ +selhn-table5: rvsepp, selhn; differs: .* BERT learns at a tenth", shown, re.MULTILINE
+    )
     assert re.search(r"^  CAMP\(CVPR'19\) \[34\] +quoted from \[34\]$", shown, re.MULTILINE)
+    shared = goalgrid("tables", "selhn-table9", runs=tmp_path).stdout
+    assert shared.count("(published: nltk's, a file)") == 1, "of all rows, so said once"
+    assert re.search(
+        r"^  all rows that are trainable here differ: plain words .*; 1,000 validation", shared, re.MULTILINE
+    )
     rows = json.loads(goalgrid("tables", "selhn-table5", "--json", runs=tmp_path).stdout)
     names = "table block label origin grids recipes objectives quoted why differs"
     assert rows[-1].keys() == set(names.split())

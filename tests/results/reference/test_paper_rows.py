@@ -92,72 +92,28 @@ def test_the_grids_that_name_a_table_train_its_own_rows(table: str, grids: Grids
             assert set(row.grids) <= named, row
 
 
-def trained(numbers: list[Result]) -> set[str]:
-    """The recipes of a row that train something: of an ensemble its members, and what a recipe starts from."""
-    recipes = {number.recipe for number in numbers if number.recipe}
-    return {model for recipe in recipes for model in catalog.lineage(recipe) if not catalog.recipe(model).ensemble}
-
-
-def other_schedule(row: PaperRow, numbers: list[Result], grids: Grids) -> bool:
-    """Whether a model of the row trains by other settings than its recipe's."""
-    models = trained(numbers)
-    return any(
-        cell.trials[0].shared.train != catalog.recipe(cell.recipe).train
-        for grid, cells in grids
-        for cell in cells
-        if grid.name in row.grids and cell.recipe in models and cell.objective in row.objectives
-    )
-
-
-def test_eighteen_quoted_rows_have_another_schedule_than_their_source(grids: Grids) -> None:
-    said = []
-    for table in TABLES:
-        for row, line, numbers in told(table, grids):
-            if row.grids and line.quoted and not numbers[0].differs:
-                other = [text for text in row.differs if text.startswith("another schedule than its source: train.")]
-                assert bool(other) == other_schedule(row, numbers, grids), row
-                said += other
-            else:
-                assert not any("another schedule" in text for text in row.differs), row
-    assert len(said) == 18
-    assert "another schedule than its source: train.epochs 30 for 15, train.lr 0.0005 for 0.0002" in said
-
-
-@every("table", TABLES)
-def test_a_row_says_what_its_table_and_the_models_that_it_trains_say(table: str, grids: Grids) -> None:
-    idle = {remark.text for remark in paper_table(table).differs}
-    for row, _, numbers in told(table, grids):
-        if row.grids:
-            readings = {catalog.recipe(model).reading for model in trained(numbers)} - {""}
-            said = {text for text in row.differs if not text.startswith("another schedule")}
-            assert said == readings | {number.differs for number in numbers} - {""}, row
-            idle -= said
-        else:
-            assert not row.differs, row
-    assert not idle, "a remark on rows that no grid fills"
-
-
-def test_six_rows_have_a_stand_in_and_ten_a_pooling_by_our_reading(grids: Grids) -> None:
-    rows = [row for table in TABLES for row in paper_rows(table, grids) if row.grids]
-    stand_ins = [row for row in rows if {"aoq", "ncr"} & set(row.objectives)]
-    assert len(stand_ins) == 6
-    assert all("the authors' candidates" in row.differs[0] or "not NCR's code" in row.differs[0] for row in stand_ins)
-    poolings = [row for row in rows if row.label in {"LIP", "Seq2Seq", "GCN", "SelfAttn", "AdaPool"}]
-    assert len(poolings) == 10
-    assert all(row.label in row.differs[0] for row in poolings)
-
-
 @every("name", [name for name in catalog.names("recipes") if not name.endswith("-tiny")])
 def test_a_recipe_whose_comments_speak_of_our_reading_has_one(name: str) -> None:
     """What a reader of the file learns stands in the table, too."""
     comments = "\n".join(re.findall("#.*", text_of(name)))
     if re.search(r"our reading|\bours:|is silent|leaves? open|batch norms by GPU", comments):
-        assert catalog.recipe(name).reading or name == "xvlm-zero-shot", comments
+        assert catalog.recipe(name).readings or name == "xvlm-zero-shot", comments
 
 
-def test_a_recipe_does_not_inherit_what_is_read_of_another() -> None:
-    assert "frozen" in catalog.recipe("clip-vit-l14-336").reading
-    assert catalog.recipe("clip-ft").reading == ""
+def test_a_recipe_inherits_a_reading_by_topic() -> None:
+    """As any table: a topic of its own is added or takes another's place, and an empty one is none."""
+    bert, bigru = (catalog.recipe(name).readings for name in ("vse-2ad", "vse-2ad-bigru"))
+    assert "one linear layer on BERT, as in its code (paper: an MLP)" in bert
+    assert not any("BERT" in phrase for phrase in bigru)
+    assert set(bigru) - set(bert) == {"sentence boundaries may be dropped (its code: never)"}
+    assert catalog.recipe("vsrn-coco").readings == catalog.recipe("vsrn").readings != ()
+    assert catalog.recipe("clip-vit-l14-336").readings
+    assert catalog.recipe("clip-ft").readings == catalog.recipe("clip-tiny").readings == ()
+
+
+def test_a_reading_may_be_a_single_text() -> None:
+    recipe = catalog.recipe("fc-bow").model_dump() | {"reading": "by hand"}
+    assert catalog.Recipe.model_validate(recipe).readings == ("by hand",)
 
 
 def test_a_row_that_a_grid_fills_in_part_is_not_trained(grids: Grids) -> None:

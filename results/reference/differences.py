@@ -1,0 +1,157 @@
+"""How a training here differs from the source of a paper's numbers: settings, stand-ins, readings, words, validation.
+
+What a source trained with are the settings of the recipe, of the objective and of the whole data set, but for what
+`sources.toml` says of it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import cache, reduce
+from itertools import chain
+from operator import getitem
+from typing import Any, Literal
+
+from goalgrid.grid import catalog
+from goalgrid.grid.catalog import toml
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.settings.base import Settings
+from goalgrid.results.reference.matching import Differing, difference_text, differing_values, of_recipe, sections
+from goalgrid.results.reference.reading import Result
+
+VARIANT, VALIDATION = "objective.variant", "dataset.val_images"
+WORDS = ("dataset.words", "dataset.vocabulary")
+APART = (VALIDATION, *WORDS)
+"""Settings of which a sentence of its own speaks."""
+ANY = ("*",)
+
+
+class Source(Settings):
+    """What the source of some numbers trained with, or leaves open, where no recipe says it.
+
+    It is about the trainings that fit its patterns, as in file names.
+    """
+
+    paper: tuple[str, ...] = ANY
+    dataset: tuple[str, ...] = ANY
+    recipe: tuple[str, ...] = ANY
+    objective: tuple[str, ...] = ANY
+    variant: Literal["", "paper", "released"] = ""
+    """The variant of the objective that its readings are of; empty: both."""
+    where: str = ""
+    """Who has the settings."""
+    set: dict[str, Any] = {}
+    """Settings by dotted name."""
+    readings: tuple[str, ...] = ()
+
+    def is_about(self, paper: str, cell: Cell) -> bool:
+        names = [(paper, self.paper), (cell.dataset, self.dataset)]
+        names += [(cell.recipe, self.recipe), (cell.objective, self.objective)]
+        return all(any(fnmatchcase(name, pattern) for pattern in patterns) for name, patterns in names)
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    return tuple(map(Source.model_validate, toml("goalgrid.results.reference", "sources")["sources"]))
+
+
+def differences(results: Sequence[Result], cells: Sequence[Cell]) -> tuple[str, ...]:
+    """How cells that fill a row differ from its source, in short phrases, the most telling first.
+
+    Cells of one grid that share their swept values.
+    """
+    paper = results[0].name.partition("-")[0]
+    trained = _trained(results, cells)
+    every = chain(
+        _settings(paper, trained),
+        (f"the ranker: {text}" for text in _settings(paper, _rankers(trained, cells))),
+        *(source.readings for cell in trained for source in _about(paper, cell) if _has_variant(source, cell)),
+        *(catalog.recipe(cell.recipe).readings for cell in trained),
+        map(_words, trained),
+        (_validation(paper, cell) for cell in trained),
+    )
+    return tuple(dict.fromkeys(filter(None, every)))
+
+
+def common(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """The phrases that all of several rows have; of a single row none."""
+    first, *others = [*rows] or [()]
+    return tuple(phrase for phrase in first if others and all(phrase in other for other in others))
+
+
+def _trained(results: Iterable[Result], cells: Iterable[Cell]) -> list[Cell]:
+    """The cells of the models of a row: of an ensemble its members, and what a recipe starts from."""
+    models = {
+        (result.dataset, model, result.objective)
+        for result in results
+        if result.recipe
+        for model in catalog.lineage(result.recipe)
+    }
+    row = [cell for cell in cells if (cell.dataset, cell.recipe, cell.objective) in models]
+    return [cell for cell in row if not cell.published and not cell.trials[0].shared.members]
+
+
+def _rankers(trained: Iterable[Cell], cells: Iterable[Cell]) -> list[Cell]:
+    """The cells that rank the training split for others."""
+    named = {trial.ranker for cell in trained for trial in cell.trials} - {""}
+    return [cell for cell in cells if any(trial.id in named for trial in cell.trials)]
+
+
+def _about(paper: str, cell: Cell) -> list[Source]:
+    return [source for source in sources() if source.is_about(paper, cell)]
+
+
+def _has_variant(source: Source, cell: Cell) -> bool:
+    return source.variant in ("", cell.trials[0].shared.objective.variant)
+
+
+def _settings(paper: str, cells: Sequence[Cell]) -> Iterator[str]:
+    """`epochs 30 in place of 15, learning rate 0.0005 in place of 0.0002`: of data sets that differ in it, each."""
+    of_dataset = {name: [_changed(paper, c) for c in cells if c.dataset == name] for name in _datasets(cells)}
+    texts = {name: difference_text(changed) for name, changed in of_dataset.items()}
+    if len(set(texts.values())) == 1:
+        yield from filter(None, set(texts.values()))
+    else:
+        yield from (f"on {_title(name)}: {text}" for name, text in texts.items() if text)
+
+
+def _title(dataset: str) -> str:
+    return catalog.described(dataset).known_as or dataset
+
+
+def _datasets(cells: Iterable[Cell]) -> dict[str, None]:
+    return dict.fromkeys(cell.dataset for cell in cells)
+
+
+def _changed(paper: str, cell: Cell) -> Differing:
+    """The settings of a cell that its source has otherwise."""
+    published = {name: value for source in _about(paper, cell) for name, value in source.set.items()}
+    variant = published.pop(VARIANT, "paper")
+    ours, theirs = sections(cell), of_recipe(cell, variant)
+    ours["objective"] = {"variant": cell.trials[0].shared.objective.variant, **ours["objective"]}
+    theirs["objective"] = {"variant": variant, **theirs["objective"]}
+    for name, value in published.items():
+        *path, last = name.split(".")
+        reduce(getitem, path, theirs)[last] = value
+    return {name: values for name, values in differing_values(ours, theirs).items() if name not in APART}
+
+
+def _words(cell: Cell) -> str:
+    """The words of captions, where they are others than those of the published setting."""
+    recipe, shared = catalog.recipe(cell.recipe), cell.trials[0].shared
+    if not recipe.words or not all(model.text.tokenizer is None for model in (recipe.model, shared.model)):
+        return ""
+    ours = {"plain words": "nltk's"} if shared.dataset.words == "plain" else {}
+    ours |= {} if shared.dataset.vocabulary else {"the training captions' vocabulary": "a file"}
+    return f"{' and '.join(ours)} (published: {', '.join(ours.values())})" if ours else ""
+
+
+def _validation(paper: str, cell: Cell) -> str:
+    """How many images choose the checkpoint, where the source has another number."""
+    shared, data = cell.trials[0].shared, catalog.described(cell.dataset)
+    naming = [source for source in _about(paper, cell) if VALIDATION in source.set]
+    if not (naming and shared.train.epochs and shared.train.selection != "last" and "val" in data.splits):
+        return ""
+    ours, theirs = shared.dataset.val_images or data.splits["val"].images, naming[-1].set[VALIDATION]
+    if ours == theirs:
+        return ""
+    return f"{ours:,} validation images of {_title(cell.dataset)} pick the checkpoint ({naming[-1].where}: {theirs:,})"
