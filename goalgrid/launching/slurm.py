@@ -41,18 +41,18 @@ class SlurmOptions(RunOptions):
     """What a job asks of Slurm, and what it passes on: options of `goalgrid slurm`."""
 
     time: str = option("24:00:00", "Time limit of a job; after it, the job queues again.", "H:M:S")
-    nodes: int = option(1, "Hosts that train together, connected by Ray.", min=1)
+    nodes: int = option(1, "Number of hosts, connected by Ray.", min=1)
     gpus: int | None = option(
         None, "GPUs of each host; 0: a cluster without. Default: of one job, where Slurm has GPUs.", min=0
     )
-    array: int | None = option(None, "Jobs on one runs folder, which share the trials.", "N", min=2)
+    array: int | None = option(None, "Submit this many jobs that share the trials of one runs folder.", "N", min=2)
     device: str = option(
         "", "Type of the GPUs, e.g. h100: asks for the CPUs that feed it, for as many trials as keep it busy.", "GPU"
     )
     mem: str = option("", "Memory of each host, e.g. 32G.", "SIZE")
-    account: str = option("", "Whom the hours are charged to.", "NAME")
-    log: str = option("", "Of each job, e.g. logs/%j.txt.", "FILE")
-    setup: Path | None = option(None, "Lines that a job runs first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
+    account: str = option("", "Slurm account to charge.", "NAME")
+    log: str = option("", "Log file of each job, e.g. logs/%j.txt.", "FILE")
+    setup: Path | None = option(None, "Shell lines to run first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
 
 
 def script(

@@ -40,12 +40,12 @@ class EvaluationRequest:
 
     weights: tuple[str, ...] = ()
     """NAME=DIR of pretrained networks."""
-    into: str = option("", "Show FILE beside the trials of this grid, as an imported record.", "GRID")
+    into: str = option("", "Show FILE next to the trials of this grid, as an imported record.", "GRID")
     as_objective: str = option("", "With --into: the objective that it was trained with.", "NAME")
     split: str = option("test", "val or test.")
     protocol: str | None = option(None, "Another protocol, e.g. coco-5x1k; eccv: ECCV Caption and CxC.")
     root: str = option("", "Other data of the same kind; default: the trial's own.", "[DATASET=]DIR")
-    speed: bool = option(False, "Time it too: pairs scored and queries answered a second; tables show it.")
+    speed: bool = option(False, "Also benchmark it: pairs scored and queries answered per second; tables show it.")
 
     def __post_init__(self) -> None:
         check_known("split", self.split, SPLITS)

@@ -26,8 +26,8 @@ class FigureRequest:
     format: str
     only: str = ""
     protocol: str | None = None
-    columns: int | None = option(None, "As wide as so many columns of a paper, without a title.", min=1, max=2)
-    points: float = option(8.5, "The size of the font.", "POINTS", min=4, max=20)
+    columns: int | None = option(None, "Width in columns of a paper; drops the title.", min=1, max=2)
+    points: float = option(8.5, "Font size in points.", "POINTS", min=4, max=20)
     trial: str = option("", "With attention or examples: whose; a wrong id lists the trials.", "ID")
     image: str = option("", "With attention: a test image, by file name or id; default: the first.", "NAME")
     caption: str = option("1", "With attention: the image's Nth caption, or a text of your own.", "N|TEXT")

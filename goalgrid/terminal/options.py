@@ -72,14 +72,16 @@ _SET = "Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goal
 SET = flag([], "--set", _SET, "KEY=VALUE", autocompletion=completion.overrides)
 ROOT = flag([], "--root", "The folder of a data set on this machine.", "[DATASET=]DIR")
 WEIGHTS = flag([], "--weights", "The folder of pretrained weights on this machine.", "NAME=DIR")
-_ONLY = "Only trials that match, e.g. 'objective=*_cir seed=0'; given again: or that match this one."
+_ONLY = "Only trials that match, e.g. 'objective=*_cir seed=0'; repeat it to add others."
 ONLY = flag([], "--only", _ONLY, "FILTER", autocompletion=completion.conditions)
-FORCE = flag(False, "--force", "Train from the beginning, and what starts from it; old folders move to DIR/replaced.")
-STALE = flag(False, "--stale", "Train also what is done by other code, versions or data, from the beginning.")
+FORCE = flag(False, "--force", "Retrain from scratch, including dependent trials; old results move to DIR/replaced.")
+STALE = flag(False, "--stale", "Also retrain finished trials whose code, library versions or data have changed.")
 ALLOW_LEAK = flag(
-    False, "--allow-leak", "Train even if test images train or validate (recorded, and in captions of tables)."
+    False,
+    "--allow-leak",
+    "Train even if test images leak into training or validation (recorded, and in captions of tables).",
 )
-_ADDRESS = "A Ray cluster to train on; default: Ray is started for this launch."
+_ADDRESS = "Ray cluster to train on; default: start Ray for this launch."
 ADDRESS = flag(None, "--address", _ADDRESS, "HOST:PORT", envvar="RAY_ADDRESS")
 JOBS = flag(None, "--jobs -j", "How many trials train at a time; default: as many as fit.", min=1)
 USES = flag([], "--uses", "A file of your own that defines objectives: docs/own.md.", "FILE")
@@ -89,9 +91,7 @@ PROTOCOL = flag(None, "--protocol --on", _PROTOCOL)
 DIRECTION = flag("both", "--direction", "i2t, t2i or both.")
 ANALYSIS_FORMAT = flag("terminal", "--format", "terminal, markdown, latex or csv.")
 PICTURE_FORMAT = flag("png", "--format", "png, pdf, svg or pgf.")
-OUTPUT = flag(
-    None, "--output -o", "A file instead of the screen; its ending may say the format.", "FILE", parser=user_path
-)
+OUTPUT = flag(None, "--output -o", "Write to this file; its suffix may choose the format.", "FILE", parser=user_path)
 JSON = flag(False, "--json", "Print JSON, for programs.")
 
 

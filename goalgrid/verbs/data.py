@@ -18,7 +18,7 @@ from goalgrid.terminal.views import err, say, show, show_for
 
 verbs = typer.Typer(
     cls=options.Verbs,
-    help="Say where to get data; check, convert; compute features.",
+    help="Locate, check and convert data sets; precompute features.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -30,7 +30,7 @@ def where(
         None, "NAME", "A data set, see `goalgrid datasets`; none: data of your own.", completion.datasets
     ),
 ) -> None:
-    """Say where to get a data set and how its folder may look.
+    """Show where to get a data set and how its folder may look.
 
     It needs no network. Without a name: how a folder with data of your own may look.
     """
@@ -46,12 +46,12 @@ def where(
 def check(
     name: str = argument(..., "NAME", "A data set's name, see `goalgrid datasets`.", completion.datasets),
     root: Path | None = flag(None, "--root", "The folder of your copy.", "DIR"),
-    workers: int | None = flag(None, "--workers", "Threads that decode images; default: one a CPU.", min=1),
+    workers: int | None = flag(None, "--workers", "Threads that decode images; default: one per CPU.", min=1),
     as_json: bool = options.JSON,
 ) -> None:
     """Find all faults of a copy, each with its fix.
 
-    The exit code is 2 where there is any. A NAME that is not shipped is checked as your own data: against itself, not
+    The exit code is 2 if there is any. A NAME that is not shipped is checked as your own data: against itself, not
     against official sizes.
     """
     base.check_named("data set", name)
@@ -105,9 +105,9 @@ def features(
     root: list[str] = options.ROOT,
     weights: list[str] = options.WEIGHTS,
 ) -> None:
-    """Run the frozen networks of a grid ahead of its trials.
+    """Precompute the features of a grid's frozen networks.
 
-    Without it, the run of the grid does so.
+    If you skip it, the run of the grid does it.
     """
     from goalgrid.runners.launch.feature_extraction import compute_features, feature_jobs, feature_sources
 
@@ -125,7 +125,7 @@ def features(
 @verbs.command()
 def backbone(
     source: Path = argument(..., "FILE", "VSE-infinity's original_updown_backbone.pth."),
-    folder: Path = argument(..., "DIR", "Where the weights are written."),
+    folder: Path = argument(..., "DIR", "Folder to write the weights to."),
 ) -> None:
     """Convert BUTD's ResNet-101.
 

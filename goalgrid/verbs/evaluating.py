@@ -22,11 +22,11 @@ def evaluate(
     file: Path | None = argument(None, "[FILE]", "A published checkpoint; with --as.", show_default=False),
     home: Home = options.RUNS,
     trial: str = flag("", "--trial", "A finished trial: its best checkpoint.", "ID"),
-    as_: str = flag("", "--as", "Whose checkpoint FILE is; a wrong name lists all.", "FAMILY"),
+    as_: str = flag("", "--as", "Family of the checkpoint (vsepp, scan, clip, ...).", "FAMILY"),
     vocabulary: Path | None = flag(None, "--vocabulary", "The words of FILE's training, .pkl or .json.", "FILE"),
     weights: list[str] = options.WEIGHTS,
     embeddings: Path | None = flag(
-        None, "--embeddings", "Write embeddings and ranks there.", "FILE.npz", parser=user_path
+        None, "--embeddings", "Write embeddings and ranks to this folder.", "FILE.npz", parser=user_path
     ),
     as_json: bool = options.JSON,
     **options: Any,

@@ -38,7 +38,7 @@ def table(
     as_json: bool = flag(False, "--json", "The same as --format json."),
     **options: Any,
 ) -> None:
-    """Print the paper's table of what is done so far.
+    """Print the paper's table of the trials done so far.
 
     --paper NAME fills a paper's own table by the trials of all grids; --against paper sets the paper's numbers beside
     ours; --reference prints the paper's own table as it was printed.
@@ -72,9 +72,9 @@ def effects(
     format_: str = options.ANALYSIS_FORMAT,
     as_json: bool = options.JSON,
 ) -> None:
-    """Say which axis matters, and how sure that is.
+    """Report main effects and interactions with their uncertainty (ANOVA).
 
-    Main effects and interaction, and what differs from a baseline.
+    Also which cells differ from a baseline.
     """
     from goalgrid.results.analysis import effects_text
     from goalgrid.results.analysis.block_analysis import printed_analyses
@@ -107,9 +107,9 @@ def claims(
     format_: str = flag("terminal", "--format", "terminal, markdown or latex."),
     as_json: bool = options.JSON,
 ) -> None:
-    """Say which of the papers' sentences hold.
+    """Test which of the papers' claims hold.
 
-    By their own tables, and with GRID by your trials: holds, fails, or cannot be told.
+    On the papers' own tables, and with GRID on your trials: holds, fails, or cannot be told.
     """
     from goalgrid.results.analysis import claims as judged_claims
     from goalgrid.results.analysis.documents import TEXT
@@ -124,10 +124,10 @@ def claims(
 @verbs.command()
 def compare(
     a: str = argument(..., "A", "A grid that ran, or a grid file.", completion.grids),
-    b: str | None = argument(None, "B", "The grid beside it; default: the same.", completion.grids),
+    b: str | None = argument(None, "B", "The grid to compare with; default: the same.", completion.grids),
     home: Home = options.RUNS,
     other: Home | None = options.OTHER_RUNS,
-    replaced: bool = flag(False, "--replaced", "A is as it was before its trials were last trained anew."),
+    replaced: bool = flag(False, "--replaced", "Take A as it was before its trials were last retrained."),
     metric: str = options.METRIC,
     direction: str = options.DIRECTION,
     protocol: str | None = options.PROTOCOL,
@@ -135,7 +135,7 @@ def compare(
     output: Path | None = options.OUTPUT,
     as_json: bool = options.JSON,
 ) -> None:
-    """Set two grids side by side, and say what differs.
+    """Compare two grids cell by cell, and show how their settings differ.
 
     B minus A, cell by cell, paired by seed where seeds pair; two versions of code or two runs folders, too.
     """
@@ -192,9 +192,9 @@ def report(
     set_: list[str] = options.SET,
     only: list[str] = options.ONLY,
     output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/report.html.", "FILE", parser=user_path),
-    watch: bool = flag(False, "--watch", "Write it again and again until no trial is left; an open page follows."),
-    every: int = flag(10, "--every", "Time between two writings, with --watch.", "SECONDS", min=1),
-    serve: bool = flag(False, "--serve", "Show it at an address of this machine, kept current, until Ctrl-C."),
+    watch: bool = flag(False, "--watch", "Rewrite it until all trials have ended; an open page follows."),
+    every: int = flag(10, "--every", "Seconds between two updates, with --watch.", "SECONDS", min=1),
+    serve: bool = flag(False, "--serve", "Serve a live page on localhost until Ctrl-C."),
     port: int = flag(8750, "--port", "With --serve; 0: a free one.", "PORT", min=0),
     host: str = flag("127.0.0.1", "--host", "With --serve: the interface; others need a secret path.", "ADDRESS"),
     beside: str | None = flag(None, "--compare", "Add a section: the report's grid minus GRID, cell by cell.", "GRID"),
@@ -245,7 +245,7 @@ def site(
 ) -> None:
     """Write an index of grids and a page for each into a folder that a web server can show.
 
-    Links are relative. Given again, it writes the pages anew.
+    Links are relative. Run it again to update the pages.
     """
     from goalgrid.showing.report import write_site
 

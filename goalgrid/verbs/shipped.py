@@ -29,13 +29,15 @@ PICTURES = ("png", "pdf", "svg")
 @verbs.command()
 def new(
     name: str = argument(..., "NAME", "The grid's name; the file is NAME.toml."),
-    root: str | None = flag(None, "--root", "Photographs or features of your own.", "DIR"),
-    dataset: str | None = flag(None, "--dataset", "Default: with --root, the grid's name; else drawn scenes.", "NAME"),
-    recipes: list[str] = flag([], "--recipe", "Default: what reads these data.", "NAME"),
+    root: str | None = flag(None, "--root", "Folder of your own photographs or features.", "DIR"),
+    dataset: str | None = flag(
+        None, "--dataset", "Default: with --root, the grid's name; else synthetic scenes.", "NAME"
+    ),
+    recipes: list[str] = flag([], "--recipe", "Default: a recipe that reads these data.", "NAME"),
     objectives: list[str] = flag([], "--objective", f"Default: {', '.join(new_grid.EXAMPLES)}, and your own.", "NAME"),
     files: list[str] = options.USES,
 ) -> None:
-    """Write a commented grid file to begin with."""
+    """Create a starter grid file."""
     name = name.removesuffix(".toml")
     use(files)
     content, notes = new_grid.text(name, dataset, recipes, objectives, root, files)
@@ -66,7 +68,7 @@ def grids(as_json: bool = options.JSON) -> None:
 
 @verbs.command()
 def recipes(
-    name: str | None = argument(None, "NAME", "A recipe or a recipe file: show all its settings.", completion.recipes),
+    name: str | None = argument(None, "NAME", "Show all settings of this recipe or recipe file.", completion.recipes),
     parameters: bool = flag(False, "--parameters", "Show the number of weights; for all recipes in half a minute."),
     as_json: bool = options.JSON,
 ) -> None:
@@ -118,7 +120,7 @@ def datasets(as_json: bool = options.JSON) -> None:
 
 @verbs.command()
 def objectives(
-    name: str | None = argument(None, "NAME", "An objective to explain.", completion.objectives),
+    name: str | None = argument(None, "NAME", "Explain this objective.", completion.objectives),
     as_json: bool = options.JSON,
     files: list[str] = options.USES,
 ) -> None:
@@ -137,7 +139,9 @@ def objectives(
 
 @verbs.command()
 def settings(
-    name: str | None = argument(None, "NAME", "A setting, or the beginning of several: train.", completion.settings),
+    name: str | None = argument(
+        None, "NAME", "Explain this setting, or all that begin so: train.", completion.settings
+    ),
     as_json: bool = options.JSON,
 ) -> None:
     """List the settings of a grid file; or explain one.
@@ -165,7 +169,9 @@ def tables(
 
 @verbs.command()
 def diagrams(
-    cells: list[str] = argument([], "CELL", "Draw the update fields of these, e.g. sig-ms_cir.", completion.objectives),
+    cells: list[str] = argument(
+        [], "CELL", "Draw the update fields of these cells, e.g. sig-ms_cir.", completion.objectives
+    ),
     output: Path = flag(Path(), "--output -o", "Folder of the pictures.", "DIR", parser=user_path),
     format_: str = flag("png", "--format", "png, pdf or svg."),
     set_: list[str] = flag([], "--set", "A parameter or the variant, e.g. tau=5.", "KEY=VALUE"),

@@ -50,26 +50,28 @@ def plan(
     stale: bool = options.STALE,
     jobs: int | None = options.JOBS,
     allow_leak: bool = options.ALLOW_LEAK,
-    probe: bool = flag(False, "--probe", "Train a few steps of each recipe first, to measure what they cost."),
-    device: str = flag("", "--device", "Memory and hours on a GPU that need not be here, e.g. h100, 24GB.", "GPU"),
+    probe: bool = flag(False, "--probe", "Train a few steps of each recipe first, to measure its cost."),
+    device: str = flag("", "--device", "Estimate memory and hours on a GPU you do not have, e.g. h100, 24GB.", "GPU"),
     hourly: float | None = flag(
-        None, "--hourly", "The price of an hour on that GPU; the plan then says what the grid costs.", "PRICE", min=0.0
+        None, "--hourly", "Price of one GPU-hour; adds the cost of the grid.", "PRICE", min=0.0
     ),
-    cores: int | None = flag(None, "--cores", "Cores of the machine with that GPU, which decode pictures.", "N", min=1),
+    cores: int | None = flag(
+        None, "--cores", "CPU cores of the machine with that GPU, for decoding images.", "N", min=1
+    ),
     gpus: int | None = flag(
         None,
         "--gpus",
-        "GPUs of that machine: the plan says how many of them work, and the time on the clock.",
+        "Number of GPUs in that machine; adds how many will be busy, and a wall-clock estimate.",
         "N",
         min=1,
     ),
-    nodes: int | None = flag(None, "--nodes", "How many such machines train together.", "N", min=1),
+    nodes: int | None = flag(None, "--nodes", "Number of such machines.", "N", min=1),
     trials: bool = flag(False, "--trials", "Print a line for each trial: why it would be trained, or not."),
     as_json: bool = options.JSON,
 ) -> None:
-    """Count trials, say why each would be trained, and the cost.
+    """Show what a run would train, why, and what it would cost.
 
-    It trains nothing, except with --probe a few steps.
+    It trains nothing, except a few steps with --probe.
     """
     if not device and (hourly is not None or cores or gpus or nodes):
         raise UserError(
@@ -104,15 +106,15 @@ def run(
     force: bool = options.FORCE,
     stale: bool = options.STALE,
     launch_folders: list[Path] = flag(
-        [], "--launch", "Train what a launch keeps, in place of GRID: docs/clusters.md.", "DIR"
+        [], "--launch", "Train the grid that this launch keeps, instead of GRID: docs/clusters.md.", "DIR"
     ),
     jobs: int | None = options.JOBS,
-    dry_run: bool = flag(False, "--dry-run", "Only say what would be trained, as goalgrid plan does."),
+    dry_run: bool = flag(False, "--dry-run", "Dry run: same as goalgrid plan."),
     **options: Any,
 ) -> None:
-    """Train what is not done, then print the table.
+    """Train all unfinished trials, then print the table.
 
-    The same command again goes on where it was cut off. Several grids are trained one after the other.
+    Run it again to continue where it was cut off. Several grids are trained one after the other.
     """
     overrides, launches = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])], dict[str, KeptLaunch]()
     if launch_folders:
@@ -168,8 +170,8 @@ def slurm(
     stale: bool = options.STALE,
     jobs: int | None = options.JOBS,
     sbatch: list[str] = flag([], "--sbatch", "An option of sbatch, e.g. partition=gpu.", "NAME=VALUE"),
-    output: Path | None = flag(None, "--output -o", "A file instead of the screen.", "FILE", parser=user_path),
-    submit: bool = flag(False, "--submit", "Submit it; `goalgrid status` then shows its jobs."),
+    output: Path | None = flag(None, "--output -o", "Write to this file.", "FILE", parser=user_path),
+    submit: bool = flag(False, "--submit", "Submit the script; `goalgrid status` then shows its jobs."),
     **options: Any,
 ) -> None:
     """Write a batch script for Slurm that trains grids.
@@ -217,9 +219,9 @@ def status(
     set_: list[str] = options.SET,
     as_json: bool = options.JSON,
 ) -> None:
-    """Say what is done, running, failed, planned or stale.
+    """Show the state of every trial, and how to fix failures.
 
-    Of failures it says why, and what helps. Without GRID it lists the grids that ran.
+    Without GRID, list the grids that ran.
     """
     if not grids and paper is None:
         show_for(as_json, lambda: standing.states_of(home), lambda: standing.grid_lines(home))
@@ -242,7 +244,7 @@ def merge(
     grid: str | None = flag(None, "--grid", "Only the trials of this grid; default: of all grids there.", "GRID"),
     root: list[str] = options.ROOT,
     stale: bool = flag(False, "--stale", "Take trials that other code trained, too; tables then say so."),
-    dry_run: bool = flag(False, "--dry-run", "Only say what would be taken."),
+    dry_run: bool = flag(False, "--dry-run", "Dry run: show what would be taken."),
     as_json: bool = options.JSON,
 ) -> None:
     """Take finished trials from another runs folder.
@@ -265,12 +267,12 @@ def merge(
 @verbs.command()
 def prune(
     home: Home = options.RUNS,
-    done: bool = flag(False, "--done", "Move finished trials that no grid names, too."),
-    empty: bool = flag(False, "--empty", "Delete for good what lies in the trash."),
-    yes: bool = flag(False, "--yes -y", "Do it without asking."),
+    done: bool = flag(False, "--done", "Also move finished trials that belong to no grid."),
+    empty: bool = flag(False, "--empty", "Delete the trash for good."),
+    yes: bool = flag(False, "--yes -y", "Do not ask for confirmation."),
     as_json: bool = options.JSON,
 ) -> None:
-    """Move trials that no grid names to the trash, after asking.
+    """Move trials that belong to no grid to the trash (asks first).
 
     The trash is DIR/trash. Half-written files of broken runs are deleted. --json only shows what would go.
     """
@@ -292,7 +294,7 @@ def prune(
 
 @verbs.command()
 def selftest(home: Home = options.RUNS, address: str | None = options.ADDRESS) -> None:
-    """Prove on this machine that kills lose nothing.
+    """Verify on this machine that killed trials resume without loss.
 
     It kills a worker of a tiny grid, in a folder of its own below DIR.
     """

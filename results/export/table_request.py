@@ -41,10 +41,10 @@ class TableRequest:
     reference: bool = option(False, "Print a paper's own table; without GRID, list these tables.")
     against: str | None = option(None, "paper: show our number, the paper's, and the difference.")
     marks: bool = option(False, "Mark cells that cannot be told from the best; the caption says by which test.")
-    label: str | None = option(None, "Of LaTeX: the name for \\ref.")
-    caption: str | None = option(None, "Of LaTeX: your text in place of ours.", "TEXT")
-    siunitx: bool = option(False, "Of LaTeX: numbers aligned at their points, by the package siunitx.")
-    only: str = option("", "Only trials that fit, e.g. 'objective=*_cir seed=0'.", "FILTER")
+    label: str | None = option(None, "LaTeX only: the name for \\ref.")
+    caption: str | None = option(None, "LaTeX only: replace the generated caption.", "TEXT")
+    siunitx: bool = option(False, "LaTeX only: align numbers at the decimal point, by package siunitx.")
+    only: str = option("", "Only trials that match, e.g. 'objective=*_cir seed=0'.", "FILTER")
     set_: tuple[str, ...] = ()
     """What `--set` changes of the grid, KEY=VALUE each."""
 

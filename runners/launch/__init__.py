@@ -15,10 +15,12 @@ class RunOptions:
         None, "The MLflow that trials are copied to; default: DIR/mlflow.db; '' for none.", "URI"
     )
     notify: str = option(
-        "", "A shell command for the first failure and the end; variables GOALGRID_* say what happened.", "COMMAND"
+        "",
+        "Run this shell command at the first failure and at the end; variables GOALGRID_* say what happened.",
+        "COMMAND",
     )
     allow_leak: bool = option(
-        False, "Train even if test images train or validate (recorded, and in captions of tables)."
+        False, "Train even if test images leak into training or validation (recorded, and in captions of tables)."
     )
 
 
@@ -28,7 +30,7 @@ class LaunchOptions(RunOptions):
 
     here: bool = option(False, "Train in this process, without Ray.")
     address: str | None = option(
-        None, "A Ray cluster to train on; default: Ray is started for this launch.", "HOST:PORT", envvar="RAY_ADDRESS"
+        None, "Ray cluster to train on; default: start Ray for this launch.", "HOST:PORT", envvar="RAY_ADDRESS"
     )
     launches: Mapping[str, KeptLaunch] = field(default_factory=dict)
     """What launches keep, by the names of their grids; no option itself."""
