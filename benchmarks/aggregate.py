@@ -2,7 +2,7 @@
 
 Records: a grid of 100,000 trials, each with a record of 30 epochs, three million rows of history in all. The tables are
 what `goalgrid table` prints, in processes of their own, from start to end: when no record was read before, again, and
-after some trials were trained anew. Collecting alone is measured beside pyarrow's reader, file by file. The page of
+after some trials were retrained. Collecting alone is measured beside pyarrow's reader, file by file. The page of
 `goalgrid report` is that of a smaller grid.
 """
 
@@ -125,9 +125,9 @@ def tables(folder: Path, trials: int) -> None:
             copying.note(home.trial(trial.id).record)
     command(f"{many}, first after such a launch", *words)
     leave(wanted[:ANEW], home)
-    command(f"{many}, {ANEW} trained anew", *words)
+    command(f"{many}, {ANEW} retrained", *words)
     leave(wanted[: 10 * ANEW], home)
-    command(f"{many}, {10 * ANEW:,} trained anew", *words)
+    command(f"{many}, {10 * ANEW:,} retrained", *words)
     with timed(f"expanding {len(wanted):,} trials alone"):
         expand(load(str(path)))
     collected(folder, min(10_000, len(wanted)))

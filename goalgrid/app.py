@@ -105,5 +105,6 @@ def main() -> None:
         sys.exit(next((code for kind, code in codes.items() if isinstance(error, kind)), WRONG_USAGE))
     except OSError as error:  # no part of the command can go on without that file
         where = f": {error.filename}" if error.filename else ""
-        say(f"error: {error.strerror or error}{where}. Look at that disk; the same command then goes on.")
+        go_on = "Fix the disk problem, then run the same command again to continue."
+        say(f"error: {error.strerror or error}{where}. {go_on}")
         sys.exit(INCOMPLETE)

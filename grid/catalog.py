@@ -309,7 +309,7 @@ def has_folder(name: str, given: str) -> None:
     """Check that a data set lies in a folder, because the user gave one: `--root shapes=/data`."""
     if described(name).embedded:
         hint = "Leave this out, or name the data set that lies there."
-        raise UserError(f"{given}: data set {name!r} is made on the spot and has no folder. {hint}")
+        raise UserError(f"{given}: data set {name!r} is generated and needs no root. {hint}")
 
 
 def noun(name: str, model: ModelSettings | None = None) -> str:

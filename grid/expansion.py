@@ -199,7 +199,9 @@ class _Cells:
             usable = [name for name in CATALOGUE if RANKED not in needs(name)]
             problem = unknown("objective", goal, usable, where="in train.ranker_objective")
         elif catalog.recipe(ranker).parents or catalog.recipe(ranker).model.of_sets:
-            problem = f"train.ranker = {ranker!r}: a ranker is trained in one step, and gives a vector an image"
+            problem = (
+                f"train.ranker = {ranker!r}: a ranker must be a single-stage recipe that embeds an image as one vector"
+            )
         if problem or ranker is None:
             self.resolver.problems[f"{recipe} with {name}: {problem}"] = None
             return ()

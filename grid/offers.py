@@ -204,7 +204,7 @@ def _problems(entry: ObjectiveEntry) -> list[str]:
     parameters: Mapping[str, Any] = entry.own
     for name, parameter in parameters.items():
         if not isinstance(parameter, Parameter):
-            problems.append(f"{name} = {parameter!r} is no goalgrid.Parameter(default, meaning)")
+            problems.append(f"{name} = {parameter!r} is not a goalgrid.Parameter(default, meaning)")
         elif name in OF_THE_PROGRAM:
             problems.append(f"{name} is a parameter that the program gives to objectives; name yours otherwise")
         elif parameter.only_with and parameter.only_with[0] not in parameters:
@@ -340,7 +340,7 @@ def _undeclared(parameters: Mapping[str, Any]) -> list[str]:
     problems = list[str]()
     for name, value in parameters.items():
         if not isinstance(value, Parameter):
-            problems.append(f"{name} = {value!r} is no goalgrid.Parameter(default, meaning)")
+            problems.append(f"{name} = {value!r} is not a goalgrid.Parameter(default, meaning)")
         elif value.only_with or value.released != value.default:
             problems.append(f"{name}: released and only_with are for parameters of losses")
     return problems

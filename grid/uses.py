@@ -65,7 +65,7 @@ differing: dict[Use, str] = {}
 def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use:
     """The plug-in that a grid file's `uses` names: by a path that begins at a folder, or by its entry point."""
     if not text:
-        raise UserError("uses '' names neither a file, which ends in .py, nor an installed package.")
+        raise UserError("uses contains an empty string; give a .py file or an installed plugin's name.")
     if not text.endswith(".py"):
         return Use(path=text, source=_digest(text))
     path = (folder / user_path(text)).absolute()
@@ -103,8 +103,8 @@ def of_launch(use: Use, where: str) -> Use:
 
 def _untrusted(use: Use, where: str) -> Untrusted:
     return Untrusted(
-        f"{where} runs code that you never named here: {use.path}, {use.source.count(chr(10))} lines. Read it in "
-        "the grid, below [[uses]]; --trust-code runs it, and remembers that."
+        f"{where} runs code you have not approved on this machine: {use.path}, {use.source.count(chr(10))} lines. Read "
+        "it in the grid, below [[uses]]; --trust-code runs it, and remembers that."
     )
 
 
@@ -180,7 +180,7 @@ def _offered(use: Use) -> list[Offer]:
     modules = [use.module] if use.is_file else [name for name in offered if name.partition(".")[0] == top]
     offers = [offer for name in modules for offer in offered.get(name, [])]
     if not offers:
-        raise UserError(f"{use.path} offers nothing. Put @goalgrid.objective(NAME) above a loss: docs/own.md.")
+        raise UserError(f"{use.path} registers nothing. Decorate a loss with @goalgrid.objective(NAME): docs/own.md.")
     return offers
 
 

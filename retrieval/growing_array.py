@@ -25,7 +25,7 @@ class GrowingArray:
         """The blocks that are still to be written."""
 
     def _resume(self) -> set[int]:
-        """The whole blocks that the part holds; it begins anew where it has none."""
+        """The whole blocks that the part holds; it begins from scratch where it has none."""
         whole = set[int]()
         if self.part.is_file():
             *lines, _ = readable_text(self.journal).split("\n")  # the last line may be torn

@@ -278,7 +278,7 @@ def _problem(trial: Trial, folder: TrialFolder, code: str, data: str) -> str:
     except (sealed.Damaged, OSError) as error:
         return f"its record: {error}"
     except UserError as error:
-        return str(error).partition(" Train its trial anew")[0]
+        return str(error).partition(" Retrain its trial")[0]
     if problem := next(_disagreeing(trial, folder, row), ""):
         return problem
     if code and (differs := provenance.code_differs(row["code_fingerprint"], code)):

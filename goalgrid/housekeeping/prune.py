@@ -169,7 +169,7 @@ def _ids(path: Path, anew: str) -> list[str]:
             return text.splitlines()
     raise UserError(
         f"grid {path.parent.name!r} does not say which trials are its own: {path} is missing or damaged. Write it "
-        f"anew: {anew}. Or remove {path.parent} if that grid is not wanted."
+        f"again: {anew}. Or remove {path.parent} if that grid is not wanted."
     )
 
 

@@ -62,7 +62,7 @@ def train_all(
         states += _show_end(Overview.of(grid, home), launched, notify, options.launches.get(grid.name), paper)
         if launched.interrupted and grid is not grids[-1]:
             rest = [other.name for other in grids[grids.index(grid) + 1 :]]
-            say(f"not begun: {', '.join(rest)}; the same command again goes on")
+            say(f"skipped: {', '.join(rest)}; run the same command again to continue")
             states.append(State.INTERRUPTED)
             break
     return exit_state(states)
@@ -146,7 +146,7 @@ def _round(
         save()
         _copy_late(overview, trackers)
         return LaunchResult(decisions, other_code=other_code)
-    begun = f", {len(anew)} of them anew" if anew else ""
+    begun = f", {len(anew)} of them from scratch" if anew else ""
     further = f", evaluating {counted(len(evaluated), 'trial')} further" if evaluated else ""
     say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}{further}")
     if overview.stops_none:

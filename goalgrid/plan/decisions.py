@@ -1,4 +1,4 @@
-"""Why each trial of a grid would be trained now, or why not; and which trials are trained anew."""
+"""Why each trial of a grid would be trained now, or why not; and which trials are retrained."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -123,11 +123,11 @@ def _anew(overview: Overview, choice: Choice, selected: Sequence[Trial]) -> dict
             continue
         if overview.states[trial.id] is State.RUNNING:
             raise UserError(
-                f"cannot train {replaced[0]} anew: {trial.id}, which {_needs(trial)} it, is running on "
+                f"cannot retrain {replaced[0]}: {trial.id}, which {_needs(trial)} it, is running on "
                 f"{_host(overview, trial)}. Wait for that, or leave it out with --only."
             )
         if overview.states[trial.id] in begun:
-            anew.setdefault(trial.id, f"what it {_needs(trial)} is trained anew")
+            anew.setdefault(trial.id, f"what it {_needs(trial)} is retrained")
     return anew
 
 

@@ -114,7 +114,7 @@ class DeviceCost:
             for setting in dict.fromkeys(name for taken in everything for name in taken.formats)
         }
         hours = ", ".join(f"{setting} {span.scaled(HOURS)}" for setting, span in spans.items())
-        return [f"with {hours}: other numbers, so other trials with ids of their own"] if spans else []
+        return [f"with {hours}: changes results, hence different trial ids"] if spans else []
 
     def _remedies(self) -> list[str]:
         """Return the assumptions of the total, or why there is no total."""

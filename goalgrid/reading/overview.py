@@ -274,7 +274,7 @@ class Overview:
 
     @property
     def trained_on_other_data(self) -> set[str]:
-        """Those of other data that can be trained anew: a published checkpoint is imported again instead."""
+        """Those of other data that can be retrained: a published checkpoint is imported again instead."""
         return self.of_other_data - {trial.id for trial in self.imported}
 
     @cached_property

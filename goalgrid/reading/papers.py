@@ -58,7 +58,9 @@ def no_grid(home: Home) -> UserError:
     files = {path.name: readable_text(path) for path in sorted(Path().glob("*.toml"))}
     grids = [name for name, text in files.items() if re.search("^(name|datasets|objectives)", text, re.MULTILINE)]
     known = ", ".join(dict.fromkeys([*home.grids(), *grids, "demo"]))
-    return UserError(f"which grid? Known: {known}; goalgrid grids lists all that are shipped. Or --paper NAME.")
+    return UserError(
+        f"no grid given. Known grids: {known}; goalgrid grids lists all that are shipped. Or --paper NAME."
+    )
 
 
 def source(grid: str | None, paper: str | None, home: Home) -> str:

@@ -281,11 +281,11 @@ def ended(overview: Overview) -> list[str]:
     lines = [f"{overview.grid.name}: {overview.headline()}", *unreadable_lines(overview), *choice_lines(overview)]
     lines += seed_lines(overview)
     lines += [*failure_lines(overview), *_evaluation_lines(overview), *_uncompared(overview)]
-    anew = f"anew: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
+    retrain = f"Retrain with: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
     if other := overview.trained_on_other_data:
-        lines += [f"{counted(len(other), 'trial')} done on other data than are here now, and not shown; {anew}"]
+        lines += [f"{counted(len(other), 'trial')} trained on other data than are here now, and not shown. {retrain}"]
     if old := of_other_code(overview):
-        lines += [f"{counted(len(old), 'trial')} done by other code than now, with the numbers of then; {anew}"]
+        lines += [f"{counted(len(old), 'trial')} trained with older code; old results kept. {retrain}"]
     lines += [line for line in _imported_lines(overview) if line.endswith(LOST)]
     return [*lines, *_collapsed_lines(overview)]
 
@@ -310,7 +310,7 @@ def _collapsed_lines(overview: Overview) -> list[str]:
     """How many trials know nothing, and how much that may reach: on a small validation split it is much."""
     if not (chances := collapsed(overview)):
         return []
-    count = f"{len(chances)} of {overview.counts[State.DONE]} done are no better than chance on the validation split"
+    count = f"{len(chances)} of {overview.counts[State.DONE]} done perform at chance level on the validation split"
     most = max(chances.values())
     small = ", the most there is: take more validation images" * (most >= 600)
     line = f"collapsed: {count}, where it reaches an rsum of up to {most:.0f}{small}: {listed(list(chances))}"
@@ -356,7 +356,7 @@ def unreadable_lines(overview: Overview) -> list[str]:
     reasons = {trial.id: overview.folder(trial).unreadable() for trial in overview.having(State.UNREADABLE)}
     if not reasons:
         return []
-    helps = "have its owner open it to you (chmod -R g+rX), or look at the disk; the same command then goes on"
+    helps = "have its owner open it to you (chmod -R g+rX), or fix the disk; then run the same command again"
     return [f"unreadable: {counted(len(reasons), 'trial')}: {listed(list(reasons.values()))}; {helps}"]
 
 
@@ -400,9 +400,9 @@ def _stale_lines(overview: Overview) -> list[str]:
         for what, ids in reasons.items()
     ]
     if lines:
-        lines += [f"  train them anew: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"]
+        lines += [f"  retrain them: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"]
     patched = Counter(overview.patched.values())
-    lines += [f"note: {count} done with other versions, which change no number: {v}" for v, count in patched.items()]
+    lines += [f"note: {count} done with other versions, without effect on results: {v}" for v, count in patched.items()]
     return lines + _uncompared(overview)
 
 

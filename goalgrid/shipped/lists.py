@@ -122,7 +122,7 @@ def guide(name: str, known: catalog.Dataset) -> list[str]:
     ]
     lines += [f"  protocol {name}: {protocols.protocol(name).description}" for name in known.protocols]
     if known.embedded:
-        return [*lines, "", "Nothing to download: it is made on the spot."]
+        return [*lines, "", "Nothing to download: it is generated."]
     lines += ["", "Where to get it"]
     for source in known.sources:
         size = f": {source.size}" if source.size else ""

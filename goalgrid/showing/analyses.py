@@ -97,13 +97,13 @@ def compared(
     Args:
         b: None: the grid `a`.
         other: the runs folder of B; None: that of A.
-        replaced: whether A is as it was before its trials were last trained anew; without `b`, of these alone.
+        replaced: whether A is as it was before its trials were last retrained; without `b`, of these alone.
     """
     metrics = _metrics(metric, direction, protocol)
     if b is None and other is None and not replaced:
         raise UserError(
             f"compare {a!r} with what? Name a second grid, or its runs folder by --other-runs; --replaced compares "
-            "with the trials before they were trained anew."
+            "with the trials before they were retrained."
         )
     if other is not None and not other.path.is_dir():
         raise UserError(f"--other-runs {other.path}: there is no such folder.")
@@ -140,7 +140,7 @@ def _side(
     cells, states = overview.cells, overview.states
     if all(states[trial.id] is not State.DONE for cell in cells for trial in cell.trials):
         if isinstance(home, BeforeReplacement):
-            raise UserError(f"no trial of grid {grid.name!r} was done and then trained anew under {home.path}.")
+            raise UserError(f"no trial of grid {grid.name!r} was done and then retrained under {home.path}.")
         anew = f"Start it: goalgrid run {name}{runs_option(home)}"
         raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. {anew}")
     if ids is not None:

@@ -67,7 +67,7 @@ def some_scores(
         done = f"no trial{' with chosen values' * bool(grid.select)} is done"
         if other:
             done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
-            helps = f"Train them anew: goalgrid run {named} --stale"
+            helps = f"Retrain them: goalgrid run {named} --stale"
         elif states <= {State.PLANNED}:
             helps = start(source, home, overrides, verb=verb)
         else:

@@ -58,7 +58,7 @@ def check(
     if root is not None:
         catalog.has_folder(name, f"--root {root}")
     if catalog.described(name).embedded:
-        say(f"{name} is made on the spot: there is no copy to check.")
+        say(f"{name} is generated: there is no copy to check.")
         return
     if root is None:
         known = f" {name}" if name in catalog.names("datasets") else ""

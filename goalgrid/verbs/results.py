@@ -274,7 +274,7 @@ def export(
     if paper and target is None:
         grid, target = None, user_path(grid) if grid else None
     if target is None:
-        raise UserError("into which folder? Give DIR, a new or empty folder.")
+        raise UserError("missing argument DIR: a new or empty folder.")
     filtered = either(only)
     overview = Overview.of(recall(source(grid, paper, home), home, set_), home, filtered)
     if not overview.cells:

@@ -284,7 +284,8 @@ def prune(
         return
     if not yes and not sys.stdin.isatty():
         which = f"{' --done' * done}{' --empty' * empty}"
-        raise UserError(f"nobody to ask. Look at it, then: goalgrid prune{which} --yes{runs_option(home)}")
+        confirm = f"goalgrid prune{which} --yes{runs_option(home)}"
+        raise UserError(f"stdin is not a terminal, so prune cannot ask for confirmation. To confirm: {confirm}")
     if yes or typer.confirm("Delete all this for good?" if empty else "Remove all this?", err=True):
         removed = pruning.remove(rubbish, home)
         say(f"removed: {len(removed.items)} of {len(rubbish.items)}, {size(removed.bytes)}")

@@ -135,7 +135,7 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     ] = Field(
         1,
         description="of a frozen backbone: random crops an image whose features are cached; 1: the evaluation view "
-        "alone; online: drawn and computed anew at each step",
+        "alone; online: drawn and computed again at each step",
     )
     norm_eval: Annotated[StrictBool, _LEARNS] = Field(
         True, description="batch norms of the backbone keep their pretrained statistics"

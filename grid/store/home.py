@@ -215,9 +215,9 @@ class Home:
     path: Path
     trials_folder = Below("trials")
     summaries = Below("summaries.parquet")
-    """The columns of all records that tables read: a copy, made anew where it is out of date."""
+    """The columns of all records that tables read: a copy, made again where it is out of date."""
     replaced = Below("replaced")
-    """The earlier folders of trials that were trained anew."""
+    """The earlier folders of trials that were retrained."""
     trash = Below("trash")
     """The trials that `goalgrid prune` removed: a folder for each run of it, in which every trial has its id."""
     features = Below("features")
@@ -275,7 +275,7 @@ class Home:
 
 
 class BeforeReplacement(Home):
-    """A runs folder with each trial as it was done before it was last trained anew."""
+    """A runs folder with each trial as it was done before it was last retrained."""
 
     def trial(self, trial_id: str) -> TrialFolder:
         """The last folder in `replaced/` that holds this trial as done; without it, a folder that does not exist."""
@@ -283,7 +283,7 @@ class BeforeReplacement(Home):
         return TrialFolder(max(folders, default=self.replaced / trial_id))
 
     def standing(self) -> set[str]:
-        """Ids of all trials that were trained anew."""
+        """Ids of all trials that were retrained."""
         return {path.name.rpartition("-")[0] for path in self.replaced.glob("*-*")}
 
 

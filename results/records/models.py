@@ -60,7 +60,7 @@ class FurtherEvaluation(_Measured):
     @classmethod
     def read(cls, path: Path, leave: Leave = refuse) -> Self | None:
         """None where nothing was evaluated, or where the file is not that of its trial and is left out."""
-        again = "Remove the file; goalgrid resume GRID makes it anew."
+        again = "Remove the file; goalgrid resume GRID makes it again."
         evaluation, folder = cls._read(path, leave, "evaluation", again), path.parent.parent.name
         ids = folder, folder.rpartition("-")[0]  # in `replaced/` with a time behind the id
         if evaluation and (evaluation.trial_id not in ids or evaluation.protocol != path.stem):

@@ -267,7 +267,7 @@ def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) 
 def cannot_be_read(path: Path, error: Exception) -> UserError:
     """The error that tells a user which record cannot be read, why, and what to do."""
     why = str(error).rstrip(".")
-    return UserError(f"the record {path} cannot be read: {why}. Train its trial anew by goalgrid resume GRID --stale.")
+    return UserError(f"the record {path} cannot be read: {why}. Retrain its trial by goalgrid resume GRID --stale.")
 
 
 _SETTINGS = ["recipe", "seed", "starts_from", "schema_version"]

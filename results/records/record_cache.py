@@ -1,7 +1,7 @@
 """A copy of what tables read of records, so that the table of a large grid opens only records that are new.
 
 A mark ties a summary to its record: trial, inode, size, and the times of the last writing and of the last change, which
-no program can set back. The copy is never the truth: if it is damaged or of another schema, it is made anew.
+no program can set back. The copy is never the truth: if it is damaged or of another schema, it is made again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -95,7 +95,7 @@ def _cached(path: Path) -> pa.Table:
 
 
 def _write(home: Home, summaries: pa.Table) -> None:
-    """Write the latest summary of every trial whose folder exists; if the disk refuses, the next reader starts anew."""
+    """Write the latest summary of every trial whose folder exists; without it, the next reader starts from scratch."""
     standing = home.standing()
     latest = {mark.partition("/")[0]: row for row, mark in enumerate(summaries[MARK].to_pylist())}
     table = summaries.take(pa.array([row for trial_id, row in latest.items() if trial_id in standing], pa.int64()))

@@ -12,7 +12,7 @@ from goalgrid.results.records import sealed
 
 Leave = Callable[[str], None]
 """Takes the message of a file beside a record that cannot be read, so that it is left out."""
-ANEW = "Train its trial anew: goalgrid run GRID --force --only FILTER."
+ANEW = "Retrain its trial: goalgrid run GRID --force --only FILTER."
 
 
 def refuse(message: str) -> None:

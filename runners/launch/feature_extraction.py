@@ -137,7 +137,7 @@ def compute_features(
         if wanting := source.wanting():
             for path in wanting:
                 if path.exists():
-                    say(f"warning: the features {path} are damaged: they are set aside and computed anew")
+                    say(f"warning: the features {path} are damaged: they are set aside and computed again")
             say(f"{source.title}: {source.views():,} {source.what}, kept in {folder}")
             with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
                 task = bar.add_task(source.title, total=source.views())

@@ -67,7 +67,7 @@ class Launch:
         Args:
             evaluated: trials that are evaluated further, once all are trained.
             checked: called after all checks passed and before the first write.
-            anew: ids of trials that start anew, parents first: their folders are moved aside before any trial starts.
+            anew: ids of trials that are retrained, parents first: their folders are moved aside before a trial starts.
             halvings: by trial id, the rule that may stop it, also of trials that are not trained now: trials of a cell
                 are compared with all that reached a rung. A trial that has a rule and was stopped is not trained.
             known: states, by trial id, that differ from those of the folders: search trials that diverged.

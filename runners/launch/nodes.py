@@ -65,7 +65,7 @@ class Nodes:
             by_node.pop(node, None)
 
     def changed(self) -> bool:
-        """Whether pending requests for resources are to be made anew; True once after each change."""
+        """Whether pending requests for resources are to be made again; True once after each change."""
         before, self._before = self._before, self.avoided()
         return before != self._before
 

@@ -73,7 +73,7 @@ def head_watched(
                 return
             if answers(*host_and_port):
                 seen = time.monotonic()
-        warn("Ray's head is gone: running trials write a checkpoint, then this ends; the same command goes on")
+        warn("Ray's head is gone: trials write a checkpoint, then this ends; run the same command again to continue")
         stop.ask_everywhere()
         until = time.monotonic() + grace
         while live() and time.monotonic() < until:

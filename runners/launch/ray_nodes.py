@@ -71,7 +71,7 @@ def start(grace: float, **quiet: Any) -> None:
         if why := _too_long(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()):
             raise UserError(f"Ray did not start on this machine: {why} --here needs no Ray.") from error
         raise HostFault(
-            f"Ray did not start on this machine: {in_short(error)}. The same command tries again; --here needs no Ray."
+            f"Ray did not start on this machine: {in_short(error)}. Run the same command again; --here needs no Ray."
         ) from error
 
 
@@ -217,7 +217,9 @@ def _spread(
                     callers[place] = caller(*gpus[place])
                 if deaths > DEATHS * len(gpus) or not callers:
                     last = str(error).strip().splitlines()[-1]
-                    raise Incomplete(f"processes on GPUs died: {last}. The same command goes on.") from error
+                    raise Incomplete(
+                        f"processes on GPUs died: {last}. Run the same command again to continue."
+                    ) from error
     finally:
         for process in callers.values():
             ray.kill(process)

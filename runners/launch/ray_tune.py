@@ -185,12 +185,14 @@ class RayTune(Driver):
                 self.results = _tuner(jobs, observer, self.callbacks, scratch, limit).fit()
         except Exception as error:
             if not self.stop.asked():
-                raise Incomplete(f"Ray failed: {in_short(error, 500)}. The same command goes on.") from error
+                raise Incomplete(
+                    f"Ray failed: {in_short(error, 500)}. Run the same command again to continue."
+                ) from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         if observer.hopeless:
             kind = HostFault if ELSEWHERE in os.environ else Incomplete
-            raise kind(f"Ray failed: {observer.hopeless}. The same command goes on.")
+            raise kind(f"Ray failed: {observer.hopeless}. Run the same command again to continue.")
 
     def kill(self, attempt: Attempt) -> None:
         lease = attempt.content()
@@ -312,7 +314,7 @@ _Manager: Any = PARTS.get("ray.tune.execution.tune_controller.PlacementGroupReso
 
 
 class _Reservations(_Manager):
-    """Tune's reservations, which are made anew when the set of nodes that get jobs changes."""
+    """Tune's reservations, which are made again when the set of nodes that get jobs changes."""
 
     def update_state(self) -> None:
         super().update_state()

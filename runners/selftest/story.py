@@ -86,7 +86,11 @@ def _kill_worker(home: Home, log: Path, address: str | None) -> str:
         if code := driver.wait(PATIENCE):
             return f"the driver ended with exit code {code}: {_last_line(log)}"
     after = TrialFolder(victim.folder.parent).attempts()[victim.number :]
-    return "" if after and "goes on from step" in readable_text(after[0].log) else f"{victim.folder.parent} began anew"
+    return (
+        ""
+        if after and "goes on from step" in readable_text(after[0].log)
+        else f"{victim.folder.parent} began from scratch"
+    )
 
 
 @contextmanager

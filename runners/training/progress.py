@@ -168,7 +168,7 @@ class Progress:
         rank = self.train.selection_rank
         ranks = [rank(row) for row in content["rows"]]
         if ranks and (best is None or rank(best["row"]) < max(ranks)):
-            self.warn(f"its best weights are lost, so the trial starts anew: {self.folder.best_checkpoint}")
+            self.warn(f"its best weights are lost, so the trial starts from scratch: {self.folder.best_checkpoint}")
             return None
         for name in SAVED:
             setattr(self, name, content.get(name, getattr(self, name)))
@@ -200,7 +200,7 @@ class Progress:
         path, stored, selected = self.folder.best_checkpoint, content["row"]["epoch"], self.selected["epoch"]
         path.replace(path.with_suffix(".corrupt"))
         raise UserError(
-            f"{path} holds epoch {stored}, and epoch {selected} is selected; the trial starts anew"
+            f"{path} holds epoch {stored}, and epoch {selected} is selected; the trial starts from scratch"
         ) from OSError
 
     def _whole(self, name: str) -> dict[str, Any] | None:
@@ -221,7 +221,7 @@ class Progress:
 
 def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     """The best checkpoint of a trial; UserError: it is missing, damaged, without weights or not that of the record."""
-    path, anew = folder.best_checkpoint, "Train its trial anew: goalgrid run GRID --force --only FILTER."
+    path, anew = folder.best_checkpoint, "Retrain its trial: goalgrid run GRID --force --only FILTER."
     try:
         content = _own(folder, path, device)
     except (checkpoints.Corrupt, OSError) as error:

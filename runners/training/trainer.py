@@ -90,7 +90,7 @@ class Trainer:
         if content.get("vocabulary", words) != words:
             raise UserError(
                 f"it starts from {parent.trial_id}, which read other words ({content['vocabulary']}) than are here now "
-                f"({words}). Train that trial anew first: goalgrid resume GRID --stale."
+                f"({words}). Retrain that trial first: goalgrid resume GRID --stale."
             )
         self.model.start_from(content["model"])
 

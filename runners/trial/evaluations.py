@@ -32,7 +32,7 @@ def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[s
         metrics = loaded.eccv_metrics(evaluation) if name == ECCV else evaluation.ranks.metrics()
         now = folder.record.stat()
         if (now.st_ino, now.st_mtime_ns) != (record.st_ino, record.st_mtime_ns):
-            raise UserError(f"{folder.trial_id} was trained anew meanwhile. The same command evaluates it again.")
+            raise UserError(f"{folder.trial_id} was retrained meanwhile. Run the same command to evaluate it again.")
         metrics, data = metrics | _captions(loaded.inputs), data_fingerprint(loaded.inputs, settings.model)
         FurtherEvaluation(folder.trial_id, name, metrics, data).write(folder.evaluation(name))
 

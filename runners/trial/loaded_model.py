@@ -112,7 +112,7 @@ class LoadedModel:
         before, now = content["sources"]["data"], data_fingerprint(inputs, settings.model)
         if before != now and elsewhere is None:
             raise DataError(
-                f"{folder.trial_id} was trained on other data than are here now ({before} -> {now}). Train it anew: "
+                f"{folder.trial_id} was trained on other data than are here now ({before} -> {now}). Retrain it: "
                 "goalgrid resume GRID --stale. To evaluate it on other data, name them: goalgrid evaluate --root DIR."
             )
         learnt: dict[str, Mapping[str, Tensor]] = {
@@ -217,7 +217,7 @@ def settings_of(folder: TrialFolder) -> TrialSettings:
     try:
         settings = TrialSettings.model_validate(read_json(folder.settings))
     except ValidationError as error:
-        anew = "Train its trial anew by goalgrid run GRID --force --only FILTER."
+        anew = "Retrain its trial by goalgrid run GRID --force --only FILTER."
         raise UserError(f"the settings {folder.settings} are missing or damaged. {anew}") from error
     if folder.is_done():
         FinishedTrial.read(folder).check_settings(settings)
@@ -230,7 +230,7 @@ def _words(trial: FinishedTrial) -> tuple[str, ...]:
     try:
         words = parsed_json(regular_bytes(path))
     except (OSError, ValueError) as error:
-        raise UserError(f"the vocabulary {path} cannot be read: {error}. Train its trial anew.") from error
+        raise UserError(f"the vocabulary {path} cannot be read: {error}. Retrain its trial.") from error
     if isinstance(words, list):
         trial.check_vocabulary(text_readers.fingerprint(words))
     return tuple(words) if isinstance(words, list) else ()

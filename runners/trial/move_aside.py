@@ -1,4 +1,4 @@
-"""Moving a trial's folder away in one step, to train it anew or to remove it; never while a process trains it."""
+"""Moving a trial's folder away in one step, to retrain it or to remove it; never while a process trains it."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from goalgrid.runners.trial import holding
 
 
 def replace(home: Home, trial_id: str) -> None:
-    """Move a trial's folder to `replaced/`, so that the trial starts anew; UserError: it is being trained."""
+    """Move a trial's folder to `replaced/`, so that the trial starts from scratch; UserError: it is being trained."""
     folder = home.trial(trial_id)
     if not folder.path.exists():
         return

@@ -349,9 +349,9 @@ class TrialRun:
         return State.FAILED if over else State.INTERRUPTED
 
     def _begin_anew(self, reason: str) -> None:
-        """Warn that the trial starts anew, and move the files of its earlier training to `replaced/`."""
+        """Warn that the trial starts from scratch, and move the files of its earlier training to `replaced/`."""
         target = move_aside.progress(self.folder)
-        self._warn(f"{reason}; the trial starts anew, and what was there is kept in {target}")
+        self._warn(f"{reason}; the trial starts from scratch, and what was there is kept in {target}")
 
     def _warn(self, message: str) -> None:
         self.hold.log(f"warning: {message}")

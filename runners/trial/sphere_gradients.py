@@ -107,7 +107,7 @@ def mean_gradients(loaded: LoadedModel) -> dict[str, float]:
     if learner.learnt().keys() - learnt.keys():
         raise UserError(
             f"objective {settings.objective.name!r} learns values of its own, which this trial's best.ckpt does not "
-            "hold: an older version trained it. Train it anew: goalgrid run GRID --force --only FILTER."
+            "hold: an older version trained it. Retrain it: goalgrid run GRID --force --only FILTER."
         )
     learner.load_learnt(learnt)
     _, batch = next(batches(settings, inputs, 0).since(0))

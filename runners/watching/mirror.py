@@ -56,7 +56,7 @@ class Tracker(ABC):
 
     @property
     def copies(self) -> Path | None:
-        """The file or folder of the copies, which are made anew without it; None: a server holds them."""
+        """The file or folder of the copies, which are made again without it; None: a server holds them."""
         return self.place if isinstance(self.place, Path) else None
 
 
@@ -90,7 +90,7 @@ class Mirror:
                 self._catch_up()
         if self._behind and not self._catch_up():
             copies = self.tracker.copies
-            remedy = f"; if {copies} is damaged, remove it: that run makes it anew from the records" if copies else ""
+            remedy = f"; if {copies} is damaged, remove it: that run makes it again from the records" if copies else ""
             missing = f"not in {self.tracker.name}: {counted(len(self._behind), 'trial')}"
             self.warn(f"{missing}; the next run of this grid copies what is missing{remedy}")
         if self._store:

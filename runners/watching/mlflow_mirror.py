@@ -25,7 +25,7 @@ DONE = "goalgrid.done"
 """Tag of a finished run: when its trial was done."""
 
 REPLACED = "goalgrid.replaced"
-"""Takes the place of TAG once the trial was trained anew and has another run."""
+"""Takes the place of TAG once the trial was retrained and has another run."""
 
 MOST_RUNS = 50_000
 """Runs that MLflow gives in one call."""

@@ -73,7 +73,7 @@ class _Runs(Store):
         rows, path = list(folder.rows()), self.tracker.place / folder.trial_id
         copy = self.copies.get(folder)
         if copy and [row["seconds"] for row in rows[: len(copy.rows)]] != [row["seconds"] for row in copy.rows]:
-            # the trial started anew
+            # the trial started from scratch
             self.copies.pop(folder).run.close(done=False)
             copy = None
         if copy is None:

@@ -61,8 +61,9 @@ def test_trials_of_other_data_are_left_out_until_they_are_trained_anew(
     refused = verb(*again, runs=home)
     assert refused.exit_code == 3
     assert refused.stdout == ""
-    assert "1 trial done on other data than are here now, and not shown; anew: goalgrid resume demo --stale" in (
-        refused.stderr
+    assert (
+        "1 trial trained on other data than are here now, and not shown. Retrain with: goalgrid resume demo --stale"
+        in (refused.stderr)
     )
     status = verb("status", "demo", runs=home)
     assert status.exit_code == 3
@@ -153,7 +154,7 @@ def test_a_trial_that_stopped_on_other_data_or_code_starts_anew(
     assert state is State.DONE
     (kept,) = (tmp_path / "cut" / "replaced").iterdir()
     assert sorted(path.name for path in kept.iterdir()) == ["best.ckpt", "history.jsonl", "last.ckpt"]
-    (told,) = [message for message in said if "starts anew" in message]
+    (told,) = [message for message in said if "starts from scratch" in message]
     assert f"other {what} (" in told
     assert str(kept) in told
     assert "starts from the beginning" in folder.attempts()[-1].log.read_text()

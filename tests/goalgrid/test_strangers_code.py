@@ -77,7 +77,7 @@ def test_no_verb_runs_a_strangers_code(
 ) -> None:
     ended = goalgrid(*words, *(("--here",) * (words[0] == "resume")), runs=theirs.path, folder=tmp_path)
     assert ended.returncode == 2
-    assert f"runs code that you never named here: {tmp_path / 'theirs.py'}, 10 lines" in ended.stderr
+    assert f"runs code you have not approved on this machine: {tmp_path / 'theirs.py'}, 10 lines" in ended.stderr
     assert "--trust-code runs it" in ended.stderr
     assert ("theirs: 2 trials: 2 planned" in ended.stdout) is (words[0] == "status")
     assert not ran.exists()
@@ -93,7 +93,7 @@ def test_merge_leaves_a_grid_with_code_out_and_takes_the_others(
         assert merged.returncode == 3
         assert "demo: 0 trials done" in merged.stdout
         assert "left out: grid" in merged.stderr
-        assert "runs code that you never named here" in merged.stderr
+        assert "runs code you have not approved on this machine" in merged.stderr
         assert not ran.exists()
 
 
@@ -146,7 +146,7 @@ def test_a_grid_of_ones_own_runs_without_a_word(theirs: Home, ran: Path, goalgri
 
 
 def test_python_asks_for_trust_too(theirs: Home, ran: Path) -> None:
-    with pytest.raises(UserError, match="never named here"):
+    with pytest.raises(UserError, match="you have not approved"):
         public.load("theirs", theirs.path)
     assert not ran.exists()
     assert len(public.load("theirs", theirs.path, trust_code=True).trials) == 2
@@ -155,7 +155,7 @@ def test_python_asks_for_trust_too(theirs: Home, ran: Path) -> None:
 def test_others_can_add_nothing_to_what_one_trusts(
     theirs: Home, ran: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Under any umask; a list that others could write, or that is not this user's, counts as empty and is made anew."""
+    """Under any umask; a list that others could write, or that is not this user's, counts as empty and is replaced."""
     file = tmp_path / "state" / "goalgrid" / "trusted.txt"
     another_user(monkeypatch, tmp_path / "state")
     before = os.umask(0)

@@ -77,7 +77,10 @@ def test_a_disk_that_fails_below_all_trials_is_one_message(pair: Home, commands:
     grids = pair.path / "grids"
     ended = commands("status", "demo", runs=pair.path, fault=Fault(grids, Call.STAT | Call.LIST, errno.EIO))
     assert ended.returncode == 3
-    assert ended.stderr == f"error: Input/output error: {grids}. Look at that disk; the same command then goes on.\n"
+    assert (
+        ended.stderr
+        == f"error: Input/output error: {grids}. Fix the disk problem, then run the same command again to continue.\n"
+    )
     assert commands("status", "demo", runs=pair.path).returncode == 0
 
 
@@ -101,7 +104,7 @@ def test_a_full_disk_below_mlflow_is_a_warning_without_a_traceback(pair: Home, c
     grid = str(pair.grid("demo").grid)
     assert "copying 2 trials" in commands("run", grid, "--here", runs=pair.path).stderr
     pair.grid("demo").mirrored.unlink()
-    pair.trials()[0].done.write_text("trained anew\n")
+    pair.trials()[0].done.write_text("retrained\n")
     ended = commands("run", grid, "--here", runs=pair.path, fault=Fault(pair.mlflow, Call.CREATE, errno.ENOSPC))
     assert ended.returncode == 0
     assert "MLflow at" in ended.stderr

@@ -123,7 +123,7 @@ def test_a_ranker_comes_first_and_is_part_of_identity() -> None:
         (("train.ranker=cnn-bow", "dataset.candidates=ranked"), r"or dataset\.candidates = FOLDER, not both"),
         (("train.ranker=cnn-bov",), "unknown recipe 'cnn-bov' in train.ranker. Did you mean 'cnn-bow'"),
         (("train.ranker=cnn-bow", "train.ranker_objective=aoq"), "'aoq' in train.ranker_objective"),
-        (("train.ranker=scan-tiny",), "a ranker is trained in one step, and gives a vector an image"),
+        (("train.ranker=scan-tiny",), "a ranker must be a single-stage recipe that embeds an image as one vector"),
     ],
 )
 def test_a_ranker_that_cannot_rank_is_refused(words: tuple[str, ...], message: str) -> None:

@@ -262,7 +262,7 @@ WRONG = {
     "a missing module": ("import torhc\n", "losses.py does not import, line 1: import torhc: ModuleNotFoundError"),
     "a wrong line": (f"{MINE}\n\nx = 1 / 0\n", "losses.py does not import, line 11: x = 1 / 0: ZeroDivisionError"),
     "no Python": ("def mine(t:\n", "losses.py does not import, line 1: '(' was never closed"),
-    "nothing offered": ("x = 1\n", "losses.py offers nothing. Put @goalgrid.objective(NAME) above a loss"),
+    "nothing offered": ("x = 1\n", "losses.py registers nothing. Decorate a loss with @goalgrid.objective(NAME)"),
     "no name": (MINE.replace('("mine", tau=Parameter(10.0, "steepness"))', ""), 'write @goalgrid.objective("mine")'),
     "no name of a pooling": (HEAD + "@goalgrid.pooling\ndef top(v, p):\n    pass\n", '@goalgrid.pooling("top")'),
     "no name of a scorer": (HEAD + "@goalgrid.scorer\ndef near(a, b):\n    pass\n", '@goalgrid.scorer("near")'),
@@ -290,7 +290,7 @@ WRONG = {
         MINE.replace("tau", "mining"),
         "mining is a parameter that the program gives to objectives",
     ),
-    "no Parameter": (MINE.replace('Parameter(10.0, "steepness")', "10.0"), "tau = 10.0 is no goalgrid.Parameter"),
+    "no Parameter": (MINE.replace('Parameter(10.0, "steepness")', "10.0"), "tau = 10.0 is not a goalgrid.Parameter"),
     "a text without choices": (MINE.replace("10.0", '"steep"'), "a parameter that is a text needs its choices"),
     "a choice of numbers": (
         MINE.replace('"steepness"', '"steepness", choices=(1.0, 10.0)'),

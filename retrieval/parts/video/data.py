@@ -52,7 +52,7 @@ def _values(expert: expert_files.Expert, problems: list[Problem], progress: Chec
         bad += int(unfit(block).sum())
         progress(f"reading {expert.folder.name}", start + len(block), len(array))
     if bad:
-        problems.append(Problem(str(path), f"{counted(bad, 'vector')} with NaN or infinity", "Extract them anew."))
+        problems.append(Problem(str(path), f"{counted(bad, 'vector')} with NaN or infinity", "Extract them again."))
 
 
 def _check(root: Path, reads: Sequence[ExpertRead]) -> None:

@@ -45,7 +45,7 @@ class Videos:
                 begin += read.values
         if not np.isfinite(batch).all():
             bad = self.names[int(rows[places[int((~np.isfinite(batch).all(1)).argmax())]])]
-            raise DataError(f"features of video {bad!r} hold NaN or infinity. Extract them anew.")
+            raise DataError(f"features of video {bad!r} hold NaN or infinity. Extract them again.")
         return torch.from_numpy(batch)
 
 

@@ -154,7 +154,7 @@ def test_a_killed_merge_leaves_whole_trials_and_goes_on(pair: Home, here: Home, 
         ("runs", ["--grid", "dem"], "unknown grid 'dem' in .* Did you mean 'demo'"),
         ("runs", ["--runs", "."], "is the runs folder itself"),
         ("runs", ["--root", "mine=/nowhere"], "no folder /nowhere, which --root names"),
-        ("runs", ["--root", "shapes=/nowhere"], "data set 'shapes' is made on the spot and has no folder"),
+        ("runs", ["--root", "shapes=/nowhere"], "data set 'shapes' is generated and needs no root"),
     ],
 )
 def test_a_wrong_merge_is_one_message(

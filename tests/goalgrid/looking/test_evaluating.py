@@ -285,7 +285,7 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_pictures: Path, tmp
         (("--trial", "OWN", "--split", "train"), r"unknown split 'train'\. Known: val, test"),
         (("--trial", "OWN", "--protocol", "coco-5k"), r"unknown protocol 'coco-5k' of data set 'shapes'"),
         (("--trial", "OWN", "--root", "coco=/nowhere"), r"root of data set 'coco': no folder at /nowhere"),
-        (("--trial", "OWN", "--root", "/tmp"), r"--root /tmp: data set 'shapes' is made on the spot and has no folder"),
+        (("--trial", "OWN", "--root", "/tmp"), r"--root /tmp: data set 'shapes' is generated and needs no root"),
         (("--trial", "OWN", "--weights", "x=y"), r"unknown weights 'x' in --weights\. Known: none"),
         (("--trial", "OWN", "--weights", "x"), r"--weights 'x' is not NAME="),
         (("--trial", "OWN", "--embeddings", "e.txt"), r"e\.txt: the file must end in \.npz"),
@@ -385,7 +385,7 @@ def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_pictures: Path
     assert row["test_i2t_medr"] is None
     assert "test_i2t_medr" not in final_metrics(trial, None)  # trackers take numbers alone
     again = verb("evaluate", "--trial", trial.trial_id, *options[:4], runs=home).stdout
-    assert "the second stage ranked the 10 best of each query anew" in again
+    assert "the second stage ranked the 10 best of each query again" in again
     assert "the record of this trial has the same numbers" in again
     assert verb("table", "xv", "--metric", "medr", runs=home).exit_code == 0
     published = ("evaluate", str(file), "--as", "x-vlm", *tokenizer, "--root", f"mine={few_pictures}", "--json")

@@ -1,4 +1,4 @@
-"""Plan: why each trial would be trained or not, what begins anew, and what it all costs."""
+"""Plan: why each trial would be trained or not, what begins from scratch, and what it all costs."""
 
 import dataclasses
 import json
@@ -176,7 +176,7 @@ class TestAnew:
         forced = ("--force", "--only", "objective=con_con", "--here", "--mlflow-uri", "")
         finished = verb("run", "demo", *PAIR, *forced, runs=pair)
         assert finished.exit_code == 0
-        assert "training 1, 1 of them anew" in finished.stderr
+        assert "training 1, 1 of them from scratch" in finished.stderr
         (kept,) = pair.replaced.iterdir()
         assert kept.name.startswith(first.trial_id)
         assert (kept / "record.parquet").read_bytes() == record
@@ -198,7 +198,7 @@ class TestAnew:
     def test_what_starts_from_a_forced_trial_is_forced_too(self, tmp_path: Path) -> None:
         parent, child = chained(Home(tmp_path))
         found = decide(Overview.of(load("demo", CHAIN), Home(tmp_path)), Choice("recipe=vsepp-r152-tiny", force=True))
-        assert [verdict.text for verdict in found] == ["forced", "forced, what it starts from is trained anew"]
+        assert [verdict.text for verdict in found] == ["forced", "forced, what it starts from is retrained"]
         assert to_replace(found) == [parent.trial_id, child.trial_id]
 
     def test_what_starts_from_it_is_not_forced_while_it_runs(self, tmp_path: Path) -> None:

@@ -141,13 +141,13 @@ def test_a_record_that_cannot_be_read_costs_its_own_trial(pair: Home, verb: Verb
     assert (
         f"stale: 1 of 2 done, record: the record {damaged.record} cannot be read: its checksum is wrong" in told.stdout
     )
-    assert "train them anew: goalgrid resume demo --stale" in told.stdout
+    assert "retrain them: goalgrid resume demo --stale" in told.stdout
     shown = verb("table", "demo", runs=pair)
     assert f"left out: the record {damaged.record} cannot be read" in shown.stderr
     assert "1 of 2 cells are missing (--): 1 trial with a record" in shown.stdout
     anew = verb("run", "demo", *PAIR, "--stale", "--here", "--mlflow-uri", "", runs=pair)
     assert anew.exit_code == 0
-    assert "training 1, 1 of them anew" in anew.stderr
+    assert "training 1, 1 of them from scratch" in anew.stderr
     assert whole.done.exists()
 
 
@@ -156,7 +156,7 @@ def test_a_trial_at_chance_level_is_collapsed_and_a_trial_that_learns_is_not(pai
     change(first, val_rsum=12.8)  # 2 x (1 + 5 + 10) of 250 images, in percent: chance's own mean
     change(second, val_rsum=230.0)
     told = verb("status", "demo", runs=pair).stdout
-    assert "collapsed: 1 of 2 done are no better than chance on the validation split, where it reaches" in told
+    assert "collapsed: 1 of 2 done perform at chance level on the validation split, where it reaches" in told
     assert f" an rsum of up to 22: {first.trial_id}\n" in told
     assert told.count("collapsed") == 1
     rows = list(second.rows())
@@ -218,15 +218,15 @@ def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
     first, second = pair.trials()
     old = json.dumps({"versions": {"torch": "1.0"}, "python": "3.0"})
     change(first, code_fingerprint=versioned("other"), environment=old)
-    by_run = "1 trial done by other code than now, with the numbers of then; anew: goalgrid resume demo --stale"
+    by_run = "1 trial trained with older code; old results kept. Retrain with: goalgrid resume demo --stale"
     assert any(line.startswith(by_run) for line in status.ended(overview(pair)))
     change(second, data_fingerprint="2:other")
     told = verb("status", "demo", runs=pair).stdout
     assert "stale: 1 of 2 done, trained by other code than now" in told
     assert "stale: 1 of 2 done, environment: torch 1.0 -> " in told
-    assert "note: 1 done with other versions, which change no number: python 3.0 -> " in told
+    assert "note: 1 done with other versions, without effect on results: python 3.0 -> " in told
     assert "stale: 1 of 2 done, data: trained on other data than are here now: 2:other -> " in told
-    assert "train them anew: goalgrid resume demo --stale" in told
+    assert "retrain them: goalgrid resume demo --stale" in told
     (ids,) = json.loads(verb("status", "demo", "--json", runs=pair).stdout)["stale"]["code"].values()
     assert ids == [first.trial_id]
 

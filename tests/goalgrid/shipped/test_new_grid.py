@@ -27,12 +27,12 @@ def test_a_new_grid_reads_what_lies_there(write: object, recipe: str, tmp_path: 
     planned = goalgrid("plan", "birds.toml", runs=tmp_path, folder=tmp_path)
     assert planned.stdout.startswith("birds: 9 trials: 9 planned"), planned.stderr
     unnamed = goalgrid("run", runs=tmp_path, folder=tmp_path).stderr
-    assert "which grid? Known: birds.toml, demo; goalgrid grids lists all that are shipped." in unnamed
+    assert "no grid given. Known grids: birds.toml, demo; goalgrid grids lists all that are shipped." in unnamed
     (tmp_path / "recipe.toml").write_text('extends = "fc-bow"\n')
     (tmp_path / "folder.toml").mkdir()
     (tmp_path / "grids" / "ran").mkdir(parents=True)
     (tmp_path / "grids" / "ran" / "grid.toml").touch()
-    assert "Known: ran, birds.toml, demo; " in goalgrid("run", runs=tmp_path, folder=tmp_path).stderr
+    assert "Known grids: ran, birds.toml, demo; " in goalgrid("run", runs=tmp_path, folder=tmp_path).stderr
     assert "Or birds.toml, which is here." in goalgrid("run", "birds", "--here", runs=tmp_path, folder=tmp_path).stderr
     again = goalgrid("new", "birds.toml", "--root", root.name, runs=tmp_path, folder=tmp_path)
     assert again.returncode == 2
@@ -116,7 +116,7 @@ def test_what_is_wrong_or_missing_is_said(tmp_path: Path) -> None:
         new_grid.text("mine", "my data", [], [], str(tmp_path))
     with pytest.raises(UserError, match="a shipped grid is called 'demo'"):
         new_grid.text("demo", None, [], [], None)
-    with pytest.raises(UserError, match="data set 'shapes' is made on the spot"):
+    with pytest.raises(UserError, match="data set 'shapes' is generated"):
         new_grid.text("mine", "shapes", [], [], str(tmp_path))
     assert "goalgrid data check birds --root" in new_grid.text("birds", None, [], [], str(tmp_path))[1][0]
     assert "no data in a known form" in new_grid.text("birds", None, [], [], str(tmp_path / "none"))[1][0]

@@ -100,7 +100,7 @@ def test_trials_trained_anew_are_compared_with_those_before(runs: Path, goalgrid
     shutil.copytree(runs, home.path)
     nothing = goalgrid("compare", "wide", "--replaced", runs=home.path)
     assert nothing.returncode == 2
-    assert "no trial of grid 'wide' was done and then trained anew" in nothing.stderr
+    assert "no trial of grid 'wide' was done and then retrained" in nothing.stderr
     for folder in home.trials():
         shutil.copytree(folder.path, home.replaced / f"{folder.trial_id}-20260101T000000000000")
     (row,) = compared(goalgrid, home.path, "wide", "--replaced")["differences"]

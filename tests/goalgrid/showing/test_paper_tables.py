@@ -324,7 +324,7 @@ def test_an_export_holds_the_trials_of_other_grids_behind_the_papers_table(verb:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("plan",), "which grid? Known: "),
+        (("plan",), "no grid given. Known grids: "),
         (("plan", "demo", "--paper", "selhn-table1"), "--paper selhn-table1 names the grids itself; leave demo out"),
         (("run", "--paper", "goal-table1"), "no row of goal-table1 can be trained here"),
         (("export", "demo"), "into which folder? Give DIR"),

@@ -607,7 +607,7 @@ class TestChain:
 
 
 def test_weights_of_another_epoch_than_the_selected_one_are_not_tested(tmp_path: Path) -> None:
-    """Whoever put them there: a message names both epochs, and the next try starts anew."""
+    """Whoever put them there: a message names both epochs, and the next try starts from scratch."""
     settings, warned = settings_of("train.epochs=2", "train.batch_size=200"), list[str]()
     trainer = trainer_in(tmp_path, settings, cadence=Cadence(steps=2))
     trainer.fit()

@@ -102,7 +102,7 @@ def test_a_trial_has_one_run_with_its_epochs_and_the_records_metrics_after_a_kil
     assert sorted(path.name for path in files.place.iterdir()) == [name]
     whole_again = Home(tmp_path / "anew").trial(name)
     shutil.copytree(whole.path, whole_again.path)
-    whole_again.done.write_text("2040-01-01T00:00:00+00:00\n")  # trained anew, and done at another time
+    whole_again.done.write_text("2040-01-01T00:00:00+00:00\n")  # retrained, and done at another time
     assert files.lacking([whole_again]) == [whole_again]
 
 
