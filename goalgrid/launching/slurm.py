@@ -14,18 +14,13 @@ from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.option import option
 from goalgrid.grid.store.home import Home, LaunchFolder
-from goalgrid.plan.device_costs import device_cost
-from goalgrid.plan.taken import Rented
+from goalgrid.launching.host_needs import HostNeeds
 from goalgrid.reading import slurm_jobs
 from goalgrid.reading.overview import Overview
-from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.launch import RunOptions
 
 LEFT_SECONDS = 35
 """Between the end of the grace time and the end of the job: Python ends, and the job is queued again."""
-
-MOST = 32
-"""CPUs that a job asks for beside a GPU, at most: few nodes have more of them for each GPU."""
 
 TIME = re.compile(r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){2})?")
 """Slurm's forms: minutes, H:M:S, D-H, D-H:M, D-H:M:S."""
@@ -46,10 +41,9 @@ class SlurmOptions(RunOptions):
         None, "GPUs of each host; 0: a cluster without. Default: of one job, where Slurm has GPUs.", min=0
     )
     array: int | None = option(None, "Submit this many jobs that share the trials of one runs folder.", "N", min=2)
-    device: str = option(
-        "", "Type of the GPUs, e.g. h100: asks for the CPUs that feed it, for as many trials as keep it busy.", "GPU"
-    )
-    mem: str = option("", "Memory of each host, e.g. 32G.", "SIZE")
+    device: str = option("", "Type of the GPUs, e.g. h100: ask for the CPUs that feed it, and estimate the time.", "GPU")
+    hourly: float | None = option(None, "With --device: price of a GPU-hour, for a cost estimate.", "PRICE", min=0.0)
+    mem: str = option("", "Memory of each host, e.g. 32G; default: estimated by the plan.", "SIZE")
     account: str = option("", "Slurm account to charge.", "NAME")
     log: str = option("", "Log file of each job, e.g. logs/%j.txt.", "FILE")
     setup: Path | None = option(None, "Shell lines to run first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
@@ -59,8 +53,9 @@ def script(
     grids: Sequence[Grid],
     words: Sequence[str],
     options: SlurmOptions,
+    gpus: int,
+    needs: HostNeeds,
     more: Sequence[str] = (),
-    sharing: int | None = None,
     *,
     force: bool = False,
 ) -> str:
@@ -68,8 +63,9 @@ def script(
 
     Args:
         words: of the command line that trains the grids, without the options for a cluster.
+        gpus: of each host, as `gpus_asked` returns them.
+        needs: of the grids' trials.
         more: options of sbatch, as NAME=VALUE or NAME; they count more than what the grid asks for.
-        sharing: trials that share a GPU; None: as the recipes' shares say.
         force: retrain finished trials at the job's first start; a job that is queued again goes on.
     """
     from goalgrid.results.pages import page
@@ -84,15 +80,15 @@ def script(
         raise UserError(f"--time {options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S.")
     if not re.fullmatch(r"(\d+[KMGT]?)?", options.mem):
         raise UserError(f"--mem {options.mem!r} is no size of Slurm: megabytes, or e.g. 32G.")
-    array = f"1-{options.array}" if options.array else ""
-    named = {"array": array, "mem": options.mem, "account": options.account, "output": options.log}
-    given = {name: value for name, value in named.items() if value} | dict(map(_sbatch, more))
+    named = {"mem": options.mem, "account": options.account, "output": options.log}
+    given = {name: value for name, value in named.items() if value} | _given(options, more)
     if wrong := [f"--{name} {value!r}" for name, value in given.items() if not value.isprintable()]:
         raise UserError(f"{wrong[0]} has a line break or another control character: each option is one line.")
-    tasks = _tasks(given.get("array", "1"))
+    tasks = tasks_asked(options, more)
     if force and tasks > 1:
         raise UserError("--force with an array: each task would retrain what another has just done. Use one job.")
-    cpus, gpus = _of_a_node(grids, options.gpus, given.get("partition", ""), sharing, options.nodes * tasks)
+    cpus = max(grid.resources.cpus for grid in grids)
+    jobs = _jobs_of_a_host(grids, gpus, needs.sharing, options.nodes * tasks)
     passed = {"--mlflow-uri": "" if tasks > 1 and options.mlflow_uri is None else options.mlflow_uri}
     passed |= {"--notify": options.notify or None}
     words = [*words, *(word for name, value in passed.items() if value is not None for word in (name, value))]
@@ -102,8 +98,9 @@ def script(
         "job-name": "+".join(dict.fromkeys(grid.plain_name for grid in grids)),
         "nodes": str(options.nodes),
         "ntasks-per-node": "1",
-        "cpus-per-task": str(cpus),
+        "cpus-per-task": str(cpus * jobs),
         **({"gpus-per-node": str(gpus)} if gpus else {}),
+        **({} if given.keys() & {"mem", "mem-per-cpu", "mem-per-gpu"} else {"mem": needs.memory(jobs)}),
         "time": options.time,
         "signal": f"B:TERM@{grace + LEFT_SECONDS:.0f}",
         "requeue": "",
@@ -113,7 +110,7 @@ def script(
     setup = options.setup  # `module` and `conda` are of login shells
     return page(
         "slurm.sh", names=[grid.name for grid in grids], asked=asked | given, nodes=options.nodes, force=force,
-        cpus=max(grid.resources.cpus for grid in grids),
+        cpus=cpus,
         limited=any(grid.resources.concurrency for grid in grids),
         setup=text_of(setup, "--setup", "It holds lines of bash.").rstrip() if setup else "",
         path=shlex.quote(str(Path(sys.executable).parent)), folder=shlex.quote(str(Path.cwd())),
@@ -134,28 +131,48 @@ def check_places(overview: Overview, trials: Sequence[Trial]) -> list[str]:
     return list(missing.values())
 
 
-def _of_a_node(
-    grids: Sequence[Grid], gpus: int | None, partition: str, sharing: int | None, hosts: int
-) -> tuple[int, int]:
-    """Return the CPUs and GPUs of one of the hosts among which the jobs of grids are divided.
+def gpus_asked(grids: Sequence[Grid], options: SlurmOptions, more: Sequence[str]) -> int:
+    """Return the GPUs of each host that a job asks for, with options of sbatch as `script` takes them.
 
-    CPUs: for as many jobs as share its GPUs; without a GPU, for up to eight jobs.
+    UserError: too few for a job of the grids, or an option has no form of Slurm.
     """
-    share = max(grid.resources.gpus(catalog.recipe(name).gpu) for grid in grids for name in grid.recipes)
-    asked = max((grid.resources.gpu or 0 for grid in grids), default=0)
+    gpus, partition = options.gpus, _given(options, more).get("partition", "")
+    share, asked = _share(grids), max((grid.resources.gpu or 0 for grid in grids), default=0)
     if gpus is None:
         settled = any(grid.resources.gpu is not None for grid in grids)
         needless = not settled and (all(map(_is_generated, grids)) or slurm_jobs.without_gpus(partition))
         gpus = 0 if needless else math.ceil(share)
     if gpus < share and (gpus or asked):
         raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
+    return gpus
+
+
+def tasks_asked(options: SlurmOptions, more: Sequence[str]) -> int:
+    """Return how many tasks of a job run at a time; UserError: an option has no form of Slurm."""
+    return _tasks(_given(options, more).get("array", "1"))
+
+
+def _given(options: SlurmOptions, more: Sequence[str]) -> dict[str, str]:
+    """Return the options of sbatch that a user gave as such, and the array."""
+    return ({"array": f"1-{options.array}"} if options.array else {}) | dict(map(_sbatch, more))
+
+
+def _share(grids: Sequence[Grid]) -> float:
+    return max(grid.resources.gpus(catalog.recipe(name).gpu) for grid in grids for name in grid.recipes)
+
+
+def _jobs_of_a_host(grids: Sequence[Grid], gpus: int, sharing: int | None, hosts: int) -> int:
+    """Return how many jobs of grids run at a time on one of the hosts among which they are divided.
+
+    As many as share its GPUs, `sharing` each, or as the recipes' shares say; without a GPU, up to eight.
+    """
+    share = _share(grids)
     jobs = round(gpus / share, 6) if gpus and share else 8
     if sharing and gpus and all(grid.resources.shares_gpus for grid in grids):
         jobs = sharing * gpus
     chains = {trial.id for grid in grids for trial, *_ in _chains(grid)}
     limit = max(grid.resources.concurrency or int(jobs) for grid in grids)
-    at_a_time = min(int(jobs), limit, math.ceil(len(chains) / hosts))
-    return max(grid.resources.cpus for grid in grids) * at_a_time, gpus
+    return min(int(jobs), limit, math.ceil(len(chains) / hosts))
 
 
 def _chains(grid: Grid) -> list[list[Trial]]:
@@ -184,20 +201,6 @@ def _tasks(array: str) -> int:
     if not count or most == "0":
         raise UserError(f"--array {array!r} has no task.")
     return min(count, int(most or count))
-
-
-def feeding(grid: Grid, home: Home, device: str) -> tuple[int, int]:
-    """Trials that keep a GPU of this type busy, and CPUs of each that decode its pictures, by the plan on that GPU.
-
-    UserError: the GPU is not known by its name.
-    """
-    known = card(device)
-    if not known.bandwidth:
-        raise UserError(f"--device {device!r} says what fits, not what feeds it. Name the GPU, e.g. --device h100.")
-    overview = Overview.of(grid, home)
-    sharing, cpus = device_cost(overview, overview.trials, (), Rented(known)).feeding
-    sharing = min(sharing, MOST // grid.resources.cpu or 1)
-    return sharing, max(min(cpus, MOST // sharing), grid.resources.cpu)
 
 
 def _sbatch(text: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.grid.store.speed_probes import RATES, speed_of
 from goalgrid.plan.costs import CLOCK, Key, Span, basis_of, needs_of, steps_left, total, views_of
-from goalgrid.plan.division import Division
+from goalgrid.plan.division import Division, enough_words, of_hosts
 from goalgrid.plan.taken import HOURS, ONCE, Remedy, Rented, Taken, assumed_of
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import Card
@@ -79,15 +79,15 @@ class DeviceCost:
     @property
     def busy(self) -> int:
         """How many of the rented GPUs get jobs."""
-        return self.division.busy(len(self._jobs), self.rented.gpus, self.rented.hosts)
+        return self.division.busy(self.jobs, self.rented.gpus, self.rented.hosts)
 
     @property
     def as_fast(self) -> int:
         """The least number of GPUs on which all is done as early as on those that are rented."""
-        return self.division.as_fast(self._jobs, self.rented.gpus, self.rented.hosts)
+        return self.division.as_fast(self.jobs, self.rented.gpus, self.rented.hosts)
 
     @cached_property
-    def _jobs(self) -> list[Span]:
+    def jobs(self) -> list[Span]:
         """GPU seconds of each chain that can be trained."""
         known = {key: taken.trained for key, taken in self.taken.items() if taken.trainable}
         of_trial = {key: span * (1 / self.taken[key].trials) for key, span in known.items() if span}
@@ -97,7 +97,7 @@ class DeviceCost:
     def _clock_on(self, gpus: int) -> Span:
         """Seconds on so many GPUs, of the rented hosts if these are all; frozen networks run on all of them first."""
         hosts = self.rented.hosts if gpus == self.rented.all_gpus else 1
-        return self.division.clock(self._jobs, gpus // hosts, hosts) + self.once * (1 / gpus)
+        return self.division.clock(self.jobs, gpus // hosts, hosts) + self.once * (1 / gpus)
 
     @property
     def feeding(self) -> tuple[int, int]:
@@ -147,7 +147,7 @@ class DeviceCost:
         if self.seconds:
             part = "all others" if self.without else "in all"
             lines.append(f"{part} {self.seconds.scaled(HOURS)} of one {card.name}{self._price(self.seconds)}")
-            lines += [*self._on_machine(), *self._in_formats()]
+            lines += [*self.on_machine(), *self._in_formats()]
         if not card.bandwidth:
             lines.append(f"hours and cost need a GPU by its name: of {card.name} only the memory is known")
         if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):
@@ -155,22 +155,18 @@ class DeviceCost:
             lines += [f"estimated hours: {ends},", "and to the time that decoding and copying checkpoints take"]
         return [*lines, *assumed_of([taken.assumed for taken in self.taken.values()])]
 
-    def _on_machine(self) -> list[str]:
+    def on_machine(self) -> list[str]:
         """Return the time and the price on the rented GPUs, and on fewer that are as fast."""
         rented, clock = self.rented, self.clock
         if clock is None:
             return []
-        where = counted(rented.all_gpus, "GPU") + (f" of {rented.hosts} hosts" if rented.hosts > 1 else "")
+        where = counted(rented.all_gpus, "GPU") + of_hosts(rented.gpus, rented.hosts)
         where += f" and {counted(rented.cores, 'core')}{' each' * (rented.hosts > 1)}" if rented.cores else ""
         idle = f", of which {self.busy} work" if self.busy < rented.all_gpus else ""
         lines = [f"on {where}{idle}: {clock.scaled(CLOCK)} on the clock{self._price(clock * rented.all_gpus)}"]
         if (fewer := self.as_fast) < rented.all_gpus:
-            hosts = f" ({counted(math.ceil(fewer / rented.gpus), 'host')})" if rented.hosts > 1 else ""
-            price = self._price(self._clock_on(fewer) * fewer)
-            jobs = counted(len(self._jobs), "job")
-            lines.append(
-                f"as fast on {counted(fewer, 'GPU')}{hosts}{price}; there are {jobs}, each a trial or a chain of trials"
-            )
+            enough = enough_words(fewer, rented.gpus, rented.hosts, len(self.jobs))
+            lines.append(enough + self._price(self._clock_on(fewer) * fewer))
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -242,8 +238,9 @@ class _OnCard:
         if measured:
             need = Need(card.name, card.bytes, measured.context, measured.alone)
             memory = f"measured on {measured.device}"
-            if known:
-                return Taken(need, memory, hours, len(trials), known)
+            if known and basis:
+                host = 3 * basis.best.most + self._kept_bytes(trials[0].shared)
+                return Taken(need, memory, hours, len(trials), known, host=host)
         shapes, assumed = self._shapes(trials[0].shared)
         kinds = {place: _kind_of(one) for place, one in {id(trial.shared): trial.shared for trial in trials}.items()}
         groups = grouped((kinds[id(trial.shared)], trial) for trial in trials)
@@ -251,7 +248,8 @@ class _OnCard:
         most, (heaviest, *_) = max(footprints, key=lambda pair: pair[0].reserved)
         if not measured:
             need, memory = Need(card.name, card.bytes, CONTEXT, most.reserved), "estimated"
-        taken = Taken(need, memory, hours, len(trials), known, assumed=assumed)
+        host = 3 * most.weights + self._kept_bytes(heaviest.shared)
+        taken = Taken(need, memory, hours, len(trials), known, assumed=assumed, host=host)
         if not taken.fits and trials[0].epochs:
             taken = replace(taken, helps=self._helps(heaviest, shapes))
         return self._timed(taken, trials[0].shared, footprints, shapes) if card.bandwidth else taken
@@ -283,7 +281,8 @@ class _OnCard:
             formats["train.precision=bf16"] = Span(fastest.least, hours(half).most)
             if card.tf32 > card.fp32:
                 formats["train.tf32=true"] = hours(replace(card, fp32=card.tf32))
-        busy = min(taken.together, math.ceil(seconds.most / seconds.least)) if seconds.least else 1
+        enough = math.ceil(seconds.most / seconds.least) if seconds.least else 1
+        busy = min(taken.together, enough, self.sharing or enough)
         feeding = max(1, busy), 1
         if decode and not network and seconds.least:
             pictures = sum(self._pictures(trial) for _, members in footprints for trial in members)
@@ -315,6 +314,11 @@ class _OnCard:
         if not view or not sizes or (split == "train" and view.random):
             return False
         return 3 * view.size**2 * sizes[split][0] <= KEPT_BYTES
+
+    def _kept_bytes(self, shared: Shared) -> int:
+        """Bytes of the pictures that a trial keeps in host memory."""
+        view, sizes = shared.model.image.view, self.overview.data.sizes(shared)
+        return sum(3 * view.size**2 * sizes[split][0] for split in sizes if view and self._kept(shared, split))
 
     def _averaged(self, trials: Sequence[Trial]) -> Taken:
         """What ensembles take: all members are held, and each of them is evaluated."""

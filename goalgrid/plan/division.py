@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from goalgrid.grid.errors import counted
 from goalgrid.grid.resources import Resources
 from goalgrid.plan.costs import Span
 
@@ -53,13 +54,14 @@ class Division:
             return most
         return min(most, max(places, math.ceil(jobs / math.ceil(jobs / most))))
 
-    def busy(self, jobs: int, gpus: int, hosts: int = 1) -> int:
+    def busy(self, jobs: Sequence[Span], gpus: int, hosts: int = 1) -> int:
         """How many GPUs work, of so many on each host.
 
-        >>> Division(room=2).busy(24, 8, hosts=8), Division(room=4, piled=True).busy(24, 8, hosts=8)
+        >>> jobs = [Span(1, 1)] * 24
+        >>> Division(room=2).busy(jobs, 8, hosts=8), Division(room=4, piled=True).busy(jobs, 8, hosts=8)
         (24, 6)
         """
-        return self._filled(jobs, self._places(gpus, hosts)) * self.used
+        return self._filled(len(jobs), self._places(gpus, hosts)) * self.used
 
     def clock(self, jobs: Sequence[Span], gpus: int, hosts: int = 1) -> Span:
         """Seconds until all jobs have ended, of which each starts on the GPU with the least work.
@@ -101,6 +103,21 @@ class Division:
             least, slots = sum(job.least for job in there), _parted([job.most for job in there], sharing, float)
             ends.append(Span(least, max(least, *map(sum, slots))) * (1 / self.used))
         return Span(max(end.least for end in ends), max(end.most for end in ends))
+
+
+def enough_words(fewer: int, gpus: int, hosts: int, jobs: int) -> str:
+    """Say that fewer GPUs than so many on each host are enough for so many jobs.
+
+    >>> enough_words(45, 8, 8, jobs=45)
+    'as fast on 45 GPUs of 6 hosts for 45 jobs, each a trial or a chain of trials'
+    """
+    enough = counted(fewer, "GPU") + (of_hosts(gpus, math.ceil(fewer / gpus)) if hosts > 1 else "")
+    return f"as fast on {enough} for {counted(jobs, 'job')}, each a trial or a chain of trials"
+
+
+def of_hosts(gpus: int, hosts: int) -> str:
+    """Say how many hosts have so many GPUs each; empty for a single host, or where each has one."""
+    return f" of {hosts} hosts" if hosts > 1 and gpus > 1 else ""
 
 
 def _parted(values: Iterable[T], parts: int, weight: Callable[[T], float]) -> list[list[T]]:

@@ -88,6 +88,8 @@ class Taken:
     """How fast pictures come, and how fast the GPU takes them; empty: none are decoded."""
     formats: Mapping[str, Span] = field(default_factory=dict)
     """Seconds in other number formats, by the setting that chooses them."""
+    host: float = 0.0
+    """Bytes of host memory of a trial on a GPU without its process: a checkpoint that is written, and kept pictures."""
     feeding: tuple[int, int] = (1, 1)
     """Trials that keep the GPU busy, and threads that decode as fast as it takes pictures."""
 

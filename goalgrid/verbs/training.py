@@ -19,7 +19,8 @@ from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import merge as merging
 from goalgrid.housekeeping import prune as pruning
 from goalgrid.launching import kept as kept_launches
-from goalgrid.launching.slurm import SlurmOptions, check_places, command_words, feeding, script
+from goalgrid.launching.host_needs import HostNeeds, most, needs_of_host
+from goalgrid.launching.slurm import SlurmOptions, check_places, command_words, gpus_asked, script, tasks_asked
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.plan.taken import Rented
@@ -186,17 +187,31 @@ def slurm(
         overview = Overview.of(grid, home)  # else the job would be the first to tell
         for reason in check_places(overview, overview.selected(filtered)):
             say(f"note: {reason}")
-    asked, sharing = SlurmOptions(**options), None
-    if asked.device:
-        needs = [feeding(grid, home, asked.device) for grid in chosen]
-        sharing = max(at_a_time for at_a_time, _ in needs)
-        set_ = [*set_, f"resources.cpu={max(cpus for _, cpus in needs)}"]
+    asked = SlurmOptions(**options)
+    if asked.hourly is not None and not asked.device:
+        raise UserError("--hourly is of a GPU: say which, e.g. --device h100.")
+    gpus, tasks = gpus_asked(chosen, asked, sbatch), tasks_asked(asked, sbatch)
+    choice = Choice(filtered, force=force, stale=stale)
+    hosts = asked.nodes * tasks
+
+    def needs_of(grid: Grid) -> HostNeeds:
+        return needs_of_host(Overview.of(grid, home), choice, asked.device, gpus, hosts, asked.hourly)
+
+    needs = list(map(needs_of, chosen))
+    if any(most(needs).cpus > grid.resources.cpus for grid in chosen):
+        set_ = [*set_, f"resources.cpu={most(needs).cpus}"]
         chosen = named_grids.of_filter(load([*set_, *limit]), home, filtered)
+        needs = list(map(needs_of, chosen)) if asked.device else needs  # the time is that with these CPUs
+    for note in dict.fromkeys(need.note for need in needs if need.note):
+        say(f"note: {note}")
+    for grid, need in zip(chosen, needs, strict=True) if gpus else ():
+        for line in need.at_work(gpus, hosts, tasks=tasks):
+            say(f"{grid.name}: {line}")
     folders = [home.grid(grid.name) for grid in chosen]
     launches = [kept_launches.of(Overview.of(grid, home)) for grid in chosen]
     places = [folder.launch(launch.id) for folder, launch in zip(folders, launches, strict=True)]
     words = command_words(places, chosen, home, filtered, ["--stale"] * stale)
-    text = script(chosen, words, asked, sbatch, sharing, force=force)
+    text = script(chosen, words, asked, gpus, most(needs), sbatch, force=force)
     for place, launch in zip(places, launches, strict=True):
         launch.write(place)
     if submit:

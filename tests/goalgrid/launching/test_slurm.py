@@ -24,7 +24,9 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
-from goalgrid.launching.slurm import MOST, feeding
+from goalgrid.launching.host_needs import MOST, needs_of_host
+from goalgrid.plan.decisions import Choice
+from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch.ray_tune import ELSEWHERE
 
 from ...conftest import LASTING, ROOT, SMALL, Goalgrid, swapped
@@ -155,7 +157,7 @@ def test_the_script_asks_for_what_the_grid_needs(tmp_path: Path, goalgrid: Goalg
         assert asked == {
             "#SBATCH --job-name=mine", f"#SBATCH --nodes={nodes}", "#SBATCH --ntasks-per-node=1", "#SBATCH --requeue",
             "#SBATCH --cpus-per-task=16", "#SBATCH --gpus-per-node=1", "#SBATCH --time=1-12", "#SBATCH --partition=gpu",
-            "#SBATCH --signal=B:TERM@120", "#SBATCH --open-mode=append",
+            "#SBATCH --signal=B:TERM@120", "#SBATCH --open-mode=append", "#SBATCH --mem=19G",
         } | ({"#SBATCH --no-kill"} if nodes == "3" else set())  # fmt: skip
         (launch,) = Home(tmp_path / "my runs").grid("mine").kept_launches()
         command = f"goalgrid run --launch '{launch.path}' --runs '{tmp_path / 'my runs'}' --only seed=0"
@@ -186,7 +188,9 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
 ) -> None:
     large = ("--set", 'recipes=["cnn-bow"]', "--set", "model.image.size=256")  # small views are decoded once
     words = (*large, "--set", 'objectives="goal"', "--set", "seeds=[0,1,2,3,4]")
-    sharing, cpus = feeding(load("flickr8k", words[1::2]), Home(tmp_path), "h100")
+    overview = Overview.of(load("flickr8k", words[1::2]), Home(tmp_path))
+    need = needs_of_host(overview, Choice(), "h100", gpus=2)
+    sharing, cpus = need.sharing or 0, need.cpus
     assert sharing > 1
     assert 16 < sharing * cpus <= MOST
     script = goalgrid("slurm", "flickr8k", *words, "--device", "h100", "--gpus", "2", runs=tmp_path).stdout
@@ -197,6 +201,36 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
     assert f"cpu = {cpus}\n" in grid.read_text()
     unnamed = goalgrid("slurm", "flickr8k", *words, "--device", "24GB", runs=tmp_path)
     assert "--device '24GB' says what fits, not what feeds it" in unnamed.stderr
+
+
+def test_without_a_named_gpu_cpus_and_memory_come_from_the_plan_too(tmp_path: Path, verb: Verb) -> None:
+    home, large = Home(tmp_path), ("--set", 'recipes=["cnn-bow"]', "--set", "model.image.size=256")
+    words = ("slurm", "flickr8k", *large, "--set", 'objectives="goal"')
+    need = needs_of_host(Overview.of(load("flickr8k", [*large[1::2], 'objectives="goal"']), home), Choice(), "", gpus=1)
+    assert need.cpus > 1
+    jobs = need.sharing or 0
+    planned = verb(*words, runs=home)
+    assert f"#SBATCH --cpus-per-task={need.cpus * jobs}\n" in planned.stdout
+    assert f"#SBATCH --mem={need.memory(jobs)}\n" in planned.stdout
+    assert "note: CPUs and memory are those of an a100-80; name your GPU: --device h100" in planned.stderr
+    settled = verb(*words, "--set", "resources.cpu=1", "--sbatch", "mem-per-cpu=4G", runs=home).stdout
+    assert f"#SBATCH --cpus-per-task={jobs}\n" in settled
+    assert "--mem=" not in settled
+    assert "--mem=7G" in verb("slurm", "demo", runs=home).stdout, "eight small trials on a CPU: 0.9 and 0.5 GB each"
+
+
+def test_gpus_without_work_are_told_before_a_job_takes_them(tmp_path: Path, verb: Verb) -> None:
+    home, six = Home(tmp_path), ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0,1,2]")
+    priced = "--device", "h100", "--hourly", "2"
+    enough = "as fast on 6 GPUs for 6 jobs, each a trial or a chain of trials"
+    nodes = verb("slurm", "demo", *six, "--nodes", "2", "--gpus", "8", runs=home).stderr
+    assert f"seeds=0+1+2: 6 of 16 GPUs work; {enough}\n" in nodes
+    tasks = verb("slurm", "demo", *six, "--array", "8", "--gpus", "1", *priced, runs=home).stderr
+    assert "on 8 GPUs, of which 6 work: " in tasks
+    assert f"{enough}, less than 0.01 at 2 an hour" in tasks
+    assert "GPUs work" not in verb("slurm", "demo", *six, "--gpus", "6", runs=home).stderr
+    with pytest.raises(UserError, match="--hourly is of a GPU: say which"):
+        verb("slurm", "demo", "--hourly", "2", runs=home)
 
 
 @pytest.mark.parametrize(

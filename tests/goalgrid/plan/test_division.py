@@ -18,6 +18,7 @@ from goalgrid.runners.launch.jobs import jobs_for, requests_for
 
 from ..conftest import Verb
 
+SECOND = Span(1, 1)
 NODES = [(gpus, hosts) for gpus in (1, 2, 8) for hosts in (1, 4)]
 
 
@@ -44,21 +45,21 @@ def test_as_many_gpus_are_said_to_work_as_get_jobs(gpus: int, hosts: int) -> Non
     for count, at_once in product((1, 3, 9, 24, 33), (1000, 4)):
         on = placed(count, gpus, hosts, at_once=at_once)
         needed, said = Division(room=3, limit=at_once), Division(room=3, limit=at_once).at_a_time(count, gpus * hosts)
-        assert needed.busy(count, gpus, hosts) == sum(map(bool, on))
+        assert needed.busy([SECOND] * count, gpus, hosts) == sum(map(bool, on))
         assert said <= sum(on) < said + hosts, "equal hosts get equal shares, with room for a job more on each"
 
 
 def test_a_share_that_the_grid_sets_fills_a_gpu_before_the_next() -> None:
     shared = Division.of(Resources(gpu=0.25), room=100)
-    assert shared.busy(24, 8) == sum(map(bool, placed(24, 8, 1, words=("resources.gpu=0.25",)))) == 6
+    assert shared.busy([SECOND] * 24, 8) == sum(map(bool, placed(24, 8, 1, words=("resources.gpu=0.25",)))) == 6
 
 
 def test_replicas_hold_gpus_of_one_host_and_take_a_part_of_the_time() -> None:
     twins = Division.of(Resources(replicas=3), room=100)
-    assert (twins.busy(5, 8), twins.busy(5, 8, hosts=2)) == (6, 12)
+    assert (twins.busy([SECOND] * 5, 8), twins.busy([SECOND] * 5, 8, hosts=2)) == (6, 12)
     assert twins.clock([Span(30, 60)] * 4, 8) == Span(20, 40)
     assert twins.as_fast([Span(30, 60)] * 5, 8, hosts=4) == 15
-    assert Division.of(Resources(gpu=2), room=100).busy(3, 8) == 3, "a process trains on one GPU of its two"
+    assert Division.of(Resources(gpu=2), room=100).busy([SECOND] * 3, 8) == 3, "a process trains on one GPU of its two"
 
 
 def test_the_time_is_that_of_the_gpu_with_most_work() -> None:
@@ -84,6 +85,7 @@ def test_a_plan_says_how_many_gpus_work_and_how_many_are_enough(tmp_path: Path, 
     text = verb(*words, "--nodes", "8", "--gpus", "8", runs=Home(tmp_path)).stdout
     assert "on 64 GPUs of 8 hosts, of which 45 work: " in text
     assert re.search(
-        r"as fast on 45 GPUs \(6 hosts\), at most [\d.]+ at 2 an hour; there are 45 jobs, each a trial", text
+        r"as fast on 45 GPUs of 6 hosts for 45 jobs, each a trial or a chain of trials, at most [\d.]+ at 2 an hour",
+        text,
     )
     assert "as fast" not in verb(*words, "--gpus", "9", runs=Home(tmp_path)).stdout
