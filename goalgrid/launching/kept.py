@@ -1,5 +1,6 @@
 """Launches by what they keep: written before jobs wait for their turn, and compared with the code that is here then."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from goalgrid.results.records import provenance
 from goalgrid.runners.training.fingerprint import code_fingerprint
 
 
-def of(overview: Overview) -> KeptLaunch:
-    """What a launch of the grid keeps, by the code that is here now."""
-    return KeptLaunch(overview.grid.to_toml(), codes(overview), provenance.made_by())
+def of(overview: Overview, archive: bytes = b"") -> KeptLaunch:
+    """What a launch of the grid keeps, by the code that is here now, of which it may keep an archive."""
+    snapshot = hashlib.sha256(archive).hexdigest() if archive else ""
+    return KeptLaunch(overview.grid.to_toml(), codes(overview), provenance.made_by(), snapshot)
 
 
 def codes(overview: Overview) -> dict[str, str]:

@@ -41,7 +41,9 @@ class SlurmOptions(RunOptions):
         None, "GPUs of each host; 0: a cluster without. Default: of one job, where Slurm has GPUs.", min=0
     )
     array: int | None = option(None, "Submit this many jobs that share the trials of one runs folder.", "N", min=2)
-    device: str = option("", "Type of the GPUs, e.g. h100: ask for the CPUs that feed it, and estimate the time.", "GPU")
+    device: str = option(
+        "", "Type of the GPUs, e.g. h100: ask for the CPUs that feed it, and estimate the time.", "GPU"
+    )
     hourly: float | None = option(None, "With --device: price of a GPU-hour, for a cost estimate.", "PRICE", min=0.0)
     mem: str = option("", "Memory of each host, e.g. 32G; default: estimated by the plan.", "SIZE")
     account: str = option("", "Slurm account to charge.", "NAME")
@@ -58,6 +60,7 @@ def script(
     more: Sequence[str] = (),
     *,
     force: bool = False,
+    snapshot: tuple[Path, str] | None = None,
 ) -> str:
     """Return the batch script of a job that trains grids; UserError: the time or an option has no form of Slurm.
 
@@ -67,6 +70,7 @@ def script(
         needs: of the grids' trials.
         more: options of sbatch, as NAME=VALUE or NAME; they count more than what the grid asks for.
         force: retrain finished trials at the job's first start; a job that is queued again goes on.
+        snapshot: the archive of the code that the job runs, and its SHA-256; None: what is installed then.
     """
     from goalgrid.results.pages import page
 
@@ -90,7 +94,10 @@ def script(
     cpus = max(grid.resources.cpus for grid in grids)
     jobs = _jobs_of_a_host(grids, gpus, needs.sharing, options.nodes * tasks)
     passed = {"--mlflow-uri": "" if tasks > 1 and options.mlflow_uri is None else options.mlflow_uri}
-    passed |= {"--notify": options.notify or None}
+    here = shlex.quote(str(Path.cwd()))
+    passed |= {
+        "--notify": (f"cd {here} && {options.notify}" if snapshot else options.notify) if options.notify else None
+    }
     words = [*words, *(word for name, value in passed.items() if value is not None for word in (name, value))]
     words += ["--allow-leak"] if options.allow_leak else []
     grace = max(grid.reliability.grace_seconds for grid in grids)
@@ -113,7 +120,9 @@ def script(
         cpus=cpus,
         limited=any(grid.resources.concurrency for grid in grids),
         setup=text_of(setup, "--setup", "It holds lines of bash.").rstrip() if setup else "",
-        path=shlex.quote(str(Path(sys.executable).parent)), folder=shlex.quote(str(Path.cwd())),
+        path=shlex.quote(str(Path(sys.executable).parent)), folder=here,
+        archive=shlex.quote(str(snapshot[0])) if snapshot else "",
+        sums=shlex.quote(f"{snapshot[1]}  {snapshot[0]}") if snapshot else "",
         command=shlex.join(["goalgrid", "run", *words]),
     )  # fmt: skip
 

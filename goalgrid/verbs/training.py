@@ -21,6 +21,7 @@ from goalgrid.housekeeping import prune as pruning
 from goalgrid.launching import kept as kept_launches
 from goalgrid.launching.host_needs import HostNeeds, most, needs_of_host
 from goalgrid.launching.slurm import SlurmOptions, check_places, command_words, gpus_asked, script, tasks_asked
+from goalgrid.launching.snapshot import taken
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.plan.taken import Rented
@@ -173,6 +174,9 @@ def slurm(
     sbatch: list[str] = flag([], "--sbatch", "An option of sbatch, e.g. partition=gpu.", "NAME=VALUE"),
     output: Path | None = flag(None, "--output -o", "Write to this file.", "FILE", parser=user_path),
     submit: bool = flag(False, "--submit", "Submit the script; `goalgrid status` then shows its jobs."),
+    snapshot: bool | None = flag(
+        None, "--snapshot/--no-snapshot", "Keep the code of this checkout for the jobs (default with --submit)."
+    ),
     **options: Any,
 ) -> None:
     """Write a batch script for Slurm that trains grids.
@@ -207,13 +211,15 @@ def slurm(
     for grid, need in zip(chosen, needs, strict=True) if gpus else ():
         for line in need.at_work(gpus, hosts, tasks=tasks):
             say(f"{grid.name}: {line}")
+    archive = taken(asked=bool(snapshot)) if snapshot or (submit and snapshot is None) else b""
     folders = [home.grid(grid.name) for grid in chosen]
-    launches = [kept_launches.of(Overview.of(grid, home)) for grid in chosen]
+    launches = [kept_launches.of(Overview.of(grid, home), archive) for grid in chosen]
     places = [folder.launch(launch.id) for folder, launch in zip(folders, launches, strict=True)]
     words = command_words(places, chosen, home, filtered, ["--stale"] * stale)
-    text = script(chosen, words, asked, gpus, most(needs), sbatch, force=force)
+    snapped = (places[0].snapshot.absolute(), launches[0].snapshot) if archive else None
+    text = script(chosen, words, asked, gpus, most(needs), sbatch, force=force, snapshot=snapped)
     for place, launch in zip(places, launches, strict=True):
-        launch.write(place)
+        launch.write(place, archive)
     if submit:
         output = output or folders[0].path / "job.sh"
     if output is None:

@@ -206,6 +206,8 @@ class LaunchFolder:
     path: Path
     grid = Below("grid.toml")
     content = Below("launch.json")
+    snapshot = Below("code.tar.gz")
+    """The code that its jobs run, if it keeps that."""
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 `grids/NAME/launches/ID/` holds `grid.toml` and `launch.json`. The id is a digest of both: launches of equal content
 share a folder, and a folder whose content is not what its id says is refused.
 
-`launch.json` has the `format`; `made_by`, the version that launched; and `code`, by fingerprint the ids of the trials
-that this code trains.
+`launch.json` has the `format`; `made_by`, the version that launched; `code`, by fingerprint the ids of the trials that
+this code trains; and, if `code.tar.gz` has the code itself, `snapshot`, the SHA-256 of that file.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, Self
 from goalgrid.grid.errors import UserError, regular_bytes
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import digest
-from goalgrid.grid.store.files import read_json, write_json, write_text
+from goalgrid.grid.store.files import read_json, write_json, write_text, written_aside
 from goalgrid.grid.store.home import LaunchFolder
 
 FORMAT = 1
@@ -31,16 +32,18 @@ class KeptLaunch:
         grid: the grid as resolved, as a TOML file.
         code: the fingerprint of the code of each trial that the grid may come to have, by id.
         made_by: the version that launched: `goalgrid`, and of a checkout `commit` and whether it was `changed`.
+        snapshot: the SHA-256 of the archive of the code that jobs run; empty: they run what is installed then.
     """
 
     grid: str
     code: Mapping[str, str]
     made_by: Mapping[str, Any] = field(default_factory=dict)
+    snapshot: str = ""
 
     @property
     def id(self) -> str:
         """16 hexadecimal digits of all but the version, which decides nothing."""
-        return digest([self.grid, dict(self.code)])[:16]
+        return digest([self.grid, dict(self.code), *([self.snapshot] if self.snapshot else [])])[:16]
 
     @classmethod
     def read(cls, folder: LaunchFolder) -> Self:
@@ -53,22 +56,31 @@ class KeptLaunch:
         try:
             grid = regular_bytes(folder.grid).decode()
             code = {trial_id: str(code) for code, ids in content["code"].items() for trial_id in ids}
-            launch = cls(grid, code, dict(content["made_by"]))
+            launch = cls(grid, code, dict(content["made_by"]), str(content.get("snapshot", "")))
             whole = launch.id == folder.path.resolve().name
+            whole &= not launch.snapshot or hashlib.sha256(launch.archive(folder)).hexdigest() == launch.snapshot
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"the launch {folder.path} cannot be read: {error}. {_AGAIN}") from error
         if not whole:
             raise UserError(f"the launch {folder.path} was changed: its content is not what its name says. {_AGAIN}")
         return launch
 
-    def write(self, folder: LaunchFolder) -> None:
-        """Write the launch, unless its folder has it; UserError: the runs folder cannot be written."""
+    def archive(self, folder: LaunchFolder) -> bytes:
+        """The archive of the code that the launch keeps in its folder; OSError: it is not there."""
+        return regular_bytes(folder.snapshot) if self.snapshot else b""
+
+    def write(self, folder: LaunchFolder, archive: bytes = b"") -> None:
+        """Write the launch with the archive of its code, unless its folder has it; UserError: the folder takes none."""
         with suppress(UserError):
             self.read(folder)
             return
+        if archive:
+            with written_aside(folder.snapshot) as aside:
+                aside.write_bytes(archive)
         write_text(folder.grid, self.grid)
         code = grouped((code, trial_id) for trial_id, code in self.code.items())
         content = {"format": FORMAT, "made_by": dict(self.made_by), "code": code}
+        content |= {"snapshot": self.snapshot} if self.snapshot else {}
         write_json(folder.content, content)  # last: a folder without it is no launch
 
     def other_code(self, now: Mapping[str, str], ids: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -4,19 +4,21 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from goalgrid.grid.errors import sha256_of
+from goalgrid.grid.errors import UserError, sha256_of
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import nested
 from goalgrid.grid.notes import later
 from goalgrid.grid.store.files import write_json, write_json_lines, write_text
-from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.grid.store.home import Home, LaunchFolder, TrialFolder
+from goalgrid.grid.store.kept_launch import KeptLaunch
 from goalgrid.results import figures, pages, renderers
 from goalgrid.results.analysis.documents import as_markdown
 from goalgrid.results.export.report_page import FOREMOST, Measured
@@ -42,7 +44,7 @@ def export(
     filled: Table | None = None,
     only: str = "",
 ) -> None:
-    """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
+    """Write tables, figures, effects, records, settings, environments, grid file, launches, checksums and a README.
 
     `report` is that of the grid with what was `measured`, as HTML; `paper` the name of a paper's table, `filled` that
     table with our numbers, whose trials of other grids are exported, too; `only` the filter that named the trials.
@@ -62,6 +64,7 @@ def export(
     write_text(target / "report.html", report)
     write_text(target / "grid.toml", grid.to_toml())
     _write_trials(target)
+    _copy_launches(home, grid.name, [*scores.rows], target)
     if chosen := [cell for cell in cells if cell.chosen]:
         write_json(target / "choices.json", [cell.axes | cell.chosen.to_dict() for cell in chosen if cell.chosen])
         searched = [tried.trial for cell in chosen if cell.chosen for tried in cell.chosen.tried if tried.done]
@@ -70,7 +73,8 @@ def export(
         write_text(target / "notes.md", notes)
     machines = Counter(_machine(row["environment"]) for row in (*measured.rows.values(), *others.values()))
     asked = TableRequest(grid.name, paper=paper, only=only)
-    write_text(target / "README.md", readme(asked, grid, cells, measured, tables, machines, bool(notes)))
+    launched = (target / "launches").exists()
+    write_text(target / "README.md", readme(asked, grid, cells, measured, tables, machines, bool(notes), launched))
     write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file())
     write_text(target / SUMS, "".join(f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files))
@@ -87,6 +91,17 @@ def _write_trials(target: Path) -> None:
             write_json(folder.settings, json.loads(row["settings"]))
             write_json(folder.environment, json.loads(row["environment"]))
             write_json_lines(folder.history, [{"epoch": epoch, **values} for epoch, values in rows.items()])
+
+
+def _copy_launches(home: Home, name: str, ids: Sequence[str], target: Path) -> None:
+    """Copy what the launches of a grid keep that trained these trials, of some with the code that their jobs ran."""
+    latest = filter(None, (home.trial(trial_id).latest() for trial_id in ids))
+    launched = {attempt.launch_id() for attempt in latest}
+    for folder in home.grid(name).kept_launches():
+        if folder.path.name in launched:
+            with suppress(UserError):  # it was changed
+                launch = KeptLaunch.read(folder)
+                launch.write(LaunchFolder(target / "launches" / launch.id), launch.archive(folder))
 
 
 def _tables(request: TableRequest, cells: Sequence[Cell], scores: Scores, home: Home) -> Iterator[tuple[Path, Table]]:
@@ -107,11 +122,13 @@ def readme(
     tables: Tables,
     machines: Counter[str],
     noted: bool,
+    launched: bool = False,
 ) -> str:
     """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
     only = f" --only {shlex.quote(asked.only)}" if asked.only else ""
     return pages.page(
-        "export.md", name=asked.grid, example=_train(cells[0]), tables=tables, done=len(measured.rows), noted=noted,
+        "export.md", name=asked.grid, example=_train(cells[0]), tables=tables, done=len(measured.rows),
+        noted=noted, launched=launched,
         named=f"{asked.grid}{only}", reported=f"{f'--paper {asked.paper}' if asked.paper else asked.grid}{only}",
         only=only, machines=dict(machines.most_common()), others=machines.total() - len(measured.rows),
         wanted=len({trial.id for cell in cells for trial in cell.trials}),

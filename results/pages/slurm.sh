@@ -62,6 +62,13 @@ trap 'again "asked to end before the grid trains"' TERM
 export PATH={{ path }}:$PATH
 export RAY_USAGE_STATS_ENABLED=0 RAY_TMPDIR="${RAY_TMPDIR:-/tmp}"  # TMPDIR may be shared, or too long for Ray's sockets
 cd {{ folder }} || elsewhere "$SLURMD_NODENAME lacks this folder"
+{% if archive %}
+code=$(mkdir -p "$RAY_TMPDIR" && mktemp -d "$RAY_TMPDIR/goalgrid-XXXXXX")
+unpack="mkdir -p $code && sha256sum --check --status <<< {{ sums }} && tar -xzf {{ archive }} -C $code && cd $code"
+eval "$unpack" || elsewhere "$SLURMD_NODENAME cannot unpack the code of the launch"
+export PYTHONPATH="$code${PYTHONPATH:+:$PYTHONPATH}"
+trap 'rm -rf "$code"' EXIT
+{% endif %}
 
 {% if nodes > 1 %}
 # This node is the head of a Ray cluster, which trains too. The nodes of the job know a token that nobody else knows.
@@ -78,7 +85,7 @@ print(s.getsockname()[0])")
 address=$ip:$((20000 + SLURM_JOB_ID % 10000))
 has="--num-cpus=$SLURM_CPUS_PER_TASK --num-gpus=${SLURM_GPUS_ON_NODE:-0}"
 ray start --head --block --node-ip-address="$ip" --port="${address##*:}" $has &
-trap 'kill $(jobs -p) 2>/dev/null' EXIT
+trap 'kill $(jobs -p) 2>/dev/null{{ '; rm -rf "$code"' if archive }}' EXIT
 await() {  # so many nodes
     until [ "$(timeout 20 ray status --address="$address" 2>/dev/null | grep -c ' 1 node_')" -ge "$1" ]; do
         [ $SECONDS -lt 300 ] || again "fewer than $SLURM_NNODES nodes joined Ray in five minutes"
@@ -87,7 +94,7 @@ await() {  # so many nodes
 }
 await 1
 # Where the head's host is lost, --no-kill would leave the job to the other nodes, without this script.
-join="ray start --address=$address --block $has; ray status --address=$address &>/dev/null || scontrol requeue $job"
+join="{{ "$unpack; " if archive }}ray start --address=$address --block $has; ray status --address=$address &>/dev/null || scontrol requeue $job{{ "; rm -rf $code" if archive }}"
 for node in $others; do
     srun --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --nodelist="$node" bash -c "$join" &
 done

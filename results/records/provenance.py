@@ -25,7 +25,7 @@ import pydantic
 from goalgrid.grid.errors import UserError, parsed_json, regular_bytes
 from goalgrid.grid.expansion import Cell, Shared
 from goalgrid.grid.identity import digest
-from goalgrid.grid.store.files import write_json
+from goalgrid.grid.store.files import read_json, write_json
 from goalgrid.grid.uses import PROGRAM
 from goalgrid.results.records.sources import texts_of
 
@@ -65,6 +65,9 @@ COLUMNS = ("dataset", "recipe", "data_fingerprint", "code_fingerprint", "environ
 """What `stale` reads of a record."""
 
 GIT_SECONDS = 2.0
+KEPT_SOURCE = "source.json"
+"""In the package of a snapshot, which git does not hold: `source` of the checkout that it was taken of."""
+
 STATES_KEPT = 16
 """States of the sources, the latest ones, whose fingerprints stay in the user's cache folder."""
 
@@ -179,12 +182,12 @@ def fingerprints_folder() -> Path:
 
 @cache
 def source() -> dict[str, Any] | None:
-    """Commit of the source tree, and whether it was changed since; None where git does not hold it."""
+    """Commit of the source tree, and whether it was changed since; None where git does not hold it, nor did."""
     folder = Path(__file__).parent
     tracked = _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
     described = tracked and _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     if not described:
-        return None
+        return read_json(rooms()[PROGRAM] / KEPT_SOURCE) or None
     return {"commit": described.removesuffix("-dirty"), "dirty": described.endswith("-dirty")}
 
 
@@ -286,6 +289,12 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def tracked(folder: Path, names: Sequence[str]) -> list[str]:
+    """The files in these folders below `folder` that git tracks, or does not know and does not ignore."""
+    listed = _git(folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *names) or ""
+    return [*filter(None, listed.split("\0"))]
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

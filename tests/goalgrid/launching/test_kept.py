@@ -108,6 +108,22 @@ def test_a_launch_trains_what_it_keeps_and_the_status_says_which(tmp_path: Path,
     assert f"launch {folder.name}: trained 1 trial; goalgrid " in verb("status", "demo", runs=home).stdout
 
 
+@pytest.mark.gate
+def test_an_export_takes_launches_along_that_trained_its_trials(tmp_path: Path, verb: Verb) -> None:
+    home, target = Home(tmp_path / "runs"), tmp_path / "export"
+    launched(verb, home, "demo", *PAIR, "--set", "seeds=[1]")
+    launch = kept.of(Overview.of(load("demo", PAIR[1::2]), home), b"an archive")
+    folder = home.grid("demo").launch(launch.id)
+    launch.write(folder, b"an archive")
+    assert verb("run", "--launch", str(folder.path), *HERE, runs=home).exit_code == 0
+    assert verb("export", "demo", str(target), runs=home).exit_code == 0
+    (copied,) = (target / "launches").iterdir()
+    assert copied.name == launch.id
+    assert {path.name for path in copied.iterdir()} == {"grid.toml", "launch.json", "code.tar.gz"}
+    assert all(path.read_bytes() == (folder.path / path.name).read_bytes() for path in copied.iterdir())
+    assert "- `launches/`: " in (target / "README.md").read_text()
+
+
 def test_tasks_that_start_after_edits_of_the_grid_and_its_code_train_one_grid(ours: Path, verb: Verb) -> None:
     home, grid = Home(ours / "runs"), ours / "mine.toml"
     verb("slurm", str(grid), *SMALL[:-2], "--set", "name=mine", "--gpus", "0", "--array", "2", runs=home)

@@ -12,6 +12,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,10 +26,12 @@ import torch
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.kept_launch import KeptLaunch
 from goalgrid.launching.host_needs import MOST, needs_of_host
 from goalgrid.plan.decisions import Choice
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch.ray_tune import ELSEWHERE
+from tests.program import copied
 
 from ...conftest import LASTING, ROOT, SMALL, Goalgrid, swapped
 from ...states import attempt
@@ -491,6 +495,54 @@ def test_tasks_of_an_array_train_one_grid_whatever_is_edited_between_their_start
     assert sorted(record["seed"] for record in records) == [0, 1]
     assert len({record["code_fingerprint"] for record in records}) == 1
     assert "2 trials: 2 done" in goalgrid("status", "mine", runs=home.path).stdout
+
+
+@pytest.mark.gate
+def test_jobs_run_the_code_of_the_checkout_as_it_was_when_they_were_submitted(slurm: FakeSlurm, tmp_path: Path) -> None:
+    code, home = copied(tmp_path / "a checkout"), Home(tmp_path / "my runs")
+    schedules, untracked = code / "runners" / "training" / "optimizers.py", code / "goalgrid" / "added.py"
+    untracked.write_text("")
+    (code / ".gitignore").write_text("__pycache__/\n")
+    as_us = ("-c", "user.name=us", "-c", "user.email=us@example.org")
+    for words in (("init", "-q"), ("add", "--all"), (*as_us, "commit", "-qm", "all")):
+        subprocess.run(["git", *words], cwd=code, check=True)
+    slurm.environment.update(PYTHONPATH=str(code), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    words = ["slurm", "demo", *PAIR, "--gpus", "0", "--submit", "--runs", str(home.path)]
+    sent = subprocess.run(
+        [sys.executable, "-m", "goalgrid", *words], cwd=code, env=slurm.environment, capture_output=True
+    )
+    assert sent.returncode == 0, sent.stderr
+    (folder,) = home.grid("demo").kept_launches()
+    schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
+    code_now = swapped(FAKES["goalgrid"], "-m goalgrid", "-c 'from goalgrid.app import main; main()'")
+    (tmp_path / "bin" / "goalgrid").write_text(f"#!/bin/bash\n{code_now}\n")
+    with tempfile.TemporaryDirectory(prefix="gg-", dir="/tmp") as disk:
+        job = slurm.start(lambda text: swapped(text, "--jobs", "--mlflow-uri '' --jobs"), RAY_TMPDIR=disk)
+        ended, said = slurm.ended(job)
+        assert ended == 0, said
+        assert list(Path(disk).glob("goalgrid-*")) == []
+    launch = KeptLaunch.read(folder)
+    records = [pq.read_table(trial.record).to_pylist()[0] for trial in home.trials()]
+    assert {record["trial_id"]: record["code_fingerprint"] for record in records} == launch.code
+    sources = [json.loads(record["environment"])["source"] for record in records]
+    assert sources == [{"commit": launch.made_by["commit"], "dirty": False}] * 2
+    with tarfile.open(folder.snapshot) as archive:
+        assert {"goalgrid/added.py", "grid/presets/demo.toml", "goalgrid/grid"} <= set(archive.getnames())
+        assert not [name for name in archive.getnames() if "__pycache__" in name]
+    with folder.snapshot.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(UserError, match="was changed: its content is not what its name says"):
+        KeptLaunch.read(folder)
+    slurm.submit(home.grid("demo").path / "job.sh")
+    ended, said = slurm.ended(slurm.start())
+    assert (ended, "n1 cannot unpack the code of the launch: the job queues again" in said) == (3, True), said
+
+
+def test_without_a_checkout_there_is_no_snapshot(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(copied(tmp_path / "installed"))}
+    command = [sys.executable, "-m", "goalgrid", "slurm", "demo", "--gpus", "0", "--snapshot", "--runs", str(tmp_path)]
+    refused = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (refused.returncode, "--snapshot keeps the code of a git checkout" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "CANCELLED"])

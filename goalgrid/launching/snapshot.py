@@ -1,0 +1,53 @@
+"""The code of a checkout as an archive, for jobs that wait while it is edited."""
+
+import gzip
+import io
+import json
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.uses import PROGRAM
+from goalgrid.results.records import provenance
+
+
+def taken(*, asked: bool) -> bytes:
+    """The archive of this program's code; empty outside a checkout, which is a UserError if it was asked for."""
+    checkout = provenance.source()
+    if checkout is None:
+        if asked:
+            raise UserError(
+                f"--snapshot keeps the code of a git checkout, and this {PROGRAM} is none: jobs run what is installed, "
+                "which an edit does not change. Leave --snapshot out."
+            )
+        return b""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
+        for name, path in _files():
+            _add(tar, name, path.lstat().st_mode, str(path.readlink()) if path.is_symlink() else path.read_bytes())
+        _add(tar, f"{PROGRAM}/{provenance.KEPT_SOURCE}", stat.S_IFREG, json.dumps(checkout).encode())
+    return packed.getvalue()
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """The files of the package that git tracks or does not ignore, with their names in the archive, in order."""
+    places = [path.resolve() for path in provenance.rooms().values()]
+    base = places[0].parent
+    for name in sorted(provenance.tracked(base, [str(place.relative_to(base)) for place in places])):
+        if os.path.lexists(base / name):
+            yield name, base / name
+
+
+def _add(tar: tarfile.TarFile, name: str, mode: int, content: bytes | str) -> None:
+    """Add a file, or a link to the text `content`, without the time and the owner: equal code gives equal archives."""
+    entry = tarfile.TarInfo(name)
+    entry.mode = 0o755 if mode & stat.S_IXUSR else 0o644
+    if isinstance(content, str):
+        entry.type, entry.linkname = tarfile.SYMTYPE, content
+        tar.addfile(entry)
+    else:
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
