@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from goalgrid.grid.groups import grouped
-from goalgrid.results.analysis.claims import ClaimSource, document, judged
+from goalgrid.results.analysis.claims import PRINTED, ClaimSource, document, judged
 from goalgrid.results.analysis.documents import as_markdown
 from goalgrid.results.reference.coverage import ORIGINS, PaperRow
 from goalgrid.results.reference.reading import PAPERS, paper_table
@@ -95,7 +95,7 @@ def tables() -> Iterator[str]:
 
 def claims() -> Iterator[str]:
     yield from CLAIMS.splitlines()
-    yield from ("", *as_markdown(document([ClaimSource("printed", judged(PAPERS))])).splitlines())
+    yield from ("", *as_markdown(document([ClaimSource(PRINTED, judged(PAPERS))])).splitlines())
 
 
 PAGES = {"settings": settings, "tables": tables, "claims": claims}

@@ -69,7 +69,7 @@ def judged(paper: str | None, grid: str | None, home: Home, overrides: Sequence[
             raise UserError(unknown("paper or grid", given, sorted(names), hint=hint))
     papers = [paper] if paper else list(PAPERS)
     check_known("paper", papers[0], PAPERS)
-    sources = [claims.ClaimSource("printed", claims.judged(papers))]
+    sources = [claims.ClaimSource(claims.PRINTED, claims.judged(papers))]
     if grid is not None:
         overview = Overview.of(recall(grid, home, overrides), home)
         scores = some_scores(overview, None, grid, overrides, "claims")

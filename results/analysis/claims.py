@@ -19,6 +19,8 @@ from goalgrid.results.reference.reading import Result, results_of
 from goalgrid.results.statistics.significance import LEVEL, Sample, holm, kendall, kendall_p, paired_t, welch
 
 HOLDS, FAILS, UNTOLD, ABSENT = "holds", "fails", "cannot be told", "no such cells"
+PRINTED = "printed"
+"""The source of the papers' own tables."""
 MOST = 3
 """Contradicting comparisons that a line names."""
 ROUNDING = 0.05
@@ -223,14 +225,24 @@ def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]
         if not shared or pair in seen:
             continue
         seen.add(pair)
+        by, than = claim.lead(one.metric), other.name
+        if claim.times != 1:
+            other, than = _times(claim.times, other), f"{claim.times:g} times {than}"
         difference, p = _difference(one, other)
         difference = round(difference, 9)  # what floating-point sums leave of equal means is on no side
-        lead = difference - claim.by
+        lead = difference - by
         if claim.kind == "alike":
-            lead, p = claim.by - abs(difference), _alike(one, other, claim.by)
-        elif claim.by:
-            lead, p = lead + ROUNDING, _difference(one, other, claim.by - ROUNDING)[1]
-        yield Comparison(one.name, other.name, one.block, one.metric, difference, lead, p)
+            lead, p = by - abs(difference), _alike(one, other, by)
+        elif by:
+            lead, p = lead + ROUNDING, _difference(one, other, by - ROUNDING)[1]
+        yield Comparison(one.name, than, one.block, one.metric, difference, lead, p)
+
+
+def _times(factor: float, entry: Entry) -> Entry:
+    """The value so many times."""
+    sample = entry.sample
+    values = tuple(factor * value for value in sample.values)
+    return replace(entry, sample=Sample(factor * sample.mean, factor * sample.std, sample.n, values))
 
 
 def _alike(one: Entry, other: Entry, within: float) -> float:
@@ -269,7 +281,7 @@ def document(sources: Sequence[ClaimSource], *, comparisons: bool = False) -> Do
     sections = []
     for by_source in zip(*(source.claims for source in sources), strict=True):
         claim = by_source[0].claim
-        parts: list[str | Sheet] = [f'"{claim.sentence}".']
+        parts: list[str | Sheet] = [" ".join(filter(None, [f'"{claim.sentence}".', claim.note]))]
         for source, of_source in zip(sources, by_source, strict=True):
             parts.append(line(source.name, of_source))
             parts += _sheets(source.name, of_source) if comparisons else []
@@ -280,6 +292,8 @@ def document(sources: Sequence[ClaimSource], *, comparisons: bool = False) -> Do
 
 def line(source: str, judged: JudgedClaim) -> str:
     """The verdict by tests, and by the means alone."""
+    if judged.verdict == ABSENT and source == PRINTED and judged.claim.grid:
+        return f"{source}: in a figure, without numbers; its grid: {judged.claim.grid}."
     if judged.verdict == ABSENT:
         at_one = f" with the same {' and '.join(judged.claim.equal)}" if judged.claim.equal else ""
         return f"{source}: {ABSENT}{at_one}."
@@ -316,7 +330,9 @@ def for_programs(sources: Sequence[ClaimSource]) -> list[dict[str, Any]]:
 def _minus(comparison: Comparison) -> str:
     """`con_nca minus con_con of fc-bow`; two recipes stand before their objectives."""
     (one, mine), (other, theirs) = (name.split(":", 1) for name in (comparison.better, comparison.than))
-    return f"{mine} minus {theirs} of {one}" if one == other else f"{comparison.better} minus {comparison.than}"
+    if one == other:
+        return f"{mine} minus {theirs} of {one}"
+    return f"{comparison.better.rstrip(':')} minus {comparison.than.rstrip(':')}"
 
 
 def _verdicts(judged: JudgedClaim) -> str:
@@ -328,7 +344,13 @@ def _sheets(source: str, judged: JudgedClaim) -> Iterator[Sheet]:
     tests = ("p", "Holm", "")
     if judged.comparisons:
         rows = (
-            (f"{t.better} minus {t.than}", t.block, t.metric, written(t.difference, sign="+"), *_tested(t))
+            (
+                f"{t.better.rstrip(':')} minus {t.than.rstrip(':')}",
+                t.block,
+                t.metric,
+                written(t.difference, sign="+"),
+                *_tested(t),
+            )
             for t in judged.comparisons
         )
         yield Sheet.telling(source, ("better minus worse", "block", "metric", "difference", *tests), tuple(rows))

@@ -18,6 +18,8 @@ class Claim(Settings):
     sentence: str
     """As the paper has it."""
     where: str
+    note: str = ""
+    """What a reader must know of the sentence: how it is read here, or a misprint in it."""
     kind: Literal["better", "alike", "same order"] = "better"
     quantifier: Literal["every", "most"] = "every"
     """most: of a sentence that says "generally"."""
@@ -29,13 +31,21 @@ class Claim(Settings):
     """Parameters of the objectives that the paper gives both cells the same value of."""
     across: str = ""
     """A swept setting, of which compared cells have different values; a cell's name is RECIPE:OBJECTIVE@VALUE then."""
-    by: float = 0.0
-    """How much better, in the metric's unit; of "alike", within how much."""
+    by: float | dict[str, float] = 0.0
+    """How much better, in the metric's unit, or that of each metric; of "alike", within how much."""
+    times: float = 1.0
+    """How many times as much as the other, as rounded: of a gain of 1.4 %, 1.0135."""
     datasets: tuple[str, ...] = ("*",)
     """Patterns of the data sets that the sentence is about."""
     metrics: tuple[str, ...] = ("rsum",)
     tables: tuple[str, ...]
-    """The paper's tables that print the cells; none: they stand in a figure."""
+    """The paper's tables that print the cells; none: no table does."""
+    grid: str = ""
+    """The shipped grid of the figure that shows the cells, without numbers."""
+
+    def lead(self, metric: str) -> float:
+        """By how much the better cell leads."""
+        return self.by.get(metric, 0.0) if isinstance(self.by, dict) else self.by
 
 
 class PaperClaims(Settings):

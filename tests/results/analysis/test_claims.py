@@ -58,7 +58,8 @@ def borne_out(claim: Claim) -> list[Entry]:
     def value(entry: Entry) -> float:
         if claim.kind == "same order":
             return order[entry.objective]
-        return 80.0 if any(fnmatchcase(entry.name, pattern) for pattern in claim.better) else 60.0
+        better = any(fnmatchcase(entry.name, pattern) for pattern in claim.better)
+        return 60.0 * claim.times + claim.lead(entry.metric) + 20.0 if better else 60.0
 
     return [replace(entry, sample=Sample(value(entry), 0.1, 3)) for entry in found]
 
