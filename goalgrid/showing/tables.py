@@ -21,13 +21,13 @@ from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.layouts.captions import COLUMN_NAMES
 from goalgrid.results.records.provenance import OTHER_DATA
 from goalgrid.results.records.record import write_records
-from goalgrid.results.records.scores import Scores
+from goalgrid.results.records.scores import Scores, counted_reasons
 from goalgrid.results.records.steps import Leave
 from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.filled import APART
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Table
-from goalgrid.terminal import NothingDone
+from goalgrid.terminal import NothingDone, exit_state
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say, say_left_out, show, show_table
 
@@ -133,7 +133,26 @@ def table_of_paper(name: str | None, home: Home, against: str | None = None) -> 
     return None
 
 
-def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -> None:
+def shortfall(request: TableRequest, home: Home, table: Table | None) -> State:
+    """Say on stderr what the requested table lacks, and return the state that decides on the exit code.
+
+    Failed if a trial of it failed, interrupted if it lacks any other, done if it lacks none. `table`: as drawn, None:
+    nothing is done.
+    """
+    missing = dict(pair for entry in table.entries() for pair in entry.score.missing) if table else {}
+    states = [State.FAILED if why.startswith(State.FAILED) else State.INTERRUPTED for why in missing.values()]
+    lacking = counted_reasons(missing.values())
+    if not (request.paper or request.reference):
+        overview = Overview.of(recall(request.grid, home, request.set_), home, request.only)
+        states += [overview.reached(trial) for trial in overview.trials]
+        lacking = overview.headline()
+    state = exit_state(states)
+    if state is not State.DONE:
+        say(f"incomplete: {lacking}")
+    return State.INTERRUPTED if state is State.RUNNING else state
+
+
+def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -> Table:
     """Print the requested table, or write it; a Parquet table without `output` goes into the grid's folder.
 
     `kind`: the format; "terminal": of a file, the format that its ending names.
@@ -157,6 +176,7 @@ def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -
         say(f"written: {path}")
     else:
         show(renderers.text(table, kind).rstrip("\n"))
+    return table
 
 
 def _filled(request: TableRequest, home: Home) -> Table:

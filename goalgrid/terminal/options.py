@@ -93,6 +93,7 @@ ANALYSIS_FORMAT = flag("terminal", "--format", "terminal, markdown, latex or csv
 PICTURE_FORMAT = flag("png", "--format", "png, pdf, svg or pgf.")
 OUTPUT = flag(None, "--output -o", "Write to this file; its suffix may choose the format.", "FILE", parser=user_path)
 JSON = flag(False, "--json", "Print JSON, for programs.")
+COMPLETE = flag(False, "--complete", "Exit with 3 if trials are missing, with 4 if any failed, e.g. in a Makefile.")
 
 
 def runs_option(home: Home) -> str:

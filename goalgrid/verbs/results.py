@@ -16,7 +16,7 @@ from goalgrid.reading.papers import no_grid, source
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.showing.figures import FigureRequest
 from goalgrid.showing.figures import write as draw
-from goalgrid.terminal import INCOMPLETE, completion, options
+from goalgrid.terminal import EXIT, INCOMPLETE, NothingDone, completion, options
 from goalgrid.terminal.options import argument, either, flag, options_of
 from goalgrid.terminal.views import say, show, show_for, show_json, show_list
 
@@ -36,6 +36,7 @@ def table(
     format_: str = flag("terminal", "--format", "E.g. latex or markdown, a wrong name lists all."),
     output: Path | None = options.OUTPUT,
     as_json: bool = flag(False, "--json", "The same as --format json."),
+    complete: bool = options.COMPLETE,
     **options: Any,
 ) -> None:
     """Print the paper's table of the trials done so far.
@@ -45,7 +46,7 @@ def table(
     """
     from goalgrid.results import renderers
     from goalgrid.results.reference.reading import PAPERS, listing
-    from goalgrid.showing.tables import deliver
+    from goalgrid.showing.tables import deliver, shortfall
 
     format_ = "json" if as_json else format_
     check_known("format", format_, renderers.FORMATS)
@@ -55,7 +56,15 @@ def table(
     elif grid is None and request.paper is None:
         raise no_grid(home)
     else:
-        deliver(request, home, format_, output)
+        try:
+            drawn = deliver(request, home, format_, output)
+        except NothingDone as error:
+            if not complete or request.paper:
+                raise
+            say(f"error: {error}")
+            drawn = None
+        if complete:
+            raise typer.Exit(EXIT[shortfall(request, home, drawn)])
 
 
 @verbs.command()
@@ -261,6 +270,7 @@ def export(
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
     only: list[str] = options.ONLY,
+    complete: bool = options.COMPLETE,
 ) -> None:
     """Write everything that a paper needs into one folder.
 
@@ -269,14 +279,14 @@ def export(
     from goalgrid.results.export.export_folder import export as write
     from goalgrid.results.export.staging import staged
     from goalgrid.showing import report as page
-    from goalgrid.showing.tables import table_of_paper
+    from goalgrid.showing.tables import shortfall, table_of_paper
 
     if paper and target is None:
         grid, target = None, user_path(grid) if grid else None
     if target is None:
         raise UserError("missing argument DIR: a new or empty folder.")
-    filtered = either(only)
-    overview = Overview.of(recall(source(grid, paper, home), home, set_), home, filtered)
+    filtered, grid = either(only), source(grid, paper, home)
+    overview = Overview.of(recall(grid, home, set_), home, filtered)
     if not overview.cells:
         go_on = f"goalgrid resume {overview.grid.name}{options.runs_option(home)}"
         raise UserError(f"grid {overview.grid.name!r}: no cell has chosen its settings yet. Go on: {go_on}")
@@ -295,3 +305,5 @@ def export(
             only=filtered,
         )
     say(f"written: {target}")
+    if complete:
+        raise typer.Exit(EXIT[shortfall(TableRequest(grid, set_=tuple(set_), only=filtered), home, filled)])

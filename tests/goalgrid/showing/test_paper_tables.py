@@ -286,6 +286,16 @@ def test_a_table_without_any_trial_says_what_trains_it(tmp_path: Path, goalgrid:
     assert "no trial is done. Start it: goalgrid run --paper selhn-table1" in finished.stderr
 
 
+def test_a_table_of_a_paper_is_complete_where_no_row_lacks_a_trial(home: Home, verb: Verb) -> None:
+    short = verb("table", "--paper", "selhn-table1", "--complete", runs=home)
+    assert (short.exit_code, "incomplete: 3 trials never run" in short.stderr) == (3, True)
+    own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
+    for trial in own.trials:
+        write_trial(home, trial, PRINTED)
+    whole = verb("table", "--paper", "selhn-table1", "--complete", runs=home)
+    assert (whole.exit_code, "incomplete" in whole.stderr) == (0, False)
+
+
 def test_plan_and_status_take_the_grid_of_a_table(home: Home, verb: Verb) -> None:
     shown = verb("plan", "--paper", "selhn-table1", runs=home).stdout
     assert shown.startswith("selhn-table1: ")
@@ -301,7 +311,8 @@ def test_a_report_and_an_export_hold_the_papers_table(verb: Verb, tmp_path: Path
     assert "The paper's table" in page
     assert "SelHN Table 1: Three models" in page
     assert "goalgrid table --paper selhn-table1 --against paper" in page
-    verb("export", "--paper", "selhn-table1", str(tmp_path / "out"), runs=home)
+    ended = verb("export", "--paper", "selhn-table1", str(tmp_path / "out"), "--complete", runs=home)
+    assert (ended.exit_code, "incomplete: 27 trials: 1 done, 26 planned" in ended.stderr) == (3, True)
     text = (tmp_path / "out" / "tables" / "paper" / "losses.tex").read_text(encoding="utf-8")
     assert text.startswith("% goalgrid table --paper selhn-table1 --format latex\n")
 

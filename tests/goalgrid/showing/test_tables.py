@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from dataclasses import fields
 from inspect import signature
 from pathlib import Path
@@ -15,11 +16,14 @@ from typer.main import get_command
 
 from goalgrid import LoadedGrid
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
 from goalgrid.results.export.table_request import PROGRAM, TableRequest
 from goalgrid.verbs.results import verbs
 
+from ...conftest import Goalgrid
+from ...states import fail
 from ..conftest import Verb
 
 WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.startswith("-"))
@@ -124,3 +128,23 @@ def test_json_is_for_programs(trained_pair: Home, verb: Verb) -> None:
     assert (table["layout"], table["command"]) == ("goal", "goalgrid table demo --format json")
     assert [row["n"] for row in table["records"]] == [1] * 4
     assert "Recall@1 (%)" in table["caption"]
+
+
+def test_complete_tables_exit_with_0_and_others_say_what_they_lack(
+    pair: Home, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    def codes(*words: str) -> tuple[int, int]:
+        ended = [goalgrid("table", "demo", *more, *words, runs=pair.path) for more in ((), ("--complete",))]
+        assert ("incomplete: " in ended[1].stderr) == (ended[1].returncode != 0)
+        return ended[0].returncode, ended[1].returncode
+
+    first, second = pair.trials()
+    assert codes() == codes("--only", "objective=sig*") == (0, 0)
+    shutil.rmtree(first.path)
+    assert codes() == codes("-o", str(tmp_path / "t.tex")) == (0, 3)
+    narrow = ("--only", f"objective={second.path.name.split('_')[2]}*")
+    assert codes(*narrow) == (0, 0), "of the trials that it shows"
+    fail(first, Failure.NON_FINITE, "the loss became nan")
+    assert codes() == (0, 4)
+    fail(second, Failure.NON_FINITE, "the loss became nan")
+    assert codes() == (3, 4), "nothing to show"
