@@ -31,6 +31,8 @@ class Recipe(Settings):
     """A backbone with its training settings, and the share of a GPU that it needs."""
 
     description: str
+    known_as: str = ""
+    """Its name in papers, which LaTeX prints; a recipe that extends it has its own."""
     gpu: Gpus = 1.0
     starts_from: str | None = None
     """The recipe whose best checkpoint of the same data set, objective and seed this one fine-tunes."""
@@ -209,7 +211,7 @@ def whole_recipe(
 ) -> dict[str, Any]:
     """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others.
 
-    A recipe that is extended hands down no parent.
+    A recipe that is extended hands down no parent and no name.
     """
     if "ensemble" in table:
         members = [read(member) for member in _members(table, place)]
@@ -222,7 +224,7 @@ def whole_recipe(
     if ensemble := base.get("ensemble"):
         one = f"extend one of its members: {', '.join(ensemble)}"
         raise UserError(f"recipe {place}: {str(extends)!r} is an ensemble, which trains nothing; {one}.")
-    return over({name: value for name, value in base.items() if name != "starts_from"}, table)
+    return over({name: value for name, value in base.items() if name not in ("starts_from", "known_as")}, table)
 
 
 def _members(table: Mapping[str, Any], place: str) -> list[str]:

@@ -12,16 +12,18 @@ class Protocol:
     fold: int | None = None
     """Images of one contiguous fold, whose metrics are averaged; None: the whole test split at once."""
     description: str = "the whole test split"
+    known_as: str = ""
+    """The data set and its test split, as papers title them."""
 
 
 PROTOCOLS = {
-    "f30k-1k": Protocol(1000, description="Karpathy's 1,000 test images"),
-    "coco-5k": Protocol(5000, description="Karpathy's 5,000 test images"),
-    "coco-5x1k": Protocol(5000, 1000, "mean of five folds of 1,000 images"),
-    "flickr8k-1k": Protocol(1000, description="the official 1,000 test images"),
-    "msr-vtt-full": Protocol(2990, description="the 2,990 test videos, all their captions"),
-    "msr-vtt-1k-a": Protocol(1000, description="JSFusion's 1,000 test videos, a caption each"),
-    "shapes-500": Protocol(500, description="500 rendered scenes"),
+    "f30k-1k": Protocol(1000, description="Karpathy's 1,000 test images", known_as="Flickr30K 1K"),
+    "coco-5k": Protocol(5000, description="Karpathy's 5,000 test images", known_as="MS-COCO 5K"),
+    "coco-5x1k": Protocol(5000, 1000, "mean of five folds of 1,000 images", known_as="MS-COCO 5-fold 1K"),
+    "flickr8k-1k": Protocol(1000, description="the official 1,000 test images", known_as="Flickr8K 1K"),
+    "msr-vtt-full": Protocol(2990, description="the 2,990 test videos, all their captions", known_as="MSR-VTT"),
+    "msr-vtt-1k-a": Protocol(1000, description="JSFusion's 1,000 test videos, a caption each", known_as="MSR-VTT 1k-A"),
+    "shapes-500": Protocol(500, description="500 rendered scenes", known_as="Shapes"),
 }
 
 ECCV = "eccv"

@@ -36,7 +36,7 @@ def row_margins(extra: Extra, *, margin: float, base: float) -> Float[Tensor, " 
 @objective(
     "ncr",
     source="Unified Eq. (27)",
-    known_as="Noisy Correspondence Rectifier",
+    known_as="NCR, Noisy Correspondence Rectifier",
     needs=("clean-probabilities",),
     margin=MARGIN,
     base=BASE,
@@ -67,7 +67,7 @@ def noisy_correspondence(
     "aoq",
     remines=False,
     source="AOQ, Chen et al., ECCV 2020, and its code",
-    known_as="Adaptive Offline Quintuplet loss",
+    known_as="AOQ, Adaptive Offline Quintuplet loss",
     needs=("offline-negatives",),
     margin=MARGIN,
     gap=Parameter(0.3, "lead of the offline negative, in similarity, for which w falls by 1"),

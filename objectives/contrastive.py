@@ -26,7 +26,7 @@ def log_one_plus(exponents: Float[Tensor, "*a k"]) -> Float[Tensor, "*a 1"]:
 @objective(
     "nt-xent-hn",
     source="GOAL Eq. (6)",
-    known_as="NT-Xent on the hardest negative",
+    known_as="NT-Xent (HN), on the hardest negative",
     tau=Parameter(10.0, "inverse temperature"),
 )
 def nt_xent(t: Triplets, *, tau: float) -> Float[Tensor, "*a k"]:
@@ -41,7 +41,7 @@ def nt_xent(t: Triplets, *, tau: float) -> Float[Tensor, "*a k"]:
     "infonce",
     on="all",
     source="Unified Eq. (3), (4); released: open_clip",
-    known_as="VLC, CLIP's loss",
+    known_as="InfoNCE, VLC, CLIP's loss",
     reductions=("sum", "average"),
     gamma=Parameter(50.0, "inverse temperature", released=1 / 0.07),
 )
@@ -57,7 +57,7 @@ def infonce(t: Triplets, *, gamma: float) -> Float[Tensor, "*a 1"]:
     "unified",
     on="all",
     source="Unified Eq. (5)",
-    known_as="Unified loss of pair similarity",
+    known_as="Unified loss, of pair similarity",
     reductions=("sum", "mean"),
     gamma=GAMMA,
     margin=MARGIN,

@@ -24,7 +24,7 @@ from goalgrid.objectives.triplets import Triplets
     remines=True,
     formula="sum over all negatives of [s_neg - s_pos + margin]+",
     source="SelHN Eq. (2)",
-    known_as="sum of hinges",
+    known_as="Triplet, sum of hinges",
     margin=MARGIN,
 )
 def triplet(t: Triplets, *, margin: float) -> Float[Tensor, "*a k"]:
@@ -35,7 +35,7 @@ def triplet(t: Triplets, *, margin: float) -> Float[Tensor, "*a k"]:
     return torch.relu(t.s_neg - t.s_pos + margin)
 
 
-@objective("shn", on="all", source="SelHN Eq. (13), (14)", known_as="semi-hard negatives", margin=MARGIN)
+@objective("shn", on="all", source="SelHN Eq. (13), (14)", known_as="SHN, semi-hard negatives", margin=MARGIN)
 def semi_hard(t: Triplets, *, margin: float) -> Float[Tensor, "*a 1"]:
     """[s - s_pos + margin]+ with s the hardest negative below s_pos.
 
@@ -51,7 +51,7 @@ def semi_hard(t: Triplets, *, margin: float) -> Float[Tensor, "*a 1"]:
     "sct",
     remines=False,
     source="SelHN Eq. (15), (16)",
-    known_as="Selectively Contrastive Triplet",
+    known_as="SCT, Selectively Contrastive Triplet",
     reductions=("sum", "average"),
     margin=Parameter(0.2, MARGIN.meaning, only_with=("easy", "hinge")),
     tau=Parameter(10.0, "steepness on the easy triplets", only_with=("easy", "softmax")),
@@ -78,7 +78,7 @@ def selectively_contrastive(
     "selhn",
     on="all",
     source="SelHN Eq. (9)-(12)",
-    known_as="RVSE++",
+    known_as="SelHN, RVSE++",
     reductions=("sum", "average"),
     margin=MARGIN,
     epsilon=Parameter(0.01, "|s_neg - s_pos| up to which all negatives are used"),

@@ -76,7 +76,7 @@ def circle(t: Triplets, *, gamma: float, margin: float) -> Float[Tensor, "*a 1"]
     "siglip",
     on="all",
     source="SigLIP Eq. (1)",
-    known_as="pairwise sigmoid",
+    known_as="SigLIP, pairwise sigmoid",
     reductions=("average", "average"),
     tau=Parameter(10.0, "inverse temperature; learnt from this value on"),
     bias=Parameter(-10.0, "added to the scaled similarities; learnt from this value on"),

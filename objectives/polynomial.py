@@ -14,7 +14,7 @@ from goalgrid.objectives.triplets import Triplets
 @objective(
     "ssp",
     source="Universal Weighting, as in Unified §4",
-    known_as="Self-Similarity Polynomial",
+    known_as="SSP, Self-Similarity Polynomial",
     reductions=("mean", "mean"),
     a0=Parameter(0.5, "constant coefficient for s_pos"),
     a1=Parameter(-0.7, "linear coefficient for s_pos"),
@@ -43,7 +43,7 @@ def self_similarity(
 @objective(
     "rsp",
     source="Unified Eq. (25)",
-    known_as="Relative-Similarity Polynomial",
+    known_as="RSP, Relative-Similarity Polynomial",
     c0=Parameter(1.0, "constant coefficient of the weight"),
     c1=Parameter(1.0, "linear coefficient of the weight"),
     c2=Parameter(0.0, "quadratic coefficient of the weight"),

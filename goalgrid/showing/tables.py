@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from goalgrid.grid import catalog
@@ -52,7 +51,7 @@ def with_seeds(table: Table, overview: Overview) -> Table:
     lacking = [search.title for search in overview.searches if not search.chosen]
     sentences = [f"Not shown, since nothing is chosen yet: {', '.join(lacking)}."] if lacking else []
     sentences += [f"{line[0].upper()}{line[1:]}." for line in seed_lines(overview)]
-    return replace(table, caption=" ".join([table.caption, *sentences]))
+    return table.saying(*sentences)
 
 
 def some_scores(
@@ -163,8 +162,8 @@ def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -
     table = draw(request, home, grid)
     if output and kind == "terminal":
         kind = renderers.format_of(output) or kind
-    if kind != "latex" and (request.label or request.caption or request.siunitx):
-        raise UserError("--label, --caption and --siunitx are for LaTeX; give --format latex, or --output NAME.tex.")
+    if kind != "latex" and (given := request.of_latex):
+        raise UserError(f"for LaTeX alone: {', '.join(given)}. Give --format latex, or --output NAME.tex.")
     if kind == "terminal" and output is None:
         show_table(table)
     elif kind == "terminal":

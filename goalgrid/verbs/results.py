@@ -33,6 +33,9 @@ def table(
     home: Home = options.RUNS,
     set_: list[str] = options.SET,
     protocol: str | None = options.PROTOCOL,
+    cite: list[str] = flag(
+        [], "--cite", "LaTeX only: cite a reference of a paper's rows: 23=scan18 prints \\cite{scan18}.", "NUMBER=KEY"
+    ),
     format_: str = flag("terminal", "--format", "E.g. latex or markdown, a wrong name lists all."),
     output: Path | None = options.OUTPUT,
     as_json: bool = flag(False, "--json", "The same as --format json."),
@@ -50,7 +53,7 @@ def table(
 
     format_ = "json" if as_json else format_
     check_known("format", format_, renderers.FORMATS)
-    request = TableRequest(grid or "", protocol=protocol, set_=tuple(set_), **options)
+    request = TableRequest(grid or "", protocol=protocol, cite=tuple(cite), set_=tuple(set_), **options)
     if request.reference and not request.paper and (grid is None or grid in PAPERS):
         show_list(listing(grid))
     elif grid is None and request.paper is None:

@@ -238,7 +238,7 @@ def _footer(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Iterator[str
         "batches); the error of F tests is pooled over cells. η², ω²: Hays (1963). Intervals of means: t over seeds."
     )
     if compared := {len(analysis.names) for analysis in analyses if analysis.like_best}:
-        yield rule(compared)
+        yield rule(compared).text
     for n in sorted({len(analysis.seeds) for analysis in analyses if analysis.differences}):
         factors = std_factors(n)
         bounds = f"{written(factors.low)} to {written(factors.high)}"

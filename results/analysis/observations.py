@@ -14,6 +14,7 @@ from goalgrid.results.reference.reading import Printed
 from goalgrid.results.statistics.pairs import ahead, test_of
 from goalgrid.results.statistics.significance import LEVEL
 from goalgrid.results.tables import LIKE_BEST, Place, Table, TableEntry, shared_keys
+from goalgrid.results.tables.legend import Sentence
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,13 @@ def _listed(names: Iterable[object]) -> str:
     return ", ".join(map(str, names))
 
 
-def rule(sizes: Iterable[int]) -> str:
+def rule(sizes: Iterable[int]) -> Sentence:
     """What a mark means, for a caption; `sizes`: numbers of cells that were compared."""
     tests = "; ".join(dict.fromkeys(map(test_of, sorted(sizes))))
-    return (
+    return Sentence(
         f"{LIKE_BEST} not told from the best: no other cell is ahead by more than seeds explain "
-        f"({100 * LEVEL:.0f} % for all cells together; each cell with its own spread; {tests})."
+        f"({100 * LEVEL:.0f} % for all cells together; each cell with its own spread; {tests}).",
+        f"{LIKE_BEST}: not told from the best ({100 * LEVEL:.0f} % for all cells together; {tests}).",
     )
 
 
@@ -118,8 +120,8 @@ def marked(table: Table) -> Table:
         blocks.append(replace(block, rows=tuple(rows)))
     every = {block.title for block in table.blocks}
     of_marks = [rule(tested)] if tested else []
-    sentences = [table.caption, *of_marks, *(about(note, titles, every) for note, titles in notes.items())]
-    return replace(table, blocks=tuple(blocks), caption=" ".join(sentences))
+    remarks = (about(note, titles, every) for note, titles in notes.items())
+    return replace(table, blocks=tuple(blocks)).saying(*of_marks, *remarks)
 
 
 def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Place, bool], tuple[str, ...]]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # `goalgrid --help` reads the options, and loads no pyarrow
     from goalgrid.results.layouts.captions import TableSource
     from goalgrid.results.layouts.pivot import Axes
     from goalgrid.results.tables import Table
+    from goalgrid.results.tables.latex_style import LatexStyle
 
 PROGRAM = "goalgrid table"
 
@@ -42,9 +43,16 @@ class TableRequest:
     against: str | None = option(None, "paper: show our number, the paper's, and the difference.")
     marks: bool = option(False, "Mark cells that cannot be told from the best; the caption says by which test.")
     label: str | None = option(None, "LaTeX only: the name for \\ref.")
-    caption: str | None = option(None, "LaTeX only: replace the generated caption.", "TEXT")
+    caption: str | None = option(None, "LaTeX only: replace the title; notes below the table stay.", "TEXT")
     siunitx: bool = option(False, "LaTeX only: align numbers at the decimal point, by package siunitx.")
+    width: str | None = option(
+        None, "LaTeX only: column (one of two columns) or text (the page); default: the first that it fits."
+    )
+    notes: str = option("plain", "LaTeX only: how notes are set below the table: plain or threeparttable.")
+    plain: bool = option(False, "LaTeX only: the tabular alone.")
     only: str = option("", "Only trials that match, e.g. 'objective=*_cir seed=0'.", "FILTER")
+    cite: tuple[str, ...] = ()
+    """What `--cite` says of LaTeX: NUMBER=KEY each, a reference of a paper's rows and the key of a bibliography."""
     set_: tuple[str, ...] = ()
     """What `--set` changes of the grid, KEY=VALUE each."""
 
@@ -70,13 +78,29 @@ class TableRequest:
             words += [word for item in values for word in ([name] if item is True else [name, shlex.quote(item)])]
         return " ".join(words)
 
+    @property
+    def of_latex(self) -> list[str]:
+        """The options that were given and that LaTeX alone reads."""
+        default = TableRequest("")
+        names = ("label", "caption", "siunitx", "width", "notes", "plain", "cite")
+        return [f"--{name}" for name in names if getattr(self, name) != getattr(default, name)]
+
+    @property
+    def latex(self) -> "LatexStyle":
+        """How LaTeX sets the table; a UserError where an option says what cannot be set."""
+        from goalgrid.results.tables.latex_style import LatexStyle
+
+        return LatexStyle.of(
+            label=self.label, caption=self.caption, siunitx=self.siunitx, width=self.width, notes=self.notes,
+            plain=self.plain, cite=self.cite,
+        )  # fmt: skip
+
     def draw(self, cells: "Sequence[Cell]", source: "TableSource") -> "Table":
         """The table of these cells; a UserError where the options do not fit together, or do not fit the cells."""
         from goalgrid.results.layouts import arrange
 
         table = arrange(cells, source, layout=self.layout, metric=self.metric, against=self.against, axes=self.axes)
-        caption, label = self.caption or table.caption, self.label or ""
-        table = replace(table, command=self.command, label=label, caption=caption, siunitx=self.siunitx)
+        table = replace(table, command=self.command, latex=self.latex)
         if self.marks:
             from goalgrid.results.analysis.observations import marked  # imports scipy, which few tables need
 

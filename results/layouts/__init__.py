@@ -1,7 +1,7 @@
 """Layouts: how the papers arrange scores. The files' `LAYOUTS` are the list."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,10 +10,11 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.layouts import captions, of_paper, pivot
+from goalgrid.results.layouts.names import names_of
 from goalgrid.results.layouts.printed import printed
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.filled import Filled
-from goalgrid.results.reference.reading import Paper
+from goalgrid.results.reference.reading import Paper, paper_table, table_names
 from goalgrid.results.tables import Table
 
 LAYOUTS = {name: layout for layouts in members(__name__, "LAYOUTS", dict).values() for name, layout in layouts.items()}
@@ -72,7 +73,16 @@ def arrange(
         if isinstance(source, Filled):
             table = of_paper.noted(table, source)
             table = of_paper.interleaved(table, draw(Paper(source.name, source.rows)), source) if against else table
-    return captions.named(table, captions.noun_of(cells))
+    table = captions.named(table, captions.noun_of(cells))
+    return replace(table, names=_names(cells, scores, table))
+
+
+def _names(cells: Sequence[Cell], scores: captions.TableSource, table: Table) -> Mapping[str, str]:
+    """The papers' names of what the table names; none where a paper's table names it as the paper does."""
+    if isinstance(scores, Paper):
+        return {}
+    protocols = (entry.keys["protocol"] for entry in table.entries() if "protocol" in entry.keys)
+    return names_of(cells, protocols) | {name: paper_table(name).source for name in table_names()}
 
 
 def _laid_out(cells: Sequence[Cell], scores: captions.TableSource, chosen: str, asked: list[str]) -> Table:

@@ -4,14 +4,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from goalgrid.grid.errors import UserError, unknown
-from goalgrid.grid.expansion import Cell, block_title
+from goalgrid.grid.expansion import Cell, block_title, with_values
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
 from goalgrid.grid.select import Chosen
 from goalgrid.results.layouts.cell_settings import chosen_of, chosen_values, unequal_settings
+from goalgrid.results.layouts.names import paper_name
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables.legend import Legend, Sentence
 
 TableSource = Scores | Paper
 """Where the values of a table come from: the records of a grid, or what a paper prints."""
@@ -62,13 +64,19 @@ TOTALS = {"rsum": "RSUM", "oips": "#OIPs", "parameters": "weights (M)", "kpps": 
 LISTED = 3
 """Blocks that a note of a caption names."""
 
+BEST = "best in bold"
+
 _SELECTION = {"best-val-rsum": "checkpoint with the best validation rsum", "last": "last checkpoint"}
 
 
 def blocks_of(cells: Sequence[Cell], rows: Callable[[dict[str, Cell]], Iterable[Row]]) -> tuple[Block, ...]:
     """A block for every data set, recipe and swept values, with the rows of its cells by objective."""
     blocks = nested((cell.block, cell.objective, cell) for cell in cells)
-    return tuple(Block(block_title(key), tuple(rows(block))) for key, block in blocks.items())
+    several = len({dataset for dataset, _, _ in blocks}) > 1
+    return tuple(
+        Block(block_title(key), tuple(rows(block)), None if several else with_values(key[1], key[2]))
+        for key, block in blocks.items()
+    )
 
 
 def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEntry:
@@ -87,7 +95,7 @@ def beside(what: str, asked: Sequence[str], scores: TableSource) -> str:
     return f"{what} with {' and '.join(further)}," if further else what
 
 
-def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequence[Scores] = ()) -> str:
+def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequence[Scores] = ()) -> Legend:
     """What is shown, by which protocol and selection, what ± means, and what is missing; or which paper printed it.
 
     `views` are the same scores by each protocol, where several are shown.
@@ -95,31 +103,45 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     if isinstance(scores, Paper):
         return scores.caption
     views = views or [scores]
-    protocols = ", ".join(dict.fromkeys(shown(view.protocol_of(cell)) for cell in cells for view in views))
+    protocols = dict.fromkeys(view.protocol_of(cell) for cell in cells for view in views)
     by_protocol = ((cell, {view.protocol_of(cell): view for view in views}) for cell in cells)
-    values = [view.of(cell, view.metrics[0]) for cell, protocols in by_protocol for view in protocols.values()]
-    of_models = "of each model, whatever its objective and seed; best in bold" if what in OF_MODEL.values() else ""
+    values = [view.of(cell, view.metrics[0]) for cell, of_cell in by_protocol for view in of_cell.values()]
+    of_models = "of each model, whatever its objective and seed; best in bold." if what in OF_MODEL.values() else ""
+    title = Sentence(
+        f"{what} on {', '.join(map(shown, protocols))}:",
+        f"{what} on {' and '.join(map(paper_name, protocols))}",
+    )
     sentences = [
-        f"{what} on {protocols}: {of_models or chosen(cells) + conditions(cells, values)}.",
-        chosen_values(cells),
+        Sentence(of_models) if of_models else conditions(cells, values, chosen(cells)),
+        Sentence(chosen_values(cells), printed=""),
         _of_fewer_points(cells),
         unequal_settings(cells),
         _at_chance(cells, scores),
         lacking(values, "cells"),
-        scores.to_evaluate(cells),
+        Sentence(scores.to_evaluate(cells), printed=""),
         *(view.unknown_words(cells) for view in views),
         scores.leaks(cells),
         _imported(cells),
-        *scores.of_other_code(cells),
-        scores.models.note() if OF_MODEL["kpps"] in what and scores.models else "",
+        *(Sentence(text, printed="") for text in scores.of_other_code(cells)),
+        _speeds(scores) if OF_MODEL["kpps"] in what else "",
     ]
-    return " ".join(sentence for sentence in sentences if sentence)
+    return Legend.of(title, sentences)
 
 
-def conditions(cells: Sequence[Cell], values: Iterable[Score]) -> str:
+def conditions(cells: Sequence[Cell], values: Iterable[Score], before: str = "", marks: str = BEST) -> Sentence:
     """What the cells' values are: over which seeds, of which checkpoint, by which variant of the objectives."""
-    variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in cells))
-    return f"{_spread(cells, values)}; {selections(cells)}; {variants} variant of the objectives; best in bold"
+    variants = list(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in cells))
+    spread, selected = _spread(cells, values), selections(cells)
+    variant = f"{' and '.join(variants)} variant of the objectives"
+    short = spread.replace("sample standard deviation", "std")
+    parts = [short, selected, *([variant] if variants != ["paper"] else []), marks]
+    return Sentence(f"{before}{spread}; {selected}; {variant}; {marks}.", f"{before}{'; '.join(filter(None, parts))}.")
+
+
+def _speeds(scores: Scores) -> Sentence | str:
+    """How speeds are measured, and on what they were."""
+    models = scores.models
+    return Sentence(models.note(), f"kpps on {'; '.join(models.devices)}." if models.devices else "") if models else ""
 
 
 def chosen(cells: Sequence[Cell]) -> str:

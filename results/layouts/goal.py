@@ -8,6 +8,7 @@ from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource,
 from goalgrid.results.records.scores import TableValue
 from goalgrid.results.reference.reading import Paper, Printed
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables.legend import Legend, Sentence
 from goalgrid.results.tables.notation import weight
 
 CAPTION = (
@@ -60,7 +61,7 @@ def known(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> T
     rows = tuple(
         Row(symbol("P", pair), tuple(entries.get(f"{pair}_{triplet}") for triplet in triplets)) for pair in pairs
     )
-    text = scores.caption if isinstance(scores, Paper) else CAPTION
+    text = scores.caption if isinstance(scores, Paper) else Legend(Sentence(CAPTION))
     group = Group(Label("triplet weight"), tuple(symbol("T", name) for name in triplets))
     return Table("known", Label("pair weight"), (group,), (Block("Known objectives", rows),), text)
 

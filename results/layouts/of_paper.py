@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, cycle
-from string import ascii_lowercase
 
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell
@@ -11,8 +10,9 @@ from goalgrid.results.layouts.captions import METRIC_NAMES, blocks_of, by_direct
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.filled import QUOTED, Filled, Quoted
 from goalgrid.results.reference.matching import Difference, Match, changes, nothing_reported, reported
-from goalgrid.results.reference.reading import Printed
+from goalgrid.results.reference.reading import Printed, paper_table
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables.legend import Legend, Sentence, letters
 
 SIDES = ("ours", "paper")
 COLUMNS = (Label("ours"), Label("paper"), Label("difference"))
@@ -28,35 +28,49 @@ def noted(table: Table, source: Filled) -> Table:
     trained = [notes for cell, notes in source.differs.items() if cell not in source.undecided]
     shared = set(trained[0]).intersection(*trained) if len(trained) > 1 else set[str]()
     notes = dict.fromkeys(chain.from_iterable(rows))
-    marks = dict(zip((note for note in notes if note not in shared), ascii_lowercase, strict=False))
+    marks = dict(zip((note for note in notes if note not in shared), letters(), strict=False))
     of_text = {"; ".join(notes): notes for notes in rows}
 
     def marked(row: Row) -> Row:
-        texts = [entry.keys.get("differs", "") for entry in row.entries if entry]
-        letters = sorted({marks[note] for text in texts for note in of_text.get(text, ()) if note in marks})
-        return replace(row, mark=f"[{', '.join(letters)}]" if letters else "")
+        texts = dict.fromkeys(entry.keys.get("differs", "") for entry in row.entries if entry)
+        remarks = dict.fromkeys(note for text in texts for note in of_text.get(text, ()) if note in marks)
+        mark = ", ".join(sorted(map(marks.__getitem__, remarks), key=lambda letter: (len(letter), letter)))
+        return replace(row, mark=f"[{mark}]" if mark else "", notes=tuple(remarks))
 
     blocks = tuple(replace(block, rows=tuple(map(marked, block.rows))) for block in table.blocks)
-    remarks = [f"All rows trained here: {note}." for note in notes if note in shared]
-    remarks += [f"[{letter}]: {note}." for note, letter in marks.items()]
-    return replace(table, blocks=blocks, caption=" ".join([_caption(source), *remarks]))
+    legend = replace(
+        _legend(source),
+        shared=tuple(note for note in notes if note in shared),
+        marks={f"[{letter}]": note for note, letter in marks.items()},
+    )
+    return replace(table, blocks=blocks, legend=legend)
 
 
-def _caption(source: Filled) -> str:
+def _legend(source: Filled) -> Legend:
     content, missing = source.content, lacking(source.measured, "numbers")
     trials = f"{counted(source.untrained, 'trial')} that the table's grid lacks"
     if source.untrained != len({trial_id for score in source.measured for trial_id, _ in score.missing}):
         trials += ", with those that other trials need and those of rows that other settings fill"
     quoted = sum(isinstance(value, Quoted) for value in source.values)
+    title = Sentence(
+        f"{'; '.join(filter(None, [content.heading, content.legend, content.note]))}.",
+        f"{content.title}; rows of {content.source}",
+    )
+    to_train = f"To train the {trials}: goalgrid run --paper {source.name}." if missing and source.untrained else ""
     sentences = [
-        f"{'; '.join(filter(None, [content.heading, content.note]))}.",
-        f"Ours: {conditions(source.used, source.measured).replace('best in bold', content.marks)}.",
-        f"{QUOTED}: {counted(quoted, 'number')} as printed, which no grid here trains or measures." if quoted else "",
+        conditions(source.used, source.measured, "Ours: ", content.marks),
+        Sentence("", content.legend) if content.legend else "",
+        Sentence(
+            f"{QUOTED}: {counted(quoted, 'number')} as printed, which no grid here trains or measures.",
+            f"{QUOTED}: as printed, not trained here.",
+        )
+        if quoted
+        else "",
         missing,
-        f"To train the {trials}: goalgrid run --paper {source.name}." if missing and source.untrained else "",
-        *source.scores.of_other_code(source.used),
+        Sentence(to_train, printed=""),
+        *(Sentence(text, printed="") for text in source.scores.of_other_code(source.used)),
     ]
-    return " ".join(filter(None, sentences))
+    return Legend.of(title, sentences)
 
 
 def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
@@ -81,7 +95,8 @@ def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
         for block, other in zip(ours.blocks, printed.blocks, strict=True)
     )
     runs = f"; ± is the standard deviation over {source.content.runs} runs" if source.content.runs else ""
-    return replace(ours, groups=groups, blocks=blocks, caption=f"{ours.caption} Paper: as printed{runs}.")
+    paper = f"Paper: as printed{runs}."
+    return replace(ours, groups=groups, blocks=blocks, legend=ours.legend.saying(paper))
 
 
 def _judged(ours: TableEntry | None, theirs: TableEntry | None) -> tuple[TableEntry | None, TableEntry | None]:
@@ -102,9 +117,9 @@ def against(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
     notes = dict.fromkeys(filter(None, (match.notes(cell, name) for cell in cells for name in metrics)))
     marks = {note: f"[{number}]" for number, note in enumerate(notes, 1)}
     blocks = blocks_of(cells, lambda block: (_row(cell, scores, match, metrics, marks) for cell in block.values()))
-    summary = f"{caption(cells, scores, METRIC_NAMES[metric])} {_matched(cells, match, metrics)}"
-    summary += "".join(f" {mark}: {note}." for note, mark in marks.items())
-    return Table("against", Label("objective"), groups, blocks, summary)
+    legend = caption(cells, scores, METRIC_NAMES[metric]).saying(_matched(cells, match, metrics))
+    legend = replace(legend, marks={mark: note for note, mark in marks.items()})
+    return Table("against", Label("objective"), groups, blocks, legend)
 
 
 def _row(cell: Cell, scores: Scores, match: Match, metrics: list[str], marks: Mapping[str, str]) -> Row:
@@ -122,12 +137,14 @@ def _row(cell: Cell, scores: Scores, match: Match, metrics: list[str], marks: Ma
     return Row(Label(cell.objective), tuple(entries))
 
 
-def _matched(cells: Sequence[Cell], match: Match, metrics: list[str]) -> str:
+def _matched(cells: Sequence[Cell], match: Match, metrics: list[str]) -> Sentence:
     """Which tables the reported numbers stand in, how many cells have one, and what ± of a difference is."""
     matched = [cell for cell in cells if any(match.of(cell, metric) for metric in metrics)]
     changed = changes(matched)
     warning = f" Not the recipe's as published: {', '.join(changed)}." if changed else ""
-    return (
-        f"Paper: as printed in {', '.join(match.sources)}, for {len(matched)} of {len(cells)} cells. "
-        f"Difference: ours - paper ± Welch's standard error, where both have a spread.{warning}"
+    difference = f"Difference: ours - paper ± Welch's standard error, where both have a spread.{warning}"
+    sources = ", ".join(paper_table(name).source for name in match.sources)
+    return Sentence(
+        f"Paper: as printed in {', '.join(match.sources)}, for {len(matched)} of {len(cells)} cells. {difference}",
+        f"Paper: as printed in {sources}. {difference}",
     )

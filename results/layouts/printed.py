@@ -1,5 +1,6 @@
 """A paper's table as the paper prints it: titles, columns of words and of numbers in the order of the table's file."""
 
+import re
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -50,7 +51,18 @@ def _row(source: Paper, results: tuple[Result, ...], named: int) -> Row:
     label, words = _named(first, titles)
     contest = dict(zip(titles, words, strict=True))[source.content.bests].text if source.content.bests else ""
     entries = tuple(_entry(source, result, contest) for result in results)
-    return Row(label, entries, words=words, named=named)
+    group = contest or ("" if first.line.pair else model_of(first))
+    return Row(label, entries, words=words, named=named, group=group)
+
+
+def model_of(result: Result) -> str:
+    """The model of a row without what tells its rows apart: references, places of publication, stars, `ours`.
+
+    >>> from goalgrid.results.reference.reading import results_of
+    >>> sorted({model_of(result) for result in results_of("selhn-table2")})
+    ['BFAN', 'SCAN', 'SGRAF']
+    """
+    return re.sub(r"\(\w+'\d\d\)| \[\d+\]| ours$|\*|(?<=\w) ?\+ .*", "", result.model).strip()
 
 
 def _named(first: Result, titles: tuple[str, ...]) -> tuple[Label, tuple[Label, ...]]:

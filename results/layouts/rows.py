@@ -25,12 +25,17 @@ def losses(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
     """
     groups, metrics = recalls(scores.metrics, asked)
     sections = grouped(((cell.dataset, scores.section(cell)), cell) for cell in once(cells))
+    recipe, several = one_recipe(cells), len(sections) > 1
     blocks = tuple(
-        Block(f"{dataset}, {section}", tuple(_row(cell, "", scores, metrics) for cell in members))
+        Block(
+            f"{recipe + ' on ' if recipe else ''}{dataset}, {section}",
+            tuple(_row(cell, scores.label(cell), scores, metrics, recipe) for cell in members),
+            ", ".join(filter(None, [recipe, section if several else ""])),
+        )
         for (dataset, section), members in sections.items()
     )
     text = caption(cells, scores, beside(WHAT, asked, scores))
-    return Table("losses", Label("model, loss"), groups, blocks, text)
+    return Table("losses", Label("loss" if recipe else "model, loss"), groups, blocks, text)
 
 
 def methods(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
@@ -39,21 +44,37 @@ def methods(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) ->
     of_method = nested(((cell.recipe, cell.objective, cell.swept), scores.protocol_of(cell), cell) for cell in cells)
     groups = {place: recalls(scores.metrics, asked, place) for place in dict.fromkeys(map(scores.protocol_of, cells))}
     shown = [(place, name) for place, (_, names) in groups.items() for name in names]
+    recipe = one_recipe(cells)
     rows = tuple(
         Row(
-            Label(scores.label(next(iter(method.values())))),
+            Label(_without(recipe, scores.label(next(iter(method.values()))))),
             tuple(entry(method[place], scores, name) if place in method else None for place, name in shown),
+            group=next(iter(method.values())).recipe,
         )
         for method in of_method.values()
     )
+    title = " and ".join(groups)
     columns = tuple(group for parts, _ in groups.values() for group in parts)
     text = caption(cells, scores, beside("Recall (%)", asked, scores))
-    return Table("methods", Label("method"), columns, (Block(" and ".join(groups), rows),), text)
+    return Table(
+        "methods", Label("method"), columns, (Block(f"{recipe} on {title}" if recipe else title, rows, recipe),), text
+    )
 
 
-def _row(cell: Cell, name: str, scores: TableSource, metrics: list[str]) -> Row:
-    """The metrics of a cell; without a name, it is labelled as one method among others."""
-    return Row(Label(name or scores.label(cell)), tuple(entry(cell, scores, metric) for metric in metrics))
+def one_recipe(cells: Sequence[Cell]) -> str:
+    """The recipe of all cells, which the title of their rows names; empty: there are several."""
+    recipes = {cell.recipe for cell in cells}
+    return recipes.pop() if len(recipes) == 1 else ""
+
+
+def _row(cell: Cell, name: str, scores: TableSource, metrics: list[str], recipe: str = "") -> Row:
+    """The metrics of a cell under its name, without the recipe that the title names."""
+    entries = tuple(entry(cell, scores, metric) for metric in metrics)
+    return Row(Label(_without(recipe, name)), entries, group=cell.recipe)
+
+
+def _without(recipe: str, label: str) -> str:
+    return label.removeprefix(f"{recipe}, ") if recipe else label
 
 
 LAYOUTS = {"listing": Layout(listing), "losses": Layout(losses), "methods": Layout(methods)}

@@ -13,6 +13,7 @@ from goalgrid.grid.expansion import Cell
 from goalgrid.grid.groups import nested
 from goalgrid.grid.settings.base import Settings
 from goalgrid.results.records.scores import TableValue
+from goalgrid.results.tables.legend import Legend, Sentence
 
 PAPERS = ("goal", "selhn", "unified", "2ad")
 """Names of the papers; the name of a table begins with its paper's."""
@@ -158,8 +159,10 @@ class PaperTable(Settings):
     paper: str
     table: str
     title: str
+    legend: str = ""
+    """What its signs and words mean, whoever's numbers stand in it."""
     note: str = ""
-    """What a reader of the table must know."""
+    """What a reader of the printed numbers must know."""
     layout: str
     """The layout here that is nearest to the paper's."""
     words: tuple[str, ...] = ("Method",)
@@ -181,7 +184,12 @@ class PaperTable(Settings):
     @property
     def heading(self) -> str:
         """`GOAL Table 3: ...`."""
-        return f"{self.paper} Table {self.table}: {self.title}"
+        return f"{self.source}: {self.title}"
+
+    @property
+    def source(self) -> str:
+        """`GOAL Table 3`."""
+        return f"{self.paper} Table {self.table}"
 
     @property
     def marks(self) -> str:
@@ -270,16 +278,14 @@ class Paper:
         return paper_table(self.name)
 
     @property
-    def caption(self) -> str:
+    def caption(self) -> Legend:
         """The table's place and title in the paper, and what its numbers are."""
         content = self.content
-        parts = [
-            "as printed",
-            f"± is the standard deviation over {content.runs} runs" if content.runs else "",
-            content.note,
-            content.marks,
-        ]
-        return f"{content.heading}; {'; '.join(filter(None, parts))}."
+        spread = f"± is the standard deviation over {content.runs} runs" if content.runs else ""
+        parts = ["as printed", spread, content.legend, content.note, content.marks]
+        printed = "; ".join(filter(None, [spread, content.legend, content.marks]))
+        title = Sentence(f"{content.heading};", f"{content.title}; as printed in {content.source}")
+        return Legend.of(title, [Sentence(f"{'; '.join(filter(None, parts))}.", printed)])
 
     def of(self, cell: Cell, metric: str) -> TableValue:
         return self.rows[cell][metric].value

@@ -33,7 +33,8 @@ def format_of(path: Path) -> str | None:
 
 def text(table: Table, kind: str) -> str:
     """The table in a format that is text, after the command that prints it, where there is one."""
-    comment = TEXT[kind].comment.format(f"{table.command} --format {kind}") if table.command else ""
+    command = " ".join(f"{table.command} --format {kind}".split("\n"))  # a caption may have lines
+    comment = TEXT[kind].comment.format(command) if table.command else ""
     return comment + TEXT[kind].render(table)
 
 

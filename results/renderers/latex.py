@@ -1,76 +1,207 @@
-"""A table for a paper: booktabs, `table*` so that it spans two columns."""
+"""A table for a paper: booktabs, in a column or across the page, with its notes below."""
 
 import re
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
 
-from goalgrid.results.tables import Label, Table, TextFormat
-from goalgrid.results.tables.notation import escape, prose
+from goalgrid.grid.errors import UserError
+from goalgrid.results.renderers.table_notes import Notes, PaperWords, notes_of
+from goalgrid.results.tables import Block, Label, Row, Table, TableEntry, TextFormat
+from goalgrid.results.tables.notation import escape, strange
 
 _NUMBER = re.compile(r"(?P<mean>[+-]?\d[\d,]*(?:\.\d+)?)(?: ± (?P<spread>\d+(?:\.\d+)?))?(?P<behind>.*)")
 
 SISETUP = r"\sisetup{separate-uncertainty,detect-weight,retain-explicit-plus,retain-zero-uncertainty,tight-spacing}"
 """Spreads behind ±, and bold numbers as the text around them."""
 
-PAGE = 90
-"""Characters that fit in the width of a two-column page, with two between columns."""
-LINES = 45
-"""Lines that fit on a page in \\small, those of the caption included."""
-SMALL_LINES = 56
-"""Lines that fit on a page in \\scriptsize, those of the caption included."""
-PROSE = 110
-"""Characters of a caption that fit in the width of the page."""
+COLUMN, TEXT = 229, 469
+"""Widths of a column and of a page of two columns, in points; those of other classes are larger."""
+ONE_COLUMN = 345
+"""Width of a page of one column, in points."""
+NOTE = 4.1
+"""Width of a character of a note, in points."""
+LINES = 3
+"""Lines of notes, at most."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size of letters with the space between columns."""
+
+    command: str
+    character: float
+    """Width of a digit, in points."""
+    gap: int
+    """`\\tabcolsep`, in points."""
+    tight: bool = False
+    """Whether ± has no spaces around it."""
+
+
+SIZES = (
+    Size("small", 4.7, 6),
+    Size("small", 4.7, 3),
+    Size("small", 4.7, 3, tight=True),
+    Size("footnotesize", 4.3, 3, tight=True),
+    Size("scriptsize", 4.0, 2, tight=True),
+)
+"""From the largest, which no body text is smaller than."""
+AIRY = SIZES[1]
+"""The size at which a table that fits a column stands in one, unless the author says otherwise."""
 
 
 def render(table: Table) -> str:
-    r"""A `table*` environment; its first line says which packages it needs.
+    r"""A `table` or `table*`, or with `plain` the tabular alone; the first line says which packages it needs.
 
-    A table that is too wide for the page has no spaces around ±; if it is still too wide, it is scaled to the page. A
-    table that is too long is set smaller, and if it is still too long, its lines closer.
+    A wide table has smaller letters, the space between columns and around ± smaller first; what is still too wide or
+    too long is scaled down when the paper is set. Nothing is ever scaled up. What only the author needs to know is a
+    comment. UserError: a character that pdflatex cannot set, or a reference that the table lacks.
     """
-    width, words = len(table.columns), len(table.stub_heads)
-    tight = _characters(table, tight=False) > PAGE
-    wide = _characters(table, tight=tight) > PAGE
-    height = sum(len(block.rows) + 2 for block in table.blocks) + 2 + len(table.caption) // PROSE
-    texts = [[text for text, _ in entries] for block in table.blocks for _, entries in table.lines(block)]
-    columns = "".join(map(_numbers, zip(*texts, strict=True))) if table.siunitx else "c" * width
-    lines = [
-        "\\begin{table*}",
-        "\\centering",
-        "\\scriptsize" if height > LINES else "\\small",
-        *(["\\renewcommand{\\arraystretch}{0.9}"] if height > SMALL_LINES else []),
-        *(["\\setlength{\\tabcolsep}{3pt}"] if width > 6 else []),
-        *(["\\resizebox{\\textwidth}{!}{%"] if wide else []),
-        *([SISETUP] if table.siunitx else []),
-        f"\\begin{{tabular}}{{{'l' * words}{columns}}}",
-        "\\toprule",
-        *_head(table),
+    style = table.latex
+    words = PaperWords(table.names, _cited(table))
+    width = style.width or ("column" if _points(table, words, AIRY) <= COLUMN else "text")
+    size = next((size for size in SIZES if _points(table, words, size) <= _room(width)), SIZES[-1])
+    in_notes = min(_room(width), ONE_COLUMN)
+    if style.notes == "threeparttable":
+        in_notes = min(in_notes, _points(table, words, size))
+    notes = notes_of(table, words, 0 if style.plain else int(LINES * in_notes / NOTE))
+    tabular = _tabular(table, words, notes, size)
+    body = tabular if style.plain else _float(table, words, notes, size, width, tabular)
+    packages = [
+        *([] if style.plain else ["adjustbox"]),
+        *(["amssymb"] if "\\checkmark" in "".join(body) else []),
+        "booktabs",
+        *(["siunitx"] if style.siunitx else []),
+        *(["threeparttable"] if style.notes == "threeparttable" and notes.keyed else []),
     ]
+    aside = [f"% {' '.join(line.split())}" for line in notes.aside]
+    text = "\n".join([f"% needs \\usepackage{{{','.join(packages)}}}", *aside, *body]) + "\n"
+    if odd := strange("\n".join(body)):
+        raise UserError(f"pdflatex cannot set {', '.join(map(repr, odd))} of this table; write it in other letters.")
+    return text
+
+
+def _room(width: str) -> int:
+    return COLUMN if width == "column" else TEXT
+
+
+def _cited(table: Table) -> Mapping[str, str]:
+    """The keys by reference, `--cite`; a UserError where the rows have no such reference."""
+    known = dict.fromkeys(
+        number
+        for block in table.blocks
+        for row in block.rows
+        for word in row.words or (row.label,)
+        for number in re.findall(r"\[(\d+)\]", word.text)
+    )
+    for number, key in table.latex.cite.items():
+        if number not in known:
+            has = f"its references are {', '.join(sorted(known, key=int))}" if known else "it has no references"
+            raise UserError(f"--cite {number}={key}: no row of this table has [{number}]; {has}.")
+    return table.latex.cite
+
+
+def _float(table: Table, words: PaperWords, notes: Notes, size: Size, width: str, tabular: Sequence[str]) -> list[str]:
+    """The environment around the tabular, with notes, caption and label."""
+    name = "table" if width == "column" else "table*"
+    style, below = table.latex, list[str]()
+    if style.notes == "threeparttable" and notes.keyed:
+        lines = [f"\\item[{key}] {text}" if key else text for key, text in notes.keyed]
+        listed = ["\\begin{tablenotes}[para,flushleft]", "\\footnotesize", *lines, "\\end{tablenotes}"]
+        tabular = ["\\begin{threeparttable}", *tabular, *listed, "\\end{threeparttable}"]
+    elif notes.keyed:
+        lines = [f"\\textsuperscript{{{key}}}\\,{text}" if key else text for key, text in notes.keyed]
+        below = ["\\par\\smallskip", "\\begin{minipage}{\\linewidth}", "\\footnotesize", *lines, "\\end{minipage}"]
+    title = escape(style.caption) if style.caption else " ".join([notes.title, *notes.in_caption])
+    return [
+        f"\\begin{{{name}}}",
+        "\\centering",
+        f"\\{size.command}",
+        *([f"\\setlength{{\\tabcolsep}}{{{size.gap}pt}}"] if size.gap != SIZES[0].gap else []),
+        "\\begin{adjustbox}{max totalsize={\\linewidth}{0.8\\textheight}}",
+        *tabular,
+        "\\end{adjustbox}",
+        *below,
+        f"\\caption{{{title}}}",
+        *([f"\\label{{{style.label}}}"] if style.label else []),
+        f"\\end{{{name}}}",
+    ]
+
+
+def _tabular(table: Table, words: PaperWords, notes: Notes, size: Size) -> list[str]:
+    width, stub, siunitx = len(table.columns), len(table.stub_heads), table.latex.siunitx
+    texts = [[_shown(entry) for entry in row.entries] for block in table.blocks for row in block.rows]
+    columns = "".join(map(_numbers, zip(*texts, strict=True))) if siunitx else "c" * width
+    lines = [*([SISETUP] if siunitx else []), f"\\begin{{tabular}}{{{'l' * stub}{columns}}}", "\\toprule"]
+    lines += _head(table, words)
     for block in table.blocks:
-        title = f"\\multicolumn{{{words + width}}}{{c}}{{{prose(block.title)}}} \\\\"
-        lines += ["\\midrule", *([title, "\\midrule"] if block.title else [])]
-        for labels, entries in table.lines(block):
-            shown = [_number(*entry) if table.siunitx else _text(_set(entry[0], tight), entry[1]) for entry in entries]
-            lines.append(" & ".join([*map(_label, labels), *shown]) + " \\\\")
-    lines += ["\\bottomrule", "\\end{tabular}" + "}" * wide]
-    lines += [f"\\caption{{{prose(table.caption)}}}", *([f"\\label{{{table.label}}}"] * bool(table.label))]
-    text = "\n".join([*lines, "\\end{table*}"]) + "\n"
-    extra = ",amssymb" * ("\\checkmark" in text) + ",siunitx" * table.siunitx
-    return f"% needs \\usepackage{{booktabs,graphicx{extra}}}\n{text}"
+        title = words(block.title if block.printed is None else block.printed)
+        heading = f"\\multicolumn{{{stub + width}}}{{c}}{{{title}}} \\\\"
+        lines += ["\\midrule", *([heading, "\\midrule"] if title else [])]
+        lines += _rows(table, block, words, notes, size)
+    return [*lines, "\\bottomrule", "\\end{tabular}"]
 
 
-def _characters(table: Table, *, tight: bool) -> int:
-    rows = [line for block in table.blocks for line in table.lines(block)]
-    texts = [[*(word.text for word in words), *(_set(text, tight) for text, _ in entries)] for words, entries in rows]
+def _rows(table: Table, block: Block, words: PaperWords, notes: Notes, size: Size) -> Iterator[str]:
+    """The rows, with a rule around each group of several."""
+    best, number = table.best_of(block), 0
+    groups = [list(rows) for _, rows in groupby(block.rows, key=lambda row: row.group)]
+    ruled = [False, *(max(map(len, pair)) > 1 for pair in pairwise(groups))]
+    for rule, rows in zip(ruled, groups, strict=True):
+        yield from ["\\midrule"] if rule else []
+        for row in rows:
+            cells = [
+                _cell(entry, (number, place) in best, table.latex.siunitx, size, notes)
+                for place, entry in enumerate(row.entries)
+            ]
+            yield " & ".join([*_labels(row, words, notes), *cells]) + " \\\\"
+            number += 1
+
+
+def _labels(row: Row, words: PaperWords, notes: Notes) -> Iterator[str]:
+    for place, word in enumerate(row.words or (row.label,)):
+        letters = notes.letters(row.notes) if place == row.named else ""
+        yield words.label(word) + _raised(letters)
+
+
+def _raised(letters: str) -> str:
+    return f"\\textsuperscript{{{letters}}}" if letters else ""
+
+
+def _shown(entry: TableEntry | None) -> str:
+    return entry.shown if entry else "--"
+
+
+def _cell(entry: TableEntry | None, bold: bool, siunitx: bool, size: Size, notes: Notes) -> str:
+    raised = _raised(notes.letters(entry.notes)) if entry else ""
+    text = _shown(entry)
+    if siunitx:
+        return _number(text, bold, raised)
+    return _text(text.replace(" ± ", "±") if size.tight else text, bold) + raised
+
+
+def _points(table: Table, words: PaperWords, size: Size) -> float:
+    """The width of the tabular at this size, about."""
+    rows = [row for block in table.blocks for row in block.rows]
+    stub = [[words.plain(word.text) for word in row.words or (row.label,)] for row in rows]
+    numbers = [[_shown(entry) for entry in row.entries] for row in rows]
+    texts = [
+        [*words_of_row, *(text.replace(" ± ", "±") if size.tight else text for text in texts_of_row)]
+        for words_of_row, texts_of_row in zip(stub, numbers, strict=True)
+    ]
     columns = zip(table.header[-1], zip(*texts, strict=True), strict=False)
-    return sum(2 + max(map(len, (head.label.text, *column))) for head, column in columns) - 2
+    widths = [max(map(len, (head.label.text, *column))) for head, column in columns]
+    return size.character * sum(widths) + 2 * size.gap * len(widths)
 
 
-def _head(table: Table) -> list[str]:
+def _head(table: Table, words: PaperWords) -> list[str]:
     *titled, last = table.header
     lines = list[str]()
     for line in titled:
-        cells = [_label(head.label) and f"\\multicolumn{{{head.width}}}{{c}}{{{_label(head.label)}}}" for head in line]
+        labels = [words.label(head.label) for head in line]
+        cells = [
+            label and f"\\multicolumn{{{head.width}}}{{c}}{{{label}}}" for label, head in zip(labels, line, strict=True)
+        ]
         blank = ((cell or " & " * (head.width - 1)).strip() for cell, head in zip(cells, line, strict=True))
         starts = accumulate((head.width for head in line), initial=1)
         rules = [
@@ -79,13 +210,13 @@ def _head(table: Table) -> list[str]:
             if head.label.text
         ]
         lines += [" & ".join(blank) + " \\\\", " ".join(rules)]
-    words, braces = len(table.stub_heads), ("{{{}}}" if table.siunitx else "{}").format
-    columns = [_label(head.label) if place < words else braces(_label(head.label)) for place, head in enumerate(last)]
-    return [*lines, " & ".join(columns) + " \\\\"]
+    stub, braces = len(table.stub_heads), ("{{{}}}" if table.latex.siunitx else "{}").format
+    titles = [words.label(_capital(head.label) if not table.words else head.label) for head in last[:stub]]
+    return [*lines, " & ".join([*titles, *(braces(words.label(head.label)) for head in last[stub:])]) + " \\\\"]
 
 
-def _label(label: Label) -> str:
-    return label.latex or prose(label.text)
+def _capital(label: Label) -> Label:
+    return label if label.latex else Label(label.text[:1].upper() + label.text[1:])
 
 
 def _text(text: str, bold: bool) -> str:
@@ -93,18 +224,18 @@ def _text(text: str, bold: bool) -> str:
     return f"\\textbf{{{latex}}}" if bold else latex
 
 
-def _number(text: str, bold: bool) -> str:
+def _number(text: str, bold: bool, raised: str = "") -> str:
     r"""A number for a column of siunitx, what stands behind it in braces; any other text in braces.
 
     >>> print(_number("63.1 ± 0.2†", True), _number("+0.3", False), _number("--", False))
     \bfseries 63.1 \pm 0.2 {$^{\dagger}$} +0.3 {--}
     """
     if not (match := _NUMBER.fullmatch(text)):
-        return f"{{{_text(text, bold)}}}"
-    spread, behind = match["spread"], match["behind"]
-    words = ["\\bfseries"] * bold + [match["mean"].replace(",", "")]
-    words += [f"\\pm {spread}"] * bool(spread) + [f"{{{escape(behind)}}}"] * bool(behind)
-    return " ".join(words)
+        return f"{{{_text(text, bold)}{raised}}}"
+    spread, behind = match["spread"], escape(match["behind"]) + raised
+    parts = ["\\bfseries"] * bold + [match["mean"].replace(",", "")]
+    parts += [f"\\pm {spread}"] * bool(spread) + [f"{{{behind}}}"] * bool(behind)
+    return " ".join(parts)
 
 
 def _numbers(texts: Sequence[str]) -> str:
@@ -123,10 +254,6 @@ def _numbers(texts: Sequence[str]) -> str:
     behind = escape(max((match["behind"] for match in numbers), key=len))
     room = f",table-space-text-post={{{behind}}}" if behind else ""
     return f"S[table-format={sign}{whole}.{digits}{f'({spread})' if spread else ''}{room}]"
-
-
-def _set(text: str, tight: bool) -> str:
-    return text.replace(" ± ", "±") if tight else text
 
 
 TEXT_FORMAT = TextFormat("tex", render, "% {}\n")

@@ -1,11 +1,13 @@
 """The table that a layout makes of scores and that every renderer reads, and what a format that is text is."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from goalgrid.grid.groups import nested
 from goalgrid.results.records.scores import TableValue, best
+from goalgrid.results.tables.latex_style import LatexStyle
+from goalgrid.results.tables.legend import Legend, Sentence
 
 LIKE_BEST = "†"
 
@@ -56,7 +58,17 @@ class TableEntry:
     @property
     def text(self) -> str:
         """`63.1 ± 0.2`, with a dagger where it cannot be told from the best, and the mark of its note."""
-        return self.score.text + (LIKE_BEST if self.like_best else "") + (f" {self.mark}" if self.mark else "")
+        return self.shown + (f" {self.mark}" if self.mark else "")
+
+    @property
+    def shown(self) -> str:
+        """The text without the mark."""
+        return self.score.text + (LIKE_BEST if self.like_best else "")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The remark that the mark stands for."""
+        return (self.keys["note"],) if self.mark else ()
 
     def tidy(self) -> dict[str, object]:
         """Its keys and settings, all that is known of its value, its mark and its text, by column of a tidy export."""
@@ -85,6 +97,10 @@ class Row:
     """Its texts in the table's columns of words; empty: the label alone."""
     named: int = 0
     """The column of words that names the row, and bears the mark."""
+    notes: tuple[str, ...] = ()
+    """The remarks that the mark stands for."""
+    group: str = ""
+    """Rows of one group follow one another, as those of a model; a paper rules them off."""
 
     @property
     def title(self) -> Label:
@@ -106,6 +122,8 @@ class Block:
     title: str
     """Empty: its rows have no title."""
     rows: tuple[Row, ...]
+    printed: str | None = None
+    """The title in a paper, whose caption and header say the rest; None: the same; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -131,14 +149,23 @@ class Table:
     corner: Label
     groups: tuple[Group, ...]
     blocks: tuple[Block, ...]
-    caption: str
+    legend: Legend
     command: str = ""
     """The command that prints the table, without the format; empty: no command prints it."""
-    label: str = ""
-    siunitx: bool = False
-    """Whether LaTeX aligns its numbers at their points, by the package siunitx."""
+    latex: LatexStyle = field(default_factory=LatexStyle)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The papers' names of what the table names as grids do: `{"vse-fc": "VSE (FC)"}`."""
     words: tuple[Group, ...] = ()
     """The columns of words in front of the numbers; empty: one, under `corner`."""
+
+    @property
+    def caption(self) -> str:
+        """All that there is to say of the table, in one paragraph."""
+        return self.legend.text
+
+    def saying(self, *sentences: Sentence | str) -> "Table":
+        """The table with further sentences in its caption."""
+        return replace(self, legend=self.legend.saying(*sentences))
 
     def about(self, kind: str) -> dict[str, str]:
         """What a file in a format says of the whole table."""

@@ -1,16 +1,34 @@
 """Text as LaTeX: losses, weights and cells in the papers' notation, the rest escaped, here and nowhere else."""
 
 import re
+from unicodedata import lookup, normalize
 
 from goalgrid.grid.objectives.goal_matrix import CELLS
 
+_SPELT = {"lambda": "lamda", "Lambda": "lamda"}
+"""Letters that Unicode spells otherwise than TeX."""
+_GREEK = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu")
+_GREEK += ("xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega")
+_CAPITALS = ("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega")
 _SPECIAL = {
+    **{lookup(f"GREEK SMALL LETTER {_SPELT.get(name, name)}"): rf"$\{name}$" for name in _GREEK},
+    **{lookup(f"GREEK CAPITAL LETTER {_SPELT.get(name, name)}"): rf"$\{name}$" for name in _CAPITALS},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     **{character: f"\\{character}" for character in "&%$#_{}"}, "\u00a0": "~", "\u200b": "{}",
     "<": r"\textless{}", ">": r"\textgreater{}",
     "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "→": r"$\rightarrow$", "∞": r"$\infty$", "²": r"$^2$",
-    "✓": r"$\checkmark$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "η": r"$\eta$", "ω": r"$\omega$",
+    "✓": r"$\checkmark$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "µ": r"$\mu$", "|": r"\textbar{}",
+    "≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "≈": r"$\approx$", "·": r"$\cdot$", "°": r"$^{\circ}$",
+    "←": r"$\leftarrow$", "↔": r"$\leftrightarrow$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "³": r"$^3$",
+    "–": "--", "—": "---", "‘": "`", "’": "'", "“": "``", "”": "''", "…": r"\ldots{}",
 }  # fmt: skip
+_PLAIN_LETTERS = frozenset("ßæÆøØœŒåÅłŁı")
+_ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327")
+"""Letters and accents that every TeX font has."""
+_SETTING = re.compile(r"(?<![\w./-])(?:train|model|objective|dataset)((?:\.[a-z]\w*)+)(?![\w/])")
+_SETTING_WORDS = {"lr": "learning rate", "lam": "λ", "eps": "ε"} | {
+    name: lookup(f"GREEK SMALL LETTER {name}") for name in ("alpha", "beta", "gamma", "tau")
+}
 
 _CELLS = "|".join(sorted(CELLS, key=len, reverse=True))
 _NAMED = re.compile(
@@ -24,7 +42,37 @@ def escape(text: str) -> str:
     >>> print(escape("fc_bow: 50% ± 1"))
     fc\\_bow: 50\\% $\\pm$ 1
     """
-    return "".join(_SPECIAL.get(character, character) for character in re.sub(r"--(?=\w)", "-\u200b-", text))
+    spaced = re.sub(r"[ \t\r\n\f\v]+", " ", re.sub(r"--(?=\w)", "-\u200b-", text))
+    return "".join(_SPECIAL.get(character, character) for character in spaced)
+
+
+def strange(latex: str) -> list[str]:
+    """The characters that pdflatex cannot set.
+
+    >>> strange("Müller, Ångström: 字"), strange("ą")
+    (['字'], ['ą'])
+    """
+    return [character for character in dict.fromkeys(latex) if not _is_set(character)]
+
+
+def _is_set(character: str) -> bool:
+    base, *accents = normalize("NFD", character)
+    known = character in _PLAIN_LETTERS or (accents and base.isascii() and _ACCENTS.issuperset(accents))
+    return known or character == "\n" or (character.isascii() and character.isprintable())
+
+
+def setting_words(text: str) -> str:
+    """The text with settings in words.
+
+    >>> setting_words("train.lr = 0.001, objective.tau = 10; model.text.word_drop 0 for 0.2")
+    'learning rate = 0.001, τ = 10; text word drop 0 for 0.2'
+    """
+
+    def words(match: re.Match[str]) -> str:
+        parts = match[1].split(".")[1:]
+        return " ".join(_SETTING_WORDS.get(part, part.replace("_", " ")) for part in parts)
+
+    return _SETTING.sub(words, text)
 
 
 def weight(letter: str, name: str) -> str:

@@ -26,6 +26,7 @@ from ...conftest import Goalgrid
 from ...states import fail
 from ..conftest import Verb
 
+LATEX_ONLY = {"label", "caption", "siunitx", "width", "notes", "plain", "cite"}
 WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.startswith("-"))
 
 
@@ -41,22 +42,26 @@ WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.star
         st.booleans(),
         *[st.none() | WORDS] * 2,
         st.booleans(),
+        st.none() | WORDS,
+        WORDS,
+        st.booleans(),
         st.just("") | WORDS,
-        st.lists(WORDS).map(tuple),
+        *[st.lists(WORDS).map(tuple)] * 2,
     )
 )
 def test_a_command_reads_back_as_what_was_asked_for(request: TableRequest) -> None:
     parser: Any = get_command(verbs)
     words = shlex.split(request.command.removeprefix(PROGRAM))
     options = parser.commands["table"].make_context("table", words).params
-    read = {field.name: options[field.name] for field in fields(TableRequest)} | {"set_": tuple(options["set_"])}
+    read = {field.name: options[field.name] for field in fields(TableRequest)}
+    read |= {name: tuple(options[name]) for name in ("cite", "set_")}
     assert TableRequest(**read) == request
 
 
 def test_python_has_the_options_of_the_command_line_with_their_defaults() -> None:
     command = {field.name: field.default for field in fields(TableRequest) if field.name not in ("grid", "set_")}
     python = {name: parameter.default for name, parameter in signature(LoadedGrid.table).parameters.items()}
-    assert python.keys() - {"self"} == command.keys() - {"paper", "reference", "label", "caption", "siunitx"}
+    assert python.keys() - {"self"} == command.keys() - {"paper", "reference", *LATEX_ONLY}
     assert all(python[name] == command[name] for name in python.keys() - {"self"})
 
 
@@ -78,7 +83,7 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
         (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows out"),
         (("goal-table3-coco", "--reference", "--marks"), "as the paper printed it; leave --marks out"),
         (("demo", "--against", "paper"), "no paper reports"),
-        (("demo", "--label", "tab:demo"), "--label, --caption and --siunitx are for LaTeX; give --format latex"),
+        (("demo", "--label", "tab:demo"), "for LaTeX alone: --label. Give --format latex"),
         (
             ("demo", "-o", "table.doc"),
             "its ending says no format. Known: .csv, .html, .json, .tex, .md, .long.parquet, .parquet; or",
@@ -117,7 +122,7 @@ def test_latex_takes_a_label_and_a_caption_and_keeps_the_command(
     trained_pair: Home, tmp_path: Path, verb: Verb
 ) -> None:
     path = tmp_path / "t.tex"
-    words = ("--label", "tab:demo", "--caption", "50 % of --set", "-o", str(path))
+    words = ("--label", "tab:demo", "--caption", "50 % of\n\n--set", "--width", "text", "-o", str(path))
     verb("table", "demo", *words, runs=trained_pair)
     text = path.read_text(encoding="utf-8")
     assert text.endswith("\\caption{50 \\% of -{}-set}\n\\label{tab:demo}\n\\end{table*}\n")

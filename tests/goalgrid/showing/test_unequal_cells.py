@@ -68,10 +68,15 @@ def long(verb: Verb, file: str, home: Home, folder: Path) -> list[dict[str, Any]
     return rows
 
 
-@pytest.mark.parametrize("kind", ["terminal", "markdown", "html", "latex"])
+@pytest.mark.parametrize("kind", ["terminal", "markdown", "html"])
 def test_every_caption_names_unequal_settings(tmp_path: Path, verb: Verb, kind: str) -> None:
     text = " ".join(table(verb, *grid_of(tmp_path, GRID + WHERE), kind).replace("\\_", "_").split())
     assert UNEQUAL in text
+
+
+def test_latex_names_unequal_settings_in_words(tmp_path: Path, verb: Verb) -> None:
+    text = table(verb, *grid_of(tmp_path, GRID + WHERE), "latex")
+    assert "Unequal settings (epochs, learning rate): InfoNCE: 9, 0.003; all others: 3, 0.002." in text
 
 
 def test_an_honest_grid_names_none(tmp_path: Path, verb: Verb) -> None:

@@ -47,6 +47,14 @@ class PrintedGrid:
         return replace(self, words=tuple(path[-1:] for path in self.words), numbers=tuple(map(_joined, self.numbers)))
 
     @property
+    def unreferenced(self) -> "PrintedGrid":
+        """Without references to the paper's bibliography, which another paper's LaTeX lacks."""
+        lines = (
+            replace(line, words=tuple(re.sub(r" \[\d+\]$", "", word) for word in line.words)) for line in self.lines
+        )
+        return replace(self, lines=tuple(lines))
+
+    @property
     def sparse(self) -> "PrintedGrid":
         """With each title above the first column that it spans alone, as on a screen."""
         return replace(self, words=_sparse(self.words), numbers=_sparse(self.numbers))
@@ -155,13 +163,13 @@ def of_html(text: str) -> PrintedGrid:
 
 _PLAIN = {
     r"\rightarrow": "→", r"\pm": "±", r"\times": "×", r"\infty": "∞", r"\checkmark": "✓", "$-$": "−",
-    r"\mathchar`-": "-", r"\textsuperscript": "", r"\,": " ",
+    r"\mathchar`-": "-", r"\,": " ",
 }  # fmt: skip
 
 
 def _unlatex(text: str) -> str:
     """Plain text of what our renderer writes."""
-    text = text.strip()
+    text = re.sub(r"\\textsuperscript\{[a-z,]+\}", "", text.strip())
     for latex, plain in _PLAIN.items():
         text = text.replace(latex, plain)
     text = re.sub(r"\\mathcal\{L\}_\{\\mathrm\{([^}]*)\}\}", r"L_\1", text)
@@ -314,7 +322,7 @@ def grids(table: Table, like: PrintedGrid) -> dict[str, tuple[PrintedGrid, Print
         "terminal": (of_terminal(screen(table, 300), star), like.sparse),
         "markdown": (of_markdown(text["markdown"].render(table)), like.joined),
         "html": (of_html(html_body(text["html"].render(table))), like),
-        "latex": (of_latex(text["latex"].render(table)), like),
+        "latex": (of_latex(text["latex"].render(table)), like.unreferenced),
         "csv": (of_csv(text["csv"].render(table), words), like.joined),
         "parquet": (of_parquet(renderers.encoded(table, "parquet"), words), like.joined),
     }

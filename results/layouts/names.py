@@ -1,0 +1,43 @@
+"""The papers' names of what grids name in their own way: data sets, protocols, recipes and losses."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from goalgrid.grid import catalog
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives.goal_matrix import CELLS
+from goalgrid.grid.protocols import protocol
+
+
+def paper_name(of_protocol: str) -> str:
+    """The data set and its test split, as papers title them; of a user's data the name alone.
+
+    >>> paper_name("coco-5x1k"), paper_name("birds-test")
+    ('MS-COCO 5-fold 1K', 'birds')
+    """
+    return protocol(of_protocol).known_as or of_protocol.removesuffix("-test")
+
+
+def names_of(cells: Sequence[Cell], protocols: Iterable[str]) -> dict[str, str]:
+    """What the papers call the data sets, protocols, recipes and losses of cells, where they have names for them.
+
+    Recipes on one data set whose name would be the same keep their own.
+    """
+    names = {name: paper_name(name) for name in protocols}
+    names |= {cell.dataset: catalog.described(cell.dataset).known_as for cell in cells}
+    names |= {cell.objective: loss_name(cell.objective) for cell in cells if cell.objective not in CELLS}
+    recipes = {(cell.dataset, cell.recipe): catalog.recipe(cell.recipe).known_as for cell in cells}
+    shared = Counter((dataset, known_as) for (dataset, _), known_as in recipes.items())
+    names |= {recipe: known_as for (dataset, recipe), known_as in recipes.items() if shared[dataset, known_as] == 1}
+    return {name: known_as for name, known_as in names.items() if known_as not in ("", name)}
+
+
+def loss_name(objective: str) -> str:
+    """The first of the names by which a loss is known.
+
+    >>> loss_name("triplet-hn"), loss_name("infonce")
+    ('Triplet-HN', 'InfoNCE')
+    """
+    entry = CATALOGUE.get(objective)
+    return entry.known_as.partition(",")[0] if entry else ""

@@ -1,0 +1,146 @@
+"""The words of a table in a paper: the papers' names, and notes that fit below it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from goalgrid.grid.errors import counted
+from goalgrid.results.tables import Label, Table
+from goalgrid.results.tables.legend import letters
+from goalgrid.results.tables.notation import prose, setting_words
+
+_REFERENCE = re.compile(r" ?\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class PaperWords:
+    """Text of a table as LaTeX: names are the papers', settings words, references cited or left out."""
+
+    names: Mapping[str, str]
+    cite: Mapping[str, str]
+
+    def __call__(self, text: str) -> str:
+        return self.latex(self.named(text))
+
+    def label(self, label: Label) -> str:
+        return label.latex or self(label.text)
+
+    def named(self, text: str) -> str:
+        """The text with the papers' names and with settings in words."""
+        return setting_words(self._pattern.sub(lambda match: self.names[match[0]], text) if self.names else text)
+
+    def plain(self, text: str) -> str:
+        """The named text without references, for its length."""
+        return _REFERENCE.sub("", self.named(text))
+
+    def latex(self, named: str) -> str:
+        """A named text as LaTeX."""
+        parts = _REFERENCE.split(named)
+        keys = (f"~\\cite{{{self.cite[number]}}}" if number in self.cite else "" for number in parts[1::2])
+        return "".join(part + key for part, key in zip(map(prose, parts[::2]), [*keys, ""], strict=True))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        known = "|".join(map(re.escape, sorted(self.names, key=len, reverse=True)))
+        return re.compile(rf"(?<![\w.-])(?:{known})(?![\w-])")
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What is below a table, in its caption, and for the author alone."""
+
+    title: str
+    keyed: tuple[tuple[str, str], ...] = ()
+    """Notes as LaTeX behind their letters, which those on all rows lack."""
+    in_caption: tuple[str, ...] = ()
+    """Sentences that have no room below the table, as LaTeX."""
+    aside: tuple[str, ...] = ()
+    """What no reader needs, and what has no room, as plain text."""
+    letter_of: Mapping[str, str] = field(default_factory=dict)
+    """Letters by remark."""
+
+    def letters(self, remarks: Iterable[str]) -> str:
+        """The letters of those remarks that are explained, `a,b`."""
+        return ",".join(sorted(self.letter_of[remark] for remark in remarks if remark in self.letter_of))
+
+
+def notes_of(table: Table, words: PaperWords, room: int) -> Notes:
+    """The notes of a table of which so many characters fit below it; room for none: all are for the author.
+
+    First the sentences, then what all rows share, then remarks on single rows by letters, as many as fit. The last note
+    counts the rows with further remarks: all of them are in the column `differs` of data.
+    """
+    legend, remarks = table.legend, _rows_of_remarks(table)
+    printed = [_sentence(words.named(sentence.in_paper)) for sentence in legend.sentences if sentence.in_paper]
+    printed[1:] = sorted(printed[1:], key=lambda text: text[0].isalnum())  # signs come first
+    aside = [sentence.text for sentence in legend.sentences if not sentence.in_paper]
+    everywhere = words.named(f"All rows: {'; '.join(legend.shared)}.") if legend.shared else ""
+    every = [everywhere, *(f"{mark}: {remark}." for mark, remark in legend.marks.items())]
+    title = words.latex(_sentence(words.named(legend.title.in_paper)))
+    if not room:
+        return Notes(title, aside=(*aside, *printed, *filter(None, every)))
+    least = _more(len(set().union(*remarks.values(), *([_trained(table)] if everywhere else []))))
+    below = list[str]()
+    while printed and _length([*below, printed[0], least]) <= room:
+        below.append(printed.pop(0))
+    shared = everywhere if _length([*below, everywhere, least]) <= room else ""
+    below += [shared] * bool(shared)
+    unsaid = _trained(table) if everywhere and not shared else set[Place]()
+    explained, more = _explained(remarks, unsaid, words, room - _length(below))
+    letter_of = dict(zip(explained, letters(), strict=False))
+    keyed = [("", " ".join(map(words.latex, below)))] if below else []
+    keyed += [(letter, words(f"{remark}.")) for remark, letter in letter_of.items()]
+    keyed += [("", more)] if more else []
+    return Notes(title, tuple(keyed), tuple(map(words.latex, printed)), (*aside, *(every if more else [])), letter_of)
+
+
+Place = tuple[int, int]
+"""Block and row."""
+
+
+def _rows_of_remarks(table: Table) -> dict[str, set[Place]]:
+    """The rows that each remark is about, in the order in which they appear."""
+    rows: dict[str, set[Place]] = {}
+    for number, block in enumerate(table.blocks):
+        for place, row in enumerate(block.rows):
+            for remark in (*row.notes, *(note for entry in row.entries if entry for note in entry.notes)):
+                rows.setdefault(remark, set()).add((number, place))
+    return rows
+
+
+def _trained(table: Table) -> set[Place]:
+    """The rows that are trained here otherwise than in their source."""
+    rows = [(number, place, row) for number, block in enumerate(table.blocks) for place, row in enumerate(block.rows)]
+    return {
+        (number, place) for number, place, row in rows if any("differs" in entry.keys for entry in row.entries if entry)
+    }
+
+
+def _explained(
+    remarks: Mapping[str, set[Place]], unsaid: set[Place], words: PaperWords, room: int
+) -> tuple[list[str], str]:
+    """The remarks that fit, as many as possible, and the note that counts the rows of the others."""
+    by_length = sorted(remarks, key=lambda remark: len(words.plain(remark)))
+    for count in range(len(by_length), -1, -1):
+        explained = [remark for remark in remarks if remark in by_length[:count]]
+        more = _more(len(unsaid.union(*(remarks[remark] for remark in by_length[count:]))))
+        if _length([more, *(f"a {words.plain(remark)}." for remark in explained)]) <= room or not count:
+            break
+    return explained, more
+
+
+def _more(rows: int) -> str:
+    if not rows:
+        return ""
+    return f"Further notes on {counted(rows, 'row')} are in the supplement."
+
+
+def _sentence(text: str) -> str:
+    """With a capital, unless it begins with a name such as `con_cir`, and a full stop."""
+    text = f"{text.rstrip('.,:; ')}."
+    return text[0].upper() + text[1:] if re.match(r"[a-z]+(?![\w^-])", text) else text
+
+
+def _length(texts: Iterable[str]) -> int:
+    return sum(len(text) + 1 for text in texts if text)

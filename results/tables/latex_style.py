@@ -1,0 +1,56 @@
+"""How LaTeX sets a table, as its author asks for it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from goalgrid.grid.errors import UserError, check_known
+
+WIDTHS = ("column", "text")
+NOTES = ("plain", "threeparttable")
+
+
+@dataclass(frozen=True)
+class LatexStyle:
+    """How LaTeX sets a table."""
+
+    label: str = ""
+    caption: str = ""
+    """The author's text in place of the title; notes stay."""
+    siunitx: bool = False
+    """Whether numbers are aligned at their points, by the package siunitx."""
+    width: str = ""
+    """`column`: the table fits a column, in `table`; `text`: the page, in `table*`; empty: the first that it fits."""
+    notes: str = NOTES[0]
+    """How notes are set below the table: `plain`, or by the package `threeparttable`."""
+    plain: bool = False
+    """Whether it is the tabular alone."""
+    cite: Mapping[str, str] = field(default_factory=dict)
+    """Keys of a bibliography by the numbers in brackets of a paper's rows; a number without a key is left out."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        label: str | None,
+        caption: str | None,
+        siunitx: bool,
+        width: str | None,
+        notes: str,
+        plain: bool,
+        cite: Iterable[str],
+    ) -> "LatexStyle":
+        """The style of these options of `goalgrid table`; a UserError where one says what cannot be set."""
+        check_known("width", width or WIDTHS[0], WIDTHS)
+        check_known("form of notes", notes, NOTES)
+        given = {"--label": label, "--caption": caption, "--width": width, "--notes": notes != NOTES[0]}
+        if plain and (others := [name for name, value in given.items() if value]):
+            raise UserError(f"--plain gives the tabular alone; leave {', '.join(others)} out.")
+        if label and not re.fullmatch(r"[A-Za-z0-9:._/+-]+", label):
+            raise UserError(f"--label {label!r}: \\ref takes letters from a to z, digits and : . _ / + - alone.")
+        keys = dict(word.partition("=")[::2] for word in cite)
+        for number, key in keys.items():
+            if not number.isdecimal() or not re.fullmatch(r"[A-Za-z0-9:._/+-]+", key):
+                example = "give the number in brackets and a key of your bibliography, e.g. --cite 23=scan18"
+                raise UserError(f"--cite {number}={key}: {example}.")
+        return cls(label or "", caption or "", siunitx, width or "", notes, plain, keys)
