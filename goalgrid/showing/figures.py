@@ -67,6 +67,7 @@ def write(
     request.check()
     recalled = recall(grid, home, overrides)
     folder = folder or home.grid(recalled.name).figures
+    figures.check_folder(folder)
     with figures.drawn_for(figures.Sheet(request.columns, request.points)):
         for name, picture in _of_trial(Overview.of(recalled, home), request) if request.of_trial else ():
             yield f"written: {figures.save(picture, folder, name, request.format)}"

@@ -159,16 +159,12 @@ def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -
     grid = None if request.reference or request.paper else recall(request.grid, home, request.set_)
     folder = home.path / ("papers" if request.paper else "reference") / (request.paper or request.grid)
     folder = home.grid(grid.name).tables if grid else folder
+    kind = renderers.format_for(output, kind) if output else kind
     table = draw(request, home, grid)
-    if output and kind == "terminal":
-        kind = renderers.format_of(output) or kind
     if kind != "latex" and (given := request.of_latex):
         raise UserError(f"for LaTeX alone: {', '.join(given)}. Give --format latex, or --output NAME.tex.")
-    if kind == "terminal" and output is None:
+    if kind == "terminal":
         show_table(table)
-    elif kind == "terminal":
-        endings = ", ".join(f".{ending}" for ending in renderers.ENDINGS.values())
-        raise UserError(f"--output {output}: its ending says no format. Known: {endings}; or give --format.")
     elif output or kind in renderers.DATA:
         path = output or folder / f"{table.name}.{renderers.ENDINGS[kind]}"
         write_output(path, renderers.encoded(table, kind))

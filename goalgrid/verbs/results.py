@@ -155,9 +155,12 @@ def compare(
     from goalgrid.results.analysis import grid_comparison
     from goalgrid.showing.analyses import compared
 
-    if output and format_ == "terminal":
-        format_ = renderers.format_of(output) or format_
+    if output and as_json:
+        raise UserError("--json prints on the screen; leave --output out.")
     check_known("format", format_, grid_comparison.FORMATS)
+    if output and (format_ != "terminal" or output.suffix not in ("", ".txt")):
+        format_ = renderers.format_for(output, format_)
+        check_known("format", format_, grid_comparison.FORMATS, where=f"in --output {output}")
     comparison = compared(
         a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol
     )
@@ -221,6 +224,7 @@ def report(
         raise UserError("--examples loads a model and its data each time; leave it out with --watch and --serve.")
     if serve and (watch or output):
         raise UserError("--serve writes no file; leave out --watch and --output.")
+    from goalgrid.results import renderers
     from goalgrid.showing import report as page
     from goalgrid.showing.analyses import section
 
@@ -233,6 +237,7 @@ def report(
         live.serve(live.LivePage(overview, compared, paper), host, port)
         return
     path = output or home.grid(overview.grid.name).report
+    renderers.format_for(path, "html")
     check_output(path)  # drawing takes seconds
     if not watch:
         if not overview.counts[State.DONE]:

@@ -186,8 +186,9 @@ def diagrams(
     use(files)
     settings = objective_settings(set_, cells)
     from goalgrid.objectives import diagrams as draw
-    from goalgrid.results.figures.style import ABOUT
+    from goalgrid.results.figures.style import ABOUT, check_folder
 
+    check_folder(output)
     whole = {"triplet-weights": draw.triplet_weights, "pair-weights": draw.pair_weights, "cells": draw.cells}
     drawings = {cell: partial(draw.update_field, cell) for cell in cells} or whole
     for name, drawing in drawings.items():

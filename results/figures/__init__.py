@@ -14,10 +14,10 @@ from goalgrid.grid.catalog import members
 from goalgrid.grid.errors import UserError, check_known
 from goalgrid.grid.store.output_files import write_output
 from goalgrid.results.figures.study import FigureKind, Study
-from goalgrid.results.figures.style import FORMATS, Sheet, drawing, drawn_for, encoded
+from goalgrid.results.figures.style import FORMATS, Sheet, check_folder, drawing, drawn_for, encoded
 from goalgrid.results.reference import curves
 
-__all__ = ["FIGURES", "FORMATS", "Sheet", "Study", "draw_all", "drawn_for", "encoded", "save", "write"]
+__all__ = ["FIGURES", "FORMATS", "Sheet", "Study", "check_folder", "draw_all", "drawn_for", "encoded", "save", "write"]
 
 FIGURES: dict[str, FigureKind] = dict(
     sorted(

@@ -71,6 +71,13 @@ ABOUT: dict[str, dict[str, Any]] = {
 FORMATS = tuple(ABOUT)
 
 
+def check_folder(folder: Path) -> None:
+    """Raise a UserError where a folder for pictures has the name of a picture."""
+    if folder.suffix.removeprefix(".") in FORMATS and not folder.is_dir():
+        kind = folder.suffix.removeprefix(".")
+        raise UserError(f"--output {folder}: name a folder, where the pictures go, and give --format {kind}.")
+
+
 def drawing() -> Any:
     scale = _SHEET.get().points / POINTS
     return rc_context(_RC | {name: scale * _RC[name] for name in _SIZES})

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from goalgrid.grid.catalog import members
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import written_aside
 from goalgrid.results.pages import page
 from goalgrid.results.renderers import parquet
@@ -29,6 +30,28 @@ FORMATS = ("terminal", *ENDINGS)
 def format_of(path: Path) -> str | None:
     """The format that belongs to a file's ending, or that the ending names, as t.latex; None if no format does."""
     return next((kind for kind, ending in ENDINGS.items() if path.name.endswith((f".{ending}", f".{kind}"))), None)
+
+
+def format_for(path: Path, kind: str) -> str:
+    """Return the format of a file to write: `kind`, or the one of the file's ending if `kind` is the terminal's.
+
+    With a format, a name may lack an ending; .txt may hold what is text, and .parquet either form.
+
+    Raises:
+        UserError: the ending says no format, or another one than `kind`.
+    """
+    named = format_of(path)
+    if kind == "terminal":
+        if named is None:
+            endings = ", ".join(f".{ending}" for ending in ENDINGS.values())
+            raise UserError(f"--output {path}: its ending says no format. Known: {endings}; or give --format.")
+        return named
+    ending = ENDINGS[kind]
+    usual = {"", f".{ending.rpartition('.')[2]}", f".{kind}", *([".txt"] if kind in TEXT else [])}
+    if path.suffix not in usual or (named, kind) == ("parquet-long", "parquet"):
+        fits = f", or give --format {named}" if named else ""
+        raise UserError(f"--output {path}: its ending does not fit the format {kind}. End it in .{ending}{fits}.")
+    return kind
 
 
 def text(table: Table, kind: str) -> str:

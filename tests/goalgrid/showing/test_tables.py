@@ -13,14 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from goalgrid import LoadedGrid
+from goalgrid.app import app
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
 from goalgrid.results.export.table_request import PROGRAM, TableRequest
 from goalgrid.verbs.results import verbs
+from tests.cases import every
 
 from ...conftest import Goalgrid
 from ...states import fail
@@ -88,6 +91,15 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
             ("demo", "-o", "table.doc"),
             "its ending says no format. Known: .csv, .html, .json, .tex, .md, .long.parquet, .parquet; or",
         ),
+        (
+            ("demo", "--format", "csv", "-o", "t.xlsx"),
+            "t.xlsx: its ending does not fit the format csv. End it in .csv.",
+        ),
+        (("demo", "--format", "csv", "-o", "t.tex"), "End it in .csv, or give --format latex."),
+        (("demo", "--json", "-o", "t.csv"), "its ending does not fit the format json. End it in .json, or give"),
+        (("demo", "--format", "latex", "-o", "t.parquet"), "End it in .tex, or give --format parquet."),
+        (("demo", "--format", "parquet", "-o", "t.txt"), "its ending does not fit the format parquet"),
+        (("demo", "--format", "parquet", "-o", "t.long.parquet"), "or give --format parquet-long."),
     ],
 )
 def test_options_that_do_not_fit_are_named(
@@ -96,6 +108,42 @@ def test_options_that_do_not_fit_are_named(
     with pytest.raises(UserError) as caught:
         verb("table", *words, runs=trained_pair)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("csv", "t"), ("markdown", "t.txt"), ("latex", "t.latex"), ("parquet-long", "t.parquet"), ("html", "t.html")],
+)
+def test_names_that_say_no_other_format_are_written(
+    kind: str, name: str, trained_pair: Home, tmp_path: Path, verb: Verb
+) -> None:
+    verb("table", "demo", "--format", kind, "-o", str(tmp_path / name), runs=trained_pair)
+    (usual,) = (ending for known, ending in renderers.ENDINGS.items() if known == kind)
+    assert (tmp_path / name).read_bytes() == (trained_pair.grid("demo").tables / f"goal.{usual}").read_bytes()
+
+
+@every(
+    ("words", "message"),
+    [
+        (("report", "demo", "-o", "r.pdf"), "r.pdf: its ending does not fit the format html. End it in .html."),
+        (("compare", "demo", "demo", "-o", "c.xlsx"), "c.xlsx: its ending says no format."),
+        (("compare", "demo", "demo", "-o", "c.parquet"), "unknown format 'parquet' in --output c.parquet"),
+        (("compare", "demo", "demo", "--format", "latex", "-o", "c.csv"), "End it in .tex, or give --format csv."),
+        (("compare", "demo", "demo", "--json", "-o", "c.csv"), "--json prints on the screen; leave --output out."),
+        (("figures", "demo", "-o", "f.pdf"), "f.pdf: name a folder, where the pictures go, and give --format pdf."),
+    ],
+)
+def test_no_verb_writes_another_format_than_the_ending_says(
+    words: tuple[str, ...], message: str, trained_pair: Home, verb: Verb
+) -> None:
+    with pytest.raises(UserError) as caught:
+        verb(*words, runs=trained_pair)
+    assert message in str(caught.value)
+
+
+def test_diagrams_go_into_a_folder() -> None:
+    refused = CliRunner().invoke(app, ["diagrams", "con_con", "-o", "f.svg"]).exception
+    assert "f.svg: name a folder, where the pictures go, and give --format svg." in str(refused)
 
 
 @pytest.mark.gate
