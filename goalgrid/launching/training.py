@@ -177,8 +177,8 @@ def _show_end(
     after: Overview, launched: LaunchResult, notify: Notify, content: KeptLaunch | None, paper: str | None
 ) -> list[State]:
     """Show how a grid's launch ended, as the disk tells; returns the states that its trials reached."""
-    if table := keep_table(after):
-        show_table(table_of_paper(paper, after.home) or table)
+    if files := keep_table(after):
+        show_table(table_of_paper(paper, after.home) or files.table)
     say("\n".join(status.ended(after)))
     trials = list({d.trial.id: d.trial for d in launched.decisions if d.trial.id in after.states}.values())
     left = after.left_by(launched.launches)
@@ -193,8 +193,8 @@ def _show_end(
     if {after.states[trial.id] for trial in trials} - set(ENDED):
         say(f"not complete; go on with: {again}")
     state = exit_state(reached)
-    if table and state is State.DONE:
-        say("\n".join(status.next_lines(after)))
+    if files and files.written:
+        say("\n".join(status.next_lines(after) if state is State.DONE else [status.written(after)]))
     word = state.value if state in (State.DONE, State.FAILED) else "incomplete"
     notify.ended(word, f"{after.grid.name}: {after.headline()}", after.sums())
     return reached

@@ -290,6 +290,12 @@ def ended(overview: Overview) -> list[str]:
     return [*lines, *_collapsed_lines(overview)]
 
 
+def written(overview: Overview) -> str:
+    """Return where a grid's tables and records are."""
+    folder = overview.home.grid(overview.grid.name)
+    return f"written: {folder.tables} (Parquet, LaTeX, Markdown, ...) and {folder.results}"
+
+
 def next_lines(overview: Overview) -> list[str]:
     """The commands after a grid that is done, and the place of its tables."""
     of = f"{shlex.quote(overview.grid.name)}{runs_option(overview.home)}"
@@ -299,9 +305,8 @@ def next_lines(overview: Overview) -> list[str]:
         f"goalgrid figures {of}": "training curves, effects and others as pictures",
     }
     width = max(map(len, commands))
-    folder = overview.home.grid(overview.grid.name)
     return [
-        f"written: {folder.tables} (Parquet, LaTeX, Markdown, ...) and {folder.results}. Next:",
+        f"{written(overview)}. Next:",
         *(f"  {command:{width}}  {meaning}" for command, meaning in commands.items()),
     ]
 

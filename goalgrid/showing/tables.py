@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, counted, unknown
@@ -107,8 +108,14 @@ def scores_of(overview: Overview, protocol: str | None = None, leave: Leave = sa
     )  # fmt: skip
 
 
-def keep_table(overview: Overview) -> Table | None:
-    """The grid's table, after writing it and the records into the grid's folder; None where no trial is done.
+class KeptTable(NamedTuple):
+    table: Table
+    written: bool
+    """Whether its files and the records are in the grid's folder."""
+
+
+def keep_table(overview: Overview) -> KeptTable | None:
+    """Write the grid's table and its records into the grid's folder; None where no trial is done.
 
     A disk that takes none of it costs a warning.
     """
@@ -122,7 +129,8 @@ def keep_table(overview: Overview) -> Table | None:
         renderers.write_all(table, folder.tables)
     except UserError as error:
         say(f"warning: the table is not kept: {error}")
-    return table
+        return KeptTable(table, written=False)
+    return KeptTable(table, written=True)
 
 
 def table_of_paper(name: str | None, home: Home, against: str | None = None) -> Table | None:

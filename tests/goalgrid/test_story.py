@@ -33,6 +33,7 @@ def test_on_a_read_only_disk_a_finished_grid_shows_its_table_and_keeps_none(
     assert again.returncode == 0, again.stderr
     assert "P^sig-ms" in again.stdout
     assert "warning: the table is not kept: cannot write" in again.stderr
+    assert "written:" not in again.stderr
     refused = goalgrid("table", "demo", "--format", "latex", "--output", str(tiny_disk / "a.tex"), runs=trained.path)
     assert refused.returncode == 2
     assert "Read-only file system" in refused.stderr
@@ -51,6 +52,9 @@ def test_a_failing_trial_never_stops_the_others(tmp_path: Path, goalgrid: Goalgr
     assert last == "ended failed 1 of 2: demo: 2 trials: 1 done, 1 failed"
     assert "non-finite: the loss became nan at step 2" in finished.stderr
     assert "goalgrid resume demo --only 'train.lr=1e+30 seed=0' --here" in finished.stderr
+    tables, results = (tmp_path / "grids" / "demo" / name for name in ("tables", "results.parquet"))
+    named = f"written: {tables} (Parquet, LaTeX, Markdown, ...) and {results}"
+    assert finished.stderr.splitlines()[-1] == named
     status = goalgrid("status", "demo", "--json", runs=tmp_path)
     assert status.returncode == 4
     assert {state: count for state, count in read_status(status).items() if count} == {"failed": 1, "done": 1}

@@ -145,9 +145,9 @@ def test_a_grid_that_names_a_table_is_shown_by_its_protocol_everywhere(
     assert FIVE in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE not in (tmp_path / "tables" / "coco-5k" / "goal.md").read_text()
     assert list(measured.tables) == ["coco-5x1k", "coco-5k"]
-    drawn = keep_table(overview)
-    assert drawn is not None
-    assert FIVE in drawn.caption
+    kept = keep_table(overview)
+    assert kept is not None
+    assert FIVE in kept.table.caption
     (tmp_path / "named.toml").write_text(grid.to_toml())
     side = compared(str(tmp_path / "named.toml"), None, home, other=Home(home.path), metric="rsum")
     assert {each.a for each in side.differences} == {scores.of(cells[0], "rsum").mean}
