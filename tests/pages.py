@@ -2,14 +2,22 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+
+import pyarrow as pa
 
 from goalgrid.grid.groups import grouped
 from goalgrid.results.analysis.claims import PRINTED, ClaimSource, document, judged
 from goalgrid.results.analysis.documents import as_markdown
+from goalgrid.results.layouts import arrange
+from goalgrid.results.layouts.captions import METRIC_NAMES
+from goalgrid.results.records.history import unit_of
+from goalgrid.results.records.record import SCHEMA
 from goalgrid.results.reference.coverage import ORIGINS, PaperRow
-from goalgrid.results.reference.reading import PAPERS, paper_table
+from goalgrid.results.reference.reading import PAPERS, Paper, paper_table, table_names
+from goalgrid.results.renderers.parquet import UNITS, printed
+from goalgrid.results.tables import columns
 from goalgrid.shipped import paper_rows
 from goalgrid.shipped.settings_list import SWEEPABLE
 from goalgrid.shipped.settings_list import settings as every_setting
@@ -51,6 +59,68 @@ After reading this page you know which sentences of the four papers are supporte
 tests wrote this page: `python -m tests.pages claims`. `goalgrid claims goal demo` also tests the claims of a
 paper on the trials of a grid; `--comparisons` shows each comparison. What trials here say: [papers.md](papers.md).
 """
+PARQUET = """# The Parquet files
+
+After reading this page you know where the numbers of a grid are, how to read them, and what each column means. The
+tests wrote it from the code that writes the files: `python -m tests.pages parquet`.
+
+| in `runs/grids/NAME/` | a row is | written also by |
+|---|---|---|
+| `tables/LAYOUT.parquet`: wide | a printed row | `goalgrid table NAME --format parquet` |
+| `tables/LAYOUT.long.parquet`: long | a number, and its trials | `goalgrid table NAME --format parquet-long` |
+| `results.parquet` | a finished trial | `goalgrid export`, as `records.parquet` |
+
+`goalgrid run` writes all three at its end, and names the folder. LAYOUT is the layout's name, `goal` for a grid of
+GOAL's matrix; `--runs DIR` takes another folder than `runs`. CSV and JSON have the columns of the long form. The
+schema of a file holds the meaning and unit of each column, and the table's caption, layout and command, which pandas
+has as `wide.attrs`.
+
+```python
+import pandas as pd
+
+wide = pd.read_parquet("runs/grids/demo/tables/goal.parquet")
+long = pd.read_parquet("runs/grids/demo/tables/goal.long.parquet")
+trials = pd.read_parquet("runs/grids/demo/results.parquet")
+joined = long.explode("trials").merge(trials, left_on="trials", right_on="trial_id", suffixes=("", "_of_trial"))
+```
+
+```python
+import polars as pl
+
+wide = pl.read_parquet("runs/grids/demo/tables/goal.parquet")
+long = pl.read_parquet("runs/grids/demo/tables/goal.long.parquet")
+trials = pl.read_parquet("runs/grids/demo/results.parquet")
+joined = long.explode("trials").join(trials, left_on="trials", right_on="trial_id")
+```
+
+```python
+import duckdb
+
+wide = duckdb.sql("FROM 'runs/grids/demo/tables/goal.parquet'")
+long = duckdb.sql("SELECT *, unnest(trials) AS trial_id FROM 'runs/grids/demo/tables/goal.long.parquet'")
+trials = duckdb.sql("FROM 'runs/grids/demo/results.parquet'")
+joined = duckdb.sql("SELECT * FROM long JOIN trials USING (trial_id)")
+```
+
+`joined` has each number with each trial behind it. `block` and `row` join the wide form with the long one.
+
+The wide files of two grids in one layout have the same columns, so that `pd.concat([a, b])`, `pl.concat([a, b])` and
+`duckdb.sql("FROM read_parquet(['a.parquet', 'b.parquet'])")` stack them. In the layout `methods`, which has a column
+for each protocol of the grid, and with `--columns`, columns may differ: polars then needs `how="diagonal"`, duckdb
+`union_by_name = true`.
+"""
+WIDE = """A value on which all numbers of a row agree is a column of the row, null where they differ. NAME is the
+metric, then what the layout has in its columns: `i2t_r1`; in GOAL's matrix the triplet weight, `i2t_r1_con`; in the
+layout `methods` and in papers' tables with data sets side by side the protocol, `i2t_r1_coco_5k`; with `--against
+paper` `i2t_r1_ours`; with seeds as columns `i2t_r1_seed_0`. Where a row is one cell, it has one `n` and one
+`expected`, the most that one of its numbers has; else each NAME has its own. The metadata of a column hold what is
+printed above it, metric, direction and protocol."""
+LONG = """In every file are `block`, `row`, `dataset`, `protocol`, `recipe`, `objective`, `metric`, `n`, `expected`,
+`mean`, `std`, `quoted`, `text`, `trials`, `missing` and `heading`; the others are there where a value has them.
+SETTING is a swept setting by its dotted name, e.g. `train.lr`."""
+RESULTS = """`settings` and `environment` are JSON; `goalgrid.load(NAME).records()` gives settings as columns."""
+WORDS = {"data_size": "images"}
+"""Units of the papers' columns of words."""
 
 
 def settings() -> Iterator[str]:
@@ -98,7 +168,46 @@ def claims() -> Iterator[str]:
     yield from ("", *as_markdown(document([ClaimSource(PRINTED, judged(PAPERS))])).splitlines())
 
 
-PAGES = {"settings": settings, "tables": tables, "claims": claims}
+def parquet() -> Iterator[str]:
+    yield from PARQUET.splitlines()
+    units = {name: unit for name in METRIC_NAMES if (unit := unit_of(name)) != "percent"} | UNITS
+    yield from ("", f"Metrics are in percent, but for {'; '.join(f'`{name}`: {units[name]}' for name in units)}.")
+    words = _of_words()
+    of_row = columns.PLACE | words | columns.PAPER | columns.OF | columns.PARTS
+    of_row |= {"swept": columns.SWEPT, "differs": columns.DIFFERS}
+    of_row |= {name: columns.VALUES[name] for name in columns.COUNTS}
+    yield from ("", "## Wide", "", *WIDE.splitlines())
+    yield from _listed(of_row | {f"NAME_{name}": column for name, column in columns.VALUES.items()})
+    yield from ("", "## Long", "", *LONG.splitlines())
+    of_settings = {name: columns.Column(pa.struct([]), text) for name, text in columns.TABLES.items()}
+    yield from _listed(words | columns.LONG | {"SETTING": columns.SETTING} | of_settings)
+    yield from ("", "## Results", "", *RESULTS.splitlines())
+    about = ((field, field.metadata[b"meaning"].decode(), field.metadata[b"unit"].decode()) for field in SCHEMA)
+    yield from _listed({field.name: columns.Column(field.type, meaning, unit) for field, meaning, unit in about})
+
+
+def _of_words() -> dict[str, columns.Column]:
+    """The columns of words of all papers' tables, as their files have them."""
+    fields = {}
+    for name in table_names():
+        source = Paper.read(name)
+        for field in printed(arrange(list(source.rows), source)).schema:
+            title = (field.metadata or {}).get(b"column")
+            if title and b"value" not in field.metadata:
+                meaning = f"the column `{title.decode()}` of a paper's table"
+                fields[field.name] = columns.Column(field.type, meaning, WORDS.get(field.name, ""))
+    return fields
+
+
+def _listed(of: Mapping[str, columns.Column]) -> Iterator[str]:
+    yield from ("", "| column | type | unit | meaning |", "|---|---|---|---|")
+    for name, column in of.items():
+        kind = "struct" if pa.types.is_struct(column.type) else str(column.type).replace("<item: ", "<")
+        cells = (f"`{name}`", kind, column.unit, column.meaning)
+        yield "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
+
+
+PAGES = {"settings": settings, "tables": tables, "claims": claims, "parquet": parquet}
 
 
 def _as_code(row: PaperRow) -> PaperRow:

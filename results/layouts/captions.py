@@ -255,19 +255,20 @@ def by_direction(metric: str) -> dict[str, Label]:
 def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> tuple[tuple[Group, ...], list[str]]:
     """A group a direction with the recalls in `metrics`, then what else is asked for; and all columns' metrics.
 
-    Totals that the source has stand there, asked for or not, except under a prefix.
+    Totals that the source has stand there, asked for or not, except under a prefix, which is a protocol.
     """
-    groups, shown = list[Group](), list[str]()
+    groups, shown, of = list[Group](), list[str](), {"protocol": prefix} if prefix else {}
     cuts = dict.fromkeys([*RECALLS, *JUDGED, *(name for name in asked if name in CUTS)])
     for direction in sorted(DIRECTIONS, key=[*(name[:3] for name in metrics), *DIRECTIONS].index):
         title, present = DIRECTIONS[direction], [name for name in cuts if f"{direction}_{name}" in metrics]
         if present:
             label = Label(f"{prefix} {direction[0].upper()}→{direction[2].upper()}") if prefix else title
-            groups.append(Group(label, tuple(Label(CUTS[name]) for name in present)))
+            keys = tuple({"metric": f"{direction}_{name}", **of} for name in present)
+            groups.append(Group(label, tuple(Label(CUTS[name]) for name in present), keys=keys))
             shown += [f"{direction}_{name}" for name in present]
     always = [name for name in TOTALS if name in metrics] if not prefix else []
     totals = dict.fromkeys(name for name in [*always, *asked] if name in TOTALS)
-    groups += [Group(Label(prefix), (Label(TOTALS[name]),)) for name in totals]
+    groups += [Group(Label(prefix), (Label(TOTALS[name]),), keys=({"metric": name, **of},)) for name in totals]
     return tuple(groups), [*shown, *totals]
 
 

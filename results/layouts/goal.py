@@ -24,7 +24,7 @@ def goal(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Ta
     (metric,) = asked
     titles = by_direction(metric)
     pairs, triplets = matrix_of(cells)
-    groups = tuple(Group(title, tuple(symbol("T", name) for name in triplets)) for title in titles.values())
+    groups = tuple(_triplets(title, metric, triplets) for metric, title in titles.items())
     columns = [(metric, triplet) for metric in titles for triplet in triplets]
     blocks = blocks_of(cells, lambda block: (_row(pair, columns, block, scores) for pair in pairs))
     return Table("goal", Label(""), groups, blocks, caption(cells, scores, COLUMN_NAMES[metric]))
@@ -35,6 +35,11 @@ def matrix_of(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
     weights = {(place, name) for cell in cells for place, name in enumerate(cell.objective.split("_"))}
     pairs = [name for name in PAIR_WEIGHTS if name in GOAL_ROWS or (0, name) in weights]
     return pairs, [name for name in TRIPLET_WEIGHTS if name in GOAL_COLUMNS or (1, name) in weights]
+
+
+def _triplets(title: Label, metric: str, triplets: Sequence[str]) -> Group:
+    keys = tuple({"metric": metric, "triplet": name} for name in triplets)
+    return Group(title, tuple(symbol("T", name) for name in triplets), keys=keys)
 
 
 def symbol(letter: str, name: str) -> Label:
@@ -48,7 +53,7 @@ def _row(pair: str, columns: Sequence[tuple[str, str]], block: dict[str, Cell], 
         entry(cell, scores, metric, pair_weight=pair, triplet_weight=triplet) if cell else None
         for cell, metric, triplet in places
     )
-    return Row(symbol("P", pair), tuple(entries))
+    return Row(symbol("P", pair), tuple(entries), keys={"pair": pair})
 
 
 def known(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
@@ -59,10 +64,11 @@ def known(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> T
     entries = {name: TableEntry(value, {"objective": name, "metric": "known"}) for name, value in values.items()}
     pairs, triplets = matrix_of(cells)
     rows = tuple(
-        Row(symbol("P", pair), tuple(entries.get(f"{pair}_{triplet}") for triplet in triplets)) for pair in pairs
+        Row(symbol("P", pair), tuple(entries.get(f"{pair}_{name}") for name in triplets), keys={"pair": pair})
+        for pair in pairs
     )
     text = scores.caption if isinstance(scores, Paper) else Legend(Sentence(CAPTION))
-    group = Group(Label("triplet weight"), tuple(symbol("T", name) for name in triplets))
+    group = _triplets(Label("triplet weight"), "known", triplets)
     return Table("known", Label("pair weight"), (group,), (Block("Known objectives", rows),), text)
 
 

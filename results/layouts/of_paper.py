@@ -85,7 +85,12 @@ def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
         return tuple(entry and replace(entry, keys={**entry.keys, "column": side}) for entry, side in sided)
 
     groups = tuple(
-        replace(group, columns=tuple(chain.from_iterable(map(both, group.columns)))) for group in ours.groups
+        replace(
+            group,
+            columns=tuple(chain.from_iterable(map(both, group.columns))),
+            keys=tuple({**keys, "column": side} for keys in group.keys for side in SIDES),
+        )
+        for group in ours.groups
     )
     blocks = tuple(
         Block(
@@ -113,7 +118,10 @@ def against(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
     match = reported(cells, scores, metrics)
     if not match.results:
         raise UserError(nothing_reported(cells, scores, metrics))
-    groups = tuple(Group(title, COLUMNS) for title in titles.values())
+    groups = tuple(
+        Group(title, COLUMNS, keys=tuple({"metric": name, "column": column.text} for column in COLUMNS))
+        for name, title in titles.items()
+    )
     notes = dict.fromkeys(filter(None, (match.notes(cell, name) for cell in cells for name in metrics)))
     marks = {note: f"[{number}]" for number, note in enumerate(notes, 1)}
     blocks = blocks_of(cells, lambda block: (_row(cell, scores, match, metrics, marks) for cell in block.values()))

@@ -17,6 +17,8 @@ from goalgrid.results.tables.notation import escape
 
 PARTS = ("pair", "triplet")
 """Axes into which GOAL's matrix divides the objective."""
+_ADDED = (*PARTS, "seed", "metric")
+"""Axes that are no axes of a cell."""
 
 _TITLES = {"dataset": "data set", "pair": "pair weight", "triplet": "triplet weight"}
 _SPEAKING = ("dataset", "recipe", "objective", "protocol")
@@ -119,7 +121,15 @@ class PlacedEntries:
         at = {(_on(axes.rows, values), _on(axes.columns, values)): entry for values, entry in points}
         heads = self.keys(axes.columns)
         return tuple(
-            Row(self.label(axes.rows, key, bare=len(axes.rows) == 1), tuple(at.get((key, head)) for head in heads))
+            Row(
+                self.label(axes.rows, key, bare=len(axes.rows) == 1),
+                tuple(at.get((key, head)) for head in heads),
+                keys={
+                    name: value
+                    for name, value in zip((*axes.blocks, *axes.rows), (*block, *key), strict=True)
+                    if name in _ADDED
+                },
+            )
             for key in self.keys(axes.rows, points)
         )
 
@@ -127,10 +137,15 @@ class PlacedEntries:
         """The last axis under all that stands before it, or under its name where it is alone."""
         *before, last = axes
         keys = self.keys(axes)
-        named = grouped((key[:-1], self.label([last], key[-1:], bare=not before)) for key in keys)
+        named = grouped((key[:-1], key) for key in keys)
         alone = Label(what if last == "metric" else _TITLES.get(last, last))
         return tuple(
-            Group(self.label(before, key) if before else alone, tuple(columns)) for key, columns in named.items()
+            Group(
+                self.label(before, first) if before else alone,
+                tuple(self.label([last], key[-1:], bare=not before) for key in several),
+                keys=tuple(dict(zip(axes, key, strict=True)) for key in several),
+            )
+            for first, several in named.items()
         )
 
     def title(self, axes: Sequence[str], key: AxisValues) -> str:

@@ -35,8 +35,16 @@ def _groups(source: Paper, part: PrintedColumns) -> Iterator[Group]:
     """Neighbouring columns of one direction under its name; a column without a direction for itself."""
     directions = {"i2t": source.content.i2t, "t2i": source.content.t2i}
     for direction, columns in groupby(part.columns.split(), key=lambda column: column[:3]):
-        heads = tuple(_head(column) for column in columns)
-        yield Group(Label(directions.get(direction, "")), heads, Label(part.title))
+        names = tuple(columns)
+        keys = tuple(_keys(source, part, column) for column in names)
+        yield Group(Label(directions.get(direction, "")), tuple(map(_head, names)), Label(part.title), keys)
+
+
+def _keys(source: Paper, part: PrintedColumns, column: str) -> dict[str, str]:
+    """What a column is of: where data sets or protocols are side by side, the protocol, too."""
+    metric, _, triplet = column.partition(":")
+    of = {"metric": metric, "triplet": triplet, "protocol": part.protocol if len(source.content.parts) > 1 else ""}
+    return {name: value for name, value in of.items() if value}
 
 
 def _head(column: str) -> Label:
@@ -52,7 +60,8 @@ def _row(source: Paper, results: tuple[Result, ...], named: int) -> Row:
     contest = dict(zip(titles, words, strict=True))[source.content.bests].text if source.content.bests else ""
     entries = tuple(_entry(source, result, contest) for result in results)
     group = contest or ("" if first.line.pair else model_of(first))
-    return Row(label, entries, words=words, named=named, group=group)
+    keys = {"pair": first.line.pair} if first.line.pair else {}
+    return Row(label, entries, words=words, named=named, group=group, keys=keys)
 
 
 def model_of(result: Result) -> str:

@@ -42,6 +42,11 @@ class TableValue(ABC):
         return False
 
     @property
+    def quoted(self) -> bool:
+        """Whether it is a paper's number."""
+        return False
+
+    @property
     @abstractmethod
     def text(self) -> str:
         """As a reader sees it."""

@@ -32,9 +32,6 @@ class Quoted(Printed):
     def text(self) -> str:
         return super().text + (QUOTED if self.printed != "-" else "")
 
-    def tidy(self) -> dict[str, object]:
-        return {**super().tidy(), "quoted": self.printed != "-"}
-
 
 @dataclass(frozen=True)
 class Candidate:

@@ -48,6 +48,10 @@ class Printed(TableValue):
         return self._numbers[1] if len(self._numbers) > 1 else math.nan
 
     @property
+    def quoted(self) -> bool:
+        return not math.isnan(self.mean)
+
+    @property
     def shown(self) -> float:
         """The number as printed: papers have rounded it already."""
         return self.mean

@@ -1,8 +1,10 @@
 """A table as data, unrounded: as printed, with numbers for each column; or long, a row a number with its trials."""
 
 import io
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 import pyarrow as pa
@@ -11,23 +13,30 @@ import pyarrow.parquet as pq
 from goalgrid.grid.forms import setting_text
 from goalgrid.grid.groups import grouped
 from goalgrid.results.records.history import unit_of
-from goalgrid.results.tables import TABLES, Table, shared_keys
-
-VALUES = {
-    **dict.fromkeys(["n", "expected"], pa.int32()),
-    **dict.fromkeys(["mean", "std", "difference", "standard_error"], pa.float64()),
-    **dict.fromkeys(["like_best", "quoted"], pa.bool_()),
-    "text": pa.string(),
-    "trials": pa.list_(pa.string()),
-    "missing": pa.string(),
-}
-"""Columns that say what a value is; all others say what it is of."""
+from goalgrid.results.tables import Block, Table, TableEntry, shared_keys
+from goalgrid.results.tables.columns import (
+    ALWAYS,
+    COUNTS,
+    DIFFERS,
+    IS_OF,
+    LONG,
+    METRIC_UNIT,
+    OF,
+    PAPER,
+    PARTS,
+    PLACE,
+    SETTING,
+    SWEPT,
+    TABLES,
+    VALUES,
+    Column,
+)
 
 UNITS = {"parameters": "millions of weights", "kpps": "thousands of pairs a second", "oips": "operating items a second"}
-NUMBERS = ("mean", "std", "n", "difference", "standard_error", "like_best", "quoted")
-"""What the printed form says of a value, in columns of their own."""
-TELLING = ("metric", "triplet_weight", "protocol", "column")
-"""Keys after whose values a column is called, the first ones first."""
+TOLD = ("metric", "pair", "triplet", "objective", "dataset", "protocol", "recipe", "column")
+"""What a column is of whose value says it alone in the column's name; of all else the name is said, too: `seed_0`."""
+
+FileColumn = tuple[pa.Field, Sequence[object]]
 
 SIGNS = {"✓": True, "×": False}
 """Signs that papers print for yes and no."""
@@ -38,85 +47,148 @@ UNITS_OF_SIZE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9}
 def tidy(table: Table) -> pa.Table:
     """One row an entry: what is printed in front of it and above it, its axes, and what its value knows.
 
-    `block` and `heading` are all that is above it; a paper's columns of words have their names, as in the printed form.
+    The columns are `columns.LONG`; a paper's columns of words have their names, as in the printed form.
     """
     words = _words(table)
-    lines = [(block.title, row) for block in table.blocks for row in block.rows]
+    lines = [(_titled(block), row) for block in table.blocks for row in block.rows]
     rows: list[dict[str, Any]] = [
-        {**{field.name: values[line] for field, values in words}, **entry.tidy(), "block": title, "heading": head}
+        {**{field.name: values[line] for field, values in words}, **entry.tidy()}
+        | {"block": title, "row": row.label.text, "heading": head}
         for line, (title, row) in enumerate(lines)
         for head, entry in zip(table.heads, row.entries, strict=True)
         if entry
     ]
-    names = dict.fromkeys(name for row in rows for name in row)
-    types = {**{field.name: field.type for field, _ in words}, **VALUES}
-    types |= {name: _struct([row.get(name, {}) for row in rows]) for name in TABLES if name in names}
-    schema = pa.schema([(name, types.get(name, pa.string())) for name in names], table.about("parquet-long"))
-    return pa.Table.from_pylist([_fitting(row, types) for row in rows], schema=schema)
+    there = dict.fromkeys(name for row in rows for name in row)
+    fields = {name: column.field(name) for name, column in LONG.items() if name in there or name in ALWAYS}
+    fields |= {field.name: field for field, _ in words}
+    swept = [name for name in there if name not in (*fields, *TABLES)]
+    fields |= {name: SETTING.field(name) for name in swept}
+    fields |= {name: _settings(name, [row.get(name, {}) for row in rows]) for name in TABLES if name in there}
+    order = dict.fromkeys([*(field.name for field, _ in words), *IS_OF, *swept, *LONG, *TABLES])
+    names = [name for name in order if name in fields]
+    schema = _schema([fields[name] for name in names], table, "parquet-long")
+    return pa.Table.from_pylist([_fitting(row, schema) for row in rows], schema=schema)
 
 
-def _struct(tables: Sequence[Mapping[str, Any]]) -> pa.DataType:
+def _settings(name: str, tables: Sequence[Mapping[str, Any]]) -> pa.Field:
     """A field a setting, of the type that all its values have; of values of several types, and of tables, a text."""
     kinds = grouped((name, type(value)) for table in tables for name, value in table.items() if value is not None)
     names = dict.fromkeys(name for table in tables for name in table)
     types = {frozenset({bool}): pa.bool_(), frozenset({int}): pa.int64()}
     types |= dict.fromkeys([frozenset({float}), frozenset({int, float})], pa.float64())
-    return pa.struct([(name, types.get(frozenset(kinds.get(name, ())), pa.string())) for name in names])
+    of_setting = [(key, types.get(frozenset(kinds.get(key, ())), pa.string())) for key in names]
+    return Column(pa.struct(of_setting), TABLES[name]).field(name)
 
 
-def _fitting(row: Mapping[str, Any], types: Mapping[str, pa.DataType]) -> dict[str, Any]:
-    """The row with its settings as their columns hold them: as texts where these have texts."""
+def _fitting(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """The row with its values as their columns hold them: settings as texts where these have texts."""
     tables = {
         name: {
-            key: setting_text(value) if types[name].field(key).type == pa.string() else value
+            key: setting_text(value) if schema.field(name).type.field(key).type == pa.string() else value
             for key, value in row[name].items()
         }
         for name in TABLES
         if name in row
     }
-    return {**row, **tables}
+    return {**row, **tables, **({"seed": int(row["seed"])} if "seed" in row else {})}
 
 
 def printed(table: Table) -> pa.Table:
-    """One row a printed row, under its block and its name, in GOAL's matrix also its pair weight; columns as printed.
+    """One row a printed row, with what it is of, and several columns a printed column: `i2t_r1_con_mean`, `_std`.
 
-    A paper's columns of words keep their titles and have types: signs are booleans, sizes such as 5.6M numbers. Each
-    printed column of numbers is several: `i2t_r1_con_mean`, `_std`, `_n`, and what else of `NUMBERS` its values know;
-    `_text` if they are words. The metadata of each say what is printed above, metric, unit, direction and protocol.
+    A paper's columns of words keep their titles and have types: signs are booleans, sizes such as 5.6M numbers. Names
+    follow from what the layout says that each column is of, so that they are the same for every grid. Where a row is of
+    one cell, `n` and `expected` are columns of the row. The metadata of a column say what is printed above it, metric,
+    unit, direction, protocol and meaning.
     """
-    rows = [(block.title, row) for block in table.blocks for row in block.rows]
-    columns = [[row.entries[place] for _, row in rows] for place in range(len(table.heads))]
-    shared = [shared_keys(column) for column in columns]
-    notes = [dict.fromkeys(entry.keys.get("differs") for entry in row.entries if entry) for _, row in rows]
-    differs = ["; ".join(filter(None, texts)) or None for texts in notes]
-    pairs = [shared_keys(row.entries).get("pair_weight") for _, row in rows]
-    fields = [pa.field("block", pa.string()), pa.field("row", pa.string())]
-    data: list[Sequence[object]] = [[title for title, _ in rows], [row.label.text for _, row in rows]]
-    for field, of_rows in _words(table):
-        fields, data = [*fields, field], [*data, of_rows]
-    for title, texts in (("pair", pairs), ("differs", differs)):
-        if any(texts):
-            fields, data = [*fields, pa.field(title, pa.string())], [*data, texts]
-    for name, head, column, keys in zip(_names(shared, table.heads), table.heads, columns, shared, strict=True):
-        values = [entry.tidy() if entry else {} for entry in column]
-        known = [key for key in NUMBERS if any(value.get(key) is not None for value in values)]
-        words = not known and any(value.get("text", "--") != "--" for value in values)
-        differences = any("difference" in value for value in values)
-        always = ["text"] if words else ["difference", "standard_error"] if differences else ["mean", "std", "n"]
-        for key in dict.fromkeys([*always, *known]):
-            fields.append(pa.field(f"{name}_{key}", VALUES[key], metadata=_about(head, keys, key)))
-            data.append([value.get(key, False if value and key == "quoted" else None) for value in values])
-    schema = pa.schema(fields, table.about("parquet"))
-    return pa.Table.from_arrays([pa.array(v, f.type) for v, f in zip(data, fields, strict=True)], schema=schema)
+    data = dict[str, pa.Array]()
+    fields = dict[str, pa.Field]()
+    for field, values in (*_of_rows(table), *_of_columns(table)):
+        if field.name not in fields:  # a paper's column of words, as `loss`, comes before what we know of the row
+            fields[field.name], data[field.name] = field, pa.array(values, field.type)
+    return pa.Table.from_pydict(data, schema=_schema(list(fields.values()), table, "parquet"))
 
 
-def _words(table: Table) -> list[tuple[pa.Field, list[object]]]:
+def _of_rows(table: Table) -> Iterator[FileColumn]:
+    """Where the rows are in the table and what they are of: that on which all entries of a row agree."""
+    rows = [(block, row) for block in table.blocks for row in block.rows]
+    yield PLACE["block"].field("block"), [_titled(block) for block, _ in rows]
+    yield PLACE["row"].field("row"), [row.label.text for _, row in rows]
+    yield from _words(table)
+    of_blocks = {id(block): shared_keys(entry for row in block.rows for entry in row.entries) for block in table.blocks}
+    shared = [shared_keys(row.entries) or of_blocks[id(block)] for block, row in rows]
+    spread = {name for keys in table.keys for name in keys}
+    spread |= {"objective", "loss"} if spread & {"pair", "triplet", "objective"} else set()
+    for name, column in ((PAPER if _of_paper(table) else {}) | OF).items():
+        if name not in spread:
+            yield column.field(name), [keys.get(name) or None for keys in shared]
+    for name, column in PARTS.items():
+        if any(name in row.keys for _, row in rows):
+            values = [row.keys.get(name) for _, row in rows]
+            yield column.field(name), [int(value) if value and name == "seed" else value for value in values]
+    swept = [" ".join(f"{name}={value}" for name, value in keys.items() if name not in LONG) for keys in shared]
+    yield SWEPT.field("swept"), [text or None for text in swept]
+    if _of_paper(table):
+        notes = [dict.fromkeys(entry.keys.get("differs") for entry in row.entries if entry) for _, row in rows]
+        yield DIFFERS.field("differs"), ["; ".join(filter(None, texts)) or None for texts in notes]
+    if not _several(table):
+        counts = [_counts(row.entries) for _, row in rows]
+        yield from ((VALUES[name].field(name), [of_row[name] for of_row in counts]) for name in COUNTS)
+
+
+def _of_columns(table: Table) -> Iterator[FileColumn]:
+    """The columns of numbers."""
+    rows = [row for block in table.blocks for row in block.rows]
+    marked = any(entry.like_best is not None for entry in table.entries())
+    for place, (name, head, keys) in enumerate(zip(_names(table), table.heads, table.keys, strict=True)):
+        values = [entry.tidy() if entry else {} for entry in (row.entries[place] for row in rows)]
+        for what in _shown(keys, several=_several(table), of_paper=_of_paper(table), marked=marked):
+            field = VALUES[what].field(f"{name}_{what}", **_about(head, keys, what))
+            yield field, [value.get(what, False if what == "quoted" else None) for value in values]
+
+
+def _of_paper(table: Table) -> bool:
+    return any("paper" in entry.keys for entry in table.entries())
+
+
+def _several(table: Table) -> bool:
+    """Whether a row is of several cells, or of a cell and a paper's numbers."""
+    return any(keys.keys() - {"metric"} for keys in table.keys)
+
+
+def _titled(block: Block) -> str:
+    """What stands above a block; of a paper's block without a title the table: `SelHN Table 1`."""
+    keys = shared_keys(entry for row in block.rows for entry in row.entries)
+    return block.title or f"{keys['paper']} Table {keys['table']}"
+
+
+def _counts(entries: Iterable[TableEntry | None]) -> dict[str, object]:
+    """The seeds behind a row's own numbers, or behind a paper's if it has no others; the most that some number has."""
+    values: list[dict[str, Any]] = [entry.tidy() for entry in entries if entry]
+    ours = [value for value in values if not value["quoted"]] or values
+    numbers = {name: [value[name] for value in ours if value.get(name) is not None] for name in COUNTS}
+    return {name: max(counts, default=None) for name, counts in numbers.items()}
+
+
+def _shown(keys: Mapping[str, str], *, several: bool, of_paper: bool, marked: bool) -> list[str]:
+    """What the columns of a printed column are, whatever its values; `several`: a row has several cells."""
+    side = keys.get("column")
+    if keys.get("metric") == "known":
+        return ["text"]
+    if side == "difference":
+        return ["difference", "standard_error"]
+    counts = [name for name in COUNTS if several and (name, side) != ("expected", "paper")]
+    marks = ["like_best"] * (marked and side != "paper")
+    return ["mean", "std", *counts, *["quoted"] * (of_paper and not side), *marks]
+
+
+def _words(table: Table) -> list[FileColumn]:
     """The columns of words that a table has beyond its rows' names: `data_size`, with values by row."""
     rows = [row.words for block in table.blocks for row in block.rows]
     titles = table.stub_heads if table.words else []
     columns = [_typed([words[place].text for words in rows]) for place in range(len(titles))]
     return [
-        (pa.field(re.sub(r"\W+", "_", title.lower()), kind, metadata={"column": title}), values)
+        (Column(kind, "as printed below its title").field(identifier(title), column=title), values)
         for title, (kind, values) in zip(titles, columns, strict=True)
         if title
     ]
@@ -143,29 +215,51 @@ def encoded(table: pa.Table) -> bytes:
     return target.getvalue()
 
 
-def _names(columns: Sequence[Mapping[str, str]], heads: Sequence[str]) -> list[str]:
-    """Names that tell the columns apart: `i2t_r1_con`; where keys do not, or a column has no entry, what is printed.
+def _names(table: Table) -> list[str]:
+    """A name for each printed column, by what it is of, the metric first: `i2t_r1_con`; without that, as printed."""
+    names = list[str]()
+    for keys, head in zip(table.keys, table.heads, strict=True):
+        ordered = sorted(keys.items(), key=lambda item: item[0] != "metric")
+        parts = [identifier(value, "" if name in TOLD else name) for name, value in ordered if value != "difference"]
+        name = identifier("_".join(parts) or head, next(iter(keys), "column"))
+        numbered = chain([name], (f"{name}_{number}" for number in count(2)))
+        names.append(next(free for free in numbered if free not in names))
+    return names
 
-    A key that separates no further columns is left out, but for the metric.
+
+def identifier(text: str, of: str = "") -> str:
+    """The text as a name in Python and SQL, behind what it is of where it is none by itself.
+
+    >>> identifier("coco-5k"), identifier("Text → Image"), identifier("0.5", of="objective.tau")
+    ('coco_5k', 'text_image', 'objective_tau_0_5')
     """
-    chosen = list[str]()
-    for name in dict.fromkeys([*TELLING, *(key for keys in columns for key in keys)]):
-        before, now = (len({tuple(map(keys.get, some)) for keys in columns}) for some in (chosen, [*chosen, name]))
-        chosen += [name] * (now > before or name == "metric")
-    names = ["_".join(filter(None, map(keys.get, chosen))) or head for keys, head in zip(columns, heads, strict=True)]
-    return names if len(set(names)) == len(names) else list(heads)
+    name = re.sub(r"\W+", "_", text.lower()).strip("_")
+    return name if name.isidentifier() or not of else identifier(f"{of} {text}")
 
 
 def _about(head: str, keys: Mapping[str, str], what: str) -> dict[str, str]:
+    """What the metadata of a column of numbers say beyond its meaning."""
     metric = keys.get("metric", "")
-    unit = {"n": "seeds", "quoted": "", "like_best": "", "text": ""}.get(what, UNITS.get(metric) or unit_of(metric))
+    unit = UNITS.get(metric) or unit_of(metric) if metric and VALUES[what].unit == METRIC_UNIT else VALUES[what].unit
     direction = {"i2t": "image to text", "t2i": "text to image"}.get(metric[:3], "")
-    known = {
-        "column": head,
-        "metric": metric,
-        "unit": unit,
-        "direction": direction,
-        "protocol": keys.get("protocol", ""),
-        "value": what,
-    }
-    return {name: text for name, text in known.items() if text}
+    protocol = keys.get("protocol", "")
+    return {
+        "unit": unit, "column": head, "metric": metric, "direction": direction, "protocol": protocol, "value": what
+    }  # fmt: skip
+
+
+def _schema(fields: Sequence[pa.Field], table: Table, kind: str) -> pa.Schema:
+    """The schema of a file, whose metadata say what the table is, for pandas in the form that it reads as `attrs`.
+
+    There they also make whole numbers of `n` where some are null, instead of floats.
+    """
+    about = table.about(kind)
+    whole = {pa.int32(): "Int32", pa.int64(): "Int64", pa.bool_(): "boolean"}
+    typed = [(field.name, str(field.type), whole[field.type]) for field in fields if field.type in whole]
+    columns = [
+        {"name": name, "field_name": name, "pandas_type": of, "numpy_type": dtype, "metadata": None}
+        for name, of, dtype in typed
+        if not name.endswith("quoted")  # never null
+    ]
+    of_pandas = {"index_columns": [], "column_indexes": [], "columns": columns, "attributes": about}
+    return pa.schema(fields, {**about, "pandas": json.dumps(of_pandas), "PANDAS_ATTRS": json.dumps(about)})

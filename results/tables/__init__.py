@@ -18,10 +18,6 @@ CONTEST = ("dataset", "protocol", "metric", "column")
 """Keys of an entry that decide which entries compete; `column` tells our value from a paper's."""
 
 
-TABLES = ("settings", "chosen")
-"""Columns of a tidy export whose values are settings by dotted name."""
-
-
 @dataclass(frozen=True)
 class Label:
     """A name as plain text, and as LaTeX where the papers write it in mathematics; empty elsewhere."""
@@ -72,10 +68,11 @@ class TableEntry:
 
     def tidy(self) -> dict[str, object]:
         """Its keys and settings, all that is known of its value, its mark and its text, by column of a tidy export."""
-        tables = {name: dict(values) for name in TABLES if (values := getattr(self, name))}
+        tables = {name: dict(values) for name in ("settings", "chosen") if (values := getattr(self, name))}
         mark = {} if self.like_best is None else {"like_best": self.like_best}
         known = {name: None if value != value else value for name, value in self.score.tidy().items()}  # NaN
-        return {**self.keys, **tables, **known, **mark, "text": self.text}
+        keys = {name: value or None for name, value in self.keys.items()}
+        return {**keys, **tables, **known, "quoted": self.score.quoted, **mark, "text": self.text}
 
 
 def shared_keys(entries: Iterable[TableEntry | None]) -> dict[str, str]:
@@ -101,6 +98,8 @@ class Row:
     """The remarks that the mark stands for."""
     group: str = ""
     """Rows of one group follow one another, as those of a model; a paper rules them off."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """What it is of by its layout, beyond what all of its entries share: of a matrix the `pair` weight."""
 
     @property
     def title(self) -> Label:
@@ -133,6 +132,8 @@ class Group:
     title: Label
     columns: tuple[Label, ...]
     above: Label = Label("")
+    keys: tuple[Mapping[str, str], ...] = ()
+    """What each column is of by the layout, whatever cells a grid has: `metric`, of a matrix `triplet`."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,11 @@ class Table:
     @property
     def columns(self) -> list[Label]:
         return [column for group in self.groups for column in group.columns]
+
+    @property
+    def keys(self) -> list[Mapping[str, str]]:
+        """What the columns of numbers are of."""
+        return [keys for group in self.groups for keys in group.keys or [{}] * len(group.columns)]
 
     @property
     def heads(self) -> list[str]:

@@ -286,9 +286,9 @@ def _of_records(
     rows: Sequence[tuple[Mapping[str, object], Sequence[str]]], heads: Sequence[str], words: Sequence[str]
 ) -> PrintedGrid:
     names = [re.sub(r"\W+", "_", title.lower()) for title in words]
-    lines = [
+    lines = [  # a block without a title bears the table's name
         Line(
-            str(row["block"]),
+            re.sub(r"^[\w+ ]+ Table \w+$", "", str(row["block"])),
             tuple(_word(row.get(name) if name else f"P^{row.get('pair_weight') or row.get('pair')}") for name in names),
             tuple(map(_number, numbers)),
         )
