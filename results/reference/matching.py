@@ -59,7 +59,8 @@ class Difference(TableValue):
 
     @property
     def verdict(self) -> str:
-        """`above` or `below`: beyond what seeds explain at 5 %; `within`; empty where the spread of ours is unknown.
+        """`above` or `below`: beyond what seeds explain at 5 %; `within`; empty where the spread of ours is unknown, or
+        the printed number is doubted.
 
         By Welch's test. A number that a paper prints without a spread counts as one more run of ours: the prediction
         interval t(0.975, n - 1) s sqrt(1 + 1 / n).
@@ -70,7 +71,7 @@ class Difference(TableValue):
         half = welch(ours, theirs)[0].half_width if self.ours.n > 1 and (self.theirs.n or 0) > 1 else math.nan
         if math.isnan(half):
             half = t_interval(self.ours.values).half_width * math.sqrt(self.ours.n + 1)
-        if math.isnan(self.mean) or math.isnan(half):
+        if math.isnan(self.mean) or math.isnan(half) or self.theirs.doubt:
             return ""
         return "within" if abs(self.mean) <= half else "above" if self.mean > 0 else "below"
 

@@ -32,6 +32,8 @@ class Printed(TableValue):
     printed: str
     n: int | None = None
     """Number of runs that the mean is over; None: the paper does not say."""
+    doubt: str = ""
+    """Why the number is not what it stands for; empty: nothing is known against it."""
 
     @cached_property
     def _numbers(self) -> tuple[float, ...]:
@@ -84,10 +86,12 @@ class Result:
     objective: str | None
     """Ours, where we have them."""
     value: Printed
-    doubt: str
-    """Why the number is not what it stands for; empty: nothing is known against it."""
     line: "Line"
     """The row that it stands in."""
+
+    @property
+    def doubt(self) -> str:
+        return self.value.doubt
 
     @property
     def label(self) -> str:
@@ -220,12 +224,12 @@ class PaperTable(Settings):
         named = f"{block.title} {row.model or block.model} {cell or row.loss}".strip()
         dataset = block.dataset or part.dataset
         recipe = row.recipe[dataset] if isinstance(row.recipe, dict) else row.recipe
+        doubt = _remarks(self.doubts, named, part.dataset, metric)
         return Result(
             name=name, block=block.title, model=row.model or block.model, loss=cell or row.loss, line=row,
             dataset=dataset, protocol=block.protocol or part.protocol, metric=metric,
             recipe=recipe or block.recipe, objective=cell or row.objective,
-            value=Printed(printed, row.runs or (self.runs if "±" in printed else None)),
-            doubt=_remarks(self.doubts, named, part.dataset, metric),
+            value=Printed(printed, row.runs or (self.runs if "±" in printed else None), doubt),
         )  # fmt: skip
 
 

@@ -237,6 +237,16 @@ def test_a_difference_without_two_spreads_has_no_error(ours: tuple[float, ...], 
     assert Difference(Score(ours, expected=2), theirs).text == text
 
 
+def test_no_number_is_judged_by_one_that_is_doubted() -> None:
+    """Unified Table 6 misprints an RSUM; every number of SelHN Table 10 is that of another data set."""
+    ours = Score((440.0, 440.5, 441.0), expected=3)
+    (misprint,) = (r for r in results_of("unified-table6") if r.doubt)
+    assert (misprint.value.printed, misprint.name_in_row) == ("429.5", "SGRAF* + L_Unified")
+    assert Difference(ours, Printed("429.5")).verdict == "above"
+    assert Difference(ours, misprint.value).verdict == ""
+    assert all(Difference(ours, result.value).verdict == "" for result in results_of("selhn-table10"))
+
+
 def test_a_grid_stands_beside_the_papers_numbers(third: list[Cell]) -> None:
     table = arrange(third, synthetic(third), against="paper")
     assert [block.title for block in table.blocks] == ["vsepp-r152 on coco", "vsepp-r152-ft on coco"]

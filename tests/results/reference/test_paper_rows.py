@@ -12,7 +12,7 @@ from goalgrid.results.records import record
 from goalgrid.results.reference.coverage import NOT_POSSIBLE, QUOTED, TRAINED, PaperRow, paper_rows
 from goalgrid.results.reference.reading import Line, Result, paper_table, table_names
 from tests.cases import every
-from tests.grid.test_recipes import text_of
+from tests.grid.test_recipes import PROGRAM, text_of
 
 TABLES = [name for name in table_names() if name != "goal-table1"]
 """Table 1 of GOAL names losses."""
@@ -138,3 +138,11 @@ def test_a_row_of_two_data_sets_may_have_a_recipe_of_each(grids: Grids) -> None:
         (numbers,) = (own for own in paper_table(table).rows(table) if own[0].model.startswith(model))
         assert {number.dataset: number.recipe for number in numbers} == recipes
         assert (row.recipes, row.grids) == (tuple(recipes.values()), (table,))
+
+
+@every("name", [name for name in catalog.names("presets") if load(name).tables])
+def test_the_comment_of_a_grid_names_the_protocol_of_its_tables(name: str) -> None:
+    first = (PROGRAM / "grid" / "presets" / f"{name}.toml").read_text(encoding="utf-8").partition("\n")[0]
+    protocols = {part.protocol for table in load(name).tables[:1] for part in paper_table(table).parts}
+    words = {"coco-5k": "5K", "coco-5x1k": "1K"}
+    assert {word for word in words.values() if f"{word}" in first} <= {words.get(p, "") for p in protocols}, first
