@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 from goalgrid.results.records.rounding import NONE, written
 from goalgrid.results.renderers import markdown
 from goalgrid.results.statistics.significance import Interval
-from goalgrid.results.tables.notation import prose
+from goalgrid.results.tables.notation import check_set, prose
 
 WIDTH = min(100, shutil.get_terminal_size((100, 0)).columns)
 """Columns of a text: as many as the terminal has, and no more than are easily read."""
@@ -64,10 +64,14 @@ def as_markdown(document: Document) -> str:
 
 
 def as_latex(document: Document) -> str:
-    r"""The document in LaTeX: paragraphs and `tabular`s; needs \usepackage{booktabs}."""
+    r"""The document in LaTeX: paragraphs and `tabular`s; needs \usepackage{booktabs}.
+
+    UserError: pdflatex lacks a character.
+    """
     notes = "\n".join(f"\\item {prose(line)}" for line in document.footer)
     footer = f"\\begin{{itemize}}\n{notes}\n\\end{{itemize}}"
     body = _joined(document, lambda title: f"\\subsection*{{{prose(title)}}}", _latex, prose, footer)
+    check_set(body)
     return f"% needs \\usepackage{{booktabs}}\n\n{body}"
 
 

@@ -120,8 +120,8 @@ def marked(table: Table) -> Table:
         blocks.append(replace(block, rows=tuple(rows)))
     every = {block.title for block in table.blocks}
     of_marks = [rule(tested)] if tested else []
-    remarks = (about(note, titles, every) for note, titles in notes.items())
-    return replace(table, blocks=tuple(blocks)).saying(*of_marks, *remarks)
+    of_blocks = (about(note, titles, every) for note, titles in notes.items())
+    return replace(table, blocks=tuple(blocks)).saying(*of_marks, *of_blocks)
 
 
 def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Place, bool], tuple[str, ...]]:

@@ -20,14 +20,14 @@ from goalgrid.grid.store.files import write_json, write_json_lines, write_text
 from goalgrid.grid.store.home import Home, LaunchFolder, TrialFolder
 from goalgrid.grid.store.kept_launch import KeptLaunch
 from goalgrid.results import figures, pages, renderers
-from goalgrid.results.analysis.documents import as_markdown
+from goalgrid.results.analysis.documents import Document, DocumentSection, Sheet, as_markdown
 from goalgrid.results.export.report_page import FOREMOST, Measured
 from goalgrid.results.export.staging import SUMS
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records import record, record_cache
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.matching import reported
-from goalgrid.results.tables import Table
+from goalgrid.results.tables import Row, Table
 
 Tables = Mapping[Path, Table]
 
@@ -58,6 +58,8 @@ def export(
     tables |= {Path("tables", "paper", filled.name): filled} if filled else {}
     for path, table in tables.items():
         renderers.write_all(table, (target / path).parent)
+    if filled and (sheet := _differences(filled)).rows:
+        write_text(target / "differs.md", as_markdown(Document((DocumentSection(filled.command, (sheet,)),), ())))
     if measured.effects:
         write_text(target / "effects.md", as_markdown(measured.effects))
     figures.write(measured.drawings, target / "figures", ("pdf", "svg", "png"))
@@ -78,6 +80,20 @@ def export(
     write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file())
     write_text(target / SUMS, "".join(f"{sha256_of(path)}  {path.relative_to(target)}\n" for path in files))
+
+
+def _differences(filled: Table) -> Sheet:
+    """How the training of each row of a paper's table differs from the source of its numbers."""
+    texts = [
+        (f"{block.title}: {row.label.text}" if block.title else row.label.text, _differs(row))
+        for block in filled.blocks
+        for row in block.rows
+    ]
+    return Sheet("", ("row", "differs"), tuple((label, text) for label, text in texts if text))
+
+
+def _differs(row: Row) -> str:
+    return "; ".join(dict.fromkeys(entry.keys["differs"] for entry in row.entries if entry and "differs" in entry.keys))
 
 
 def _write_trials(target: Path) -> None:
@@ -134,6 +150,7 @@ def readme(
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
         of_other_code=" ".join(measured.scores.of_other_code(cells)),
         effects=measured.effects is not None,
+        differs=any(_differences(table).rows for table in tables.values()),
         drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),
         searched=any(cell.chosen for cell in cells), files=[use.path for use in grid.uses if use.is_file],
         places=[*(f"--root {name}=DIR" for name in grid.data), *(f"--weights {name}=DIR" for name in grid.weights)],

@@ -8,7 +8,7 @@ from itertools import accumulate, groupby, pairwise
 from goalgrid.grid.errors import UserError
 from goalgrid.results.renderers.table_notes import Notes, PaperWords, notes_of
 from goalgrid.results.tables import Block, Label, Row, Table, TableEntry, TextFormat
-from goalgrid.results.tables.notation import escape, strange
+from goalgrid.results.tables.notation import check_set, escape
 
 _NUMBER = re.compile(r"(?P<mean>[+-]?\d[\d,]*(?:\.\d+)?)(?: ± (?P<spread>\d+(?:\.\d+)?))?(?P<behind>.*)")
 
@@ -61,7 +61,7 @@ def render(table: Table) -> str:
     words = PaperWords(table.names, _cited(table))
     width = style.width or ("column" if _points(table, words, AIRY) <= COLUMN else "text")
     size = next((size for size in SIZES if _points(table, words, size) <= _room(width)), SIZES[-1])
-    in_notes = min(_room(width), ONE_COLUMN)
+    in_notes: float = min(_room(width), ONE_COLUMN)
     if style.notes == "threeparttable":
         in_notes = min(in_notes, _points(table, words, size))
     notes = notes_of(table, words, 0 if style.plain else int(LINES * in_notes / NOTE))
@@ -76,8 +76,7 @@ def render(table: Table) -> str:
     ]
     aside = [f"% {' '.join(line.split())}" for line in notes.aside]
     text = "\n".join([f"% needs \\usepackage{{{','.join(packages)}}}", *aside, *body]) + "\n"
-    if odd := strange("\n".join(body)):
-        raise UserError(f"pdflatex cannot set {', '.join(map(repr, odd))} of this table; write it in other letters.")
+    check_set("\n".join(body))
     return text
 
 

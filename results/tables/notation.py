@@ -3,11 +3,26 @@
 import re
 from unicodedata import lookup, normalize
 
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.objectives.goal_matrix import CELLS
 
 _SPELT = {"lambda": "lamda", "Lambda": "lamda"}
 """Letters that Unicode spells otherwise than TeX."""
-_GREEK = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu")
+_GREEK: tuple[str, ...] = (
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "mu",
+    "nu",
+)
 _GREEK += ("xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega")
 _CAPITALS = ("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega")
 _SPECIAL = {
@@ -46,18 +61,19 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in spaced)
 
 
-def strange(latex: str) -> list[str]:
-    """The characters that pdflatex cannot set.
+def check_set(latex: str) -> None:
+    """Check that pdflatex has all characters; a UserError names those that it lacks.
 
-    >>> strange("Müller, Ångström: 字"), strange("ą")
-    (['字'], ['ą'])
+    >>> check_set("Müller, Ångström, ß")
     """
-    return [character for character in dict.fromkeys(latex) if not _is_set(character)]
+    if strange := [repr(character) for character in dict.fromkeys(latex) if not _is_set(character)]:
+        raise UserError(f"pdflatex cannot set {', '.join(strange)}; write it in other letters.")
 
 
 def _is_set(character: str) -> bool:
-    base, *accents = normalize("NFD", character)
-    known = character in _PLAIN_LETTERS or (accents and base.isascii() and _ACCENTS.issuperset(accents))
+    parts = normalize("NFD", character)
+    base, accents = parts[0], parts[1:]
+    known = character in _PLAIN_LETTERS or (accents != "" and base.isascii() and _ACCENTS.issuperset(accents))
     return known or character == "\n" or (character.isascii() and character.isprintable())
 
 

@@ -104,6 +104,7 @@ def check_digits(name: str, home: Home, verb: Verb) -> None:
 
 
 ROW = "VSE (FC), L_T-SelHN"
+ROW_AS_MARKDOWN = r"VSE (FC), L\_T-SelHN"
 """A row of SelHN Table 1, of recipe vse-fc with objective selhn."""
 PRINTED = {("f30k-1k", metric): 50.0 for metric in record.METRICS}
 
@@ -327,6 +328,12 @@ def test_an_export_holds_the_trials_of_other_grids_behind_the_papers_table(verb:
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert "0 of 27 trials are done.\n`tables/paper/` has numbers of 1 trial of other grids" in readme
     assert "- 1 trial: Python" in readme
+    assert "- `differs.md`: " in readme
+    rows = [
+        line for line in (folder / "differs.md").read_text(encoding="utf-8").splitlines() if ROW_AS_MARKDOWN in line
+    ]
+    assert len(rows) == 1
+    assert rows[0].endswith("; trained otherwise: train.epochs 2 for 20 |")
     assert "`goalgrid report --paper selhn-table1`" in readme
     assert "`figures/" not in readme
     assert all((folder / name).exists() for name in re.findall(r"^- `([^`*]+)`:", readme, re.MULTILINE))

@@ -183,7 +183,7 @@ def test_plain_is_the_tabular_alone(filled: Table) -> None:
         ({"label": "tab:größe"}, r"\ref takes letters"),
         ({"label": "a\n\nb"}, r"\ref takes letters"),
         ({"cite": ("scan18",)}, "--cite scan18=: give the number in brackets and a key"),
-        ({"caption": "鳥 and ą"}, "pdflatex cannot set '鳥', 'ą' of this table"),
+        ({"caption": "鳥 and ą"}, "pdflatex cannot set '鳥', 'ą'; write it"),
     ],
 )
 def test_options_that_cannot_be_set_are_one_error(options: dict[str, object], message: str) -> None:
