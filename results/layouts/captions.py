@@ -8,7 +8,7 @@ from goalgrid.grid.expansion import Cell, block_title, with_values
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
 from goalgrid.grid.select import Chosen
-from goalgrid.results.layouts.cell_settings import chosen_of, chosen_values, unequal_settings
+from goalgrid.results.layouts.cell_settings import BY_CELL, chosen_of, chosen_values, earlier_searches, unequal_settings
 from goalgrid.results.layouts.names import paper_name
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
@@ -114,8 +114,9 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     sentences = [
         Sentence(of_models) if of_models else conditions(cells, values, chosen(cells)),
         Sentence(chosen_values(cells), printed=""),
+        earlier_searches(cells),
         _of_fewer_points(cells),
-        unequal_settings(cells),
+        Sentence(settings := unequal_settings(cells), settings.replace(BY_CELL, "")),
         _at_chance(cells, scores),
         lacking(values, "cells"),
         Sentence(scores.to_evaluate(cells), printed=""),
@@ -134,7 +135,8 @@ def conditions(cells: Sequence[Cell], values: Iterable[Score], before: str = "",
     spread, selected = _spread(cells, values), selections(cells)
     variant = f"{' and '.join(variants)} variant of the objectives"
     short = spread.replace("sample standard deviation", "std")
-    parts = [short, selected, *([variant] if variants != ["paper"] else []), marks]
+    released = [variant.removesuffix(" of the objectives")] if variants != ["paper"] else []
+    parts = [short, selected, *released, marks]
     return Sentence(f"{before}{spread}; {selected}; {variant}; {marks}.", f"{before}{'; '.join(filter(None, parts))}.")
 
 

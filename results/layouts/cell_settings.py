@@ -14,7 +14,7 @@ LONGEST = 400
 """Characters of a sentence beyond which it gives the range of each setting."""
 NAMED = 6
 """Cells of a group, or values of an axis, that are named one by one; more are counted."""
-DATA = "--format csv, json or parquet-long"
+BY_CELL = "; those of each cell by --format csv, json or parquet-long"
 
 
 def unequal_settings(cells: Sequence[Cell]) -> str:
@@ -23,18 +23,19 @@ def unequal_settings(cells: Sequence[Cell]) -> str:
 
 
 def chosen_values(cells: Sequence[Cell]) -> str:
-    """`Chosen (objective.tau, train.lr): con_con: --, 0.00042; con_nca: 10, 0.001.`; empty: nothing is chosen.
+    """`Chosen (objective.tau, train.lr): con_con: --, 0.00042; con_nca: 10, 0.001.`; empty: nothing is chosen."""
+    return _told("Chosen", cells, [chosen_of(cell) for cell in cells])
 
-    If searches ended here before, a second sentence counts them.
-    """
+
+def earlier_searches(cells: Sequence[Cell]) -> str:
+    """How many test results were known when the search began; empty: none, or nothing is chosen."""
     earlier = max((cell.chosen.earlier for cell in cells if cell.chosen), default=EarlierSearches())
-    known = f"Test results of {earlier} were known when this search began." if earlier.trials else ""
-    return " ".join(filter(None, [_told("Chosen", cells, [chosen_of(cell) for cell in cells]), known]))
+    return f"Test results of {earlier} were known when this search began." if earlier.trials else ""
 
 
 def conditions_of(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Both sentences, of which there may be none."""
-    return tuple(filter(None, (chosen_values(cells), unequal_settings(cells))))
+    """All these sentences, of which there may be none."""
+    return tuple(filter(None, (chosen_values(cells), earlier_searches(cells), unequal_settings(cells))))
 
 
 def chosen_of(cell: Cell) -> Values:
@@ -56,7 +57,7 @@ def _told(what: str, cells: Sequence[Cell], values: Sequence[Values]) -> str:
         return text
     of_name = grouped(pair for of_cell in values for pair in of_cell.items())
     ranges = ", ".join(f"{name} {_range(several)}" for name, several in of_name.items())
-    return f"{what}: {ranges}; those of each cell by {DATA}."
+    return f"{what}: {ranges}{BY_CELL}."
 
 
 def _values(pairs: Sequence[tuple[Cell, Values]]) -> str:

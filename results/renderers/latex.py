@@ -21,6 +21,8 @@ ONE_COLUMN = 345
 """Width of a page of one column, in points."""
 NOTE = 4.1
 """Width of a character of a note, in points."""
+TINY = 0.75
+"""The scale below which an author is advised to take the width of the page."""
 LINES = 3
 """Lines of notes, at most."""
 
@@ -61,9 +63,8 @@ def render(table: Table) -> str:
     words = PaperWords(table.names, _cited(table))
     width = style.width or ("column" if _points(table, words, AIRY) <= COLUMN else "text")
     size = next((size for size in SIZES if _points(table, words, size) <= _room(width)), SIZES[-1])
-    in_notes: float = min(_room(width), ONE_COLUMN)
-    if style.notes == "threeparttable":
-        in_notes = min(in_notes, _points(table, words, size))
+    points = _points(table, words, size)
+    in_notes: float = min(_room(width), ONE_COLUMN, points if style.notes == "threeparttable" else ONE_COLUMN)
     notes = notes_of(table, words, 0 if style.plain else int(LINES * in_notes / NOTE))
     tabular = _tabular(table, words, notes, size)
     body = tabular if style.plain else _float(table, words, notes, size, width, tabular)
@@ -74,7 +75,10 @@ def render(table: Table) -> str:
         *(["siunitx"] if style.siunitx else []),
         *(["threeparttable"] if style.notes == "threeparttable" and notes.keyed else []),
     ]
-    aside = [f"% {' '.join(line.split())}" for line in notes.aside]
+    scale = _room(width) / points
+    advice = f"scaled to about {100 * scale:.0f} % of its size: --width text has more room"
+    small = [advice] if width == "column" and scale < TINY and not style.plain else []
+    aside = [f"% {' '.join(line.split())}" for line in (*notes.aside, *small)]
     text = "\n".join([f"% needs \\usepackage{{{','.join(packages)}}}", *aside, *body]) + "\n"
     check_set("\n".join(body))
     return text
@@ -104,10 +108,24 @@ def _float(table: Table, words: PaperWords, notes: Notes, size: Size, width: str
     """The environment around the tabular, with notes, caption and label."""
     name = "table" if width == "column" else "table*"
     style, below = table.latex, list[str]()
+    fitted = [
+        "\\begin{adjustbox}{max totalsize={\\linewidth}{0.8\\textheight}}",
+        *tabular,
+        "\\end{adjustbox}",
+    ]
     if style.notes == "threeparttable" and notes.keyed:
         lines = [f"\\item[{key}] {text}" if key else text for key, text in notes.keyed]
-        listed = ["\\begin{tablenotes}[para,flushleft]", "\\footnotesize", *lines, "\\end{tablenotes}"]
-        tabular = ["\\begin{threeparttable}", *tabular, *listed, "\\end{threeparttable}"]
+        fitted = [
+            "\\begin{threeparttable}",
+            "\\begin{tabular}{@{}c@{}}",  # whose width is that of the notes
+            *fitted,
+            "\\end{tabular}",
+            "\\begin{tablenotes}[para,flushleft]",
+            "\\footnotesize",
+            *lines,
+            "\\end{tablenotes}",
+            "\\end{threeparttable}",
+        ]
     elif notes.keyed:
         lines = [f"\\textsuperscript{{{key}}}\\,{text}" if key else text for key, text in notes.keyed]
         below = ["\\par\\smallskip", "\\begin{minipage}{\\linewidth}", "\\footnotesize", *lines, "\\end{minipage}"]
@@ -117,9 +135,7 @@ def _float(table: Table, words: PaperWords, notes: Notes, size: Size, width: str
         "\\centering",
         f"\\{size.command}",
         *([f"\\setlength{{\\tabcolsep}}{{{size.gap}pt}}"] if size.gap != SIZES[0].gap else []),
-        "\\begin{adjustbox}{max totalsize={\\linewidth}{0.8\\textheight}}",
-        *tabular,
-        "\\end{adjustbox}",
+        *fitted,
         *below,
         f"\\caption{{{title}}}",
         *([f"\\label{{{style.label}}}"] if style.label else []),

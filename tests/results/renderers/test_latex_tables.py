@@ -11,11 +11,15 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
+from goalgrid.reading.papers import shipped
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.layouts import arrange
 from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.scores import Scores
+from goalgrid.results.reference.coverage import paper_rows
+from goalgrid.results.reference.reading import table_names
 from goalgrid.results.renderers import latex
+from goalgrid.results.renderers.table_notes import PaperWords
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 from goalgrid.results.tables.latex_style import LatexStyle
 from goalgrid.results.tables.legend import Legend, Sentence
@@ -152,6 +156,20 @@ def test_what_no_reader_needs_is_a_comment(filled: Table) -> None:
     text = latex.render(filled.saying(Sentence("Run goalgrid\nagain.", printed="")))
     assert "\n% Run goalgrid again.\n" in text
     assert "goalgrid" not in text.partition("\\begin")[2]
+
+
+def test_remarks_on_the_papers_rows_are_prose() -> None:
+    words = PaperWords({}, {})
+    remarks = {text for name in table_names() for row in paper_rows(name, shipped()) for text in row.differs}
+    odd = re.compile(r"docs/|goalgrid|\b(?:train|model|objective|dataset)\.[a-z]|-\{\}-")
+    assert len(remarks) > 30
+    assert [text for text in remarks if odd.search(words(text))] == []
+
+
+def test_a_table_that_is_too_wide_for_a_column_says_so_to_its_author() -> None:
+    table = draw(TableRequest("2ad-table1", reference=True), Home(Path("nowhere")))
+    assert "\n% scaled to about " in set_as(table, width="column")
+    assert "% scaled" not in set_as(table, width="text") + set_as(table)
 
 
 def test_references_go_or_are_cited() -> None:
