@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from pydantic import ValidationError
 
 from goalgrid.grid import catalog, uses
-from goalgrid.grid.errors import UserError, several, sha256_of, toml_of, unknown, user_path
+from goalgrid.grid.errors import UserError, kept_path, several, sha256_of, toml_of, unknown, user_path
 from goalgrid.grid.forms import dotted
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.own_recipes import OwnRecipes
@@ -238,10 +238,10 @@ def _with_own_parts(content: Content, folder: Path) -> Content:
 
 
 def _with_places(content: Content, folder: Path) -> Content:
-    """The content with absolute paths of data and weights, which begin at the file's folder, as all its paths do."""
+    """The content with the paths of data and weights, which begin at the file's folder, as all its paths do."""
 
     def absolute(path: Any) -> Any:
-        return str((folder / user_path(path)).absolute()) if isinstance(path, str) else path
+        return kept_path(path, folder) if isinstance(path, str) else path
 
     data = {
         name: {**place, "root": absolute(place["root"])} if isinstance(place, dict) and "root" in place else place

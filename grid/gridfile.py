@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
 from goalgrid.grid import catalog, uses
 from goalgrid.grid.content import Content, content_of, read_text
-from goalgrid.grid.errors import several, unknown, user_path
+from goalgrid.grid.errors import machine_path, several, unknown
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.explained import explain
 from goalgrid.grid.forms import Scalar
@@ -140,11 +140,11 @@ class Grid(Settings):
 
     def places(self) -> dict[str, Path]:
         """The folders of pretrained weights on this machine, by the weights' name."""
-        return {name: user_path(folder) for name, folder in self.weights.items()}
+        return {name: machine_path(folder) for name, folder in self.weights.items()}
 
     def root(self, dataset: str) -> Path | None:
         """The folder of this data set, if the grid names it."""
-        return user_path(self.data[dataset].root) if dataset in self.data else None
+        return machine_path(self.data[dataset].root) if dataset in self.data else None
 
 
 def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()) -> Grid:

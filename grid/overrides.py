@@ -4,11 +4,12 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.content import KINDS, Content, Text, content_of, unset
-from goalgrid.grid.errors import UserError, check_known, parsed_toml, user_path
+from goalgrid.grid.errors import UserError, check_known, kept_path, parsed_toml
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 
 NO_TRIALS = (
@@ -119,7 +120,7 @@ def _with_data(content: Content, root: str) -> Content:
             raise UserError(f"--root {root}: the grid has {len(datasets)} data sets; say which: --root NAME={root}.")
         dataset, folder = datasets[0], root
     catalog.has_folder(dataset, f"--root {root}")
-    return content.put(data={**content.table("data"), dataset: {"root": str(user_path(folder).absolute())}})
+    return content.put(data={**content.table("data"), dataset: {"root": kept_path(folder, Path())}})
 
 
 def _with_weights(content: Content, place: str) -> Content:
@@ -131,4 +132,4 @@ def _with_weights(content: Content, place: str) -> Content:
     known = {str(value) for setting, value in content.given() if setting.endswith((".weights", ".pieces"))}
     known |= {part.weights for model in models for part in model.pretrained}
     check_known("weights", name, sorted(known - {RANDOM}), where="in --weights")
-    return content.put(weights={**content.table("weights"), name: str(user_path(folder).absolute())})
+    return content.put(weights={**content.table("weights"), name: kept_path(folder, Path())})

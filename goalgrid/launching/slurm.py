@@ -4,7 +4,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,7 @@ class SlurmOptions(RunOptions):
     mem: str = option("", "Memory of each host, e.g. 32G; default: estimated by the plan.", "SIZE")
     account: str = option("", "Slurm account to charge.", "NAME")
     log: str = option("", "Log file of each job, e.g. logs/%j.txt.", "FILE")
+    stage: bool = option(False, "Copy the data to the disk of each node before it trains: docs/clusters.md.")
     setup: Path | None = option(None, "Shell lines to run first, e.g. module load.", "FILE", exists=True)  # noqa: RUF009
 
 
@@ -114,6 +115,7 @@ def script(
         **({"no-kill": ""} if options.nodes > 1 else {}),
         "open-mode": "append",
     }
+    staged = _staged(grids) if options.stage else {}
     setup = options.setup  # `module` and `conda` are of login shells
     return page(
         "slurm.sh", names=[grid.name for grid in grids], asked=asked | given, nodes=options.nodes, force=force,
@@ -121,8 +123,8 @@ def script(
         limited=any(grid.resources.concurrency for grid in grids),
         setup=text_of(setup, "--setup", "It holds lines of bash.").rstrip() if setup else "",
         path=shlex.quote(str(Path(sys.executable).parent)), folder=here,
-        archive=shlex.quote(str(snapshot[0])) if snapshot else "",
-        sums=shlex.quote(f"{snapshot[1]}  {snapshot[0]}") if snapshot else "",
+        unpack=shlex.quote(_unpacking(*snapshot)) if snapshot else "",
+        staged=staged, stage=shlex.quote(_copying(staged)) if staged else "",
         command=shlex.join(["goalgrid", "run", *words]),
     )  # fmt: skip
 
@@ -133,11 +135,43 @@ def check_places(overview: Overview, trials: Sequence[Trial]) -> list[str]:
     Returns why a job would not start: data for which the grid names no folder.
     """
     grid, missing = overview.grid, overview.data.missing(trials)
-    gone = [reason for name, reason in missing.items() if grid.root(name)]
-    gone += [f"weights {name!r}: nothing is at {place}." for name, place in grid.places().items() if not place.exists()]
+    gone = [reason for name, reason in missing.items() if (root := grid.root(name)) and not _of_a_job(root)]
+    places = {name: place for name, place in grid.places().items() if not _of_a_job(place)}
+    gone += [f"weights {name!r}: nothing is at {place}." for name, place in places.items() if not place.exists()]
     if gone:
         raise several(f"grid {grid.name!r}", gone)
     return list(missing.values())
+
+
+def _of_a_job(place: Path) -> bool:
+    """Whether a place lies in a folder that a variable names which only jobs have, as `$SLURM_TMPDIR`."""
+    return str(place).startswith("$")
+
+
+def _staged(grids: Sequence[Grid]) -> dict[str, str]:
+    """The folders to copy to the nodes' own disks, by data set; UserError: there are none, or the grids differ."""
+    roots = [{name: grid.root(name) for name in grid.data} for grid in grids]
+    if any(other != roots[0] for other in roots):
+        raise UserError(
+            "--stage copies the data of one grid, or of grids of the same data sets: give it for each grid."
+        )
+    staged = {name: str(root) for name, root in roots[0].items() if root and not _of_a_job(root)}
+    if not staged:
+        raise UserError("--stage copies data from the folder that --root names, and no data set of the grid has one.")
+    return staged
+
+
+def _unpacking(archive: Path, digest: str) -> str:
+    """The command that unpacks an archive of this SHA-256 into `$disk/code`, and goes there, as Ray's workers do."""
+    listed, file = shlex.quote(f"{digest}  {archive}"), shlex.quote(str(archive))
+    place = '"$disk/code"'
+    return f"mkdir -p {place} && cd {place} && sha256sum --check --status <<< {listed} && tar -xzf {file}"
+
+
+def _copying(staged: Mapping[str, str]) -> str:
+    """The command that copies these folders below `$disk`; by times and sizes a copy is known to be read before."""
+    copies = (f'cp -RL --preserve=timestamps {shlex.quote(root)} "$disk/{name}"' for name, root in staged.items())
+    return " && ".join(["umask 077", 'mkdir -p "$disk"', *copies])
 
 
 def gpus_asked(grids: Sequence[Grid], options: SlurmOptions, more: Sequence[str]) -> int:

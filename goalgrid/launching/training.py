@@ -135,7 +135,7 @@ def _round(
 
     def save() -> None:
         """Save the grid as it is run, and beside it, for a reader, what validation chose."""
-        saved_grid.save_grid(overview.grid, overview.trials, overview.home)
+        saved_grid.save_grid(overview.grid, overview.trials, overview.home, content.grid if content else "")
         if content:
             content.write(overview.home.grid(overview.grid.name).launch(content.id))
         if overview.searches:

@@ -137,6 +137,16 @@ def user_path(path: str | Path) -> Path:
         raise UserError(f"{str(path)!r}: this machine knows no home folder of {Path(path).parts[0]!r}.") from None
 
 
+def kept_path(path: str, folder: Path) -> str:
+    """The absolute path of one that begins at a folder; as it is, if it begins with a variable, `$SLURM_TMPDIR/x`."""
+    return path if path.startswith("$") else str((folder / user_path(path)).absolute())
+
+
+def machine_path(path: str) -> Path:
+    """The path that `kept_path` gave, on this machine: a variable that is not set here stays."""
+    return user_path(os.path.expandvars(path) if path.startswith("$") else path)
+
+
 def _undecoded(path: str) -> str:
     """Why a path has bytes that were not decoded: they are no UTF-8, or the locale has Python read ASCII alone."""
     try:

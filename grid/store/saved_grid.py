@@ -19,11 +19,14 @@ from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.grid.uses import Use
 
 
-def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
-    """Write the grid as resolved, and its trials' ids; UserError: the runs folder cannot be written."""
+def save_grid(grid: Grid, trials: Sequence[Trial], home: Home, text: str = "") -> None:
+    """Write the grid as resolved, and its trials' ids; UserError: the runs folder cannot be written.
+
+    `text`: the file of the grid that a launch keeps: places that its job has for itself are none of the grid's.
+    """
     folder, ids = home.grid(grid.name), [trial.id for trial in trials]
     note_earlier_searches(grid, ids, home)
-    _keep(folder.grid, grid.to_toml())
+    _keep(folder.grid, text or grid.to_toml())
     _keep(folder.trials, "".join(f"{trial_id}\n" for trial_id in ids))
 
 

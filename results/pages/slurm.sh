@@ -62,12 +62,21 @@ trap 'again "asked to end before the grid trains"' TERM
 export PATH={{ path }}:$PATH
 export RAY_USAGE_STATS_ENABLED=0 RAY_TMPDIR="${RAY_TMPDIR:-/tmp}"  # TMPDIR may be shared, or too long for Ray's sockets
 cd {{ folder }} || elsewhere "$SLURMD_NODENAME lacks this folder"
-{% if archive %}
-code=$(mkdir -p "$RAY_TMPDIR" && mktemp -d "$RAY_TMPDIR/goalgrid-XXXXXX")
-unpack="mkdir -p $code && sha256sum --check --status <<< {{ sums }} && tar -xzf {{ archive }} -C $code && cd $code"
+{% if unpack or stage %}
+disk=${SLURM_TMPDIR:-$RAY_TMPDIR}
+disk=$(mkdir -p "$disk" && mktemp -d "$disk/goalgrid-XXXXXX") || elsewhere "$SLURMD_NODENAME has no room"
+export disk
+trap 'rm -rf "$disk"' EXIT
+{% endif %}
+{% if unpack %}
+unpack={{ unpack }}
 eval "$unpack" || elsewhere "$SLURMD_NODENAME cannot unpack the code of the launch"
-export PYTHONPATH="$code${PYTHONPATH:+:$PYTHONPATH}"
-trap 'rm -rf "$code"' EXIT
+export PYTHONPATH="$disk/code${PYTHONPATH:+:$PYTHONPATH}"
+{% endif %}
+{% if stage %}
+stage={{ stage }}
+{{ 'srun --nodes="$SLURM_NNODES" --ntasks-per-node=1 ' if nodes > 1 }}bash -c "$stage" &
+wait $! || elsewhere "$SLURMD_NODENAME cannot take the data"  # a signal ends the wait
 {% endif %}
 
 {% if nodes > 1 %}
@@ -85,16 +94,17 @@ print(s.getsockname()[0])")
 address=$ip:$((20000 + SLURM_JOB_ID % 10000))
 has="--num-cpus=$SLURM_CPUS_PER_TASK --num-gpus=${SLURM_GPUS_ON_NODE:-0}"
 ray start --head --block --node-ip-address="$ip" --port="${address##*:}" $has &
-trap 'kill $(jobs -p) 2>/dev/null{{ '; rm -rf "$code"' if archive }}' EXIT
+trap 'kill $(jobs -p) 2>/dev/null{{ '; rm -rf "$disk"' if unpack or stage }}' EXIT
+began=$SECONDS
 await() {  # so many nodes
     until [ "$(timeout 20 ray status --address="$address" 2>/dev/null | grep -c ' 1 node_')" -ge "$1" ]; do
-        [ $SECONDS -lt 300 ] || again "fewer than $SLURM_NNODES nodes joined Ray in five minutes"
+        [ $((SECONDS - began)) -lt 300 ] || again "fewer than $SLURM_NNODES nodes joined Ray in five minutes"
         sleep 2
     done
 }
 await 1
 # Where the head's host is lost, --no-kill would leave the job to the other nodes, without this script.
-join="{{ "$unpack; " if archive }}ray start --address=$address --block $has; ray status --address=$address &>/dev/null || scontrol requeue $job{{ "; rm -rf $code" if archive }}"
+join="{{ "$unpack; " if unpack }}ray start --address=$address --block $has; ray status --address=$address &>/dev/null || scontrol requeue $job{{ "; rm -rf $disk" if unpack or stage }}"
 for node in $others; do
     srun --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --nodelist="$node" bash -c "$join" &
 done
@@ -106,7 +116,7 @@ await "$SLURM_NNODES"
 {% if nodes == 1 %}
 export GOALGRID_ELSEWHERE=yes  # where attempts only die on this node, the exit code is 5
 {% endif %}
-{{ command }}{{ " $force" if force }}{% if nodes > 1 %} --address "$address"{% elif not limited %} --jobs $((SLURM_CPUS_PER_TASK / {{ cpus }})){% endif %} &
+{{ command }}{% for name in staged %} --root {{ name }}="$disk/{{ name }}"{% endfor %}{{ " $force" if force }}{% if nodes > 1 %} --address "$address"{% elif not limited %} --jobs $((SLURM_CPUS_PER_TASK / {{ cpus }})){% endif %} &
 driver=$!
 trap 'asked=yes; kill -TERM $driver' TERM
 wait $driver

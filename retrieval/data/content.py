@@ -153,6 +153,8 @@ def checked_root(name: str, root: Path | None) -> Path:
             f"no root for data set {name!r}.{wanted} Give --root DIR, or in the grid file: [data.{name}] root = ..."
         )
     if not root.is_dir():
+        if str(root).startswith("$"):
+            raise DataError(f"root of data set {name!r}: {root}, and {root.parts[0]} is not set on this host.")
         raise DataError(f"root of data set {name!r}: no folder at {root.absolute()}.")
     return root
 

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pydantic import TypeAdapter
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import user_path
+from goalgrid.grid.errors import machine_path
 from goalgrid.grid.evaluations import Evaluate, moved
 from goalgrid.grid.expansion import Trial, chains
 from goalgrid.grid.gridfile import Grid
@@ -152,7 +152,7 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     roots = tuple((name, str(grid.root(name))) for name in datasets if grid.root(name))
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
     uses = tuple((use.path, use.source) for use in grid.uses)
-    places = user_path(resources.features or home.features).absolute(), home.data.absolute()
+    places = machine_path(str(resources.features or home.features)).absolute(), home.data.absolute()
     return Machine(resources, gpu, roots, weights, tuple(grid.checkpoints.items()), *places, uses)
 
 

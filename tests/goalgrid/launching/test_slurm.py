@@ -37,6 +37,7 @@ from ...conftest import LASTING, ROOT, SMALL, Goalgrid, swapped
 from ...states import attempt
 from ..conftest import PAIR, Verb
 from ..processes import wait_until
+from ..test_own_data import captioned
 
 FAKES = {
     "sbatch": """
@@ -495,6 +496,57 @@ def test_tasks_of_an_array_train_one_grid_whatever_is_edited_between_their_start
     assert sorted(record["seed"] for record in records) == [0, 1]
     assert len({record["code_fingerprint"] for record in records}) == 1
     assert "2 trials: 2 done" in goalgrid("status", "mine", runs=home.path).stdout
+
+
+@pytest.mark.gate
+def test_a_job_copies_the_data_to_the_disk_of_its_node(slurm: FakeSlurm, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    home, root, disk = Home(tmp_path / "runs"), tmp_path / "my $data", tmp_path / "disk"
+    grid = captioned(root, [f"a cat on grass {number}" for number in range(16)])[:-1]
+    sent = goalgrid("slurm", *grid, "--set", "name=cats", "--gpus", "0", "--stage", "--submit", runs=home.path)
+    assert sent.returncode == 0, sent.stderr
+
+    def hiding(text: str) -> str:
+        """The script of a job that meets no data but its copy."""
+        script = swapped(text, "  # a signal ends the wait", f"\nmv {shlex.quote(str(root))} {tmp_path}/away\nls $disk")
+        return swapped(script, "--jobs", "--here --mlflow-uri '' --jobs")
+
+    code, said = slurm.ended(slurm.start(hiding, SLURM_TMPDIR=str(disk)))
+    assert code == 0, said
+    assert "mine" in said.splitlines()
+    assert list(disk.iterdir()) == []
+    assert f'root = "{root}"' in home.grid("cats").grid.read_text()
+    assert [trial.done.exists() for trial in home.trials()] == [True]
+
+
+@pytest.mark.gate
+def test_data_may_lie_where_a_variable_of_the_job_says(slurm: FakeSlurm, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    home, setup = Home(tmp_path / "runs"), tmp_path / "setup.sh"
+    grid = captioned(tmp_path / "data", [f"a cat on grass {number}" for number in range(16)])[:-3]
+    setup.write_text(f"cp -r {tmp_path}/data $SLURM_TMPDIR/photos\n")
+    options = ("--set", "name=cats", "--root", "mine=$SLURM_TMPDIR/photos", "--setup", str(setup), "--gpus", "0")
+    sent = goalgrid("slurm", *grid, *options, "--submit", runs=home.path)
+    assert sent.returncode == 0, sent.stderr
+    assert (
+        "note: root of data set 'mine': $SLURM_TMPDIR/photos, and $SLURM_TMPDIR is not set on this host" in sent.stderr
+    )
+    (tmp_path / "disk").mkdir()
+    here = {"SLURM_TMPDIR": str(tmp_path / "disk")}
+    code, said = slurm.ended(slurm.start(lambda text: swapped(text, "--jobs", "--here --mlflow-uri '' --jobs"), **here))
+    assert code == 0, said
+    assert [trial.done.exists() for trial in home.trials()] == [True]
+
+
+@pytest.mark.parametrize(
+    ("grids", "said"),
+    [
+        (("demo",), "--stage copies data from the folder that --root names, and no data set of the grid has one."),
+        (("demo", "flickr8k"), "--stage copies the data of one grid, or of grids of the same data sets"),
+    ],
+)
+def test_data_without_a_folder_are_not_staged(grids: tuple[str, ...], said: str, tmp_path: Path, verb: Verb) -> None:
+    here = ("--root", f"flickr8k={tmp_path}") if len(grids) > 1 else ()
+    with pytest.raises(UserError, match=re.escape(said)):
+        verb("slurm", *grids, *here, "--stage", runs=Home(tmp_path))
 
 
 @pytest.mark.gate

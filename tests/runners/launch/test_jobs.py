@@ -10,7 +10,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.home import Home
 from goalgrid.runners.launch.driver import Capacity, check_room
-from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
+from goalgrid.runners.launch.jobs import Job, Launched, jobs_for, machine_for
 from goalgrid.runners.training.progress import Cadence
 
 
@@ -26,6 +26,14 @@ def test_a_job_survives_its_json() -> None:
     job = jobs_for(grid, trials_of(expand(grid)), Home(Path("/tmp/runs")), gpus=1, launched=launched)[3]
     assert Job.from_json(job.to_json()) == job
     assert job.machine.root("flickr8k") == Path("/data")
+
+
+def test_places_begin_at_a_variable_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = load("flickr8k", ["resources.features=$SLURM_TMPDIR/features"], roots=["$SLURM_TMPDIR/f8k"])
+    assert 'root = "$SLURM_TMPDIR/f8k"' in grid.to_toml()
+    monkeypatch.setenv("SLURM_TMPDIR", "/scratch/7")
+    machine = machine_for(grid, Home(Path("/tmp/runs")), gpu=False)
+    assert (machine.root("flickr8k"), machine.features) == (Path("/scratch/7/f8k"), Path("/scratch/7/features"))
 
 
 def test_without_a_gpu_none_is_asked_for() -> None:
