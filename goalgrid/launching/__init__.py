@@ -1,1 +1,1 @@
-"""Doing it: grids trained one after the other by Ray or here, or by a batch script for Slurm."""
+"""Doing it: grids trained together or one after the other, by Ray or here, or by a batch script for Slurm."""

@@ -1,16 +1,17 @@
 """What the trials of a grid need of a Slurm host, and how many of a job's GPUs work, by the plan."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import chains
-from goalgrid.plan.costs import Span, needs_of
+from goalgrid.plan.costs import Span, needs_of, total
 from goalgrid.plan.decisions import Choice, decide, to_replace
-from goalgrid.plan.device_costs import DeviceCost, device_cost
-from goalgrid.plan.division import Division, enough_words
+from goalgrid.plan.device_costs import device_cost
+from goalgrid.plan.division import Division
+from goalgrid.plan.machine_use import MachineUse
 from goalgrid.plan.taken import Rented
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import CARDS, Card, card
@@ -37,49 +38,42 @@ class HostNeeds:
         cpus: of each trial.
         sharing: trials that keep a GPU busy; None: not known.
         bytes: of host memory of a trial.
-        jobs: GPU seconds of each job; all alike where they are not known.
+        use: of the GPUs, by jobs that all take the same time where their times are not known.
+        named: whether the user named the type of the GPUs.
         note: where the figures come from, for a user; empty: from what the user named or measured.
-        cost: what the trials take of the GPU for which they are planned; None: they are not.
-        named: whether the user named that GPU.
     """
 
     cpus: int
     sharing: int | None
     bytes: float
-    division: Division
-    jobs: Sequence[Span]
-    note: str = ""
-    cost: DeviceCost | None = None
+    use: MachineUse
     named: bool = False
+    note: str = ""
 
     def memory(self, jobs: int) -> str:
-        """Return the memory of a host with so many jobs at a time, as Slurm takes it.
-
-        >>> HostNeeds(1, None, 0.5e9, Division(), []).memory(8)
-        '7G'
-        """
+        """Return the memory of a host with so many jobs at a time, as Slurm takes it: `24G`."""
         return f"{math.ceil(MARGIN * (LAUNCH + jobs * self.bytes) / 2**30)}G"
 
-    def at_work(self, gpus: int, hosts: int, *, tasks: int) -> list[str]:
-        """Return how many of the GPUs work; with the time and the price if their type is named, else if some idle.
 
-        Args:
-            gpus: of each host.
-            hosts: of all tasks, each of which starts as many jobs at a time as the grid allows.
-        """
-        limit = self.division.limit
-        division = replace(self.division, limit=limit and limit * tasks)
-        if self.cost and self.named:
-            return replace(self.cost, division=division).on_machine()
-        fewer = division.as_fast(self.jobs, gpus, hosts)
-        if fewer >= gpus * hosts:
-            return []
-        busy = division.busy(self.jobs, gpus, hosts)
-        return [f"{busy} of {gpus * hosts} GPUs work; {enough_words(fewer, gpus, hosts, len(self.jobs))}"]
+def at_work(needs: Sequence[HostNeeds], tasks: int) -> list[str]:
+    """Return how many GPUs work for grids that train together; with time and price if their type is named.
+
+    `tasks`: at a time, each of which starts as many jobs at a time as a grid allows.
+    """
+    first, jobs = needs[0].use, [job for need in needs for job in need.use.jobs]
+    if not jobs or not first.rented.gpus:
+        return []
+    room, limit = min(need.use.division.room for need in needs), first.division.limit
+    alike = [Span(1, 1)] * len(jobs) if any(need.sharing is None for need in needs) else jobs
+    division = replace(first.division, room=room, limit=limit and limit * tasks)
+    use = replace(first, division=division, jobs=alike, once=total(need.use.once for need in needs))
+    if needs[0].named:
+        return use.lines()
+    return [f"{use.busy} of {use.rented.all_gpus} GPUs work; {enough}"] if (enough := use.enough()) else []
 
 
 def most(needs: Sequence[HostNeeds]) -> HostNeeds:
-    """What grids need that one job trains one after the other."""
+    """What the trials of all grids of a job need of a host."""
     sharing = [need.sharing for need in needs if need.sharing is not None]
     return replace(
         needs[0],
@@ -90,7 +84,14 @@ def most(needs: Sequence[HostNeeds]) -> HostNeeds:
 
 
 def needs_of_host(
-    overview: Overview, choice: Choice, device: str, gpus: int, hosts: int = 1, hourly: float | None = None
+    overview: Overview,
+    choice: Choice,
+    device: str,
+    gpus: int,
+    hosts: int = 1,
+    hourly: float | None = None,
+    *,
+    without: Collection[str] = (),
 ) -> HostNeeds:
     """What the trials that a run would train need of a host; by constants where the plan does not know their model.
 
@@ -99,26 +100,22 @@ def needs_of_host(
         gpus: of each host; 0: trials train on CPUs.
         hosts: among which the trials are divided.
         hourly: the price of an hour on a GPU.
+        without: ids of trials that another grid trains.
 
     UserError: the GPU is not known by its name, or the plan does not know what a trial takes of a GPU that is named.
     """
     grid, decisions = overview.grid, decide(overview, choice)
     resources, known = grid.resources, _card(device) if device else _measured_on(overview)
     trials = [*(decision.trial for decision in decisions if decision.starts), *overview.pending(choice.only)]
+    trials = [trial for trial in trials if trial.id not in without]
     share = max(resources.gpus(catalog.recipe(name).gpu) for name in grid.recipes) or 1.0
-    plain = HostNeeds(
-        resources.cpus,
-        None,
-        PROCESS[gpus > 0],
-        Division.of(resources, int(1 / share)),
-        [Span(1, 1)] * len(chains(trials)),
-    )
+    rented = Rented(known or CARDS[ASSUMED], hourly, gpus, hosts=hosts)
+    use = MachineUse(rented, Division.of(resources, int(1 / share)), [Span(1, 1)] * len(chains(trials)))
+    plain = HostNeeds(resources.cpus, None, PROCESS[gpus > 0], use, named=bool(device))
     if not trials or (not device and all(catalog.described(name).embedded for name in grid.datasets)):
         return plain
     try:
-        cost = device_cost(
-            overview, trials, to_replace(decisions), Rented(known or CARDS[ASSUMED], hourly, gpus, hosts=hosts)
-        )
+        cost = device_cost(overview, trials, to_replace(decisions), rented)
     except UserError as error:
         if device:
             raise
@@ -134,7 +131,9 @@ def needs_of_host(
     if not device and "cpu" in resources.model_fields_set:
         cpus = resources.cpu
     division = replace(cost.division, room=min(cost.division.room, sharing))
-    return HostNeeds(cpus, sharing, plain.bytes + host, division, cost.jobs, note, cost, named=bool(device))
+    return HostNeeds(
+        cpus, sharing, plain.bytes + host, replace(cost.machine or use, division=division), bool(device), note
+    )
 
 
 def _card(device: str) -> Card:

@@ -1,18 +1,19 @@
 """Training what is not done of grids: decides which trials, launches them, and shows how each launch ended."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goalgrid.grid import extras
 from goalgrid.grid.errors import UserError, counted, several
-from goalgrid.grid.expansion import Trial, libraries_of
+from goalgrid.grid.expansion import Cell, Trial, libraries_of
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store import files, saved_grid, speed_probes
 from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.grid.store.kept_launch import KeptLaunch
 from goalgrid.launching import kept as launches
+from goalgrid.launching.together import Group, groups_of, united
 from goalgrid.plan.costs import unmeasured
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_evaluate, to_replace, to_train
 from goalgrid.reading import named_grids, status
@@ -45,23 +46,30 @@ class LaunchResult(NamedTuple):
 def train_all(
     grids: Sequence[Grid], home: Home, choice: Choice, options: LaunchOptions, paper: str | None = None
 ) -> State:
-    """Train what is chosen, grid after grid, and show their tables, or the paper's; the state that all trials reached.
+    """Train what is chosen, and show the tables of the grids, or the paper's; the state that all trials reached.
 
-    UserError: as `train`; grids before this one are trained.
+    Grids that follow one another share a launch where one can train them; others wait for the grids before them.
+
+    UserError: as `train`; the grids before the group of this one are trained.
     """
     grids, states = named_grids.of_filter(grids, home, choice.only), list[State]()
-    for grid in grids:
-        notify = Notify(options.notify, grid.name, _warn)
+    groups = [Group((grid,)) for grid in grids] if options.here else groups_of(grids)
+    for group in groups:
+        if group.why:
+            say(f"{group.name}: after the grids before, since {group.why}")
+        notify = Notify(options.notify, group.name, _warn)
         try:
-            launched = train(Overview.of(grid, home), choice, options, notify)
+            launched = train_together([Overview.of(grid, home) for grid in group.grids], choice, options, notify)
         except UserError as error:
-            notify.ended("error", str(error), Overview.of(grid, home).sums())
+            notify.ended("error", str(error), Overview.of(group.grids[0], home).sums())
             raise
-        if not launched.interrupted:  # else Slurm may leave us seconds
-            _await_others(Overview.of(grid, home))
-        states += _show_end(Overview.of(grid, home), launched, notify, options.launches.get(grid.name), paper)
-        if launched.interrupted and grid is not grids[-1]:
-            rest = [other.name for other in grids[grids.index(grid) + 1 :]]
+        for grid, result in zip(group.grids, launched, strict=True):
+            if not result.interrupted:  # else Slurm may leave us seconds
+                _await_others(Overview.of(grid, home))
+            notify.grid = grid.name
+            states += _show_end(Overview.of(grid, home), result, notify, options.launches.get(grid.name), paper)
+        if launched[0].interrupted and group is not groups[-1]:
+            rest = [other.name for later in groups[groups.index(group) + 1 :] for other in later.grids]
             say(f"skipped: {', '.join(rest)}; run the same command again to continue")
             states.append(State.INTERRUPTED)
             break
@@ -69,35 +77,53 @@ def train_all(
 
 
 def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: Notify | None = None) -> LaunchResult:
-    """Train the chosen trials, and save the grid as it is run.
+    """Train the chosen trials of a grid, as `train_together`."""
+    (launched,) = train_together([overview], choice, options, notify)
+    return launched
+
+
+def train_together(
+    overviews: Sequence[Overview], choice: Choice, options: LaunchOptions, notify: Notify | None = None
+) -> list[LaunchResult]:
+    """Train the chosen trials in a launch of these grids, and save the grids as they are run.
 
     Where seeds are added until resolved, or validation chooses settings, the trials that these decide on are trained
-    too, round by round; seeds are added as long as every trial of a round ends.
+    too, round by round; seeds are added as long as every trial of a round ends. Such a grid trains alone.
 
     UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
     """
-    from goalgrid.runners.watching.trackers import trackers_of
-
-    if overview.grid.name not in options.launches:
-        now = launches.of(overview) if options.address else None
-        for line in launches.differing(overview, now):
-            _warn(line)
-        options = replace(options, launches={overview.grid.name: now} if now else {})
-    trackers = trackers_of(overview.grid, overview.home, options.mlflow_uri)
-    launched = partial(_round, options=options, trackers=trackers, notify=notify)
-    trained, known = launched(overview, choice), set(overview.states)
-    in_rounds = overview.grid.budget or overview.searches
+    options = replace(options, launches=_kept(overviews, options))
+    launched = partial(_round, options=options, notify=notify)
+    results = launched(overviews, choice)
+    (overview, *others), (trained, *_) = overviews, results
+    known = set(overview.states)
+    in_rounds = not others and (overview.grid.budget or overview.searches)
     while in_rounds and not choice.failed and not trained.interrupted:
         overview = Overview.of(overview.grid, overview.home)
         to_do = {trial.id for trial in overview.unfinished() if overview.states[trial.id] is not State.FAILED}
         if (known & to_do and not overview.searches) or overview.states.keys() <= known:
             break
         before, known = known, known | set(overview.states)
-        further = launched(overview, Choice(choice.only, before=frozenset(before)))
+        (further,) = launched([overview], Choice(choice.only, before=frozenset(before)))
         decisions, names = [*trained.decisions, *further.decisions], trained.launches | further.launches
         other_code = trained.other_code | further.other_code
         trained = LaunchResult(decisions, further.interrupted, names, other_code)
-    return trained
+        results = [trained]
+    return results
+
+
+def _kept(overviews: Sequence[Overview], options: LaunchOptions) -> dict[str, KeptLaunch]:
+    """What the launch keeps of each grid, by name: as it was given, or on a cluster, as it is now."""
+    kept = dict[str, KeptLaunch]()
+    for overview in overviews:
+        name = overview.grid.name
+        now = options.launches.get(name)
+        if not now:
+            now = launches.of(overview) if options.address else None
+            for line in launches.differing(overview, now):
+                _warn(line)
+        kept |= {name: now} if now else {}
+    return kept
 
 
 def measure(overview: Overview, choice: Choice) -> None:
@@ -112,10 +138,31 @@ def measure(overview: Overview, choice: Choice) -> None:
         speed_probes.remember(overview.home.grid(overview.grid.plain_name), speeds)
 
 
-def _round(
-    overview: Overview, choice: Choice, *, options: LaunchOptions, trackers: "Sequence[Tracker]", notify: Notify | None
-) -> LaunchResult:
-    """A launch of the chosen trials, if any is left to train."""
+@dataclass(frozen=True)
+class _Work:
+    """What a round is to do of a grid."""
+
+    overview: Overview
+    decisions: list[TrialDecision]
+    content: KeptLaunch | None
+    todo: Sequence[Trial]
+    anew: Sequence[str]
+    evaluated: Sequence[Trial]
+    other_code: dict[str, tuple[str, str]]
+
+    def save(self) -> None:
+        """Save the grid as it is run, and beside it, for a reader, what validation chose."""
+        overview = self.overview
+        saved_grid.save_grid(overview.grid, overview.trials, overview.home, self.content.grid if self.content else "")
+        if self.content:
+            self.content.write(overview.home.grid(overview.grid.name).launch(self.content.id))
+        if overview.searches:
+            chosen = [search.to_dict() for search in overview.searches]
+            files.write_json(overview.home.grid(overview.grid.name).choices, chosen)
+
+
+def _work(overview: Overview, choice: Choice, options: LaunchOptions) -> _Work:
+    """What is to do of a grid, once its libraries, data and weights are checked."""
     selected = overview.selected(choice.only)
     extras.require(f"grid {overview.grid.name!r}", *libraries_of(selected))
     overview.data.check(selected)
@@ -132,39 +179,81 @@ def _round(
         raise several(f"grid {overview.grid.name!r}", missing)
     for line in overview.data.check_starts(todo):
         _warn(line)
+    return _Work(overview, decisions, content, todo, anew, evaluated, other_code)
+
+
+def _round(
+    overviews: Sequence[Overview], choice: Choice, *, options: LaunchOptions, notify: Notify | None
+) -> list[LaunchResult]:
+    """A launch of the chosen trials of grids, if any is left to train."""
+    from goalgrid.runners.watching.trackers import trackers_of
+
+    works = [_work(overview, choice, options) for overview in overviews]
+    trackers = [trackers_of(work.overview.grid, work.overview.home, options.mlflow_uri) for work in works]
+    for work, of_grid in zip(works, trackers, strict=True):
+        if not work.todo and not work.evaluated:
+            work.save()
+            _copy_late(work.overview, of_grid)
+    begun = [(work, of_grid) for work, of_grid in zip(works, trackers, strict=True) if work.todo or work.evaluated]
+    interrupted, names = _launch(begun, options, notify) if begun else (0, frozenset[str]())
+    return [LaunchResult(work.decisions, interrupted, names, work.other_code) for work in works]
+
+
+def _launch(
+    works: "Sequence[tuple[_Work, Sequence[Tracker]]]", options: LaunchOptions, notify: Notify | None
+) -> tuple[int, frozenset[str]]:
+    """Launch what is to do of grids, each with its trackers; the signal that interrupted it, and its name in leases."""
+    for work, _ in works:
+        anew = f", {len(work.anew)} of them from scratch" if work.anew else ""
+        further = f", evaluating {counted(len(work.evaluated), 'trial')} further" if work.evaluated else ""
+        overview = work.overview
+        say(f"{overview.grid.name}: {overview.headline()}; training {len(work.todo)}{anew}{further}")
+        if overview.stops_none:
+            _warn(overview.stops_none)
+    if len(works) > 1:
+        names = ", ".join(work.overview.grid.name for work, _ in works[1:])
+        say(f"one launch: the jobs of {works[0][0].overview.grid.name} start first, those of {names} as there is room")
+    from goalgrid.runners.launch.launch import Launch, Share  # takes seconds
+
+    first, _ = works[0]
+    shares = [
+        Share(frozenset(trial.id for trial in work.overview.trials), work.content.id if work.content else "", trackers)
+        for work, trackers in works
+    ]
+    home, live = first.overview.home, out.is_terminal and err.is_terminal
+    launch = Launch(home, err, options, shares, live=live, notify=notify)
 
     def save() -> None:
-        """Save the grid as it is run, and beside it, for a reader, what validation chose."""
-        saved_grid.save_grid(overview.grid, overview.trials, overview.home, content.grid if content else "")
-        if content:
-            content.write(overview.home.grid(overview.grid.name).launch(content.id))
-        if overview.searches:
-            chosen = [search.to_dict() for search in overview.searches]
-            files.write_json(overview.home.grid(overview.grid.name).choices, chosen)
+        for work, _ in works:
+            work.save()
 
-    if not todo and not evaluated:
-        save()
-        _copy_late(overview, trackers)
-        return LaunchResult(decisions, other_code=other_code)
-    begun = f", {len(anew)} of them from scratch" if anew else ""
-    further = f", evaluating {counted(len(evaluated), 'trial')} further" if evaluated else ""
-    say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}{further}")
-    if overview.stops_none:
-        _warn(overview.stops_none)
-    from goalgrid.runners.launch.launch import Launch  # takes seconds
-
-    launch = Launch(overview.home, err, options, trackers, live=out.is_terminal and err.is_terminal, notify=notify)
     interrupted = launch.run(
-        overview.grid,
-        overview.points,
-        todo,
-        anew,
-        evaluated=evaluated,
+        united([work.overview.grid for work, _ in works]),
+        _cells([work.overview for work, _ in works]),
+        _once(trial for work, _ in works for trial in work.todo),
+        list(dict.fromkeys(trial_id for work, _ in works for trial_id in work.anew)),
+        evaluated=_once(trial for work, _ in works for trial in work.evaluated),
         checked=save,
-        halvings=overview.halvings,
-        known={trial.id: State.DIVERGED for trial in overview.having(State.DIVERGED)},
+        halvings=first.overview.halvings,
+        known={trial.id: State.DIVERGED for trial in first.overview.having(State.DIVERGED)},
     )
-    return LaunchResult(decisions, interrupted, frozenset([launch.name]), other_code)
+    return interrupted, frozenset([launch.name])
+
+
+def _cells(overviews: Sequence[Overview]) -> list[Cell]:
+    """The cells of grids; of several, each with its grid's name as if that were swept."""
+    if len(overviews) == 1:
+        return list(overviews[0].points)
+    return [
+        replace(cell, swept=(*cell.swept, ("grid", overview.grid.name)))
+        for overview in overviews
+        for cell in overview.points
+    ]
+
+
+def _once(trials: Iterable[Trial]) -> list[Trial]:
+    """The trials in order, those that grids share only once."""
+    return list({trial.id: trial for trial in trials}.values())
 
 
 def _await_others(after: Overview) -> None:

@@ -19,8 +19,9 @@ from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.grid.store.speed_probes import RATES, speed_of
-from goalgrid.plan.costs import CLOCK, Key, Span, basis_of, needs_of, steps_left, total, views_of
-from goalgrid.plan.division import Division, enough_words, of_hosts
+from goalgrid.plan.costs import Key, Span, basis_of, needs_of, steps_left, total, views_of
+from goalgrid.plan.division import Division
+from goalgrid.plan.machine_use import MachineUse
 from goalgrid.plan.taken import HOURS, ONCE, Remedy, Rented, Taken, assumed_of
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import Card
@@ -72,19 +73,11 @@ class DeviceCost:
         return total([*known, self.once]) if known and len(known) == len(spans) else None
 
     @property
-    def clock(self) -> Span | None:
-        """Seconds until all is done on the rented GPUs; None as `seconds`, or if none are rented."""
-        return self._clock_on(self.rented.all_gpus) if self.seconds and self.rented.gpus else None
-
-    @property
-    def busy(self) -> int:
-        """How many of the rented GPUs get jobs."""
-        return self.division.busy(self.jobs, self.rented.gpus, self.rented.hosts)
-
-    @property
-    def as_fast(self) -> int:
-        """The least number of GPUs on which all is done as early as on those that are rented."""
-        return self.division.as_fast(self.jobs, self.rented.gpus, self.rented.hosts)
+    def machine(self) -> MachineUse | None:
+        """How the rented GPUs are used; None as `seconds`, or if none are rented."""
+        if not self.seconds or not self.rented.gpus:
+            return None
+        return MachineUse(self.rented, self.division, self.jobs, self.once)
 
     @cached_property
     def jobs(self) -> list[Span]:
@@ -93,11 +86,6 @@ class DeviceCost:
         of_trial = {key: span * (1 / self.taken[key].trials) for key, span in known.items() if span}
         spans = ([of_trial[key] for key in chain if key in of_trial] for chain in self.chains)
         return [total(of_chain) for of_chain in spans if of_chain]
-
-    def _clock_on(self, gpus: int) -> Span:
-        """Seconds on so many GPUs, of the rented hosts if these are all; frozen networks run on all of them first."""
-        hosts = self.rented.hosts if gpus == self.rented.all_gpus else 1
-        return self.division.clock(self.jobs, gpus // hosts, hosts) + self.once * (1 / gpus)
 
     @property
     def feeding(self) -> tuple[int, int]:
@@ -129,16 +117,6 @@ class DeviceCost:
             lines.append(f"no total: no setting that keeps the results makes {names} fit on {self.rented.card.name}")
         return lines
 
-    def _price(self, seconds: Span) -> str:
-        """`, 3.4 to 5.6 at 2 an hour`; empty without a price. What costs less than a cent is not told apart."""
-        if not (hourly := self.rented.hourly):
-            return ""
-        price = seconds * (hourly / 3600)
-        per = f"at {hourly:g} an hour"
-        if price.most < 0.01:
-            return f", less than 0.01 {per}"
-        return f", at most {Span(price.most, price.most).text(per)}" if price.least < 0.01 else f", {price.text(per)}"
-
     def lines(self) -> list[str]:
         if not self.taken:
             return ["nothing is left to train or to evaluate"]
@@ -146,8 +124,8 @@ class DeviceCost:
         lines = [line for key, taken in self.taken.items() for line in taken.lines(key)] + self._remedies()
         if self.seconds:
             part = "all others" if self.without else "in all"
-            lines.append(f"{part} {self.seconds.scaled(HOURS)} of one {card.name}{self._price(self.seconds)}")
-            lines += [*self.on_machine(), *self._in_formats()]
+            lines.append(f"{part} {self.seconds.scaled(HOURS)} of one {card.name}{self.rented.price(self.seconds)}")
+            lines += [*(self.machine.lines() if self.machine else ()), *self._in_formats()]
         if not card.bandwidth:
             lines.append(f"hours and cost need a GPU by its name: of {card.name} only the memory is known")
         if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):
@@ -155,31 +133,21 @@ class DeviceCost:
             lines += [f"estimated hours: {ends},", "and to the time that decoding and copying checkpoints take"]
         return [*lines, *assumed_of([taken.assumed for taken in self.taken.values()])]
 
-    def on_machine(self) -> list[str]:
-        """Return the time and the price on the rented GPUs, and on fewer that are as fast."""
-        rented, clock = self.rented, self.clock
-        if clock is None:
-            return []
-        where = counted(rented.all_gpus, "GPU") + of_hosts(rented.gpus, rented.hosts)
-        where += f" and {counted(rented.cores, 'core')}{' each' * (rented.hosts > 1)}" if rented.cores else ""
-        idle = f", of which {self.busy} work" if self.busy < rented.all_gpus else ""
-        lines = [f"on {where}{idle}: {clock.scaled(CLOCK)} on the clock{self._price(clock * rented.all_gpus)}"]
-        if (fewer := self.as_fast) < rented.all_gpus:
-            enough = enough_words(fewer, rented.gpus, rented.hosts, len(self.jobs))
-            lines.append(enough + self._price(self._clock_on(fewer) * fewer))
-        return lines
-
     def to_dict(self) -> dict[str, Any]:
-        hourly = self.rented.hourly
-        seconds, clock = (None, None) if self.without else (self.seconds, self.clock)
+        hourly, machine = self.rented.hourly, None if self.without else self.machine
+        seconds = None if self.without else self.seconds
         return {
             "device": self.rented.card.name,
             "memory_bytes": self.rented.card.bytes,
             "recipes": {str(key): taken.to_dict() for key, taken in self.taken.items()},
             "without": list(map(str, self.without)),
             "seconds": seconds,
-            "clock_seconds": clock,
-            **({"gpus": self.rented.all_gpus, "gpus_busy": self.busy, "gpus_as_fast": self.as_fast} if clock else {}),
+            "clock_seconds": machine.clock if machine else None,
+            **(
+                {"gpus": self.rented.all_gpus, "gpus_busy": machine.busy, "gpus_as_fast": machine.as_fast}
+                if machine
+                else {}
+            ),
             "cost": seconds * (hourly / 3600) if seconds and hourly else None,
         }
 

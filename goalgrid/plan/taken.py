@@ -34,6 +34,16 @@ class Rented:
     def all_gpus(self) -> int:
         return self.gpus * self.hosts
 
+    def price(self, seconds: Span) -> str:
+        """`, 3.4 to 5.6 at 2 an hour`; empty without a price. What costs less than a cent is not told apart."""
+        if not self.hourly:
+            return ""
+        price = seconds * (self.hourly / 3600)
+        per = f"at {self.hourly:g} an hour"
+        if price.most < 0.01:
+            return f", less than 0.01 {per}"
+        return f", at most {Span(price.most, price.most).text(per)}" if price.least < 0.01 else f", {price.text(per)}"
+
     def jobs(self, together: int, cpus: int) -> int:
         """Trials on a GPU at a time: as many as have room, and CPUs."""
         return max(1, min(together, self.cores // (self.gpus * cpus)) if self.cores else together)

@@ -19,9 +19,10 @@ from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import merge as merging
 from goalgrid.housekeeping import prune as pruning
 from goalgrid.launching import kept as kept_launches
-from goalgrid.launching.host_needs import HostNeeds, most, needs_of_host
+from goalgrid.launching.host_needs import HostNeeds, at_work, most, needs_of_host
 from goalgrid.launching.slurm import SlurmOptions, check_places, command_words, gpus_asked, script, tasks_asked
 from goalgrid.launching.snapshot import taken
+from goalgrid.launching.together import groups_of
 from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.plan.taken import Rented
@@ -116,7 +117,7 @@ def run(
 ) -> None:
     """Train all unfinished trials, then print the table.
 
-    Run it again to continue where it was cut off. Several grids are trained one after the other.
+    Run it again to continue where it was cut off. Several grids train together where they agree.
     """
     overrides, launches = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])], dict[str, KeptLaunch]()
     if launch_folders:
@@ -198,19 +199,24 @@ def slurm(
     choice = Choice(filtered, force=force, stale=stale)
     hosts = asked.nodes * tasks
 
-    def needs_of(grid: Grid) -> HostNeeds:
-        return needs_of_host(Overview.of(grid, home), choice, asked.device, gpus, hosts, asked.hourly)
+    def needs_of(grids: Iterable[Grid]) -> list[HostNeeds]:
+        needs, before = list[HostNeeds](), set[str]()
+        for overview in (Overview.of(grid, home) for grid in grids):
+            needs.append(needs_of_host(overview, choice, asked.device, gpus, hosts, asked.hourly, without=before))
+            before |= overview.states.keys()
+        return needs
 
-    needs = list(map(needs_of, chosen))
+    needs = needs_of(chosen)
     if any(most(needs).cpus > grid.resources.cpus for grid in chosen):
         set_ = [*set_, f"resources.cpu={most(needs).cpus}"]
         chosen = named_grids.of_filter(load([*set_, *limit]), home, filtered)
-        needs = list(map(needs_of, chosen)) if asked.device else needs  # the time is that with these CPUs
+        needs = needs_of(chosen) if asked.device else needs  # the time is that with these CPUs
     for note in dict.fromkeys(need.note for need in needs if need.note):
         say(f"note: {note}")
-    for grid, need in zip(chosen, needs, strict=True) if gpus else ():
-        for line in need.at_work(gpus, hosts, tasks=tasks):
-            say(f"{grid.name}: {line}")
+    of_grids = dict(zip((grid.name for grid in chosen), needs, strict=True))
+    for group in groups_of(chosen):
+        for line in at_work([of_grids[grid.name] for grid in group.grids], tasks):
+            say(f"{group.name}: {line}")
     archive = taken(asked=bool(snapshot)) if snapshot or (submit and snapshot is None) else b""
     folders = [home.grid(grid.name) for grid in chosen]
     launches = [kept_launches.of(Overview.of(grid, home), archive) for grid in chosen]

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from itertools import chain, repeat, zip_longest
 
 from pydantic import TypeAdapter
 
@@ -73,6 +73,7 @@ class Job:
         halvings: by trial id, the rule that may stop it.
         protocols: of a job that evaluates one finished trial further: the protocols by which, for each of `trials`.
         dropping: those of `ids` whose weights go when the trial is done, or evaluated further.
+        place: of its grid in the launch: jobs of earlier grids start first.
     """
 
     trials: tuple[TrialSettings, ...]
@@ -85,6 +86,7 @@ class Job:
     halvings: Mapping[str, Halving] = field(default_factory=dict)
     protocols: tuple[tuple[str, ...], ...] = ()
     dropping: frozenset[str] = frozenset()
+    place: int = 0
 
     @property
     def id(self) -> str:
@@ -121,10 +123,10 @@ def jobs_for(
     """One job for each chain of trials, on CPUs alone without a GPU."""
     resources = grid.resources
     jobs = []
-    for chain in chains(trials):
-        share = max(resources.gpus(catalog.recipe(trial.settings.recipe).gpu) for trial in chain) if gpus else 0.0
+    for of_chain in chains(trials):
+        share = max(resources.gpus(catalog.recipe(trial.settings.recipe).gpu) for trial in of_chain) if gpus else 0.0
         machine = machine_for(grid, home, gpu=share > 0)
-        settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
+        settings, ids = tuple(trial.settings for trial in of_chain), tuple(trial.id for trial in of_chain)
         request = Request(resources.cpus, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)
         jobs.append(Job(settings, ids, Home(home.path.absolute()), machine, request, launched))
     return jobs
@@ -141,9 +143,12 @@ def evaluating(job: Job, evaluate: Evaluate) -> list[Job]:
 
 
 def in_turn(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs, taking turns between requests; jobs of the same request keep their order."""
-    groups = grouped((job.request, job) for job in jobs).values()
-    return [job for turn in zip_longest(*groups) for job in turn if job is not None]
+    """The jobs grid by grid, taking turns between requests; jobs of a grid with the same request keep their order."""
+    queue = list[Job]()
+    for _, of_grid in sorted(grouped((job.place, job) for job in jobs).items()):
+        groups = grouped((job.request, job) for job in of_grid).values()
+        queue += [job for turn in zip_longest(*groups) for job in turn if job is not None]
+    return queue
 
 
 def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
@@ -186,7 +191,7 @@ def requests_for(jobs: Sequence[Job], gpus: Sequence[int], *, at_once: int) -> l
     room = min(at_once, sum(jobs_at_once(requests[free[0]].gpu, of_node) for of_node in gpus))
     turns = math.ceil(len(free) / room)
     shares = _shares(math.ceil(len(free) / turns), gpus)
-    for at, share in zip_longest(free, shares[: len(free)], fillvalue=shares[-1]):
+    for at, share in zip(free, chain(shares, repeat(shares[-1])), strict=False):
         requests[at] = replace(requests[at], gpu=max(share, requests[at].gpu))
     return requests
 

@@ -32,11 +32,26 @@ from goalgrid.runners.watching.notify import Notify
 
 
 @dataclass(frozen=True)
+class Share:
+    """A grid's share of a launch.
+
+    Args:
+        ids: of its trials.
+        launch_id: of what the launch keeps of this grid; empty: nothing.
+        trackers: programs that the trials are copied into.
+    """
+
+    ids: frozenset[str]
+    launch_id: str = ""
+    trackers: Sequence[Tracker] = ()
+
+
+@dataclass(frozen=True)
 class Launch:
     """How to run trials.
 
     Args:
-        trackers: programs that the trials are copied into.
+        shares: of grids that train together; the jobs of the first start first.
         live: redraw the matrix in place instead of printing lines.
         notify: receives the first trial that fails.
         name: by which the leases of its trials tell that they are its own.
@@ -45,7 +60,7 @@ class Launch:
     home: Home
     console: Console
     options: LaunchOptions
-    trackers: Sequence[Tracker] = ()
+    shares: Sequence[Share] = ()
     live: bool = False
     notify: Notify | None = None
     name: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}")
@@ -104,9 +119,7 @@ class Launch:
         capacity = driver.capacity()
         cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
         patience = grid.reliability.folder_seconds
-        launches = self.options.launches
-        launch_id = launches[grid.name].id if grid.name in launches else ""
-        launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM, launch_id=launch_id)
+        launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM)
         of = partial(jobs_for, grid, home=self.home, gpus=capacity.gpus, launched=launched)
         jobs = [*of(trials), *(further for job in of(evaluated) for further in evaluating(job, grid.evaluate))]
         check_room(jobs, capacity, custom=not self.options.here)
@@ -117,7 +130,15 @@ class Launch:
         chooses, allow_leak = grid.select is not None, self.options.allow_leak
         data = check_inputs(jobs, allow_leak=allow_leak, chooses=chooses, warn=self._warn)
         launched, rules = replace(launched, data=data), driver.halvings
-        return [replace(j, launched=launched, halvings={i: rules[i] for i in j.ids if i in rules}) for j in jobs]
+        jobs = [replace(j, launched=launched, halvings={i: rules[i] for i in j.ids if i in rules}) for j in jobs]
+        return [self._placed(job) for job in jobs]
+
+    def _placed(self, job: Job) -> Job:
+        """The job in the share of its first trial."""
+        for place, share in enumerate(self.shares):
+            if job.id in share.ids:
+                return replace(job, place=place, launched=replace(job.launched, launch_id=share.launch_id))
+        return job
 
     def _sized_jobs(self, driver: Driver, grid: Grid, jobs: Sequence[Job], display: Display) -> list[Job]:
         """The jobs with the shares of a GPU that they need, measured with the features of frozen backbones."""
@@ -133,10 +154,10 @@ class Launch:
         self, driver: Driver, grid: Grid, name: str, jobs: Sequence[Job], interrupts: Interrupts, display: Display
     ) -> None:
         """Run the jobs, and copy all trials into the trackers."""
-        mirrors = [Mirror(tracker, self._warn) for tracker in self.trackers]
+        mirrors = [(share.ids, Mirror(tracker, self._warn)) for share in self.shares for tracker in share.trackers]
         try:
-            for mirror in mirrors:  # trials that an earlier launch did not copy
-                for trial_id in display.board.trials:
+            for ids, mirror in mirrors:  # trials that an earlier launch did not copy
+                for trial_id in display.board.trials.keys() & ids:
                     mirror.sync(self.home.trial(trial_id))
             display.board.phase = "" if self.options.here else "starting Ray"
             driver.wait()
@@ -151,11 +172,16 @@ class Launch:
                     if further and not driver.stop.asked():
                         driver.run(further, report, limit=grid.resources.concurrency)
         finally:
-            for mirror in mirrors:
+            for _, mirror in mirrors:
                 mirror.close()
 
     def _report(
-        self, display: Display, copying: Copying, mirrors: Sequence[Mirror], busy: set[str], event: Event
+        self,
+        display: Display,
+        copying: Copying,
+        mirrors: Sequence[tuple[frozenset[str], Mirror]],
+        busy: set[str],
+        event: Event,
     ) -> None:
         """Send an event to display, the copy of records and trackers; a trial is reported as `busy` once."""
         if event.kind == "busy":
@@ -170,8 +196,9 @@ class Launch:
             copying.note(self.home.trial(event.trial_id).record)
         if self.notify and event.kind == "failed":
             self.notify.failed(f"{event.trial_id}: {event.message}", display.board.sums())
-        for mirror in mirrors if event.kind != "step" else ():
-            mirror.sync(self.home.trial(event.trial_id))
+        for ids, mirror in mirrors if event.kind != "step" else ():
+            if event.trial_id in ids:
+                mirror.sync(self.home.trial(event.trial_id))
 
     def _driver(self, stop: Stop, grace: float, halvings: Mapping[str, Halving]) -> Driver:
         if self.options.here:

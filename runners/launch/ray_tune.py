@@ -288,9 +288,9 @@ def _tuner(
 
 
 def _requests(jobs: Sequence[Job], at_once: int) -> list[Request]:
-    """What the jobs ask for, divided among the GPUs of the nodes that have their custom resources."""
+    """What the jobs of each grid ask for, divided among the GPUs of the nodes that have their custom resources."""
     asked = dict[str, Request]()
-    for custom, alike in grouped((job.request.custom, job) for job in jobs).items():
+    for (_, custom), alike in grouped(((job.place, job.request.custom), job) for job in jobs).items():
         ids = (job.id for job in alike)
         asked |= zip(ids, requests_for(alike, _gpus_with(dict(custom)), at_once=at_once), strict=True)
     return [asked[job.id] for job in jobs]

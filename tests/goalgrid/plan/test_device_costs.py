@@ -71,15 +71,18 @@ def test_small_pictures_are_decoded_once_and_no_line_speaks_of_it(tmp_path: Path
 
 def test_time_on_the_clock_and_price_are_of_the_grid_as_it_is_packed(tmp_path: Path, verb: Verb) -> None:
     cost = cost_of(tmp_path, 2, 4, *PIXELS)
-    assert cost.clock is not None
-    assert list(cost.clock) == [pytest.approx(decoded(1) / 2)] * 2, "a GPU for each of the two trials"
+    assert cost.machine is not None
+    assert list(cost.machine.clock) == [pytest.approx(decoded(1) / 2)] * 2, "a GPU for each of the two trials"
     (line,) = (line for line in cost.lines() if "on the clock" in line)
     assert line.startswith("on 2 GPUs and 4 cores: ")
-    assert line.endswith(f", {cost.clock.least * 2 / 3600 * 2:.2g} at 2 an hour")
-    assert cost_of(tmp_path, 0, None, *PIXELS).clock is None
+    assert line.endswith(f", {cost.machine.clock.least * 2 / 3600 * 2:.2g} at 2 an hour")
+    assert cost_of(tmp_path, 0, None, *PIXELS).machine is None
     cheap = replace(cost, rented=replace(cost.rented, hourly=0.001)).lines()
     assert sum(line.endswith(", less than 0.01 at 0.001 an hour") for line in cheap) == 2
-    assert replace(cost, rented=replace(cost.rented, hourly=3.6))._price(Span(1, 2000)) == ", at most 2 at 3.6 an hour"
+    assert (
+        replace(cost, rented=replace(cost.rented, hourly=3.6)).rented.price(Span(1, 2000))
+        == ", at most 2 at 3.6 an hour"
+    )
     with pytest.raises(UserError, match="--gpus and --nodes are of a machine with a GPU"):
         verb("plan", "flickr8k", "--cores", "2", runs=Home(tmp_path))
 
@@ -88,10 +91,10 @@ def test_trials_that_wait_for_one_another_bound_the_time_on_the_clock(tmp_path: 
     chain = 'recipes=["vsepp-r152-tiny-ft"]', "model.image.size=64", "seeds=[0]"
     cost = cost_of(tmp_path, 64, None, *chain)
     spans = [taken.trained for taken in cost.taken.values() if taken.trained]
-    assert cost.clock is not None
+    assert cost.machine is not None
     assert len(spans) == 2
-    assert cost.clock.least == pytest.approx(sum(span.least for span in spans) + cost.once.least / 64)
-    assert (cost.busy, cost.as_fast) == (1, 1)
+    assert cost.machine.clock.least == pytest.approx(sum(span.least for span in spans) + cost.once.least / 64)
+    assert (cost.machine.busy, cost.machine.as_fast) == (1, 1)
 
 
 def of_recipes(**helps: list[Remedy]) -> DeviceCost:
