@@ -60,14 +60,14 @@ def table(
         raise no_grid(home)
     else:
         try:
-            drawn = deliver(request, home, format_, output)
+            shown = deliver(request, home, format_, output)
         except NothingDone as error:
             if not complete or request.paper:
                 raise
             say(f"error: {error}")
-            drawn = None
+            shown = None
         if complete:
-            raise typer.Exit(EXIT[shortfall(request, home, drawn)])
+            raise typer.Exit(EXIT[shortfall(request, home, shown)])
 
 
 @verbs.command()
