@@ -114,7 +114,7 @@ def train_together(
 
 def _kept(overviews: Sequence[Overview], options: LaunchOptions) -> dict[str, KeptLaunch]:
     """What the launch keeps of each grid, by name: as it was given, or on a cluster, as it is now."""
-    kept = dict[str, KeptLaunch]()
+    contents = dict[str, KeptLaunch]()
     for overview in overviews:
         name = overview.grid.name
         now = options.launches.get(name)
@@ -122,8 +122,8 @@ def _kept(overviews: Sequence[Overview], options: LaunchOptions) -> dict[str, Ke
             now = launches.of(overview) if options.address else None
             for line in launches.differing(overview, now):
                 _warn(line)
-        kept |= {name: now} if now else {}
-    return kept
+        contents |= {name: now} if now else {}
+    return contents
 
 
 def measure(overview: Overview, choice: Choice) -> None:
