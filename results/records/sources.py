@@ -4,7 +4,8 @@ A definition is a function, a class or an assignment at the top of a module. Edg
 unresolved name pulls in its whole module. Of a table, a dict whose keys are all names that settings may hold, only the
 entries count that the settings name, or a string in the code that is used; so with what decorators declare under such
 names. A string that spells a definition, "retrieval.features.Features", is a name of it. Comments, docstrings, messages
-of errors, annotations, and the fields of settings, whose values are in a trial's identity, are no part of a definition.
+of errors, annotations, and the fields of settings, whose values are in a trial's identity, are no part of a definition;
+nor are the names of a function's locals, which `scopes` replaces by their places.
 """
 
 import ast
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+
+from goalgrid.results.records.scopes import canonical
 
 SETTINGS = "pydantic.BaseModel"
 
@@ -45,7 +48,7 @@ class Definition:
 
     @cached_property
     def _counted(self) -> list[ast.AST]:
-        return list(map(_without_fields, self.nodes)) if self.is_settings else self.nodes
+        return [canonical(_without_fields(node) if self.is_settings else node) for node in self.nodes]
 
     @cached_property
     def digest(self) -> str:
@@ -239,10 +242,18 @@ def _parsed(text: bytes) -> ast.Module:
 class _Stripped(ast.NodeTransformer):
     """Removes the parts that change no number: docstrings, annotations, and messages of errors."""
 
+    in_function = False
+    """Whether the present statements are a function's own, not those of a class in it."""
+
     def generic_visit(self, node: ast.AST) -> ast.AST:
         for name in {"annotation", "returns", "msg"}.intersection(node._fields):
             setattr(node, name, None)
-        return super().generic_visit(node)
+        around = self.in_function
+        if isinstance(node, _NAMED):
+            self.in_function = not isinstance(node, ast.ClassDef)
+        node = super().generic_visit(node)
+        self.in_function = around
+        return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         is_prose = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
@@ -252,10 +263,10 @@ class _Stripped(ast.NodeTransformer):
         error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         return self.generic_visit(ast.Raise(error))
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """A constant of a class becomes an assignment without annotation, so that only fields of settings have one."""
-        if node.value and "ClassVar" in ast.unparse(node.annotation):
-            return self.generic_visit(ast.Assign([node.target], node.value))
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        """A local or a constant of a class becomes a plain assignment, so that only fields of settings have another."""
+        if self.in_function or (node.value and "ClassVar" in ast.unparse(node.annotation)):
+            return self.generic_visit(ast.Assign([node.target], node.value)) if node.value else None
         return self.generic_visit(node)
 
 

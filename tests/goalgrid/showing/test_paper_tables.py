@@ -21,6 +21,7 @@ from goalgrid.results import renderers
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.layouts import arrange
 from goalgrid.results.records import record
+from goalgrid.results.records.provenance import CODE_VERSION
 from goalgrid.results.records.scores import Score
 from goalgrid.results.reference.coverage import QUOTED as QUOTED_ROW
 from goalgrid.results.reference.coverage import TRAINED, paper_rows
@@ -209,7 +210,7 @@ def test_the_settings_of_the_shipped_grid_come_before_those_of_the_recipe(tmp_pa
 
 def test_trials_of_other_code_count_only_where_no_others_are(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
-    write_trial(home, own.trials[0], PRINTED, code_fingerprint="6:other")
+    write_trial(home, own.trials[0], PRINTED, code_fingerprint=f"{CODE_VERSION}other")
     table = filled("selhn-table1", home)
     assert texts(table)[0] == "50.0 (1/3)"
     assert "1 of 25 trials were trained by other code than now." in table.caption

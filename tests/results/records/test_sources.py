@@ -35,7 +35,7 @@ class Begin:
 
         if x < 0:
             raise ValueError(f"{x} is negative")
-        return sqrt(tools.scaled(self.way(x)) * FACTOR) + late(x)
+        return sqrt(tools.scaled(self.way(x)) * FACTOR) + late(x) + tools.shifted(x, by=1)
 
 
 def unused() -> None:
@@ -48,6 +48,12 @@ from low import LIMIT
 
 def scaled(x: float) -> float:
     return min(x / 3, LIMIT)
+
+
+def shifted(x: float, *, by: float) -> float:
+    low: float = x - by
+    high = x + by
+    return low * high + max(part.real for part in (low, high) if part)
 ''',
     "low/__init__.py": '"""A room below."""\nfrom low.data import LIMIT\n',
     "low/data.py": '''"""Data."""
@@ -143,6 +149,25 @@ SAME = {
     "what is declared under another name": ("low/ways.py", "return -x", "return x"),
     "what declares another name": ("low/ways.py", '@declare("left")', '@declare("left", size=2)'),
 }
+_, SHIFTED = PROJECT["top/tools.py"].split("def shifted")
+LOCALS = {
+    "the name of a local": ("low", "least"),
+    "the name of a local, that of a definition": ("high", "scaled"),
+    "the name of a local, that of another variable elsewhere": ("part", "x1"),
+    "the annotation of a local": ("low: float = ", "low = "),
+    "an annotation without a value": ("    low: float = ", "    low: float\n    low = "),
+}
+"""What changes nothing in `shifted`, each time it occurs."""
+EXCHANGED = {
+    "two locals in an expression": ("low * high", "high * high"),
+    "the order of locals that are bound": ("part in (low, high)", "part in (high, low)"),
+    "a local and a parameter": ("x + by", "low + by"),
+    "a local and a global": ("if part", "if LIMIT"),
+    "an inner and an outer local": ("part.real", "low.real"),
+    "the name of a parameter": ("by", "of"),
+    "an attribute": ("part.real", "part.imag"),
+}
+"""What changes `shifted`."""
 OTHER = {
     "a constant": ("top/begin.py", "FACTOR = 2", "FACTOR = 3"),
     "the condition of an error": ("top/begin.py", "x < 0", "x <= 0"),
@@ -186,6 +211,31 @@ def test_it_is_another_after_a_change_of(case: str, tmp_path: Path) -> None:
     assert fingerprint(tmp_path, edited(*OTHER[case])) != fingerprint(tmp_path)
 
 
+def of_shifted(old: str, new: str, tmp_path: Path) -> str:
+    assert old in SHIFTED
+    changed = SHIFTED.replace(old, new)
+    return fingerprint(tmp_path, PROJECT | {"top/tools.py": PROJECT["top/tools.py"].replace(SHIFTED, changed)})
+
+
+@pytest.mark.parametrize("case", LOCALS)
+def test_it_is_the_same_whatever_locals_are_called(case: str, tmp_path: Path) -> None:
+    assert of_shifted(*LOCALS[case], tmp_path) == fingerprint(tmp_path)
+
+
+@pytest.mark.parametrize("case", EXCHANGED)
+def test_it_is_another_after_an_exchange_of(case: str, tmp_path: Path) -> None:
+    assert of_shifted(*EXCHANGED[case], tmp_path) != fingerprint(tmp_path)
+
+
+def test_a_local_leads_to_no_definition_of_its_name(tmp_path: Path) -> None:
+    named = edited("top/tools.py", "low * high", "unused(low * high)")
+    named["top/tools.py"] = named["top/tools.py"].replace("import LIMIT", "import LIMIT, unused")
+    shadowed = PROJECT | {"top/tools.py": named["top/tools.py"].replace("high = x", "unused = high = x")}
+    for project, leads in ((named, True), (shadowed, False)):
+        reached = {definition.name for definition in written(tmp_path, project).reached(ROOTS, ["up"])}
+        assert ("low.unused.Kind" in reached) is leads
+
+
 def test_entries_that_change_places_count(tmp_path: Path) -> None:
     def named(project: dict[str, str]) -> str:
         return written(tmp_path, project).fingerprint(ROOTS, ["up", "left"])
@@ -212,7 +262,7 @@ def test_splitting_a_module_changes_nothing(tmp_path: Path) -> None:
     whole = dict(PROJECT)
     last = whole["top/tools.py"][whole["top/tools.py"].index("def scaled") :]
     split = whole | {
-        "top/tools.py": "import low.effects\nfrom top.scaling import scaled\n",
+        "top/tools.py": "import low.effects\nfrom top.scaling import scaled, shifted\n",
         "top/scaling.py": f"from low import LIMIT\n\n\n{last}",
     }
     assert fingerprint(tmp_path, split) == fingerprint(tmp_path)

@@ -1,0 +1,190 @@
+"""Syntax trees in which the locals of functions have canonical names, so that renaming a local changes nothing.
+
+A local is written `%1.0`: the depth of its scope, then its place in the order in which that scope first binds locals. A
+function is one deeper than the function or comprehension around it; a class counts for nothing. Names that may be meant
+from elsewhere stay as written: parameters, names that an import, `def` or `class` binds, names under `global`, and what
+a module or a class body binds. So do all names in a function that reads its locals by name, as by `eval`.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache, cached_property
+from typing import Any
+
+INSIDE: dict[type[ast.AST], tuple[str, ...]] = {
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef), ("body",)),
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.GeneratorExp), ("elt", "generators")),
+    ast.DictComp: ("key", "value", "generators"),
+}
+"""The fields of a node that its own scope evaluates; the scope around it evaluates the others, as defaults."""
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+
+_NAME = {
+    ast.Name: "id", ast.ExceptHandler: "name", ast.MatchAs: "name", ast.MatchStar: "name", ast.MatchMapping: "rest",
+    ast.Nonlocal: "names",
+}  # fmt: skip
+"""Where a node holds the name, or the names, of variables."""
+
+_BINDERS = frozenset((*_NAME, *INSIDE, ast.NamedExpr, ast.Call, ast.Global, ast.Import, ast.ImportFrom))
+"""The nodes of which `Scopes._bind` takes note."""
+
+BY_NAME = {"locals", "eval", "exec"}
+"""Functions that read the locals of their caller by name; without an argument, `vars` and `dir` do, too."""
+
+
+class Scope:
+    """The names that a function, a class or a comprehension binds; without a node, those of the module."""
+
+    def __init__(self, node: ast.AST | None = None, parent: "Scope | None" = None) -> None:
+        self.node, self.parent = node, parent
+        self.is_class, self.is_comprehension = isinstance(node, ast.ClassDef), isinstance(node, _COMPREHENSIONS)
+        self.bound: dict[str, None] = {}
+        """In the order in which they are first bound."""
+        self.written: set[str] = set()
+        """Those that stay as written."""
+        self.globals: set[str] = set()
+        self.nonlocals: set[str] = set()
+        self.by_name = False
+        """Whether a function reads names as strings."""
+        self.read_by_name: set[str] = set()
+        """Those that functions in it may read so."""
+        self.depth: int = parent.depth if parent else 0
+        """0: it is in no function."""
+        if parent and not self.is_class and (self.depth or not self.is_comprehension):
+            self.depth += 1
+
+    def bind(self, name: str | None, *, written: bool = False) -> None:
+        if name:
+            self.bound.setdefault(name)
+            self.written |= {name} if written else set()
+
+    @property
+    def around(self) -> "Iterator[Scope]":
+        """This scope, and those around it, outwards."""
+        scope: Scope | None = self
+        while scope:
+            yield scope
+            scope = scope.parent
+
+    @property
+    def function(self) -> "Scope":
+        """The function in which it is; the module for what is in no function."""
+        return next(scope for scope in self.around if not (scope.is_class or scope.is_comprehension))
+
+    @cached_property
+    def placeholders(self) -> dict[str, str]:
+        """The canonical names of its locals."""
+        if not self.depth or self.is_class or any(scope.by_name for scope in self.around):
+            return {}
+        elsewhere = self.written | self.globals | self.nonlocals | self.read_by_name
+        names = [name for name in self.bound if name not in elsewhere and not _is_mangled(name)]
+        return {name: f"%{self.depth}.{place}" for place, name in enumerate(names)}
+
+    def binder(self, name: str) -> "Scope | None":
+        """The scope whose variable a name in this scope is; None: it is global, or a built-in."""
+        for scope in self.around:
+            if scope.is_class and scope is not self:  # its names are attributes, which functions in it do not see
+                continue
+            if name in scope.globals:
+                return None
+            if name in scope.bound and name not in scope.nonlocals:
+                return scope if scope.node else None
+        return None
+
+    def canonical(self, name: str) -> str:
+        binder = self.binder(name)
+        return binder.placeholders.get(name, name) if binder else name
+
+
+class Scopes:
+    """The scopes in a syntax tree, resolved as Python does."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.module = Scope()
+        self.every: list[Scope] = []
+        self.begins: dict[ast.AST, Scope] = {}
+        """The scope that evaluates a node, where it is another than that of the node above it."""
+        self._visit(tree, self.module)
+        for scope in self.every:
+            if scope.by_name and scope.node:  # what it reads of the scopes around it is read by name, too
+                names = {node.id for node in ast.walk(scope.node) if isinstance(node, ast.Name)}
+                for outer in scope.around:
+                    outer.read_by_name |= names
+
+    def _visit(self, node: ast.AST, scope: Scope) -> None:
+        inner = scope
+        if type(node) in INSIDE:
+            inner = Scope(node, scope)
+            self.every.append(inner)
+        if isinstance(node, _COMPREHENSIONS):
+            self.begins[node.generators[0].iter] = scope
+        if type(node) in _BINDERS:
+            self._bind(node, scope, inner)
+        for field, part in _parts(node):
+            if isinstance(node, ast.NamedExpr) and field == "target":
+                continue
+            place = self.begins.get(part, inner if field in INSIDE.get(type(node), ()) else scope)
+            if place is not scope:
+                self.begins[part] = place
+            self._visit(part, place)
+
+    def _bind(self, node: ast.AST, scope: Scope, inner: Scope) -> None:
+        """Note what the node binds, in its own scope or in that of its body."""
+        match node:
+            case ast.NamedExpr(target=ast.Name(id=name)):  # in a comprehension it binds outside of it
+                next(outer for outer in scope.around if not outer.is_comprehension).bind(name)
+            case ast.Name(id=name, ctx=ast.Load()):
+                scope.function.by_name |= name in BY_NAME
+            case ast.Name(id=name) | ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name):
+                scope.bind(name)
+            case ast.MatchMapping(rest=name):
+                scope.bind(name)
+            case ast.Call(func=ast.Name(id="vars" | "dir"), args=[], keywords=[]):
+                scope.function.by_name = True
+            case ast.Global(names=names):
+                scope.globals.update(names)
+            case ast.Nonlocal(names=names):
+                scope.nonlocals.update(names)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                for alias in aliases:
+                    scope.bind(alias.asname or alias.name.partition(".")[0], written=True)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                scope.bind(name, written=True)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            of = node.args
+            for argument in (*of.posonlyargs, *of.args, of.vararg, *of.kwonlyargs, of.kwarg):
+                inner.bind(argument.arg if argument else None, written=True)
+
+    def canonical(self, node: ast.AST, scope: Scope) -> ast.AST:
+        """A copy of the tree with canonical names; `scope` evaluates the node."""
+        fields = {
+            field: [self._part(part, scope) for part in value] if isinstance(value, list) else self._part(value, scope)
+            for field, value in ast.iter_fields(node)
+        }
+        if place := _NAME.get(type(node)):
+            name = fields[place]
+            fields[place] = [*map(scope.canonical, name)] if isinstance(name, list) else name and scope.canonical(name)
+        return type(node)(**fields)
+
+    def _part(self, part: Any, scope: Scope) -> Any:
+        return self.canonical(part, self.begins.get(part, scope)) if isinstance(part, ast.AST) else part
+
+
+@cache
+def canonical(tree: ast.AST) -> ast.AST:
+    """Return the tree with canonical names of locals; a tree without any, as it is. No caller changes a tree."""
+    scopes = Scopes(tree)
+    return scopes.canonical(tree, scopes.module) if any(scope.placeholders for scope in scopes.every) else tree
+
+
+def _parts(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """The nodes below, each with its field."""
+    for field, value in ast.iter_fields(node):
+        for part in value if isinstance(value, list) else (value,):
+            if isinstance(part, ast.AST):
+                yield field, part
+
+
+def _is_mangled(name: str) -> bool:
+    """Whether Python puts the name of a class before it, so that functions in and around a class differ in it."""
+    return name.startswith("__") and not name.endswith("__")
