@@ -66,7 +66,14 @@ cd {{ folder }} || elsewhere "$SLURMD_NODENAME lacks this folder"
 disk=${SLURM_TMPDIR:-$RAY_TMPDIR}
 disk=$(mkdir -p "$disk" && mktemp -d "$disk/goalgrid-XXXXXX") || elsewhere "$SLURMD_NODENAME has no room"
 export disk
+{% if nodes > 1 %}
+each="srun --overlap --nodes=$SLURM_NNODES --ntasks-per-node=1 --chdir=/"
+trap 'kill $(jobs -p) 2>/dev/null; timeout 30 $each rm -rf "$disk"; rm -rf "$disk"' EXIT
+{% else %}
 trap 'rm -rf "$disk"' EXIT
+{% endif %}
+{% elif nodes > 1 %}
+trap 'kill $(jobs -p) 2>/dev/null' EXIT
 {% endif %}
 {% if unpack %}
 unpack={{ unpack }}
@@ -75,7 +82,7 @@ export PYTHONPATH="$disk/code${PYTHONPATH:+:$PYTHONPATH}"
 {% endif %}
 {% if stage %}
 stage={{ stage }}
-{{ 'srun --nodes="$SLURM_NNODES" --ntasks-per-node=1 ' if nodes > 1 }}bash -c "$stage" &
+{{ "$each " if nodes > 1 }}bash -c "$stage" &
 wait $! || elsewhere "$SLURMD_NODENAME cannot take the data"  # a signal ends the wait
 {% endif %}
 
@@ -94,7 +101,6 @@ print(s.getsockname()[0])")
 address=$ip:$((20000 + SLURM_JOB_ID % 10000))
 has="--num-cpus=$SLURM_CPUS_PER_TASK --num-gpus=${SLURM_GPUS_ON_NODE:-0}"
 ray start --head --block --node-ip-address="$ip" --port="${address##*:}" $has &
-trap 'kill $(jobs -p) 2>/dev/null{{ '; rm -rf "$disk"' if unpack or stage }}' EXIT
 began=$SECONDS
 await() {  # so many nodes
     until [ "$(timeout 20 ray status --address="$address" 2>/dev/null | grep -c ' 1 node_')" -ge "$1" ]; do
@@ -104,9 +110,9 @@ await() {  # so many nodes
 }
 await 1
 # Where the head's host is lost, --no-kill would leave the job to the other nodes, without this script.
-join="{{ "$unpack; " if unpack }}ray start --address=$address --block $has; ray status --address=$address &>/dev/null || scontrol requeue $job{{ "; rm -rf $disk" if unpack or stage }}"
+join="{{ "$unpack; " if unpack }}ray start --address=$address --block $has; ray status --address=$address &>/dev/null || scontrol requeue $job"
 for node in $others; do
-    srun --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --nodelist="$node" bash -c "$join" &
+    srun --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --nodelist="$node" --chdir={{ folder }} bash -c "$join" &
 done
 await "$SLURM_NNODES"
 {% endif %}
