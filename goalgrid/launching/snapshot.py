@@ -9,13 +9,19 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import SMALL, UserError
 from goalgrid.grid.uses import PROGRAM
 from goalgrid.results.records import provenance
 
+MOST = SMALL
+"""Bytes of the files of an archive: more is no code."""
+
 
 def taken(*, asked: bool) -> bytes:
-    """The archive of this program's code; empty outside a checkout, which is a UserError if it was asked for."""
+    """The archive of this program's code; empty outside a checkout, which is a UserError if it was asked for.
+
+    UserError: the package holds large files that git does not ignore.
+    """
     checkout = provenance.source()
     if checkout is None:
         if asked:
@@ -24,9 +30,17 @@ def taken(*, asked: bool) -> bytes:
                 "which an edit does not change. Leave --snapshot out."
             )
         return b""
+    files = list(_files())
+    sizes = {name: path.lstat().st_size for name, path in files}
+    if sum(sizes.values()) > MOST:
+        raise UserError(
+            f"the checkout's package has {sum(sizes.values()) / 2**20:,.0f} MB of files that git does not ignore, e.g. "
+            f"{max(sizes, key=sizes.__getitem__)}; a launch keeps at most {MOST // 2**20} MB of code. "
+            "Move them or name them in .gitignore, or launch with --no-snapshot: jobs then run the checkout as it is."
+        )
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
-        for name, path in _files():
+        for name, path in files:
             _add(tar, name, path.lstat().st_mode, str(path.readlink()) if path.is_symlink() else path.read_bytes())
         _add(tar, f"{PROGRAM}/{provenance.KEPT_SOURCE}", stat.S_IFREG, json.dumps(checkout).encode())
     return packed.getvalue()

@@ -588,6 +588,15 @@ def test_jobs_run_the_code_of_the_checkout_as_it_was_when_they_were_submitted(sl
     slurm.submit(home.grid("demo").path / "job.sh")
     ended, said = slurm.ended(slurm.start())
     assert (ended, "n1 cannot unpack the code of the launch: the job queues again" in said) == (3, True), said
+    with (code / "goalgrid" / "big.bin").open("wb") as large:
+        large.truncate(2**27)
+    refused = subprocess.run(
+        [sys.executable, "-m", "goalgrid", *words], cwd=code, env=slurm.environment, capture_output=True
+    )
+    assert refused.returncode == 2
+    assert (
+        b"MB of files that git does not ignore, e.g. goalgrid/big.bin; a launch keeps at most 64 MB" in refused.stderr
+    )
 
 
 def test_without_a_checkout_there_is_no_snapshot(tmp_path: Path) -> None:
