@@ -66,6 +66,7 @@ def _legend(source: Filled) -> Legend:
         )
         if quoted
         else "",
+        source.speed_note,
         missing,
         Sentence(to_train, printed=""),
         *(Sentence(text, printed="") for text in source.scores.of_other_code(source.used)),

@@ -114,14 +114,15 @@ class Models:
     leave: Leave = refuse
 
     def of(self, cell: Cell, metric: str) -> tuple[float, tuple[str, ...]]:
-        """`parameters` in millions, or `kpps`; and the trials that say so. NaN: no trial says so.
+        """`parameters` in millions, `kpps`, or `queries` a second; and the trials that say so. NaN: no trial says so.
 
         The parameters of an ensemble are those of its members together.
         """
         if metric == "parameters":
             values = self._parameters.get(_model(cell), {})
         else:
-            values = {trial: speed.pairs / 1000 for trial, speed in self._speeds.get(_model(cell), {}).items()}
+            speeds = self._speeds.get(_model(cell), {}).items()
+            values = {trial: speed.pairs / 1000 if metric == "kpps" else speed.queries for trial, speed in speeds}
         return (sum(values.values()) / len(values) if values else math.nan), tuple(values)
 
     def note(self) -> str:

@@ -83,6 +83,19 @@ class Quantity(TableValue):
         return {"mean": self.value, "text": self.text, "trials": list(self.trials)}
 
 
+class Multiple(Quantity):
+    """How many times as fast a model is as the slowest of its table."""
+
+    @property
+    def text(self) -> str:
+        """`4.6×`, as printed."""
+        return f"{self.value:.1f}×"
+
+    @property
+    def shown(self) -> float:
+        return round(self.value, 1)
+
+
 @dataclass(frozen=True)
 class Score(TableValue):
     """Values of one metric over the seeds of one cell."""
@@ -272,7 +285,7 @@ class Scores:
         return self._unequal.get(cell.trials[0].id, {}) if cell.trials else {}
 
     def of_model(self, cell: Cell, metric: str) -> Quantity:
-        """`parameters` of a cell's model in millions, or `kpps`, the thousands of pairs that it scores a second."""
+        """Of a cell's model `parameters` in millions, `kpps`, thousands of pairs a second, or `queries` a second."""
         return Quantity(*self.models.of(cell, metric)) if self.models else Quantity(math.nan)
 
     def of_other_code(self, cells: Iterable[Cell]) -> list[str]:

@@ -1,8 +1,10 @@
 """A paper's table, filled with the scores of finished trials, of whichever grids these are."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import counted
@@ -11,7 +13,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance, record, record_cache
-from goalgrid.results.records.scores import Score, Scores, TableValue, refuse_mixed_data
+from goalgrid.results.records.scores import Multiple, Score, Scores, TableValue, refuse_mixed_data
 from goalgrid.results.records.steps import Leave
 from goalgrid.results.reference.coverage import Place, paper_rows, place_of
 from goalgrid.results.reference.differences import differences
@@ -19,6 +21,8 @@ from goalgrid.results.reference.matching import changes, difference_text, differ
 from goalgrid.results.reference.reading import Paper, Printed, cell_of, paper_table
 
 QUOTED = "‡"
+OIPS = "oips"
+"""VSE+2AD's operating items a second, as multiples of the slowest row's."""
 LISTED = 6
 APART = "A grid no longer counts once its folder is moved out of grids/ in the runs folder."
 
@@ -67,6 +71,8 @@ class Filled(Paper):
     def of(self, cell: Cell, metric: str) -> TableValue:
         """Our score by the protocol of the printed number; else the printed number, marked as quoted."""
         result, ours = self.rows[cell][metric], self.ours.get(cell)
+        if metric == OIPS and cell in self._multiples:
+            return self._multiples[cell]
         if ours and metric in record.METRICS:
             score = self.scores.of(ours, metric, result.protocol)
             if score.n or cell in self.trained:
@@ -76,6 +82,24 @@ class Filled(Paper):
     def axes(self, cell: Cell) -> dict[str, str]:
         texts = self.differs.get(cell)
         return super().axes(cell) | ({"differs": "; ".join(texts)} if texts else {})
+
+    @cached_property
+    def _multiples(self) -> dict[Cell, Multiple]:
+        """Queries a second of each row over those of the slowest; empty unless one device measured them all."""
+        rows = [cell for cell, row in self.rows.items() if OIPS in row and row[OIPS].value.text != "--"]
+        speeds = {cell: self.scores.of_model(self.ours[cell], "queries") for cell in rows if cell in self.ours}
+        whole = rows and len(speeds) == len(rows) and not any(math.isnan(speed.value) for speed in speeds.values())
+        if not whole or not self.scores.models or len(self.scores.models.devices) > 1:
+            return {}
+        slowest = min(speed.value for speed in speeds.values())
+        return {cell: Multiple(speed.value / slowest, speed.trials) for cell, speed in speeds.items()}
+
+    @property
+    def speed_note(self) -> str:
+        """What the speeds are and where they were measured; empty where none is shown."""
+        if not self._multiples or not self.scores.models:
+            return ""
+        return f"#OIPs: queries answered a second over those of the slowest row, on {self.scores.models.devices[0]}."
 
     @property
     def values(self) -> list[TableValue]:

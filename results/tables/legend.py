@@ -53,5 +53,5 @@ class Legend:
     def text(self) -> str:
         """All of it, in one paragraph."""
         parts = [sentence.text for sentence in (self.title, *self.sentences) if sentence.text]
-        parts += [f"All rows trained here: {remark}." for remark in self.shared]
+        parts += [f"All rows trained here: {'; '.join(self.shared)}."] if self.shared else []
         return " ".join([*parts, *(f"{mark}: {remark}." for mark, remark in self.marks.items())])

@@ -21,6 +21,7 @@ from goalgrid.results import renderers
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.layouts import arrange
 from goalgrid.results.records import record
+from goalgrid.results.records.models import Speed
 from goalgrid.results.records.provenance import CODE_VERSION
 from goalgrid.results.records.scores import Score
 from goalgrid.results.reference.coverage import QUOTED as QUOTED_ROW
@@ -252,6 +253,31 @@ def test_a_grid_of_strange_code_is_left_out_with_a_line(home: Home, capsys: pyte
     assert "left out: grid 'strange': " in capsys.readouterr().err
 
 
+def test_throughput_is_that_of_one_device_over_the_slowest_rows(tmp_path: Path) -> None:
+    """VSE+2AD Table 4: queries of `goalgrid evaluate --speed`, once all its rows have them."""
+    home = Home(tmp_path)
+    cells = expand(load("2ad-table4"))
+    speeds = dict(
+        zip((cell.recipe for cell in cells), (90.0, 36.0, 20.0, 32.0, 82.0, 102.0, 86.0, 112.0, 98.0), strict=True)
+    )
+    for cell in cells:
+        write_trial(home, cell.trials[0], {("coco-5k", metric): 50.0 for metric in record.METRICS})
+    for recipe, queries in speeds.items():
+        shown = [entry.text for entry in filled("2ad-table4", home).entries() if entry.keys["metric"] == "oips"]
+        assert shown == [f"{number}×‡" for number in ("4.6", "1.8", "1.0", "1.6", "4.1", "5.1", "4.3", "5.6", "4.9")]
+        trial = next(cell.trials[0] for cell in cells if cell.recipe == recipe)
+        Speed(pairs=1e6, queries=queries, parameters=1, learning=1, device="H200", threads=1).write(
+            home.trial(trial.id).speed
+        )
+    table = filled("2ad-table4", home)
+    shown = [entry.text for entry in table.entries() if entry.keys["metric"] == "oips"]
+    assert shown == [f"{queries / 20:.1f}×" for queries in speeds.values()]
+    assert "#OIPs: queries answered a second over those of the slowest row, on H200, 1 thread." in table.caption
+    other = Speed(pairs=1e6, queries=1.0, parameters=1, learning=1, device="A100", threads=1)
+    other.write(home.trial(cells[0].trials[0].id).speed)
+    assert "#OIPs: queries" not in filled("2ad-table4", home).caption, "two devices"
+
+
 def test_the_papers_numbers_stand_beside_ours(home: Home) -> None:
     table = filled("selhn-table1", home, against="paper")
     assert table.heads[:2] == ["Image-to-Text R@1 ours", "Image-to-Text R@1 paper"]
@@ -334,7 +360,7 @@ def test_an_export_holds_the_trials_of_other_grids_behind_the_papers_table(verb:
         line for line in (folder / "differs.md").read_text(encoding="utf-8").splitlines() if ROW_AS_MARKDOWN in line
     ]
     assert len(rows) == 1
-    assert rows[0].endswith("; trained otherwise: train.epochs 2 for 20 |")
+    assert "| epochs 2 in place of 20; " in rows[0]
     assert "`goalgrid report --paper selhn-table1`" in readme
     assert "`figures/" not in readme
     assert all((folder / name).exists() for name in re.findall(r"^- `([^`*]+)`:", readme, re.MULTILINE))
@@ -346,7 +372,7 @@ def test_an_export_holds_the_trials_of_other_grids_behind_the_papers_table(verb:
         (("plan",), "no grid given. Known grids: "),
         (("plan", "demo", "--paper", "selhn-table1"), "--paper selhn-table1 names the grids itself; leave demo out"),
         (("run", "--paper", "goal-table1"), "no row of goal-table1 can be trained here"),
-        (("export", "demo"), "into which folder? Give DIR"),
+        (("export", "demo"), "missing argument DIR: a new or empty folder"),
     ],
 )
 def test_a_command_without_a_single_meaning_says_what_to_give(
