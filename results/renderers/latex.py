@@ -176,7 +176,9 @@ def _rows(table: Table, block: Block, words: PaperWords, notes: Notes, size: Siz
 def _labels(row: Row, words: PaperWords, notes: Notes) -> Iterator[str]:
     for place, word in enumerate(row.words or (row.label,)):
         letters = notes.letters(row.notes) if place == row.named else ""
-        yield words.label(word) + _raised(letters)
+        label = words.label(word)
+        apart = "~" if letters and label.endswith("$") else ""  # from a superscript of the label
+        yield label + apart + _raised(letters)
 
 
 def _raised(letters: str) -> str:

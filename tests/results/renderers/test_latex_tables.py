@@ -15,7 +15,7 @@ from goalgrid.reading.papers import shipped
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.layouts import arrange
 from goalgrid.results.layouts.pivot import Axes
-from goalgrid.results.records.scores import Scores
+from goalgrid.results.records.scores import Score
 from goalgrid.results.reference.coverage import paper_rows
 from goalgrid.results.reference.reading import table_names
 from goalgrid.results.renderers import latex
@@ -117,6 +117,7 @@ def test_rules_are_between_groups_of_rows() -> None:
     assert len(first[0]) == 7
 
 
+@pytest.mark.gate
 @every("width", ["column", "text"])
 @every("form", ["plain", "threeparttable"])
 @every("caption", ["", "Mine"])
@@ -132,32 +133,41 @@ def test_every_letter_is_explained_and_the_rest_counted(width: str, form: str, c
     assert (r"\caption{Mine}" in text) == bool(caption)
 
 
-def test_a_row_with_several_notes_has_their_letters_and_the_others_are_counted() -> None:
-    def row(label: str, *remarks: str) -> Row:
-        return Row(Label(label), (TableEntry(Scores({}).of(cell, "rsum"), {"differs": "x"}),), notes=remarks)
+def remarked(**remarks: tuple[str, ...]) -> Table:
+    """A table of rows with remarks, by name."""
+    entry = TableEntry(Score((), expected=0), {"differs": "x"})
+    body = tuple(Row(Label(label), (entry,), notes=of_row) for label, of_row in remarks.items())
+    legend = Legend.of(Sentence("Title"), [Sentence("Ours: mean."), Sentence("Run goalgrid\nagain.", printed="")])
+    return Table("t", Label("row"), (Group(Label(""), (Label("RSUM"),)),), (Block("", body),), legend)
 
-    (cell,) = cells("demo", objectives=["con_con"])
+
+def test_a_row_with_several_notes_has_their_letters_and_the_others_are_counted() -> None:
     long = "a remark that is longer than all the room that there is for notes " * 4
-    body = (row("one", "first", "second"), row("two", "second"), row("three", long), row("four", long, "first"))
-    groups = (Group(Label(""), (Label("RSUM"),)),)
-    table = Table("t", Label("row"), groups, (Block("", body),), Legend(Sentence("Title")))
-    text = latex.render(table)
+    rows_of = {"one": ("first", "second"), "two": ("second",), "three": (long,), "four": (long, "first")}
+    text = latex.render(remarked(**rows_of))
     labels = [line.partition(" & ")[0] for line in rows(text)]
     raised = [re.sub(r"\\textsuperscript\{(.*)\}", r" \1", label) for label in labels]
     assert raised == ["one a,b", "two b", "three", "four a"]
     assert notes(text).splitlines() == [
+        "Ours: mean.",
         r"\textsuperscript{a}\,first.",
         r"\textsuperscript{b}\,second.",
         "Further notes on 2 rows are in the supplement.",
     ]
 
 
-def test_what_no_reader_needs_is_a_comment(filled: Table) -> None:
-    text = latex.render(filled.saying(Sentence("Run goalgrid\nagain.", printed="")))
+def test_a_letter_stands_apart_from_the_superscript_of_a_weight() -> None:
+    text = latex.render(remarked(**{"P^sig": ("it differs",)}))
+    assert r"$P^{\mathrm{sig}}$~\textsuperscript{a} & " in text
+
+
+def test_what_no_reader_needs_is_a_comment() -> None:
+    text = latex.render(remarked(one=()))
     assert "\n% Run goalgrid again.\n" in text
     assert "goalgrid" not in text.partition("\\begin")[2]
 
 
+@pytest.mark.gate
 def test_remarks_on_the_papers_rows_are_prose() -> None:
     words = PaperWords({}, {})
     remarks = {text for name in table_names() for row in paper_rows(name, shipped()) for text in row.differs}
@@ -182,13 +192,13 @@ def test_references_go_or_are_cited() -> None:
         set_as(table, cite={"99": "x"})
 
 
-def test_plain_is_the_tabular_alone(filled: Table) -> None:
-    text = set_as(filled, plain=True)
+def test_plain_is_the_tabular_alone() -> None:
+    text = set_as(remarked(one=("first",)), plain=True)
     _, *lines = [line for line in text.splitlines() if not line.startswith("%")]
     assert text.startswith("% needs \\usepackage{booktabs}\n")
     assert lines[-1] == "\\end{tabular}"
     assert "textsuperscript" not in text
-    assert "\n% Ours: mean" in text
+    assert "\n% Ours: mean." in text
 
 
 @pytest.mark.parametrize(
@@ -224,11 +234,13 @@ def test_odd_captions_and_names_are_set_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.gate
 @every("page", ["twocolumn", "onecolumn"])
 def test_tables_fit_their_page_and_their_notes_three_lines(page: str, filled: Table, tmp_path: Path) -> None:
-    """Tables of every kind, in a column and across the page; TeX says how many lines the notes have."""
-    ours = cells("selhn-table3", objectives=LOSSES)
+    """Twelve tables, four of them of users' grids, in every form; TeX says how many lines the notes have."""
+    ours, matrix = cells("selhn-table3", objectives=LOSSES), cells("goal-table3-coco")
     scores = synthetic(ours)
     tables = [arrange(ours, scores, layout=layout) for layout in ("listing", "losses", "methods")]
-    names = ("goal-table3-coco", "goal-table6", "unified-table7", "2ad-table1")
+    tables.append(arrange(matrix, synthetic(matrix)))
+    names = ("goal-table3-coco", "goal-table6", "selhn-table3", "unified-table1", "unified-table7")
+    names += ("2ad-table1", "2ad-table4")
     tables += [filled, *(draw(TableRequest(name, reference=True), Home(Path("nowhere"))) for name in names)]
     texts = [
         set_as(table, width=width, notes=form)
