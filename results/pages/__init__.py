@@ -1,5 +1,6 @@
 """Templates, filled in by Jinja: HTML pages with style and script inside, an export's README, a script, a grid file."""
 
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 if TYPE_CHECKING:  # a new grid's file loads no pyarrow
-    from goalgrid.results.tables import Label, TableEntry
+    from goalgrid.results.tables import Block, Label, TableEntry
 
 
 def page(template: str, **content: Any) -> str:
@@ -22,7 +23,13 @@ def page(template: str, **content: Any) -> str:
         keep_trailing_newline=True,
     )
     environment.globals["inline"] = lambda name: Markup(_source(name))  # our own: not escaped
-    environment.filters |= {"symbol": _symbol, "number": _number, "behind": _behind, "markdown": _markdown}
+    environment.filters |= {
+        "symbol": _symbol,
+        "block_title": _title,
+        "number": _number,
+        "behind": _behind,
+        "markdown": _markdown,
+    }
     return environment.get_template(template).render(**content)
 
 
@@ -35,20 +42,33 @@ def _markdown(text: str) -> Markup:
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(text))
 
 
-def _symbol(label: "Label") -> Markup:
+def _symbol(label: "Label", names: Mapping[str, str]) -> Markup:
     """A label as HTML: in the papers' notation, `P^con`, the word after ^ as a superscript; else as it is.
 
-    Notation keeps its text and its LaTeX beside it, for the buttons that copy a table.
+    Notation, and what has another name in papers, keeps its text and its LaTeX, for the buttons that copy a table.
     """
-    from goalgrid.results.tables import notation
+    from goalgrid.results.tables.paper_words import PaperWords
 
-    latex = label.latex or notation.prose(label.text)
-    if latex == notation.escape(label.text):
-        return escape(label.text)
     base, raised, power = label.text.partition("^")
     power, space, rest = power.partition(" ")
-    shown = Markup("{}<sup>{}</sup>{}{}").format(base, power, space, rest) if raised else label.text
-    return Markup('<span data-text="{}" data-latex="{}">{}</span>').format(label.text, latex, shown)
+    shown = Markup("{}<sup>{}</sup>{}{}").format(base, power, space, rest) if raised else escape(label.text)
+    return _with_latex(label.text, PaperWords(names, {}).label(label), shown)
+
+
+def _title(block: "Block", names: Mapping[str, str]) -> Markup:
+    """The title of a block, with the title in papers for the buttons that copy a table."""
+    from goalgrid.results.tables.paper_words import PaperWords
+
+    return _with_latex(block.title, PaperWords(names, {})(block.printed or block.title), escape(block.title))
+
+
+def _with_latex(text: str, latex: str, shown: Markup) -> Markup:
+    """What is shown of a text, with its LaTeX where that says more than the text."""
+    from goalgrid.results.tables import notation
+
+    if latex == notation.escape(text):
+        return shown
+    return Markup('<span data-text="{}" data-latex="{}">{}</span>').format(text, latex, shown)
 
 
 def _number(entry: "TableEntry") -> str:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 
 from goalgrid.grid.errors import UserError
-from goalgrid.results.renderers.table_notes import Notes, PaperWords, notes_of
+from goalgrid.results.renderers.table_notes import Notes, notes_of
 from goalgrid.results.tables import Block, Label, Row, Table, TableEntry, TextFormat
 from goalgrid.results.tables.notation import check_set, escape
+from goalgrid.results.tables.paper_words import PaperWords
 
 _NUMBER = re.compile(r"(?P<mean>[+-]?\d[\d,]*(?:\.\d+)?)(?: ± (?P<spread>\d+(?:\.\d+)?))?(?P<behind>.*)")
 

@@ -1,49 +1,13 @@
-"""The words of a table in a paper: the papers' names, and notes that fit below it."""
+"""The notes of a table in a paper: as many as fit below it, and the rest for its caption and its author."""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from goalgrid.grid.errors import counted
-from goalgrid.results.tables import Label, Table
+from goalgrid.results.tables import Table
 from goalgrid.results.tables.legend import letters
-from goalgrid.results.tables.notation import prose, setting_words
-
-_REFERENCE = re.compile(r" ?\[(\d+)\]")
-
-
-@dataclass(frozen=True)
-class PaperWords:
-    """Text of a table as LaTeX: names are the papers', settings words, references cited or left out."""
-
-    names: Mapping[str, str]
-    cite: Mapping[str, str]
-
-    def __call__(self, text: str) -> str:
-        return self.latex(self.named(text))
-
-    def label(self, label: Label) -> str:
-        return label.latex or self(label.text)
-
-    def named(self, text: str) -> str:
-        """The text with the papers' names and with settings in words."""
-        return setting_words(self._pattern.sub(lambda match: self.names[match[0]], text) if self.names else text)
-
-    def plain(self, text: str) -> str:
-        """The named text without references, for its length."""
-        return _REFERENCE.sub("", self.named(text))
-
-    def latex(self, named: str) -> str:
-        """A named text as LaTeX."""
-        parts = _REFERENCE.split(named)
-        keys = (f"~\\cite{{{self.cite[number]}}}" if number in self.cite else "" for number in parts[1::2])
-        return "".join(part + key for part, key in zip(map(prose, parts[::2]), [*keys, ""], strict=True))
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        known = "|".join(map(re.escape, sorted(self.names, key=len, reverse=True)))
-        return re.compile(rf"(?<![\w.-])(?:{known})(?![\w-])")
+from goalgrid.results.tables.paper_words import PaperWords
 
 
 @dataclass(frozen=True)

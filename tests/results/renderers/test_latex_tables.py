@@ -12,6 +12,7 @@ from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.reading.papers import shipped
+from goalgrid.results import renderers
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.layouts import arrange
 from goalgrid.results.layouts.pivot import Axes
@@ -19,10 +20,10 @@ from goalgrid.results.records.scores import Score
 from goalgrid.results.reference.coverage import paper_rows
 from goalgrid.results.reference.reading import table_names
 from goalgrid.results.renderers import latex
-from goalgrid.results.renderers.table_notes import PaperWords
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 from goalgrid.results.tables.latex_style import LatexStyle
 from goalgrid.results.tables.legend import Legend, Sentence
+from goalgrid.results.tables.paper_words import PaperWords
 from goalgrid.showing.tables import draw
 from tests.cases import every
 from tests.tex import compiled, needed
@@ -73,6 +74,13 @@ def test_names_are_the_papers() -> None:
     ]
     assert r"\caption{Recall (\%) and rsum, the sum of the six recalls, on MS-COCO 5K.}" in text
     assert not re.search(r"vse-|coco|selhn|triplet-hn|train\.", text.partition("\\begin")[2])
+
+
+def test_pages_hold_the_papers_names_for_those_who_copy_a_table() -> None:
+    ours = cells("selhn-table1", recipes=["vse-fc"], objectives=["triplet-hn"])
+    page = renderers.TEXT["html"].render(arrange(ours, synthetic(ours)))
+    assert '<span data-text="triplet-hn" data-latex="Triplet-HN">triplet-hn</span>' in page
+    assert '<span data-text="vse-fc on flickr30k" data-latex="VSE (FC)">vse-fc on flickr30k</span>' in page
 
 
 def test_videos_and_a_users_data_have_names_too() -> None:
