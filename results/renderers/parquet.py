@@ -140,9 +140,10 @@ def _of_columns(table: Table) -> Iterator[FileColumn]:
     """The columns of numbers."""
     rows = [row for block in table.blocks for row in block.rows]
     marked = any(entry.like_best is not None for entry in table.entries())
+    several, of_paper = _several(table), _of_paper(table)
     for place, (name, head, keys) in enumerate(zip(_names(table), table.heads, table.keys, strict=True)):
         values = [entry.tidy() if entry else {} for entry in (row.entries[place] for row in rows)]
-        for what in _shown(keys, several=_several(table), of_paper=_of_paper(table), marked=marked):
+        for what in _shown(keys, several=several, of_paper=of_paper, marked=marked):
             field = VALUES[what].field(f"{name}_{what}", **_about(head, keys, what))
             yield field, [value.get(what, False if what == "quoted" else None) for value in values]
 
