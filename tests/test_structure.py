@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,8 +48,17 @@ def test_names_are_nouns() -> None:
 
 def test_the_page_of_the_rooms_is_made_from_their_first_lines() -> None:
     page = (ROOT / "docs" / "rooms.md").read_text(encoding="utf-8")
-    write = "python -m tests.rooms_page > docs/rooms.md"
-    assert page == "\n".join(rooms_page.lines()) + "\n", f"docs/rooms.md is old; write it: {write}"
+    assert page == "\n".join(rooms_page.lines()) + "\n", "docs/rooms.md is old; write it: python -m tests.rooms_page"
+
+
+def test_the_picture_of_the_rooms_has_every_arrow_and_about_as_many_imports() -> None:
+    """A fifth more or fewer is no reason to draw it again at each change of an import."""
+    number = re.compile(r">(\d+)</text>")
+    shown, now = rooms_page.PICTURE.read_text(encoding="utf-8"), "\n".join(rooms_page.picture()) + "\n"
+    counts, wanted = (list(map(int, number.findall(text))) for text in (shown, now))
+    write = "docs/pictures/rooms.svg is old; write it: python -m tests.rooms_page"
+    assert number.sub("", shown) == number.sub("", now), write
+    assert counts == [pytest.approx(count, rel=0.2, abs=3) for count in wanted], write
 
 
 HEAVY = {"torch", "ray", "mlflow", "pandas", "matplotlib", "scipy", "pyarrow", "numpy"}
