@@ -8,6 +8,7 @@
 # make mutants ROOMS="objectives retrieval" N=20 SEED=7: draws small faults there and lists those that no test notices
 # make lowest, make newest   tests and a training with the lowest and newest versions of all requirements, in an
 #             environment of their own; PYTHON=python3.13 chooses the interpreter
+# make links  the links in goalgrid/, in a checkout that has none: unpacked from a zip, or cloned with core.symlinks=false
 # make docs   the pages as a site, in site/
 # make tour   run docs/tour.ipynb again and keep its outputs
 # make bench  every benchmark in short form, as one table; ROOT=DIR: Flickr8k, as docs/flickr8k.md says
@@ -84,6 +85,10 @@ docs: $(READY)
 
 tour: $(READY)
 	cd docs && ../$(BIN)/jupyter-execute --inplace tour.ipynb
+
+.PHONY: links
+links:
+	for room in grid objectives results retrieval runners; do rm -f goalgrid/$$room && ln -s ../$$room goalgrid/$$room; done
 
 $(READY): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)

@@ -7,6 +7,8 @@ nor Ray nor pandas: a public name is imported when it is first used.
 """
 
 from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,12 @@ PUBLIC = {
 }
 """Public names, each with the module that defines it and its name there, or the module itself."""
 
+_GRID = find_spec("goalgrid.grid")  # inside this folder or beside it, and not in another checkout that is installed
+if not _GRID or Path(str(_GRID.origin)).parents[1] not in Path(__file__).parents[:2]:
+    raise ImportError(
+        f"{__path__[0]} has no links to goalgrid's packages, as a checkout that was unpacked from a zip or cloned with "
+        "core.symlinks=false. Make them: make links. To use it only, pip install . and run goalgrid in another folder."
+    )
 __all__ = [*PUBLIC, "__version__"]
 __version__ = version("goalgrid")
 

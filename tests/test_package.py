@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,8 +17,10 @@ from typer.testing import CliRunner
 from goalgrid.app import app
 
 from .conftest import ROOT
+from .program import ROOMS, copied
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CPU = {"OMP_NUM_THREADS": "1"}
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 
 
@@ -108,17 +111,65 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_two_files_of_tests_run_where_the_sdist_was_unpacked(built: Path, tmp_path: Path) -> None:
+def test_the_quick_tests_pass_where_the_sdist_was_unpacked(built: Path, tmp_path: Path) -> None:
     (file,) = built.glob("*.tar.gz")
     subprocess.run(["tar", "xzf", file, "--strip-components=1", "-C", tmp_path], check=True)
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    rooms = [name if (tmp_path / name).exists() else f"goalgrid/{name}" for name in tracked.splitlines()]
-    absent = [name for name in rooms if not (tmp_path / name).exists()]
-    assert all(name.startswith(("goalgrid/.ci/", "goalgrid/.git")) for name in absent), absent
-    tests = ["tests/grid/test_identity.py", "tests/objectives/test_objective.py", "-n", "0", "-p", "no:cacheprovider"]
+    assert [name for name in tracked.splitlines() if not (tmp_path / name).exists()] == []
+    (quick,) = re.findall(r"^QUICK +:= (.*)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     subprocess.run(
-        [sys.executable, "-m", "pytest", *tests], cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, check=True
+        [sys.executable, "-m", "pytest", *quick.split(), "-n", "2", "-p", "no:cacheprovider"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, check=True,
+    )  # fmt: skip
+
+
+def without_links(folder: Path) -> Path:
+    """The program as git checks it out with core.symlinks=false, and as many unpack a zip: links are files."""
+    copied(folder)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    for name in NAMES:
+        (folder / "goalgrid" / name).unlink()
+        (folder / "goalgrid" / name).write_text(f"../{name}")
+    return folder
+
+
+def test_a_checkout_without_links_says_what_to_do(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import goalgrid, goalgrid.grid.errors as errors; print(errors.__file__)"]
+    alone = {"cwd": without_links(tmp_path), "capture_output": True, "text": True, "env": {**os.environ, **CPU}}
+    refused = subprocess.run(command, **alone)
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1].startswith(
+        f"ImportError: {tmp_path / 'goalgrid'} has no links to goalgrid's packages, as a checkout that was unpacked "
+        "from a zip or cloned with core.symlinks=false. Make them: make links. "
     )
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    subprocess.run(["make", "links"], cwd=tmp_path, check=True, capture_output=True)
+    imported = subprocess.run(command, **alone)
+    assert imported.stdout.strip() == str(tmp_path / "goalgrid" / "grid" / "errors" / "__init__.py")
+
+
+@pytest.mark.gate
+def test_a_zip_without_links_installs_the_whole_program(tmp_path: Path) -> None:
+    shutil.make_archive(str(tmp_path / "goalgrid"), "zip", without_links(tmp_path / "tree"))
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-compile"]
+    subprocess.run([*install, "--target", tmp_path / "site", tmp_path / "goalgrid.zip"], check=True)
+    whole = {
+        path.relative_to(ROOT) if room == "goalgrid" else Path("goalgrid", path.relative_to(ROOT))
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    installed = (path.relative_to(tmp_path / "site") for path in (tmp_path / "site" / "goalgrid").rglob("*"))
+    assert {path for path in installed if (tmp_path / "site" / path).is_file()} == whole
+    requirements = [path for path in sys.path if path.endswith("site-packages")]
+    environment = {**os.environ, **CPU, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *requirements])}
+    plan = [sys.executable, "-m", "goalgrid", "plan", "demo", "--runs", str(tmp_path / "runs")]
+    where = "import goalgrid.grid; print(goalgrid.grid.__file__)"
+    shown = subprocess.run([sys.executable, "-c", where], cwd=tmp_path, env=environment, stdout=-1, text=True)
+    assert Path(shown.stdout.strip()) == tmp_path / "site" / "goalgrid" / "grid" / "__init__.py"
+    planned = subprocess.run(plan, cwd=tmp_path, env=environment, check=True, stdout=-1, text=True).stdout
+    assert planned.startswith("demo: 45 trials")
 
 
 @pytest.mark.slow
