@@ -159,8 +159,7 @@ def compare(
         raise UserError("--json prints on the screen; leave --output out.")
     check_known("format", format_, grid_comparison.FORMATS)
     if output and (format_ != "terminal" or output.suffix not in ("", ".txt")):
-        format_ = renderers.format_for(output, format_)
-        check_known("format", format_, grid_comparison.FORMATS, where=f"in --output {output}")
+        format_ = renderers.format_for(output, format_, grid_comparison.FORMATS)
     comparison = compared(
         a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol
     )

@@ -1,6 +1,7 @@
 """Renderers: one table, many formats, equal numbers. The folder is the list; `write` puts any of them into a file."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 from goalgrid.grid.catalog import members
@@ -32,18 +33,22 @@ def format_of(path: Path) -> str | None:
     return next((kind for kind, ending in ENDINGS.items() if path.name.endswith((f".{ending}", f".{kind}"))), None)
 
 
-def format_for(path: Path, kind: str) -> str:
+def format_for(path: Path, kind: str, formats: Collection[str] = tuple(ENDINGS)) -> str:
     """Return the format of a file to write: `kind`, or the one of the file's ending if `kind` is the terminal's.
 
     With a format, a name may lack an ending; .txt may hold what is text, and .parquet either form.
+
+    Args:
+        formats: those that the command writes.
 
     Raises:
         UserError: the ending says no format, or another one than `kind`.
     """
     named = format_of(path)
+    named = named if named in formats else None
     if kind == "terminal":
         if named is None:
-            endings = ", ".join(f".{ending}" for ending in ENDINGS.values())
+            endings = ", ".join(f".{ending}" for name, ending in ENDINGS.items() if name in formats)
             raise UserError(f"--output {path}: its ending says no format. Known: {endings}; or give --format.")
         return named
     ending = ENDINGS[kind]
