@@ -166,7 +166,7 @@ class Evaluated:
         lines.append(f"  rsum {metrics['rsum']:.2f}")
         lines += [f"  {100 * self.unknown:.1f} % of the words are unknown to the model"] if self.unknown else []
         if ranks.listed is not None:
-            lines.append(f"  the second stage ranked the {ranks.listed} best of each query anew")
+            lines.append(f"  the second stage ranked the {ranks.listed} best of each query again")
         if self.judged:
             lines += ["ECCV Caption: mAP@R, R-Precision, R@1; CxC: R@1, R@5, R@10"]
             if not self.ids:

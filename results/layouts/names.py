@@ -27,7 +27,8 @@ def names_of(cells: Sequence[Cell], protocols: Iterable[str]) -> dict[str, str]:
     names = {name: paper_name(name) for name in protocols}
     names |= {cell.dataset: catalog.described(cell.dataset).known_as for cell in cells}
     names |= {cell.objective: loss_name(cell.objective) for cell in cells if cell.objective not in CELLS}
-    recipes = {(cell.dataset, cell.recipe): catalog.recipe(cell.recipe).known_as for cell in cells}
+    trained = [cell for cell in cells if not cell.published]  # of another's checkpoint, `recipe` is the file's name
+    recipes = {(cell.dataset, cell.recipe): catalog.recipe(cell.recipe).known_as for cell in trained}
     shared = Counter((dataset, known_as) for (dataset, _), known_as in recipes.items())
     names |= {recipe: known_as for (dataset, recipe), known_as in recipes.items() if shared[dataset, known_as] == 1}
     return {name: known_as for name, known_as in names.items() if known_as not in ("", name)}
