@@ -216,6 +216,7 @@ def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]
         [entry for entry in entries if any(fnmatchcase(entry.name, pattern) for pattern in patterns)]
         for patterns in (claim.better, claim.than)
     )
+    better = [entry for entry in better if not any(entry.parameters.get(n) == v for n, v in claim.without.items())]
     seen = set[object]()
     for one, other in product(better, worse):
         pair = (frozenset if claim.kind == "alike" else tuple)((one.runs, other.runs))

@@ -29,6 +29,8 @@ class Claim(Settings):
     """What two compared cells have in common, beside data set, protocol and swept values."""
     equal: tuple[str, ...] = ()
     """Parameters of the objectives that the paper gives both cells the same value of."""
+    without: dict[str, float] = {}
+    """Parameters of the better cell's objective, each with the value that the sentence leaves out."""
     across: str = ""
     """A swept setting, of which compared cells have different values; a cell's name is RECIPE:OBJECTIVE@VALUE then."""
     by: float | dict[str, float] = 0.0

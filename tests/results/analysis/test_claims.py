@@ -254,6 +254,22 @@ def test_ones_own_trials_stand_beside_the_printed_numbers(goalgrid: Goalgrid, tr
     assert goalgrid("claims", "goal", "demo", runs=tmp_path).returncode == 3
 
 
+def test_cells_that_a_sentence_leaves_out_are_not_compared() -> None:
+    """Unified §4.5 speaks of margins above 0, and of every gamma but 20."""
+
+    def compared(name: str, other: str, swept: str) -> list[str]:
+        cells = expand(load("flickr8k", [f'objectives=["unified", "{other}"]', "objective.gamma=60", f"sweep.{swept}"]))
+        rows = {t.id: {"protocol": "flickr8k-1k", "test_rsum": 100.0} for cell in cells for t in cell.trials}
+        claim = CLAIMS[f"unified {name}"]
+        return [test.block for test in judge("", claim, measured(claim, cells, Scores(rows))).comparisons]
+
+    assert compared("against VLC", "infonce", "objective.margin=[0.0, 0.2]") == [
+        "flickr8k (flickr8k-1k), objective.margin = 0.2"
+    ]
+    of_gamma = compared("against Triplet-HN over gamma", "triplet-hn", "objective.gamma=[20.0, 60.0]")
+    assert of_gamma == ["flickr8k (flickr8k-1k), objective.gamma = 60.0"]
+
+
 def test_cells_with_two_values_of_what_the_paper_holds_equal_are_no_comparison() -> None:
     """Unified §4.5 compares the loss with VLC at one gamma; their defaults here are 60 and 50."""
     claim = CLAIMS["unified against VLC"]
