@@ -35,6 +35,8 @@ _SPECIAL = {
     "✓": r"$\checkmark$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "µ": r"$\mu$", "|": r"\textbar{}",
     "≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "≈": r"$\approx$", "·": r"$\cdot$", "°": r"$^{\circ}$",
     "←": r"$\leftarrow$", "↔": r"$\leftrightarrow$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "³": r"$^3$",
+    "§": r"\S{}", "©": r"\copyright{}", "®": r"\textregistered{}", "™": r"\texttrademark{}", "¹": "$^1$",
+    "•": r"$\bullet$", "⋅": r"$\cdot$", "∗": r"$\ast$", "∈": r"$\in$", "∼": r"$\sim$", "√": r"$\surd$", "∑": r"$\sum$",
     "–": "--", "—": "---", "‘": "`", "’": "'", "“": "``", "”": "''", "…": r"\ldots{}",
 }  # fmt: skip
 _PLAIN_LETTERS = frozenset("ßæÆøØœŒåÅłŁı")

@@ -23,6 +23,7 @@ from goalgrid.results.renderers import latex
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 from goalgrid.results.tables.latex_style import LatexStyle
 from goalgrid.results.tables.legend import Legend, Sentence
+from goalgrid.results.tables.notation import check_set
 from goalgrid.results.tables.paper_words import PaperWords
 from goalgrid.showing.tables import draw
 from tests.cases import every
@@ -181,6 +182,7 @@ def test_remarks_on_the_papers_rows_are_prose() -> None:
     remarks = {text for name in table_names() for row in paper_rows(name, shipped()) for text in row.differs}
     odd = re.compile(r"docs/|goalgrid|\b(?:train|model|objective|dataset)\.[a-z]|-\{\}-")
     assert len(remarks) > 30
+    check_set("".join(map(words, remarks)))
     assert [text for text in remarks if odd.search(words(text))] == []
 
 
@@ -229,7 +231,7 @@ def test_options_that_cannot_be_set_are_one_error(options: dict[str, object], me
     assert message in str(caught.value)
 
 
-ODD = "50 % } of {\n\n \\section #1 & ~^_ $x$ | <é ß ő> “q” – λ τ ≤ 3 × 10³ …"
+ODD = "50 % } of {\n\n \\section #1 & ~^_ $x$ | <é ß ő> “q” – λ τ ≤ 3 × 10³ … §4 © ® ™ • ∈ √"
 
 
 def test_odd_captions_and_names_are_set_as_they_are(tmp_path: Path) -> None:
