@@ -11,6 +11,7 @@ from goalgrid.grid.gridfile import Grid, load
 from goalgrid.results.records import record
 from goalgrid.results.reference.coverage import NOT_POSSIBLE, QUOTED, TRAINED, PaperRow, paper_rows
 from goalgrid.results.reference.reading import Line, Result, paper_table, table_names
+from goalgrid.results.tables.notation import check_set, escape
 from tests.cases import every
 from tests.grid.test_recipes import PROGRAM, text_of
 
@@ -46,6 +47,15 @@ def test_every_row_has_one_origin(table: str, grids: Grids) -> None:
         assert bool(row.recipes) == bool(row.objectives) or line.not_possible, row
         assert not (row.objectives and line.not_possible), row
         assert row.grids or row.quoted or not row.objectives, row
+
+
+@every("table", TABLES)
+def test_latex_sets_all_that_is_said_of_a_table(table: str, grids: Grids) -> None:
+    content = paper_table(table)
+    texts = [text for row, _, _ in told(table, grids) for text in (*row.differs, row.label, row.block)]
+    texts += [content.heading, content.note, content.i2t, content.t2i, *content.words]
+    for text in [*texts, *(doubt.text for doubt in content.doubts)]:
+        check_set(escape(text))
 
 
 @every("table", TABLES)
