@@ -28,6 +28,9 @@ _NAME = {
 _BINDERS = frozenset((*_NAME, *INSIDE, ast.NamedExpr, ast.Call, ast.Global, ast.Import, ast.ImportFrom))
 """The nodes of which `Scopes._bind` takes note."""
 
+_LEAVES = (ast.expr_context, ast.Constant, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.alias, ast.arg)
+"""Nodes in which no variable is read or bound, but for the parameters and imports that the node above them names."""
+
 BY_NAME = {"locals", "eval", "exec"}
 """Functions that read the locals of their caller by name; without an argument, `vars` and `dir` do, too."""
 
@@ -167,7 +170,9 @@ class Scopes:
         return type(node)(**fields)
 
     def _part(self, part: Any, scope: Scope) -> Any:
-        return self.canonical(part, self.begins.get(part, scope)) if isinstance(part, ast.AST) else part
+        if not isinstance(part, ast.AST) or isinstance(part, _LEAVES):
+            return part
+        return self.canonical(part, self.begins.get(part, scope))
 
 
 @cache
@@ -178,10 +183,10 @@ def canonical(tree: ast.AST) -> ast.AST:
 
 
 def _parts(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """The nodes below, each with its field."""
+    """The nodes below in which variables may be, each with its field."""
     for field, value in ast.iter_fields(node):
         for part in value if isinstance(value, list) else (value,):
-            if isinstance(part, ast.AST):
+            if isinstance(part, ast.AST) and not isinstance(part, _LEAVES):
                 yield field, part
 
 

@@ -107,9 +107,8 @@ class Module:
 
     def _take(self, statement: ast.stmt) -> None:
         if not isinstance(statement, _NAMED):  # an import inside a function runs only with the function
-            modules = {
-                alias.name for node in ast.walk(statement) if isinstance(node, ast.Import) for alias in node.names
-            }
+            imports = (node for node in _statements(statement) if isinstance(node, ast.Import))
+            modules = {alias.name for node in imports for alias in node.names}
             self.imports |= modules | {target for _, target in _imported(statement)}
         if _has_effect(statement):
             self.effects.nodes.append(statement)
@@ -255,6 +254,9 @@ class _Stripped(ast.NodeTransformer):
         self.in_function = around
         return node
 
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return node  # nothing is below it, and names are what there is most of
+
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         is_prose = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         return None if is_prose else self.generic_visit(node)
@@ -297,22 +299,27 @@ def _text(node: object, value_text: Callable[[object], str]) -> str:
     return f"({type(node).__name__}{''.join(parts)})"
 
 
-@cache
 def _names(node: ast.AST) -> frozenset[str]:
-    names, ahead = set[str](), [node]
+    return _names_and_strings(node)[0]
+
+
+def _constants(node: ast.AST) -> frozenset[str]:
+    return _names_and_strings(node)[1]
+
+
+@cache
+def _names_and_strings(node: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
+    """The dotted names in a syntax tree, the longest of each chain, and the strings."""
+    names, strings, ahead = set[str](), set[str](), [node]
     while ahead:
         part = ahead.pop()
-        if name := _dotted(part):
+        if isinstance(part, ast.Constant):
+            strings |= {part.value} if isinstance(part.value, str) else set()
+        elif name := _dotted(part):
             names.add(name)
         else:
             ahead += ast.iter_child_nodes(part)
-    return frozenset(names)
-
-
-@cache
-def _constants(node: ast.AST) -> frozenset[str]:
-    constants = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
-    return frozenset(constant for constant in constants if isinstance(constant, str))
+    return frozenset(names), frozenset(strings)
 
 
 def _dotted(node: ast.AST) -> str:
@@ -342,11 +349,19 @@ def _may_choose(node: ast.AST, string: ast.Constant) -> bool:
     return not isinstance(node, ast.Compare) and not (isinstance(node, ast.Dict) and string in node.keys)
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A module or statement, and the statements in it, without a look into expressions."""
+    yield node
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for part in getattr(node, name, ()):
+            yield from _statements(part)
+
+
 @cache
 def _imported(tree: ast.AST) -> frozenset[tuple[str, str]]:
     """The names that the imports in a syntax tree define, with the dotted names that they stand for."""
     imported = set[tuple[str, str]]()
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
