@@ -40,10 +40,10 @@ def notes_of(table: Table, words: PaperWords, room: int) -> Notes:
     printed[1:] = sorted(printed[1:], key=lambda text: text[0].isalnum())  # signs come first
     aside = [sentence.text for sentence in legend.sentences if not sentence.in_paper]
     everywhere = words.named(f"All rows: {'; '.join(legend.shared)}.") if legend.shared else ""
-    every = [everywhere, *(f"{mark}: {remark}." for mark, remark in legend.marks.items())]
+    every = [*([everywhere] if everywhere else []), *(f"{mark}: {note}." for mark, note in legend.marks.items())]
     title = words.latex(_sentence(words.named(legend.title.in_paper)))
     if not room:
-        return Notes(title, aside=(*aside, *printed, *filter(None, every)))
+        return Notes(title, aside=(*aside, *printed, *every))
     least = _more(len(set().union(*remarks.values(), *([_trained(table)] if everywhere else []))))
     below = list[str]()
     while printed and _length([*below, printed[0], least]) <= room:

@@ -137,6 +137,7 @@ def test_every_letter_is_explained_and_the_rest_counted(width: str, form: str, c
     differing = {row.notes for block in filled.blocks for row in block.rows if row.notes}
     assert len(differing) > 1
     explained = len(letters_of([shown]))
+    assert not re.search(r"^%\s*$", text, re.MULTILINE)
     everything = len({note for notes in differing for note in notes})
     assert ("in the supplement" in shown) == (explained < everything or "All rows: " not in shown)
     assert (r"\caption{Mine}" in text) == bool(caption)
