@@ -32,7 +32,7 @@ _SPECIAL = {
     **{character: f"\\{character}" for character in "&%$#_{}"}, "\u00a0": "~", "\u200b": "{}",
     "<": r"\textless{}", ">": r"\textgreater{}",
     "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "→": r"$\rightarrow$", "∞": r"$\infty$", "²": r"$^2$",
-    "✓": r"$\checkmark$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "µ": r"$\mu$", "|": r"\textbar{}", "§": r"\S{}",
+    "✓": r"$\checkmark$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "µ": r"$\mu$", "|": r"\textbar{}",
     "≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "≈": r"$\approx$", "·": r"$\cdot$", "°": r"$^{\circ}$",
     "←": r"$\leftarrow$", "↔": r"$\leftrightarrow$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "³": r"$^3$",
     "§": r"\S{}", "©": r"\copyright{}", "®": r"\textregistered{}", "™": r"\texttrademark{}", "¹": "$^1$",
