@@ -198,7 +198,7 @@ def test_a_trial_that_has_learnt_nothing_is_collapsed(tmp_path: Path, verb: Verb
     ran = verb("run", "demo", *still, "--here", "--mlflow-uri", "", runs=home)
     (lost,) = overview(home).trials
     assert list(status.collapsed(overview(home))) == [lost.id]
-    assert "collapsed: 1 of 1 done are no better than chance" in ran.stderr
+    assert "collapsed: 1 of 1 done perform at chance level" in ran.stderr
     way_out = (
         "  may help: all negatives at first, as the hardest may draw all vectors to one point: train.warmup_epochs = 1"
     )
