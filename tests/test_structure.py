@@ -37,7 +37,7 @@ def test_every_file_says_first_what_it_is_for() -> None:
 
 
 def test_names_are_nouns() -> None:
-    """The rest stands in code that decides numbers: renaming it there would make finished trials stale."""
+    """What is left is of earlier days: names of parameters and functions, which fingerprints of code count."""
     words = {"found", "own", "told", "said", "each", "wanted", "kept", "left", "made", "held", "drawn"}
     nodes = [node for path in FILES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     names = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
