@@ -130,7 +130,8 @@ def _float(table: Table, words: PaperWords, notes: Notes, size: Size, width: str
     elif notes.keyed:
         lines = [f"\\textsuperscript{{{key}}}\\,{text}" if key else text for key, text in notes.keyed]
         below = ["\\par\\smallskip", "\\begin{minipage}{\\linewidth}", "\\footnotesize", *lines, "\\end{minipage}"]
-    title = escape(style.caption) if style.caption else " ".join([notes.title, *notes.in_caption])
+    title = escape(style.caption) or notes.title
+    stop = "." if notes.in_caption and title[-1] not in ".!?" else ""
     return [
         f"\\begin{{{name}}}",
         "\\centering",
@@ -138,7 +139,7 @@ def _float(table: Table, words: PaperWords, notes: Notes, size: Size, width: str
         *([f"\\setlength{{\\tabcolsep}}{{{size.gap}pt}}"] if size.gap != SIZES[0].gap else []),
         *fitted,
         *below,
-        f"\\caption{{{title}}}",
+        f"\\caption{{{' '.join([title + stop, *notes.in_caption])}}}",
         *([f"\\label{{{style.label}}}"] if style.label else []),
         f"\\end{{{name}}}",
     ]
