@@ -47,7 +47,11 @@ FAKES = {
         if [ "$1" = --parsable ]; then echo 7; else echo "Submitted batch job 7"; fi
     """,
     "squeue": """
-        case "$*" in *--user*) ;; *--jobs=7*) cat "$QUEUE/tasks" ;; *) cat "$QUEUE/waiting" ;; esac # a colleague's, too
+        case "$*" in
+        *--user*) ;; # jobs of a colleague, too
+        *--jobs=7*) cat "$QUEUE/tasks" 2>/dev/null; true ;;
+        *) cat "$QUEUE/waiting" ;;
+        esac
     """,
     "sacct": """
         [[ "$1" = -*a* ]] && cat "$QUEUE/accounts" 2>/dev/null && exit # of a colleague, too
