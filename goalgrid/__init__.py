@@ -47,7 +47,7 @@ _GRID = find_spec("goalgrid.grid")  # inside this folder or beside it, and not i
 if not _GRID or Path(str(_GRID.origin)).parents[1] not in Path(__file__).parents[:2]:
     raise ImportError(
         f"{__path__[0]} has no links to goalgrid's packages, as a checkout that was unpacked from a zip or cloned with "
-        "core.symlinks=false. Make them: make links. To use it only, pip install . and run goalgrid in another folder."
+        "core.symlinks=false. Make them: make links. To use it only, pip install . and work in another folder."
     )
 __all__ = [*PUBLIC, "__version__"]
 __version__ = version("goalgrid")

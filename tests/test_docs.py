@@ -21,6 +21,7 @@ from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.resources import Reliability, Resources
 from goalgrid.runners.trial.retries import POLICY
+from goalgrid.terminal.options import HELP
 from tests.cases import every
 from tests.pages import PAGES
 
@@ -91,7 +92,7 @@ def parse(given: list[str]) -> tuple[str, dict[str, Any]]:
         assert name in command.commands, f"no verb {name!r}"
         command = command.commands[name]
         if not hasattr(command, "commands"):
-            read = command.make_context(name, rest).params
+            read = command.make_context(name, rest, **HELP).params  # a command keeps the first names of its help
             named = [value for key in ("paper", "grid", "grids", "launch_folders") if (value := read.get(key))]
             assert named or "paper" not in read or name in ("table", "claims"), "Missing parameter: GRID or --paper"
             return name, read

@@ -90,7 +90,10 @@ def test_no_file_of_a_runs_folder_is_replaced_or_put_into_a_trial(pair: Home, ve
     ]  # fmt: skip
     for path in places:
         before = path.read_bytes() if path.exists() else None
-        with pytest.raises(UserError, match=f"belongs to the runs folder {pair.path}; choose another file"):
+        refused = (
+            f"belongs to the runs folder {pair.path}; choose another file|its ending does not fit the format latex"
+        )
+        with pytest.raises(UserError, match=refused):
             verb("table", "demo", "--format", "latex", "-o", str(path), runs=pair)
         assert (path.read_bytes() if path.exists() else None) == before
     for path in (grid.tables / "goal.tex", grid.path / "mine.tex", pair.path / "papers" / "mine.tex"):

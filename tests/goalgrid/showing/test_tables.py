@@ -22,6 +22,7 @@ from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
 from goalgrid.results.export.table_request import PROGRAM, TableRequest
+from goalgrid.terminal.options import HELP
 from goalgrid.verbs.results import verbs
 from tests.cases import every
 
@@ -55,7 +56,7 @@ WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.star
 def test_a_command_reads_back_as_what_was_asked_for(request: TableRequest) -> None:
     parser: Any = get_command(verbs)
     words = shlex.split(request.command.removeprefix(PROGRAM))
-    options = parser.commands["table"].make_context("table", words).params
+    options = parser.commands["table"].make_context("table", words, **HELP).params
     read = {field.name: options[field.name] for field in fields(TableRequest)}
     read |= {name: tuple(options[name]) for name in ("cite", "set_")}
     assert TableRequest(**read) == request
