@@ -305,7 +305,7 @@ def test_what_clusters_ask_for_stands_in_the_script(tmp_path: Path, goalgrid: Go
     for line in ("--array=1-3", "--mem=32G", "--account=vision", "--output=logs/%j.txt"):
         assert f"\n#SBATCH {line}\n" in script
     assert script.startswith("#!/bin/bash -l\n")
-    assert "\nmodule load cuda\nconda activate me\nexport PATH=" in script
+    assert "\nmodule load cuda\nconda activate me\nset +eu" in script
     more = goalgrid("slurm", "demo", "--mem", "1G", "--sbatch", "mem=64G", runs=tmp_path).stdout
     assert re.findall("mem=.*", more) == ["mem=64G"]
 
@@ -634,6 +634,18 @@ def test_a_signal_while_the_lines_of_setup_run_queues_the_job_again(
     slurm.submit(script)
     assert slurm.ended(slurm.start())[0] == 3
     assert slurm.queued()
+
+
+def test_a_job_queues_again_whatever_the_lines_of_setup_set(
+    slurm: FakeSlurm, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    (tmp_path / "setup.sh").write_text("set -euo pipefail\n")
+    script = tmp_path / "job.sh"
+    options = ("--gpus", "0", "--setup", str(tmp_path / "setup.sh"), "--output", str(script))
+    goalgrid("slurm", "demo", *options, runs=tmp_path / "runs")
+    slurm.submit(script)
+    code, said = slurm.ended(slurm.start(lambda text: swapped(text, "goalgrid run", "bash -c 'exit 3'")))
+    assert (code, slurm.queued()) == (3, True), said
 
 
 @pytest.fixture
