@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goalgrid.grid import catalog, expansion
-from goalgrid.grid.errors import UserError, several, text_of
+from goalgrid.grid.errors import UserError, counted, several, text_of
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.option import option
@@ -75,58 +75,98 @@ def script(
     """
     from goalgrid.results.pages import page
 
+    _check_sizes(options)
+    tasks, given = tasks_asked(options, more), _asked_by_user(options, more)
+    if force and tasks > 1:
+        raise UserError("--force with an array: each task would retrain what another has just done. Use one job.")
+    jobs = _jobs_of_a_host(grids, gpus, needs.sharing, options.nodes * tasks)
+    asked = _asked_by_grids(grids, options, gpus, jobs, needs) | given
+    if asked.keys() & {"mem-per-cpu", "mem-per-gpu"} and "mem" not in given:
+        del asked["mem"]
+    cpus = max(grid.resources.cpus for grid in grids)
+    if (host := asked["cpus-per-task"]).isdecimal() and int(host) < cpus:
+        raise UserError(f"--sbatch cpus-per-task={host} is too few: a trial of this grid takes {counted(cpus, 'CPU')}.")
+    here, staged = str(Path.cwd()), _staged(grids) if options.stage else {}
+    setup = options.setup  # `module` and `conda` are of login shells
+    return page(
+        "slurm.sh",
+        names=[grid.name for grid in grids],
+        asked={name: _quoted(value) for name, value in asked.items()},
+        nodes=options.nodes,
+        force=force,
+        cpus=cpus,
+        limited=any(grid.resources.concurrency for grid in grids),
+        setup=text_of(setup, "--setup", "It holds lines of bash.").rstrip() if setup else "",
+        path=shlex.quote(str(Path(sys.executable).parent)),
+        folder=shlex.quote(here),
+        unpack=shlex.quote(_unpacking(*snapshot)) if snapshot else "",
+        staged=staged,
+        stage=shlex.quote(_copying(staged)) if staged else "",
+        command=shlex.join(["goalgrid", "run", *words, *_passed(options, tasks, here if snapshot else "")]),
+    )
+
+
+def _check_sizes(options: SlurmOptions) -> None:
+    """UserError: the time or the memory has no form of Slurm."""
     if re.fullmatch("[0-9]+:[0-9]+", options.time):  # Slurm's M:S, where a reader means hours
-        minutes = options.time.partition(":")[0]
+        count = options.time.partition(":")[0]
+        minutes = counted(int(count), "minute")
         raise UserError(
-            f"--time {options.time} is {minutes} minutes to Slurm. "
-            f"Write {options.time}:00 for {minutes} hours, or {minutes} for {minutes} minutes."
+            f"--time {options.time} is {minutes} to Slurm. "
+            f"Write {options.time}:00 for hours and minutes, or {count} for {minutes}."
         )
     if not TIME.fullmatch(options.time):
         raise UserError(f"--time {options.time!r} is no time of Slurm: minutes, H:M:S or D-H:M:S.")
-    if not re.fullmatch(r"(\d+[KMGT]?)?", options.mem):
+    if not re.fullmatch("([0-9]+[KMGT]?)?", options.mem):
         raise UserError(f"--mem {options.mem!r} is no size of Slurm: megabytes, or e.g. 32G.")
+
+
+def _asked_by_user(options: SlurmOptions, more: Sequence[str]) -> dict[str, str]:
+    """Return the options of sbatch that a user gave in whatever way; UserError: one is more than a line."""
     named = {"mem": options.mem, "account": options.account, "output": options.log}
     given = {name: value for name, value in named.items() if value} | _given(options, more)
     if wrong := [f"--{name} {value!r}" for name, value in given.items() if not value.isprintable()]:
         raise UserError(f"{wrong[0]} has a line break or another control character: each option is one line.")
-    tasks = tasks_asked(options, more)
-    if force and tasks > 1:
-        raise UserError("--force with an array: each task would retrain what another has just done. Use one job.")
-    cpus = max(grid.resources.cpus for grid in grids)
-    jobs = _jobs_of_a_host(grids, gpus, needs.sharing, options.nodes * tasks)
-    passed = {"--mlflow-uri": "" if tasks > 1 and options.mlflow_uri is None else options.mlflow_uri}
-    here = shlex.quote(str(Path.cwd()))
-    passed |= {
-        "--notify": (f"cd {here} && {options.notify}" if snapshot else options.notify) if options.notify else None
-    }
-    words = [*words, *(word for name, value in passed.items() if value is not None for word in (name, value))]
-    words += ["--allow-leak"] if options.allow_leak else []
+    return given
+
+
+def _asked_by_grids(
+    grids: Sequence[Grid], options: SlurmOptions, gpus: int, jobs: int, needs: HostNeeds
+) -> dict[str, str]:
+    """Return the options of sbatch for hosts that each train so many jobs of the grids at a time."""
     grace = max(grid.reliability.grace_seconds for grid in grids)
-    asked = {
+    return {
         "job-name": "+".join(dict.fromkeys(grid.plain_name for grid in grids)),
         "nodes": str(options.nodes),
         "ntasks-per-node": "1",
-        "cpus-per-task": str(cpus * jobs),
+        "cpus-per-task": str(max(grid.resources.cpus for grid in grids) * jobs),
         **({"gpus-per-node": str(gpus)} if gpus else {}),
-        **({} if given.keys() & {"mem", "mem-per-cpu", "mem-per-gpu"} else {"mem": needs.memory(jobs)}),
+        "mem": needs.memory(jobs),
         "time": options.time,
         "signal": f"B:TERM@{grace + LEFT_SECONDS:.0f}",
         "requeue": "",
         **({"no-kill": ""} if options.nodes > 1 else {}),
         "open-mode": "append",
     }
-    staged = _staged(grids) if options.stage else {}
-    setup = options.setup  # `module` and `conda` are of login shells
-    return page(
-        "slurm.sh", names=[grid.name for grid in grids], asked=asked | given, nodes=options.nodes, force=force,
-        cpus=cpus,
-        limited=any(grid.resources.concurrency for grid in grids),
-        setup=text_of(setup, "--setup", "It holds lines of bash.").rstrip() if setup else "",
-        path=shlex.quote(str(Path(sys.executable).parent)), folder=here,
-        unpack=shlex.quote(_unpacking(*snapshot)) if snapshot else "",
-        staged=staged, stage=shlex.quote(_copying(staged)) if staged else "",
-        command=shlex.join(["goalgrid", "run", *words]),
-    )  # fmt: skip
+
+
+def _quoted(value: str) -> str:
+    r"""Return the value as sbatch reads it from a line of a script: a backslash escapes within quotes, too.
+
+    >>> _quoted("logs/%j.txt"), _quoted("my logs/%j.txt"), _quoted("")
+    ('logs/%j.txt', "'my logs/%j.txt'", '')
+    """
+    return shlex.quote(value.replace("\\", r"\\")) if value else ""
+
+
+def _passed(options: SlurmOptions, tasks: int, folder: str) -> list[str]:
+    """Return the options that the run of each task takes; `folder`: where it runs --notify, empty for its own."""
+    words = list[str]()
+    if options.mlflow_uri is not None or tasks > 1:
+        words += ["--mlflow-uri", options.mlflow_uri or ""]
+    if options.notify:
+        words += ["--notify", f"cd {shlex.quote(folder)} && {options.notify}" if folder else options.notify]
+    return words + ["--allow-leak"] * options.allow_leak
 
 
 def check_places(overview: Overview, trials: Sequence[Trial]) -> list[str]:

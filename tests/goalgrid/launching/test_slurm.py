@@ -248,7 +248,7 @@ def test_gpus_without_work_are_told_before_a_job_takes_them(tmp_path: Path, verb
         (("--time", "soon"), "--time 'soon' is no time of Slurm: minutes, H:M:S or D-H:M:S"),
         (
             ("--time", "12:00"),
-            "--time 12:00 is 12 minutes to Slurm. Write 12:00:00 for 12 hours, or 12 for 12 minutes.",
+            "--time 12:00 is 12 minutes to Slurm. Write 12:00:00 for hours and minutes, or 12 for 12 minutes.",
         ),
         (("--mem", "much"), "--mem 'much' is no size of Slurm: megabytes, or e.g. 32G."),
         (("--sbatch", "gpu"), ""),
@@ -258,6 +258,14 @@ def test_gpus_without_work_are_told_before_a_job_takes_them(tmp_path: Path, verb
         (
             ("--set", "resources.gpu=2", "--gpus", "1"),
             "a job of this grid asks for 2 GPUs of one node: --gpus 1 is too",
+        ),
+        (
+            ("--time", "1:30"),
+            "--time 1:30 is 1 minute to Slurm. Write 1:30:00 for hours and minutes, or 1 for 1 minute.",
+        ),
+        (
+            ("--set", "resources.cpu=4", "--sbatch", "cpus-per-task=3"),
+            "--sbatch cpus-per-task=3 is too few: a trial of this grid takes 4 CPUs.",
         ),
         (("--sbatch", "array=1-x"), "--array '1-x' is no array of Slurm: e.g. 1-8, 1-40%4, 0-9:2 or 1,3,5."),
         (("--sbatch", "array=9-1"), "--array '9-1' has no task."),
@@ -308,6 +316,13 @@ def test_what_clusters_ask_for_stands_in_the_script(tmp_path: Path, goalgrid: Go
     assert "\nmodule load cuda\nconda activate me\nset +eu" in script
     more = goalgrid("slurm", "demo", "--mem", "1G", "--sbatch", "mem=64G", runs=tmp_path).stdout
     assert re.findall("mem=.*", more) == ["mem=64G"]
+
+
+def test_values_with_blanks_and_quotes_are_one_word_to_sbatch(tmp_path: Path, verb: Verb) -> None:
+    asked = ("--log", "my logs/%j.txt", "--sbatch", "comment=it's #1", "--sbatch", r"nodelist=a\b", "--gpus", "0")
+    script = verb("slurm", "demo", *asked, runs=Home(tmp_path)).stdout
+    for line in ("--output='my logs/%j.txt'", """--comment='it'"'"'s #1'""", r"--nodelist='a\\b'"):
+        assert f"\n#SBATCH {line}\n" in script
 
 
 def test_a_partition_without_gpus_is_asked_for_none(
