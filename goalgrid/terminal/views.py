@@ -172,6 +172,12 @@ def say_left_out(message: str) -> None:
     say(f"left out: {message}")
 
 
+def check_json(as_json: bool, format_: str) -> None:
+    """A UserError where --json is given with --format of something else."""
+    if as_json and format_ not in ("terminal", "json"):
+        raise UserError(f"--json and --format {format_} are two formats; leave one out.")
+
+
 def show_for(program: bool, content: Callable[[], Any], lines: Callable[[], Iterable[str]]) -> None:
     """Print the product as JSON for a program, or in lines for a reader."""
     if program:

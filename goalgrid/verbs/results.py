@@ -18,7 +18,7 @@ from goalgrid.showing.figures import FigureRequest
 from goalgrid.showing.figures import write as draw
 from goalgrid.terminal import EXIT, INCOMPLETE, NothingDone, completion, options
 from goalgrid.terminal.options import argument, either, flag, options_of
-from goalgrid.terminal.views import say, show, show_for, show_json, show_list
+from goalgrid.terminal.views import check_json, say, show, show_for, show_json, show_list
 
 verbs = typer.Typer()
 
@@ -51,8 +51,9 @@ def table(
     from goalgrid.results.reference.reading import PAPERS, listing
     from goalgrid.showing.tables import deliver, shortfall
 
-    format_ = "json" if as_json else format_
     check_known("format", format_, renderers.FORMATS)
+    check_json(as_json, format_)
+    format_ = "json" if as_json else format_
     request = TableRequest(grid or "", protocol=protocol, cite=tuple(cite), set_=tuple(set_), **options)
     if request.reference and not request.paper and (grid is None or grid in PAPERS):
         show_list(listing(grid))
@@ -93,6 +94,7 @@ def effects(
     from goalgrid.showing.analyses import analysed
 
     check_known("format", format_, effects_text.FORMATS)
+    check_json(as_json, format_)
     if reference:
         if protocol or baseline or across or set_:
             raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")
@@ -128,6 +130,7 @@ def claims(
     from goalgrid.showing import analyses
 
     check_known("format", format_, TEXT)
+    check_json(as_json, format_)
     judged = analyses.judged(paper, grid, home, set_)
     text = TEXT[format_](judged_claims.document(judged, comparisons=comparisons)).rstrip("\n")
     show_for(as_json, lambda: judged_claims.for_programs(judged), text.splitlines)
@@ -158,6 +161,7 @@ def compare(
     if output and as_json:
         raise UserError("--json prints on the screen; leave --output out.")
     check_known("format", format_, grid_comparison.FORMATS)
+    check_json(as_json, format_)
     if output and (format_ != "terminal" or output.suffix not in ("", ".txt")):
         format_ = renderers.format_for(output, format_, grid_comparison.FORMATS)
     comparison = compared(

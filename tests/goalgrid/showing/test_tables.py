@@ -123,6 +123,12 @@ def test_names_that_say_no_other_format_are_written(
     assert (tmp_path / name).read_bytes() == (trained_pair.grid("demo").tables / f"goal.{usual}").read_bytes()
 
 
+@every("words", [("table", "demo"), ("effects", "demo"), ("compare", "demo", "demo"), ("claims", "goal")])
+def test_json_with_another_format_is_refused(words: tuple[str, ...], trained_pair: Home, verb: Verb) -> None:
+    with pytest.raises(UserError, match="--json and --format latex are two formats; leave one out"):
+        verb(*words, "--json", "--format", "latex", runs=trained_pair)
+
+
 @every(
     ("words", "message"),
     [
