@@ -48,9 +48,9 @@ class LatexStyle:
             raise UserError(f"--plain gives the tabular alone; leave {', '.join(others)} out.")
         if label and not re.fullmatch(r"[A-Za-z0-9:._/+-]+", label):
             raise UserError(f"--label {label!r}: \\ref takes letters from a to z, digits and : . _ / + - alone.")
-        keys = dict(word.partition("=")[::2] for word in cite)
-        for number, key in keys.items():
-            if not number.isdecimal() or not re.fullmatch(r"[A-Za-z0-9:._/+-]+", key):
+        for word in cite:
+            if not re.fullmatch(r"[0-9]+=[A-Za-z0-9:._/+-]+", word):
                 example = "give the number in brackets and a key of your bibliography, e.g. --cite 23=scan18"
-                raise UserError(f"--cite {number}={key}: {example}.")
+                raise UserError(f"--cite {word}: {example}.")
+        keys = dict(word.split("=") for word in cite)
         return cls(label or "", caption or "", siunitx, width or "", notes, plain, keys)

@@ -231,7 +231,8 @@ def test_plain_is_the_tabular_alone() -> None:
         ({"label": "tab:}"}, r"--label 'tab:}': \ref takes letters"),
         ({"label": "tab:größe"}, r"\ref takes letters"),
         ({"label": "a\n\nb"}, r"\ref takes letters"),
-        ({"cite": ("scan18",)}, "--cite scan18=: give the number in brackets and a key"),
+        ({"cite": ("scan18",)}, "--cite scan18: give the number in brackets and a key"),
+        ({"cite": ("23=a=b",)}, "--cite 23=a=b: give the number in brackets and a key"),
         ({"caption": "鳥 and ą"}, "pdflatex cannot set '鳥', 'ą'; write it"),
     ],
 )
