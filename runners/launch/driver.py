@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import torch
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import HostFault, UserError
 from goalgrid.grid.resources import cpus_here
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.attempts import Attempt
@@ -64,16 +64,15 @@ class Driver:
     def check(self, jobs: Sequence[Job]) -> list[str]:
         """Check that nodes see runs folder, data and weights, and have the same code and plug-ins; or UserError.
 
-        Here: that the GPUs work which Slurm lends, unless the jobs leave GPUs alone. Returns a warning about each node
-        that is left out: the jobs fit on the others.
+        Here: that the GPUs work which Slurm lends, unless the jobs leave GPUs alone; HostFault: another host may have
+        GPUs that do. Returns a warning about each node that is left out: the jobs fit on the others.
         """
         if all(job.machine.resources.gpu == 0 for job in jobs):
             return []
         if why := lent.broken():
             host = os.environ.get("SLURMD_NODENAME", "NODE")
-            raise UserError(
-                f"{why}. Leave this node out: sbatch --exclude={host}. Or train on CPUs: --set resources.gpu=0."
-            )
+            kind = HostFault if torch.backends.cuda.is_built() else UserError  # without CUDA, no host sees a GPU
+            raise kind(f"{why}. Leave this node out: sbatch --exclude={host}. Or train on CPUs: --set resources.gpu=0.")
         return []
 
     def __enter__(self) -> Self:

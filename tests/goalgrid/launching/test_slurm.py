@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors import HostFault, UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.kept_launch import KeptLaunch
@@ -413,8 +413,13 @@ def test_lent_gpus_that_do_not_work_are_told_before_anything_trains_on_cpus(
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     one = (*PAIR, "--set", 'objectives=["con_con"]', "--here", "--mlflow-uri", "")
     told = r"Slurm lends 4 GPUs \(SLURM_GPUS_ON_NODE\), and torch sees none: .* --exclude=n7\. Or train on CPUs"
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=told) as without_cuda:
         verb("run", "demo", *one, runs=Home(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.backends.cuda, "is_built", lambda: True)
+        with pytest.raises(HostFault, match=r"look at nvidia-smi there.* Leave this node out: sbatch --exclude=n7"):
+            verb("run", "demo", *one, runs=Home(tmp_path))
+    assert without_cuda.type is UserError, "with a torch for CPUs no other node is better"
     assert Home(tmp_path).trials() == []
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
     with pytest.raises(UserError, match="lends 2 GPUs"):
