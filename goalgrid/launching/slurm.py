@@ -83,6 +83,8 @@ def script(
     asked = _asked_by_grids(grids, options, gpus, jobs, needs) | given
     if asked.keys() & {"mem-per-cpu", "mem-per-gpu"} and "mem" not in given:
         del asked["mem"]
+    if _gpus_of_user(given) is not None and "gpus-per-node" not in given:
+        asked.pop("gpus-per-node", None)  # Slurm refuses GPUs with a type and without
     cpus = max(grid.resources.cpus for grid in grids)
     if (host := asked["cpus-per-task"]).isdecimal() and int(host) < cpus:
         raise UserError(f"--sbatch cpus-per-task={host} is too few: a trial of this grid takes {counted(cpus, 'CPU')}.")
@@ -219,8 +221,11 @@ def gpus_asked(grids: Sequence[Grid], options: SlurmOptions, more: Sequence[str]
 
     UserError: too few for a job of the grids, or an option has no form of Slurm.
     """
-    gpus, partition = options.gpus, _given(options, more).get("partition", "")
+    given = _given(options, more)
+    gpus, partition = options.gpus, given.get("partition", "")
     share, asked = _share(grids), max((grid.resources.gpu or 0 for grid in grids), default=0)
+    if gpus is None:
+        gpus = _gpus_of_user(given)
     if gpus is None:
         settled = any(grid.resources.gpu is not None for grid in grids)
         needless = not settled and (all(map(_is_generated, grids)) or slurm_jobs.without_gpus(partition))
@@ -228,6 +233,20 @@ def gpus_asked(grids: Sequence[Grid], options: SlurmOptions, more: Sequence[str]
     if gpus < share and (gpus or asked):
         raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
     return gpus
+
+
+def _gpus_of_user(given: Mapping[str, str]) -> int | None:
+    """Return the GPUs of each host that options of sbatch ask for; None if they do not.
+
+    >>> _gpus_of_user({"gres": "tmp:9,gpu:a100:2"}), _gpus_of_user({"gres": "gpu"}), _gpus_of_user({})
+    (2, 1, None)
+    """
+    gres = [word for word in given.get("gres", "").split(",") if word.partition(":")[0] == "gpu"]
+    asked = [*(given[name] for name in ("gpus-per-node", "gpus-per-task") if name in given), *gres]
+    if not asked:
+        return None
+    count = asked[0].rpartition(":")[2]
+    return int(count) if re.fullmatch("[0-9]+", count) else 1
 
 
 def tasks_asked(options: SlurmOptions, more: Sequence[str]) -> int:

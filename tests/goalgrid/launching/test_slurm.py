@@ -334,6 +334,17 @@ def test_a_partition_without_gpus_is_asked_for_none(
     assert "gpus-per-node=2" in goalgrid("slurm", "flickr8k", "--gpus", "2", runs=tmp_path).stdout
 
 
+@pytest.mark.parametrize("option", ["gres=gpu:a100:2", "gpus-per-node=a100:2", "gres=tmp:9,gpu:2", "gpus-per-task=2"])
+def test_gpus_that_options_of_sbatch_name_are_asked_for_once_and_counted(
+    option: str, tmp_path: Path, verb: Verb
+) -> None:
+    of_job = ("resources.gpu=0.5", "resources.cpu=3", 'objectives="goal"', "seeds=[0,1,2,3,4]")
+    sets = [word for value in of_job for word in ("--set", value)]
+    script = verb("slurm", "demo", *sets, "--sbatch", option, runs=Home(tmp_path)).stdout
+    assert re.findall("#SBATCH --(g.*)", script) == [option]
+    assert "#SBATCH --cpus-per-task=12\n" in script, "two jobs on each GPU, of three CPUs"
+
+
 @pytest.mark.parametrize(
     ("options", "jobs"),
     [
