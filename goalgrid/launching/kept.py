@@ -9,7 +9,7 @@ from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.store.home import LaunchFolder, State
 from goalgrid.grid.store.kept_launch import KeptLaunch, version_words
-from goalgrid.grid.store.saved_grid import read_kept
+from goalgrid.grid.store.saved_grid import read_kept, save_grid
 from goalgrid.reading.overview import Overview
 from goalgrid.results.records import provenance
 from goalgrid.runners.training.fingerprint import code_fingerprint
@@ -19,6 +19,12 @@ def of(overview: Overview, archive: bytes = b"") -> KeptLaunch:
     """What a launch of the grid keeps, by the code that is here now, of which it may keep an archive."""
     snapshot = hashlib.sha256(archive).hexdigest() if archive else ""
     return KeptLaunch(overview.grid.to_toml(), codes(overview), provenance.made_by(), snapshot)
+
+
+def save_new(overview: Overview, launch: KeptLaunch) -> None:
+    """Save a grid that never ran as its launch keeps it, so that other commands know it while its jobs wait."""
+    if overview.grid.name not in overview.home.grids():
+        save_grid(overview.grid, overview.trials, overview.home, launch.grid)
 
 
 def codes(overview: Overview) -> dict[str, str]:

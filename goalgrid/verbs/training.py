@@ -234,6 +234,8 @@ def slurm(
     write_output(output, text.encode())
     if submit:
         say(f"submitted as job {slurm_jobs.submit(output, folders)}: {output}")
+        for grid, launch in zip(chosen, launches, strict=True):
+            kept_launches.save_new(Overview.of(grid, home), launch)
     else:
         say(f"written: {output}. Submit it: sbatch {shlex.quote(str(output))}")
 

@@ -468,6 +468,19 @@ def test_a_submitted_script_has_its_jobs_in_the_status(slurm: FakeSlurm, pair: H
     ]
 
 
+def test_a_submitted_grid_is_known_by_its_name_while_its_job_waits(
+    slurm: FakeSlurm, tmp_path: Path, verb: Verb
+) -> None:
+    home, mine = Home(tmp_path / "runs"), tmp_path / "mine.toml"
+    axes = 'datasets = "shapes"\nrecipes = "cnn-bow"\nobjectives = ["con_con"]\nseeds = [0]\n'
+    mine.write_text(f'name = "mine"\n{axes}')
+    verb("slurm", str(mine), "--gpus", "0", "--submit", runs=home)
+    (slurm.queue / "waiting").write_text("7|PENDING|Priority\n")
+    said = verb("status", "mine", runs=home).stdout
+    assert "mine: 1 trial: 1 planned\n" in said
+    assert "slurm: 1 PENDING (Priority) (7)\n" in said
+
+
 def test_a_host_without_slurm_says_so(
     pair: Home, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
