@@ -105,9 +105,10 @@ joined = duckdb.sql("SELECT * FROM long JOIN trials USING (trial_id)")
 `joined` has each number with each trial behind it. `block` and `row` join the wide form with the long one.
 
 The wide files of two grids in one layout have the same columns, so that `pd.concat([a, b])`, `pl.concat([a, b])` and
-`duckdb.sql("FROM read_parquet(['a.parquet', 'b.parquet'])")` stack them. In the layout `methods`, which has a column
-for each protocol of the grid, and with `--columns`, columns may differ: polars then needs `how="diagonal"`, duckdb
-`union_by_name = true`.
+`duckdb.sql("FROM read_parquet(['a.parquet', 'b.parquet'])")` stack them; those of `results.parquet` are the same in all
+grids. Columns may differ in the layout `methods`, which has a column for each protocol of the grid, with other
+`--columns` or `--metric`, in papers' tables, and in long files, which have a column for each swept setting. Then
+`pl.concat([a, b], how="diagonal")` and `read_parquet([...], union_by_name = true)` stack them.
 """
 WIDE = """A value on which all numbers of a row agree is a column of the row, null where they differ. NAME is the
 metric, then what the layout has in its columns: `i2t_r1`; in GOAL's matrix the triplet weight, `i2t_r1_con`; in the

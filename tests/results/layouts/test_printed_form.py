@@ -298,3 +298,18 @@ def test_polars_and_duckdb_stack_wide_files_of_two_grids(tmp_path: Path) -> None
     assert polars.concat([a, b]).height == len(a) + len(b) == 15
     counted = duckdb.sql(f"SELECT count(i2t_r1_con_n), count(i2t_r1_nca_expected) FROM read_parquet({paths})")
     assert counted.fetchall() == [(10, 10)]
+
+
+@every("kind", ["parquet", "parquet-long"])
+def test_polars_and_duckdb_stack_files_whose_columns_differ(kind: str, tmp_path: Path) -> None:
+    polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    swept = expand(load("goal-table3-coco", ['sweep={"objective.tau"=[1,2]}', 'objectives=["con_nca"]']))
+    tables = arrange(FULL, synthetic(FULL), layout="goal"), arrange(swept, synthetic(swept), layout="listing")
+    paths = [str(tmp_path / f"{name}.parquet") for name in "ab"]
+    for table, path in zip(tables, paths, strict=True):
+        renderers.write(table, kind, Path(path))
+    a, b = map(polars.read_parquet, paths)
+    assert a.columns != b.columns
+    shape = (len(a) + len(b), len({*a.columns, *b.columns}))
+    assert polars.concat([a, b], how="diagonal").shape == shape
+    assert duckdb.sql(f"FROM read_parquet({paths}, union_by_name = true)").shape == shape
