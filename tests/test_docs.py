@@ -20,7 +20,9 @@ from goalgrid.grid import catalog, uses
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.resources import Reliability, Resources
+from goalgrid.results.reference.reading import table_names
 from goalgrid.runners.trial.retries import POLICY
+from goalgrid.shipped.paper_rows import WITHOUT_NUMBERS
 from goalgrid.terminal.options import HELP
 from tests.cases import every
 from tests.pages import PAGES
@@ -55,6 +57,12 @@ def test_the_grid_file_shown_is_a_grid(tmp_path: Path) -> None:
     (shown,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "shown.toml").write_text(shown)
     assert len(trials_of(expand(load(str(tmp_path / "shown.toml"))))) == 2 * (15 + 10) * 3
+
+
+def test_the_readme_counts_the_papers_tables() -> None:
+    assert f"Shipped grids fill the papers' {len({*table_names()} - {WITHOUT_NUMBERS})} tables" in (
+        ROOT / "README.md"
+    ).read_text(encoding="utf-8")
 
 
 BLOCKS = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
