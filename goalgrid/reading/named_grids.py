@@ -54,8 +54,15 @@ def recall(
                 return _with_known_tables(grid)
         file = Path(f"{source}.toml")
         hint = f"Or {file}, which is here." if file.exists() else "Or give the path of a grid file, ending in .toml."
-        check_known("grid", source, known, hint=hint)
+        check_known("grid", source, known, hint=_filled_by_other_grids(source) or hint)
     return _with_known_tables(load(source, overrides, roots=roots, weights=weights))
+
+
+def _filled_by_other_grids(name: str) -> str:
+    """Where the grids of a paper's table are named; empty: no table has the name."""
+    from goalgrid.results.reference.reading import table_names
+
+    return f"Other grids fill that table of a paper: goalgrid tables {name}." if name in table_names() else ""
 
 
 @cache

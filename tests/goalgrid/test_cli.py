@@ -20,6 +20,7 @@ from ..conftest import SMALL, Goalgrid
 
 WRONG = [
     (("run", "dmeo"), "unknown grid 'dmeo'. Did you mean 'demo'?"),
+    (("plan", "selhn-table10"), "Other grids fill that table of a paper: goalgrid tables selhn-table10."),
     (("run", "none.toml"), "grid 'none.toml': no file none.toml"),
     (("run", "demo", "--set", "train.epoch=1"), "Did you mean 'train.epochs'?"),
     (
