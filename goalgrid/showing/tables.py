@@ -197,8 +197,8 @@ def _filled(request: TableRequest, home: Home) -> Table:
 
 
 def _printed(request: TableRequest) -> Table:
-    options = ("against", "protocol", "only", "rows", "columns", "blocks", "marks")
-    if given := [f"--{name}" for name in options if getattr(request, name)]:
+    options = ("against", "protocol", "only", "rows", "columns", "blocks", "marks", "set_")
+    if given := [f"--{name.rstrip('_')}" for name in options if getattr(request, name)]:
         raise UserError(f"--reference shows a table as the paper printed it; leave {' and '.join(given)} out.")
     paper = Paper.read(request.grid)
     return request.draw(list(paper.rows), paper)

@@ -55,7 +55,11 @@ def table(
     check_json(as_json, format_)
     format_ = "json" if as_json else format_
     request = TableRequest(grid or "", protocol=protocol, cite=tuple(cite), set_=tuple(set_), **options)
+    if complete and request.reference:
+        raise UserError("--reference shows printed numbers, of which none is missing; leave --complete out.")
     if request.reference and not request.paper and (grid is None or grid in PAPERS):
+        if output or format_ != "terminal":
+            raise UserError("--reference lists tables on the screen; name a table, or leave --format and --output out.")
         show_list(listing(grid))
     elif grid is None and request.paper is None:
         raise no_grid(home)

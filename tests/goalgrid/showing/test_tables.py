@@ -86,6 +86,10 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
         (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
         (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows out"),
         (("goal-table3-coco", "--reference", "--marks"), "as the paper printed it; leave --marks out"),
+        (("goal-table3-coco", "--reference", "--set", "seeds=[0]"), "as the paper printed it; leave --set out"),
+        (("goal-table3-coco", "--reference", "--complete"), "none is missing; leave --complete out"),
+        (("goal", "--reference", "--json"), "--reference lists tables on the screen; name a table"),
+        (("--reference", "-o", "t.tex"), "--reference lists tables on the screen; name a table"),
         (("demo", "--against", "paper"), "no paper reports"),
         (("demo", "--label", "tab:demo"), "for LaTeX alone: --label. Give --format latex"),
         (
