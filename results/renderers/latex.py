@@ -95,8 +95,8 @@ def _cited(table: Table) -> Mapping[str, str]:
         number
         for block in table.blocks
         for row in block.rows
-        for word in row.words or (row.label,)
-        for number in re.findall(r"\[(\d+)\]", word.text)
+        for text in (*(word.text for word in row.words or (row.label,)), *map(_shown, row.entries))
+        for number in re.findall(r"\[(\d+)\]", text)
     )
     for number, key in table.latex.cite.items():
         if number not in known:
@@ -168,7 +168,7 @@ def _rows(table: Table, block: Block, words: PaperWords, notes: Notes, size: Siz
         yield from ["\\midrule"] if rule else []
         for row in rows:
             cells = [
-                _cell(entry, (number, place) in best, table.latex.siunitx, size, notes)
+                _cell(entry, (number, place) in best, table.latex.siunitx, size, notes, words)
                 for place, entry in enumerate(row.entries)
             ]
             yield " & ".join([*_labels(row, words, notes), *cells]) + " \\\\"
@@ -191,9 +191,11 @@ def _shown(entry: TableEntry | None) -> str:
     return entry.shown if entry else "--"
 
 
-def _cell(entry: TableEntry | None, bold: bool, siunitx: bool, size: Size, notes: Notes) -> str:
+def _cell(entry: TableEntry | None, bold: bool, siunitx: bool, size: Size, notes: Notes, words: PaperWords) -> str:
     raised = _raised(notes.letters(entry.notes)) if entry else ""
     text = _shown(entry)
+    if words.refers(text):  # the name of a loss, in place of a number
+        return (f"{{{words.latex(text)}}}" if siunitx else words.latex(text)) + raised
     if siunitx:
         return _number(text, bold, raised)
     return _text(text.replace(" ± ", "±") if size.tight else text, bold) + raised

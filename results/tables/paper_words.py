@@ -32,6 +32,10 @@ class PaperWords:
         """The named text without references, for its length."""
         return _REFERENCE.sub("", self.named(text))
 
+    def refers(self, text: str) -> bool:
+        """Whether the text has a reference in brackets."""
+        return _REFERENCE.search(text) is not None
+
     def latex(self, named: str) -> str:
         """A named text as LaTeX."""
         parts = _REFERENCE.split(named)

@@ -213,6 +213,14 @@ def test_references_go_or_are_cited() -> None:
         set_as(table, cite={"99": "x"})
 
 
+@every(("siunitx", "circle"), [(False, "Circle loss~\\cite{circle} \\\\"), (True, "{Circle loss~\\cite{circle}} \\\\")])
+def test_references_in_place_of_numbers_go_or_are_cited(siunitx: bool, circle: str) -> None:
+    table = draw(TableRequest("goal-table1", reference=True), Home(Path("nowhere")))
+    text = set_as(table, cite={"29": "circle"}, siunitx=siunitx).partition("\\begin")[2]
+    assert circle in text
+    assert not re.search(r"\[\d+\]", text)
+
+
 def test_plain_is_the_tabular_alone() -> None:
     text = set_as(remarked(one=("first",)), plain=True)
     _, *lines = [line for line in text.splitlines() if not line.startswith("%")]
