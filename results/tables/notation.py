@@ -59,8 +59,13 @@ def escape(text: str) -> str:
     >>> print(escape("fc_bow: 50% ± 1"))
     fc\\_bow: 50\\% $\\pm$ 1
     """
-    spaced = re.sub(r"[ \t\r\n\f\v]+", " ", re.sub(r"--(?=\w)", "-\u200b-", text))
+    spaced = re.sub(r"[ \t\r\n\f\v]+", " ", re.sub(r"--(?=\w)", "-\u200b-", _quoted(text)))
     return "".join(_SPECIAL.get(character, character) for character in spaced)
+
+
+def _quoted(text: str) -> str:
+    """The text with quotation marks that open and close, for straight ones."""
+    return re.sub(r'(?<![^\s(\[“])"', "“", text).replace('"', "”")
 
 
 def check_set(latex: str) -> None:
@@ -107,7 +112,10 @@ def prose(text: str) -> str:
 
     >>> print(prose("BFAN* + L_T-SelHN"), prose("fc-bow, con_cir; T^nca"))
     BFAN* + $\mathcal{L}_{\mathrm{T\mathchar`-SelHN}}$ fc-bow, $P^{\mathrm{con}}\,T^{\mathrm{cir}}$; $T^{\mathrm{nca}}$
+    >>> print(prose('"the baseline P^con" ("RG" vs. "R")'))
+    ``the baseline $P^{\mathrm{con}}$'' (``RG'' vs. ``R'')
     """
+    text = _quoted(text)
     parts, end = [], 0
     for match in _NAMED.finditer(text):
         parts += [escape(text[end : match.start()]), f"${_symbol(match)}$"]
