@@ -33,7 +33,7 @@ def evaluate(
 ) -> None:
     """Evaluate a checkpoint on a split, protocol or data.
 
-    It trains nothing and changes no record. The speed of a trial is kept beside its record.
+    It trains nothing and changes no record. The speed of a trial is kept next to its record.
     """
     if bool(trial) == (file is not None):
         raise UserError(

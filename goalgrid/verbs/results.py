@@ -44,7 +44,7 @@ def table(
 ) -> None:
     """Print the paper's table of the trials done so far.
 
-    --paper NAME fills a paper's own table by the trials of all grids; --against paper sets the paper's numbers beside
+    --paper NAME fills a paper's own table by the trials of all grids; --against paper shows the paper's numbers next to
     ours; --reference prints the paper's own table as it was printed.
     """
     from goalgrid.results import renderers

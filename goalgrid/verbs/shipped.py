@@ -206,7 +206,7 @@ def check(
     """Check losses, poolings, encoders and scorers of your own.
 
     Losses: gradient by finite differences, permutation of the batch, half precision, empty sets, state of a checkpoint,
-    and norm of the gradient and time beside ours. Poolings, encoders and scorers: shape, gradient, the same values in
+    and norm of the gradient and time next to ours. Poolings, encoders and scorers: shape, gradient, the same values in
     any batch and padding, half precision, and weights of a checkpoint.
     The exit code is 4 if a check fails.
     """

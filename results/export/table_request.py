@@ -26,9 +26,7 @@ class TableRequest:
     layout: str | None = option(
         None, "E.g. goal, listing or methods, a wrong name lists all; default: what suits the grid."
     )
-    rows: str | None = option(
-        None, "Axes as rows, e.g. objective or pair; with seed, each seed stands for itself.", "AXIS,..."
-    )
+    rows: str | None = option(None, "Axes as rows, e.g. objective or pair; with seed, each seed by itself.", "AXIS,...")
     columns: str | None = option(None, "Axes as columns, e.g. dataset,metric.", "AXIS,...")
     blocks: str | None = option(None, "Axes as blocks; axes that no option names are blocks, too.", "AXIS,...")
     metric: str = option(

@@ -46,6 +46,8 @@ class LatexStyle:
         given = {"--label": label, "--caption": caption, "--width": width, "--notes": notes != NOTES[0]}
         if plain and (others := [name for name, value in given.items() if value]):
             raise UserError(f"--plain gives the tabular alone; leave {', '.join(others)} out.")
+        if caption is not None and not caption.strip():
+            raise UserError("--caption is empty; leave it out for the title of the table.")
         if label and not re.fullmatch(r"[A-Za-z0-9:._/+-]+", label):
             raise UserError(f"--label {label!r}: \\ref takes letters from a to z, digits and : . _ / + - alone.")
         for word in cite:

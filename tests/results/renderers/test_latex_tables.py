@@ -241,6 +241,7 @@ def test_plain_is_the_tabular_alone() -> None:
         ({"label": "a\n\nb"}, r"\ref takes letters"),
         ({"cite": ("scan18",)}, "--cite scan18: give the number in brackets and a key"),
         ({"cite": ("23=a=b",)}, "--cite 23=a=b: give the number in brackets and a key"),
+        ({"caption": " "}, "--caption is empty; leave it out"),
         ({"caption": "鳥 and ą"}, "pdflatex cannot set '鳥', 'ą'; write it"),
     ],
 )
