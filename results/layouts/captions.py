@@ -212,12 +212,13 @@ def _spread(cells: Sequence[Cell], values: Iterable[Score]) -> str:
     cells = [cell for cell in cells if not cell.published]
     if not cells:
         return "no seed, so no spread"
-    counts = sorted({len(cell.trials) for cell in cells})
-    if counts[-1] > 1 and max((value.n for value in values), default=0) == 1:
+    counts, done = sorted({len(cell.trials) for cell in cells}), max((value.n for value in values), default=0)
+    if counts[-1] > 1 and done == 1:
         return "one seed so far, so no spread"
     if counts[-1] > 1:
         fresh = "fresh " * any(cell.chosen for cell in cells)
-        return f"mean ± sample standard deviation over {' or '.join(map(str, counts))} {fresh}seeds"
+        seeds = f"{done} of {counts[-1]}" if 0 < done < counts[-1] else " or ".join(map(str, counts))
+        return f"mean ± sample standard deviation over {seeds} {fresh}seeds"
     several = len({trial.seed for cell in cells for trial in cell.trials}) > 1
     return "one seed a value, so no spread" if several else "one seed, so no spread"
 

@@ -100,6 +100,8 @@ def test_a_spread_is_told_once_a_cell_has_two_seeds(cells: list[Cell], scores: S
     assert "mean ± sample standard deviation over 2 seeds" in arrange(cells, scores).caption
     firsts = {trial.id: scores.rows[trial.id] for cell in cells for trial in cell.trials[:1] if trial.id in scores.rows}
     assert ": one seed so far, so no spread; " in arrange(cells, replace(scores, rows=firsts)).caption
+    more = expand(load("demo", ["seeds=[0,1,2]", *SMALL[1::2]]))
+    assert "over 2 of 3 seeds" in arrange(more, scores).caption
 
 
 def test_cells_that_are_not_of_the_grid_are_gaps(scores: Scores, cells: list[Cell]) -> None:
