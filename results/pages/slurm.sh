@@ -58,7 +58,7 @@ relieved() {  # other jobs train all that is left: of an array, one task waits u
 trap 'again "asked to end before the grid trains"' TERM
 {% if setup %}
 {{ setup }}
-set +eu  # whatever these lines set: the exit code of goalgrid decides what follows
+set +eu  # whatever these lines set: the exit code below decides what follows
 {% endif %}
 export PATH={{ path }}:$PATH
 export RAY_USAGE_STATS_ENABLED=0 RAY_TMPDIR="${RAY_TMPDIR:-/tmp}"  # TMPDIR may be shared, or too long for Ray's sockets

@@ -49,9 +49,11 @@ class PrintedGrid:
     @property
     def unreferenced(self) -> "PrintedGrid":
         """Without references to the paper's bibliography, which another paper's LaTeX lacks."""
-        lines = (
-            replace(line, words=tuple(re.sub(r" \[\d+\]$", "", word) for word in line.words)) for line in self.lines
-        )
+
+        def plain(texts: Iterable[str]) -> tuple[str, ...]:
+            return tuple(re.sub(r" \[\d+\]$", "", text) for text in texts)
+
+        lines = (replace(line, words=plain(line.words), numbers=plain(line.numbers)) for line in self.lines)
         return replace(self, lines=tuple(lines))
 
     @property
