@@ -43,7 +43,7 @@ PUBLIC = {
 }
 """Public names, each with the module that defines it and its name there, or the module itself."""
 
-_GRID = find_spec("goalgrid.grid")  # inside this folder or beside it, and not in another checkout that is installed
+_GRID = find_spec("goalgrid.grid")  # inside this folder or next to it, not in another checkout that is installed
 if not _GRID or Path(str(_GRID.origin)).parents[1] not in Path(__file__).parents[:2]:
     raise ImportError(
         f"{__path__[0]} has no links to goalgrid's packages, as a checkout that was unpacked from a zip or cloned with "

@@ -1,4 +1,4 @@
-"""What the trials of a grid need of a Slurm host, and how many of a job's GPUs work, by the plan."""
+"""CPUs and memory that the trials of a grid need of a Slurm host, and how many of a job's GPUs work, by the plan."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import CARDS, Card, card
 
 MOST = 32
-"""CPUs that a job asks for beside a GPU, at most: few nodes have more of them for each GPU."""
+"""CPUs that a job asks for per GPU, at most: few nodes have more."""
 
 ASSUMED = "a100-80"
 """The GPU for which CPUs and memory are counted where none is named or measured."""
@@ -32,7 +32,7 @@ MARGIN = 1.5
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """What trials of a grid need of a host.
+    """CPUs, memory and GPUs that trials of a grid need of a host.
 
     Args:
         cpus: of each trial.
@@ -73,7 +73,7 @@ def at_work(needs: Sequence[HostNeeds], tasks: int) -> list[str]:
 
 
 def most(needs: Sequence[HostNeeds]) -> HostNeeds:
-    """What the trials of all grids of a job need of a host."""
+    """Return what the trials of all grids of a job need of a host."""
     sharing = [need.sharing for need in needs if need.sharing is not None]
     return replace(
         needs[0],
@@ -93,7 +93,7 @@ def needs_of_host(
     *,
     without: Collection[str] = (),
 ) -> HostNeeds:
-    """What the trials that a run would train need of a host; by constants where the plan does not know their model.
+    """Return what trials that a run would train need of a host; by constants where the plan does not know their model.
 
     Args:
         device: the type of its GPUs; empty: as measured, else assumed.

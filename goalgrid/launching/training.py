@@ -151,7 +151,7 @@ class _Work:
     other_code: dict[str, tuple[str, str]]
 
     def save(self) -> None:
-        """Save the grid as it is run, and beside it, for a reader, what validation chose."""
+        """Save the grid as it is run, and next to it, for a reader, what validation chose."""
         overview = self.overview
         saved_grid.save_grid(overview.grid, overview.trials, overview.home, self.content.grid if self.content else "")
         if self.content:

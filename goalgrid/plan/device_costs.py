@@ -155,7 +155,7 @@ class DeviceCost:
 def device_cost(
     overview: Overview, trials: Sequence[Trial], replaced: Iterable[str], rented: Rented, *, jobs: int | None = None
 ) -> DeviceCost:
-    """What these trials take of a GPU, some begun anew; UserError: the architecture of weights is not known here.
+    """Return what trials take of a GPU, some from scratch; UserError: the architecture of weights is not known here.
 
     `jobs`: at a time, at most; None: as the grid says.
     """

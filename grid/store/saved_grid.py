@@ -38,7 +38,7 @@ def read_grid(
     Unknown keys in [resources] and [reliability], which another version wrote, are left out: they change no trial.
     Untrusted: it runs code that this user never named.
     """
-    again = f"Run the grid {name!r} again, by its file or as shipped: that writes this copy anew."
+    again = f"Run the grid {name!r} again, by its file or as shipped: that writes this copy again."
     try:
         content = _content(home.grid(name).grid, uses.again, again)  # a file may have been edited since
     except Untrusted as error:
