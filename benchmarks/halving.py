@@ -21,10 +21,10 @@ import numpy as np
 
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.home import Home
-from goalgrid.reading.choices import Search
-from goalgrid.reading.named_grids import recall
-from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch.halving import Judge
+from goalgrid.state.choices import Search
+from goalgrid.state.grid_state import GridState
+from goalgrid.state.named_grids import recall
 
 Rows = list[dict[str, Any]]
 
@@ -67,22 +67,22 @@ def replay(histories: Mapping[str, Rows], halving: Halving, workers: int) -> Rep
             ended.done.discard(name)
 
 
-def spread(overview: Overview, by: str) -> float:
+def spread(grid_state: GridState, by: str) -> float:
     """Standard deviation of the best validation metric from seed to seed, pooled over the cells' final trials."""
     variances = []
-    for cell in overview.cells:
-        best = [max(row[by] for row in overview.folder(trial).rows()) for trial in cell.trials]
+    for cell in grid_state.cells:
+        best = [max(row[by] for row in grid_state.folder(trial).rows()) for trial in cell.trials]
         variances.append(np.var(best, ddof=1))
     return float(np.sqrt(np.mean(variances)))
 
 
-def rows(overview: Overview, workers: int, grace: int, factor: int) -> Iterator[str]:
+def rows(grid_state: GridState, workers: int, grace: int, factor: int) -> Iterator[str]:
     """A line for each cell, then one for all."""
-    select = overview.grid.select
+    select = grid_state.grid.select
     assert select
-    noise, all_epochs, spared, alike = spread(overview, select.by), 0, 0, 0
-    for search in overview.searches:
-        histories = {name: list(overview.home.trial(name).rows()) for name in search.trials}
+    noise, all_epochs, spared, alike = spread(grid_state, select.by), 0, 0, 0
+    for search in grid_state.searches:
+        histories = {name: list(grid_state.home.trial(name).rows()) for name in search.trials}
         values = {name: max(row[select.by] for row in history) for name, history in histories.items()}
         ended = replay(histories, Halving(search.title, select.by, grace, factor), workers)
         best, chosen = (max(names, key=values.__getitem__) for names in (values, in_order(search, ended)))
@@ -96,7 +96,7 @@ def rows(overview: Overview, workers: int, grace: int, factor: int) -> Iterator[
             peer=f"{total}, all",
             ratio=f"{trained / total:.2f}",
         )
-    cells = len(overview.searches)
+    cells = len(grid_state.searches)
     yield measuring.row(
         f"all {cells} cells, {workers} at a time, grace {grace}, factor {factor}: epochs saved",
         f"{spared / all_epochs:.0%}",
@@ -126,9 +126,9 @@ def main() -> None:
     parser.add_argument("--factor", type=int, default=3)
     given = parser.parse_args()
     home = Home(given.runs)
-    overview = Overview.of(recall(given.grid, home), home)
+    grid_state = GridState.of(recall(given.grid, home), home)
     measuring.begin("numpy")
-    measuring.show(rows(overview, given.workers, given.grace, given.factor))
+    measuring.show(rows(grid_state, given.workers, given.grace, given.factor))
 
 
 if __name__ == "__main__":

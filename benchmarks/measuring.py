@@ -81,7 +81,7 @@ def goalgrid(*words: str) -> Spent:
     """Run the command line in a process of its own."""
     code = (
         f"import json, resource, sys\nfrom pathlib import Path\nsys.argv = {['goalgrid', *words]!r}\n"
-        "from goalgrid.app import main\n"
+        "from goalgrid.cli.app import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert end.code in (None, 0, 3, 4), end\n"
         "used = resource.getrusage(resource.RUSAGE_SELF)\n"
         "peak = next(int(l.split()[1]) for l in Path('/proc/self/status').read_text().splitlines() if 'VmHWM' in l)\n"

@@ -18,9 +18,9 @@ import measuring
 import numpy as np
 import torch
 
-from goalgrid.retrieval.parts.xvlm import rerank
-from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder
-from goalgrid.retrieval.parts.xvlm.settings import BertLayersSettings, XvlmFusionSettings
+from goalgrid.retrieval.components.xvlm import rerank
+from goalgrid.retrieval.components.xvlm.fusion import FusionEncoder
+from goalgrid.retrieval.components.xvlm.settings import BertLayersSettings, XvlmFusionSettings
 
 SIZES = {"tiny": (64, 4, 128, 64, 2, 16), "base": (768, 12, 3072, 1024, 6, 144)}
 """Width, heads and MLP of the text layers, width of an image's tokens, fusion layers, tokens of an image."""

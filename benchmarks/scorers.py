@@ -28,7 +28,7 @@ from torch.nn.functional import normalize
 from goalgrid import objectives
 from goalgrid.grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, ScorerSettings, SgrSettings
 from goalgrid.retrieval.scorers import SCORERS
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.sets import TokenSets
 from tests.retrieval import literal_scorers
 
 REGIONS, DIM = 36, 1024
@@ -62,9 +62,9 @@ class Case:
         vectors *= (torch.arange(longest) < self.lengths[:, None])[..., None]
         self.words = vectors.requires_grad_(training)
 
-    def sets(self) -> tuple[Sets, Sets]:
-        images = Sets(self.images, torch.full((len(self.images),), REGIONS))
-        return self.scorer.image_whole(images), self.scorer.text_whole(Sets(self.words, self.lengths))
+    def sets(self) -> tuple[TokenSets, TokenSets]:
+        images = TokenSets(self.images, torch.full((len(self.images),), REGIONS))
+        return self.scorer.image_whole(images), self.scorer.text_whole(TokenSets(self.words, self.lengths))
 
     def ours(self) -> Tensor:
         return self.scorer(*self.sets())
@@ -86,7 +86,7 @@ class Case:
             few = goal.learns_from_few and self.scorer.by_pair
             with torch.set_grad_enabled(not few):
                 scores = self.scorer(images, texts)
-            loss = goal.from_similarity(scores, again=partial(self.scorer.pairs, images, texts) if few else None)
+            loss = goal.from_similarity(scores, rescore=partial(self.scorer.pairs, images, texts) if few else None)
         found = torch.autograd.grad(loss, [self.images, self.words])
         return torch.cat([part.flatten() for part in found])
 

@@ -16,7 +16,7 @@ OUTSIDE = (
     README, "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md", "CHANGELOG.md", "CITATION.cff", "LICENSE",
     "benchmarks/RESULTS.md",
 )  # fmt: skip
-MODULES = ("goalgrid.outputs",)
+MODULES = ("goalgrid.display",)
 """Modules whose classes the public names give."""
 
 

@@ -13,29 +13,29 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from goalgrid.api import LoadedGrid as LoadedGrid
+    from goalgrid.api import load as load
+    from goalgrid.api import paper_table as paper_table
     from goalgrid.grid.errors import UserError as UserError
-    from goalgrid.grid.logged import log as log
     from goalgrid.grid.objectives.parameters import Parameter as Parameter
-    from goalgrid.grid.offers import image_encoder as image_encoder
-    from goalgrid.grid.offers import objective as objective
-    from goalgrid.grid.offers import pooling as pooling
-    from goalgrid.grid.offers import scorer as scorer
-    from goalgrid.grid.offers import text_encoder as text_encoder
-    from goalgrid.loaded_grid import LoadedGrid as LoadedGrid
-    from goalgrid.loaded_grid import load as load
-    from goalgrid.loaded_grid import paper_table as paper_table
+    from goalgrid.grid.registration import image_encoder as image_encoder
+    from goalgrid.grid.registration import objective as objective
+    from goalgrid.grid.registration import pooling as pooling
+    from goalgrid.grid.registration import scorer as scorer
+    from goalgrid.grid.registration import text_encoder as text_encoder
+    from goalgrid.grid.step_log import log as log
     from goalgrid.objectives.triplets import Triplets as Triplets
 
 PUBLIC = {
-    "load": "goalgrid.loaded_grid:load",
-    "paper_table": "goalgrid.loaded_grid:paper_table",
-    "LoadedGrid": "goalgrid.loaded_grid:LoadedGrid",
-    "objective": "goalgrid.grid.offers:objective",
-    "pooling": "goalgrid.grid.offers:pooling",
-    "image_encoder": "goalgrid.grid.offers:image_encoder",
-    "text_encoder": "goalgrid.grid.offers:text_encoder",
-    "scorer": "goalgrid.grid.offers:scorer",
-    "log": "goalgrid.grid.logged:log",
+    "load": "goalgrid.api:load",
+    "paper_table": "goalgrid.api:paper_table",
+    "LoadedGrid": "goalgrid.api:LoadedGrid",
+    "objective": "goalgrid.grid.registration:objective",
+    "pooling": "goalgrid.grid.registration:pooling",
+    "image_encoder": "goalgrid.grid.registration:image_encoder",
+    "text_encoder": "goalgrid.grid.registration:text_encoder",
+    "scorer": "goalgrid.grid.registration:scorer",
+    "log": "goalgrid.grid.step_log:log",
     "Parameter": "goalgrid.grid.objectives.parameters:Parameter",
     "Triplets": "goalgrid.objectives.triplets:Triplets",
     "objectives": "goalgrid.objectives",

@@ -1,6 +1,6 @@
 """`python -m goalgrid`."""
 
-from goalgrid.app import main
+from goalgrid.cli.app import main
 
 if __name__ == "__main__":
     main()

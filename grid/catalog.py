@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, PositiveInt, StrictBool, field_validator
 
 from goalgrid.grid.errors import UserError, check_known, counted
-from goalgrid.grid.forms import flat
-from goalgrid.grid.settings import TrainSettings, parts
+from goalgrid.grid.settings import TrainSettings, components
 from goalgrid.grid.settings.base import CHOICES, WHOLE, Gpus, Settings
 from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.syntax import flat
 
 Shelf = Literal["recipes", "presets", "datasets"]
 Member = TypeVar("Member")
@@ -153,7 +153,7 @@ def _parsed(package: str, name: str) -> dict[str, Any]:
 @cache
 def _shelved(shelf: Shelf) -> dict[str, str]:
     """The package of each file of a shelf, by the file's name: ours, or that of a part."""
-    packages = [f"goalgrid.grid.{shelf}", *parts.folders(shelf)]
+    packages = [f"goalgrid.grid.{shelf}", *components.folders(shelf)]
     return dict(sorted((name, package) for package in packages for name in toml_names(package)))
 
 
@@ -264,7 +264,7 @@ def over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
 
 def _is_whole(field: str) -> bool:
     """Whether its value is a table that counts as one value."""
-    return field in WHOLE or field in parts.tables()
+    return field in WHOLE or field in components.tables()
 
 
 @cache

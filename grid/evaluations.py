@@ -30,7 +30,7 @@ class Evaluate(Settings):
         """The further protocols of a trial, by data set. An ensemble has none: it has no weights."""
         trained_on, by_dataset = settings.dataset.name, dict[str, list[str]]()
         for name in dict.fromkeys([trained_on, *self.datasets]) if not settings.ensemble else ():
-            judged = ECCV in self.protocols and name == "coco" and not settings.model.ranked_anew
+            judged = ECCV in self.protocols and name == "coco" and not settings.model.rerank_k
             if protocols := [*(self._on(name) if name != trained_on else ()), *([ECCV] if judged else ())]:
                 by_dataset[name] = protocols
         return by_dataset

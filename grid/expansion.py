@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, nearest, several, unknown
-from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import cell_ids
@@ -18,7 +17,8 @@ from goalgrid.grid.patterns import CellPatterns, Overrides
 from goalgrid.grid.resolution import Resolver
 from goalgrid.grid.resolution import Shared as Shared
 from goalgrid.grid.select import Chosen, Point
-from goalgrid.grid.settings import RANKED, TrialSettings, parts
+from goalgrid.grid.settings import RANKED, TrialSettings, components
+from goalgrid.grid.syntax import Scalar
 
 Place = tuple[str, str, str, Point]
 """A cell by its data set, recipe, objective and swept values."""
@@ -126,7 +126,7 @@ def expand(grid: Grid) -> list[Cell]:
         shared = resolver.shared(dataset, recipe, name, overrides.of(cell))
         if shared is None:
             continue
-        if clash := parts.clash(shared.model, name, grid.resources.parts):
+        if clash := components.clash(shared.model, name, grid.resources.parts):
             of = f"{recipe} with {name}" if repr(name) in clash else recipe
             resolver.problems[f"{of}: {clash}"] = None
             continue

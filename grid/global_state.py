@@ -11,7 +11,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from goalgrid.grid.settings.own_parts import file_of
+from goalgrid.grid.settings.user_modules import file_of
 
 Switch = tuple[Callable[[], Any], Callable[[Any], object]]
 """How a setting is read, and how it is written."""

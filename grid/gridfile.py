@@ -12,19 +12,19 @@ from typing import Annotated, Any
 import tomli_w
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
-from goalgrid.grid import catalog, uses
-from goalgrid.grid.content import Content, content_of, read_text
+from goalgrid.grid import catalog, plugins
+from goalgrid.grid.cross_checks import mistakes, wrong_settings
+from goalgrid.grid.document import GridDocument, content_of, read_text
 from goalgrid.grid.errors import machine_path, several, unknown
 from goalgrid.grid.evaluations import Evaluate
-from goalgrid.grid.explained import explain
-from goalgrid.grid.forms import Scalar
-from goalgrid.grid.names import mistakes, wrong_settings
 from goalgrid.grid.notes import Notes
 from goalgrid.grid.overrides import CHANGES, changed
+from goalgrid.grid.plugins import Use
 from goalgrid.grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
 from goalgrid.grid.select import Select
 from goalgrid.grid.settings.base import Name, Settings, check_name
-from goalgrid.grid.uses import Use
+from goalgrid.grid.syntax import Scalar
+from goalgrid.grid.validation_messages import explain
 
 TRACKERS = ("mlflow", "tensorboard", "wandb")
 
@@ -166,7 +166,7 @@ def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (
     return grid
 
 
-def check(content: Content) -> Grid:
+def check(content: GridDocument) -> Grid:
     """Validate a grid's content; all its problems are one error."""
     problems = mistakes(content)
     fields = content.fields | _within_budget(content)
@@ -184,7 +184,7 @@ def check(content: Content) -> Grid:
     return grid
 
 
-def _within_budget(content: Content) -> dict[str, Any]:
+def _within_budget(content: GridDocument) -> dict[str, Any]:
     """The budget of a grid with seeds = "until resolved", and all seeds that it allows; of another grid, nothing."""
     if content.values("seeds") != [UNTIL_RESOLVED]:
         return {}
@@ -195,5 +195,5 @@ def _within_budget(content: Content) -> dict[str, Any]:
 
 def register(grid: Grid) -> None:
     """Register the grid's plug-ins and recipes in this process, in place of another grid's."""
-    uses.register(grid.uses)
+    plugins.register(grid.uses)
     catalog.register(grid.recipe)

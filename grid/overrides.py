@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from goalgrid.grid import catalog
-from goalgrid.grid.content import KINDS, Content, Text, content_of, unset
+from goalgrid.grid.document import KINDS, GridDocument, Text, content_of, unset
 from goalgrid.grid.errors import UserError, check_known, kept_path, parsed_toml
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 
@@ -24,8 +24,8 @@ READABLE = 60
 
 
 def changed(
-    content: Content, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
-) -> Content:
+    content: GridDocument, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
+) -> GridDocument:
     """The content with the changes of the command line, as in `load`. A grid with other trials has another name."""
     if overrides:
         table = dict(content.fields)
@@ -109,7 +109,7 @@ def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
     return name if before == text else f"{plain}@{before}{',' * bool(before)}{text}"
 
 
-def _with_data(content: Content, root: str) -> Content:
+def _with_data(content: GridDocument, root: str) -> GridDocument:
     """The content with the place of a data set: DATASET=DIR, or DIR alone for a grid with one data set."""
     dataset, separator, folder = root.partition("=")
     datasets = content.names("datasets")
@@ -123,7 +123,7 @@ def _with_data(content: Content, root: str) -> Content:
     return content.put(data={**content.table("data"), dataset: {"root": kept_path(folder, Path())}})
 
 
-def _with_weights(content: Content, place: str) -> Content:
+def _with_weights(content: GridDocument, place: str) -> GridDocument:
     """The content with the place of pretrained weights: NAME=DIR."""
     name, separator, folder = place.partition("=")
     if not separator:

@@ -4,8 +4,8 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 
 from goalgrid.grid.errors import unknown
-from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.syntax import Scalar
 
 Place = Mapping[str, Scalar]
 """A cell by its value on every axis but the seed: `dataset`, `recipe`, `objective` and each swept setting."""

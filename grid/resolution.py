@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from goalgrid.grid import catalog
-from goalgrid.grid.explained import explain
-from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import canonical_json
 from goalgrid.grid.objectives import CATALOGUE, accepted, needs, resolve, warms_up
 from goalgrid.grid.sections import SECTIONS, of_section, section_from
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from goalgrid.grid.settings.base import ReadWhere, Settings
+from goalgrid.grid.settings.components import of_model, of_objective, registered
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.grid.settings.parts import of_model, of_objective, parts
+from goalgrid.grid.syntax import Scalar
+from goalgrid.grid.validation_messages import explain
 
 
 class Shared(NamedTuple):
@@ -149,7 +149,7 @@ def _value(settings: Settings, name: str) -> Any:
 def reader_of(model: ModelSettings, objective: ObjectiveSettings) -> Reader:
     """What reads the data and training settings of a trial with this model and objective."""
     needed = needs(objective.name)
-    estimates = any(parts()[name].warms_up for name in needed if name in parts())
+    estimates = any(registered()[name].warms_up for name in needed if name in registered())
     return Reader(model, estimates or warms_up(objective.name, objective.parameters), needed)
 
 

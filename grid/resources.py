@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, StrictBool, model_validator
 
 from goalgrid.grid.settings.base import Gpus, Settings, Unit
-from goalgrid.grid.settings.parts import REPLICAS, Part
+from goalgrid.grid.settings.components import REPLICAS, Component
 
 
 def cpus_here(groups: Path = Path("/sys/fs/cgroup"), member: Path = Path("/proc/self/cgroup")) -> int:
@@ -89,7 +89,7 @@ class Resources(Settings):
         return self
 
     @property
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, Component]:
         """The part that trainings have by these resources, by what a user calls it."""
         return {f"resources.replicas = {self.replicas}": REPLICAS} if self.replicas > 1 else {}
 

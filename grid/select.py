@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, NonNegativeInt, PlainValidator, PositiveInt, ValidationInfo, field_validator
 
 from goalgrid.grid.errors import counted
-from goalgrid.grid.forms import DISTRIBUTIONS, Scalar
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.base import Settings, Unit
+from goalgrid.grid.syntax import DISTRIBUTIONS, Scalar
 
 Point = tuple[tuple[str, Scalar], ...]
 """A value of every setting, with its dotted name."""

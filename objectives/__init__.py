@@ -23,7 +23,7 @@ from typing import Any
 from goalgrid.grid.global_state import contained
 from goalgrid.grid.objectives import CATALOGUE, FAMILIES, resolve
 from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS
-from goalgrid.grid.offers import equations
+from goalgrid.grid.registration import equations
 from goalgrid.objectives import assisted, contrastive, hinge, pairwise, polynomial  # noqa: F401, they offer their losses
 from goalgrid.objectives.assisted import row_margins
 from goalgrid.objectives.objective import GradientSurrogate, Loss, Objective, ScoresObjective

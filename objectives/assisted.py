@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from goalgrid.grid.objectives.parameters import BASE, MARGIN, MIXTURE, Parameter
-from goalgrid.grid.offers import objective
+from goalgrid.grid.registration import objective
 from goalgrid.objectives.mining import full
 from goalgrid.objectives.triplets import Extra, Triplets
 

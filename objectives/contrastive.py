@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, softplus
 
 from goalgrid.grid.objectives.parameters import BASE, MARGIN, MIXTURE, Parameter
-from goalgrid.grid.offers import objective
+from goalgrid.grid.registration import objective
 from goalgrid.objectives.assisted import own_margin
 from goalgrid.objectives.pair_weights import as_published
 from goalgrid.objectives.triplets import Triplets

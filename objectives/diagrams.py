@@ -225,9 +225,9 @@ def _by_rank(axes: Axes, name: str, settings: dict[str, Any]) -> None:
     s_pos = torch.tensor(POSITIVES, dtype=s_neg.dtype)
     pull, push = pull_and_push(name, s_pos, s_neg, **settings)
     ranks = torch.arange(1, s_neg.shape[1] + 1).numpy()
-    for place, (positive, pulled, pushed) in enumerate(zip(POSITIVES, pull.tolist(), push, strict=True)):
+    for index, (positive, pulled, pushed) in enumerate(zip(POSITIVES, pull.tolist(), push, strict=True)):
         label = f"$s_{{pos}}$ = {positive:g}: pull {pulled + 0.0:.2g}, push {float(pushed.sum()):.2g} in all"
-        look = {"color": COLOURS[place + 1], "linestyle": DASHES[place], "marker": MARKS[place]}
+        look = {"color": COLOURS[index + 1], "linestyle": DASHES[index], "marker": MARKS[index]}
         axes.plot(ranks, pushed.numpy(), label=label, markersize=3.5, linewidth=1.2, **look)
     axes.set_title(
         f"push on each of {len(ranks)} negatives, {RANKED[0]:g} to {RANKED[-1]:g}", **{**STYLE, "fontsize": 9}

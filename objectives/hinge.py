@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from goalgrid.grid.objectives.parameters import MARGIN, Parameter
-from goalgrid.grid.offers import objective
+from goalgrid.grid.registration import objective
 from goalgrid.objectives.triplets import Triplets
 
 

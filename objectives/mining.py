@@ -33,7 +33,7 @@ class Hardest(NamedTuple):
     """Each anchor's hardest negative, and its relative negatives in sum: 0 where no weight reads them."""
 
     s_neg: Float[Tensor, "*a"]
-    place: Int[Tensor, "*a"]
+    negative: Int[Tensor, "*a"]
     """The first of a tie."""
     number: Float[Tensor, "*a"]
     """Number of relative negatives; the hardest is none."""
@@ -57,20 +57,20 @@ def sets_of(relative: Relative | None, s_pos: Float[Tensor, " b"]) -> RelativeSe
 
 def scan(sim: Float[Tensor, "a c"], sets: RelativeSets | None) -> Hardest:
     """The hardest negative of each row, then of each column, with m-'s sums; -inf marks pairs that are no negatives."""
-    s_neg, place = map(torch.cat, zip(hardest(sim, 1), hardest(sim, 0), strict=True))
+    s_neg, index = map(torch.cat, zip(hardest(sim, 1), hardest(sim, 0), strict=True))
     nothing = torch.zeros_like(s_neg)
     if sets is None:
-        return Hardest(s_neg, place, nothing, nothing, nothing)
+        return Hardest(s_neg, index, nothing, nothing, nothing)
     relative, threshold = sets
     over, top = (sim - threshold).relu_(), (s_neg - threshold).relu_()
     member, itself = relative.members(sim, threshold, over), relative.members(s_neg, threshold, top)
     count = torch.cat([member.sum(1), member.sum(0)])
-    total = relative.neg.total(over, member, count, top, place)
+    total = relative.neg.total(over, member, count, top, index)
     if not relative.drop_ties:
-        return Hardest(s_neg, place, count - itself, total, nothing)
+        return Hardest(s_neg, index, count - itself, total, nothing)
     rows, columns = s_neg.split(sim.shape)
     ties = torch.cat([(sim == rows[:, None]).sum(1), (sim == columns).sum(0)])
-    return Hardest(s_neg, place, count - itself, total, (ties - 1) * itself)
+    return Hardest(s_neg, index, count - itself, total, (ties - 1) * itself)
 
 
 def hardest(sim: Float[Tensor, "a c"], dim: int) -> tuple[Float[Tensor, " n"], Int[Tensor, " n"]]:
@@ -93,7 +93,7 @@ def merge(a: Hardest | None, b: Hardest, sets: RelativeSets | None) -> Hardest:
     if a is None:
         return b
     s_neg, lower = torch.maximum(a.s_neg, b.s_neg), torch.minimum(a.s_neg, b.s_neg)
-    merged = a._replace(s_neg=s_neg, place=torch.where(a.s_neg >= b.s_neg, a.place, b.place))
+    merged = a._replace(s_neg=s_neg, negative=torch.where(a.s_neg >= b.s_neg, a.negative, b.negative))
     if sets is None:
         return merged
     relative, threshold = sets
@@ -151,8 +151,8 @@ def mine_embeddings(
         sim = product(image[row : row + edge], text[column : column + edge])
         pairs.prepare(sim, row, column)
         rows, columns = (Hardest(*parts) for parts in zip(*(x.split(sim.shape) for x in scan(sim, sets)), strict=True))
-        i2t[row] = merge(i2t.get(row), rows._replace(place=rows.place + column), sets)
-        t2i[column] = merge(t2i.get(column), columns._replace(place=columns.place + row), sets)
+        i2t[row] = merge(i2t.get(row), rows._replace(negative=rows.negative + column), sets)
+        t2i[column] = merge(t2i.get(column), columns._replace(negative=columns.negative + row), sets)
     return s_pos, _all_of(torch.stack, _all_of(torch.cat, *i2t.values()), _all_of(torch.cat, *t2i.values()))
 
 
@@ -164,18 +164,18 @@ def _all_of(join: Callable[[tuple[Tensor, ...]], Tensor], *parts: Hardest) -> Ha
 def triplets_of(mined: Mined, pairs: BatchPairs, relative: Relative | None) -> tuple[Triplets, Int[Tensor, "2 b"]]:
     """Both directions' triplets of every pair, as constants, and which text and which image was mined for it."""
     s_pos, hard = mined
-    false = pairs.false_negatives(hard.place)
+    false = pairs.false_negatives(hard.negative)
     s_neg, row_margin = hard.s_neg[..., None], None
     if pairs.row_margin is not None:
-        row_margin = torch.stack([pairs.row_margin, pairs.row_margin[hard.place[1]]])[..., None]
+        row_margin = torch.stack([pairs.row_margin, pairs.row_margin[hard.negative[1]]])[..., None]
         s_neg = s_neg - row_margin
     triplets = Triplets(
         s_pos[None, :, None], s_neg, row_margin=row_margin, false_negative=false, always=not pairs.masked
     )
     if relative is None:
-        return triplets, hard.place
+        return triplets, hard.negative
     m_pos, m_neg = relative_positives(s_pos, hard.s_neg, relative), hard.mean(relative)
-    return replace(triplets, m_pos=m_pos[..., None], m_neg=m_neg[..., None]), hard.place
+    return replace(triplets, m_pos=m_pos[..., None], m_neg=m_neg[..., None]), hard.negative
 
 
 class Similarities(torch.autograd.Function):
@@ -237,12 +237,12 @@ def hardest_of_embeddings(
     return replace(triplets, s_pos=s_pos, s_neg=s_neg)
 
 
-Again = Callable[[Int[Tensor, " p"], Int[Tensor, " p"]], Float[Tensor, " p"]]
+Rescore = Callable[[Int[Tensor, " p"], Int[Tensor, " p"]], Float[Tensor, " p"]]
 """Scores the images of these rows with the texts of these columns."""
 
 
 def hardest_of_similarity(
-    sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None, again: Again | None = None
+    sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None, rescore: Rescore | None = None
 ) -> Triplets:
     """The same of a matrix of scores; differentiable with respect to it, or to what `again` scores by."""
     with torch.no_grad():
@@ -250,7 +250,7 @@ def hardest_of_similarity(
         triplets, (text, image) = triplets_of(mined, pairs, relative)
         pair = torch.arange(pairs.size, device=sim.device)
     rows, columns = torch.cat([pair, pair, image]), torch.cat([pair, text, pair])
-    values = full(sim[rows, columns] if again is None else again(rows, columns)).reshape(3, -1, 1)
+    values = full(sim[rows, columns] if rescore is None else rescore(rows, columns)).reshape(3, -1, 1)
     s_neg = values[1:] if triplets.always else values[1:].where(triplets.exists, -torch.inf)
     return replace(triplets, s_pos=values[:1], s_neg=s_neg)
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from goalgrid.grid.global_state import contained
-from goalgrid.grid.settings.own_parts import check_gradient, check_shape
+from goalgrid.grid.settings.user_modules import check_gradient, check_shape
 from goalgrid.objectives import mining
 from goalgrid.objectives.pair_weights import PairWeight
 from goalgrid.objectives.relative import Relative
@@ -152,19 +152,19 @@ class Objective(torch.nn.Module):
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
         extra: Extra = NOTHING,
-        again: mining.Again | None = None,
+        rescore: mining.Rescore | None = None,
     ) -> Float[Tensor, ""]:
         """The same from a matrix of scores, images by texts, of any range: for cross-attention scorers.
 
         Args:
-            again: scores pairs again; for an objective that `learns_from_few`, the matrix then needs no graph.
+            rescore: scores pairs again; for an objective that `learns_from_few`, the matrix then needs no graph.
         """
         if sim.ndim != 2 or sim.shape[0] != sim.shape[1]:
             raise ValueError(f"scores {tuple(sim.shape)} are of no pairs: they must be (pairs, pairs), images by texts")
         pairs = self._pairs(len(sim), image_of_text, extra)
         self._new_report()
         if self.learns_from_few:
-            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative, again)], extra)
+            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative, rescore)], extra)
         return self._of_all(mining.full(sim), pairs, extra)
 
     @property

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from goalgrid.grid.objectives.parameters import ALPHA, BETA, LAM, Parameter
-from goalgrid.grid.offers import equations, offered, pair_weight
+from goalgrid.grid.registration import equations, offered, pair_weight
 from goalgrid.objectives.relative import Relative, leads, ratios
 from goalgrid.objectives.triplets import Triplets
 

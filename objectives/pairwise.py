@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from goalgrid.grid.objectives.parameters import ALPHA, BETA, LAM, Parameter
-from goalgrid.grid.offers import objective
+from goalgrid.grid.registration import objective
 from goalgrid.objectives.contrastive import log_one_plus
 from goalgrid.objectives.triplets import Triplets
 

@@ -135,7 +135,7 @@ def relative_negatives(
     For any mined negatives, each with the set of all others; `mining.scan` does it for the hardest alone, in one
     pass. GOAL Eq. (12), (13).
     """
-    top, place = candidates.max(1, keepdim=True)
+    top, index = candidates.max(1, keepdim=True)
     top = top.nan_to_num(neginf=0.0)
     member = relative.above(candidates, threshold)
     of_top = relative.neg.of(top - candidates.where(member, top)).where(member, 0.0)
@@ -143,8 +143,8 @@ def relative_negatives(
     mined = s_neg.where(itself, top)
     count = member.sum(1, keepdim=True) - itself.long()
     # Subtracted from the top's own term, not from the sum: where the top is mined, the others are not lost beside it.
-    difference = of_top.gather(1, place) - relative.neg.of(top - mined).where(itself, 0.0)
-    total = of_top.scatter(1, place, 0.0).sum(1, keepdim=True) + difference
+    difference = of_top.gather(1, index) - relative.neg.of(top - mined).where(itself, 0.0)
+    total = of_top.scatter(1, index, 0.0).sum(1, keepdim=True) + difference
     lead = relative.neg.shift(total, count, s_neg.nan_to_num(neginf=0.0) - top)
     if relative.drop_ties:
         # As released: only what the mined negative is above counts, so a member beyond it leads by nothing either.

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from goalgrid.grid.objectives.parameters import Parameter
-from goalgrid.grid.offers import equations, triplet_weight
+from goalgrid.grid.registration import equations, triplet_weight
 from goalgrid.objectives.triplets import Triplets
 
 TAU = Parameter(10.0, "steepness of the triplet weight, per unit of similarity; the released class defaults to 1")

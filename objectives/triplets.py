@@ -81,7 +81,7 @@ class Triplets:
     row_margin: Float[Tensor, "*a k"] | None = None
     """What was added to each similarity with a negative while it was mined; None: nothing."""
     extra: Extra = field(default_factory=dict)
-    """What else a loss reads of each anchor's pair, by name; a training fills it (`goalgrid.grid.settings.parts`)."""
+    """What else a loss reads of each anchor's pair, by name; training methods fill it."""
     false_negative: Bool[Tensor, "*#a #k"] | None = None
     """Whether the negative is a caption of the anchor's own image; None if unknown."""
     always: bool = True

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from goalgrid.grid import extras
+from goalgrid.grid import optional_dependencies
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.protocols import JUDGED
 from goalgrid.retrieval.evaluation import RECALLS, Rows, Scoring, product
@@ -75,7 +75,7 @@ def _by_ids(ids: Int[np.ndarray, " t"], judged: Int[np.ndarray, " t"]) -> Int[np
 
 
 def judge() -> Any:
-    extras.require("protocol 'eccv'", "eccv_caption")
+    optional_dependencies.require("protocol 'eccv'", "eccv_caption")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it proposes ujson
         from eccv_caption import Metrics

@@ -8,11 +8,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.settings import parts
+from goalgrid.grid.settings import components
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
-from goalgrid.retrieval.scorers.sets import Embedded, Sets, gathered
+from goalgrid.retrieval.scorers.sets import Embedded, TokenSets, gathered
 from goalgrid.retrieval.unit_vectors import unit
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
@@ -21,7 +21,7 @@ EmbeddedBatch = tuple[Any, Any, tuple[Tensor, ...]]
 """Images and captions of a batch; and what `further_losses` reads of it beside."""
 
 
-class Vse(nn.Module):
+class DualEncoder(nn.Module):
     """Visual-semantic embedding.
 
     Args:
@@ -50,19 +50,19 @@ class Vse(nn.Module):
         image, text = settings.image, settings.text
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # of the processor alone: it is there that a model is built
-            self.image = parts.loaded(image.network)(image, image_shape, settings.dim, places)
-            self.text = parts.loaded(text.network)(text, words, settings.dim, places)
+            self.image = components.loaded(image.network)(image, image_shape, settings.dim, places)
+            self.text = components.loaded(text.network)(text, words, settings.dim, places)
             self.scorer = None
             if settings.of_sets:
                 regions = 0 if image.reads else _regions(self.image, image_shape)
-                self.scorer = parts.loaded(settings.scorer.network)(settings.scorer, regions, settings.dim)
+                self.scorer = components.loaded(settings.scorer.network)(settings.scorer, regions, settings.dim)
             self.build_further(settings)
         self.drops = getattr(image, "drop", 0.0) > 0
         encoders = {"image": image, "text": text}
         self.frozen = tuple(BACKBONES[name] for name, part in encoders.items() if getattr(part, "frozen", False))
 
     @property
-    def networks(self) -> "list[Vse]":
+    def networks(self) -> "list[DualEncoder]":
         """The networks that each learn by a loss of their own: itself, where there are no two."""
         return [self]
 
@@ -73,24 +73,24 @@ class Vse(nn.Module):
         output = self.image(images)
         if self.scorer is None:
             return unit(output.float())
-        if isinstance(output, Sets):
+        if isinstance(output, TokenSets):
             return output
         values, present = output
         vectors = unit(values.float())
         if self.training and self.drops:
-            return self.scorer.image_whole(Sets(gathered(vectors, present), present.sum(1)))
-        return self.scorer.image_whole(Sets(vectors, torch.full((len(vectors),), vectors.shape[1])))
+            return self.scorer.image_whole(TokenSets(gathered(vectors, present), present.sum(1)))
+        return self.scorer.image_whole(TokenSets(vectors, torch.full((len(vectors),), vectors.shape[1])))
 
     def embed_texts(self, texts: Tensor, lengths: Int[Tensor, " b"]) -> Embedded:
         """From indices (b, n), or from features that a frozen network gave before: (b, k), or (b, n, k)."""
         output = self.text(texts, lengths)
         if self.scorer is None:
             return unit(output.float())
-        if isinstance(output, Sets):
+        if isinstance(output, TokenSets):
             return output
         values, present = output
         vectors = unit(values.float()) * present[..., None]
-        return self.scorer.text_whole(Sets(vectors, lengths.cpu()))
+        return self.scorer.text_whole(TokenSets(vectors, lengths.cpu()))
 
     def embed_batch(self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]) -> EmbeddedBatch:
         """A batch as training reads it."""
@@ -167,10 +167,10 @@ class Vse(nn.Module):
         self.load_weights(weights)
 
 
-def class_of(settings: ModelSettings) -> type[Vse]:
+def class_of(settings: ModelSettings) -> type[DualEncoder]:
     """The class of a model: that of a part which it has, else the plain one."""
-    classes = [part.network for part in parts.of_model(settings).values() if part.network]
-    return parts.loaded(classes[0]) if classes else Vse
+    classes = [part.network for part in components.of_model(settings).values() if part.network]
+    return components.loaded(classes[0]) if classes else DualEncoder
 
 
 @torch.no_grad()

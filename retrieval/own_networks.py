@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.global_state import contain_calls, contained
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
-from goalgrid.grid.settings.own_parts import check_gradient, check_shape, own_parts
 from goalgrid.grid.settings.scorers import OwnScorerSettings
 from goalgrid.grid.settings.text_encoders import OwnTextSettings
+from goalgrid.grid.settings.user_modules import check_gradient, check_shape, user_modules
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.sets import TokenSets
 
 DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
 """Of the shape of an image, by what an image encoder reads."""
@@ -23,7 +23,7 @@ DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
 
 def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int, places: Places) -> nn.Module:
     """The user's encoder of images (b, *shape) into (b, dim); UserError: the data hold other features than it reads."""
-    chosen = own_parts[settings.of][settings.name]
+    chosen = user_modules[settings.of][settings.name]
     if len(shape) != DIMENSIONS[chosen.on]:
         known = {1: "a vector an image", 2: "several vectors an image", 3: "pixels"}
         raise UserError(
@@ -35,7 +35,7 @@ def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int, 
 
 def text_encoder(settings: OwnTextSettings, words: int, dim: int, places: Places) -> nn.Module:
     """The user's encoder of captions, ids (b, n) below `words` and lengths (b), into (b, dim)."""
-    network = own_parts[settings.of][settings.name].network
+    network = user_modules[settings.of][settings.name].network
     return _checked(_made(network, words, dim, **settings.parameters), settings.name, dim)
 
 
@@ -65,11 +65,11 @@ class OwnScorer(SetScorer):
 
     def __init__(self, settings: OwnScorerSettings, regions: int, dim: int) -> None:
         super().__init__()
-        network, parameters = own_parts[settings.of][settings.name].network, settings.parameters
+        network, parameters = user_modules[settings.of][settings.name].network, settings.parameters
         self.name, self.defined = settings.name, network
         self.score = _made(network, dim, **parameters) if isinstance(network, type) else partial(network, **parameters)
 
-    def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
+    def forward(self, images: TokenSets, texts: TokenSets) -> Float[Tensor, "i t"]:
         """The scores, in float32; WrongReturn: the user's scorer returns something else, or what cannot learn."""
         images, texts = images.full(), texts.full()
         parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes_beside)]

@@ -17,7 +17,7 @@ from PIL import Image
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
-from goalgrid.grid.store.files import written_aside
+from goalgrid.grid.store.files import atomic_write
 from goalgrid.retrieval.data.images import ImageFiles
 from goalgrid.retrieval.data.picture_files import opened, size_of
 from goalgrid.retrieval.features import BLOCK, SPLITS, Block, CachedArrays, Unit
@@ -101,7 +101,7 @@ class ShrunkPictures(CachedArrays):
         full = np.array(list(images.pool.map(size_of, images.files)))
         scale = np.minimum(1.0, self.side / full.min(axis=1, keepdims=True))
         sizes = (full * scale).round().astype(np.int32)
-        with written_aside(path) as aside, aside.open("wb") as file:
+        with atomic_write(path) as aside, aside.open("wb") as file:
             np.save(file, sizes)
         return sizes
 

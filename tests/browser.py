@@ -11,7 +11,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.wait import WebDriverWait
 
-from goalgrid.app import app
+from goalgrid.cli.app import app
 
 DESK, TABLET, PHONE = (1280, 900), (768, 1000), (390, 800)
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"

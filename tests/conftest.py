@@ -21,7 +21,7 @@ import typer.testing
 from filelock import FileLock
 from hypothesis import settings
 
-from goalgrid.grid.content import Text, content_of
+from goalgrid.grid.document import Text, content_of
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid, check, load
 from goalgrid.grid.store.home import Home
@@ -107,7 +107,7 @@ def _apart(arguments: Sequence[str], runs: Path, timeout: float, folder: Path) -
 
 
 def _in_process(arguments: Sequence[str], runs: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    from goalgrid.app import main
+    from goalgrid.cli.app import main
 
     out, err, code = io.StringIO(), io.StringIO(), 0
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():

@@ -8,6 +8,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from goalgrid.grid.groups import grouped
+from goalgrid.listings import paper_rows
+from goalgrid.listings.settings_list import SWEEPABLE
+from goalgrid.listings.settings_list import settings as every_setting
 from goalgrid.results.analysis.claims import PRINTED, ClaimSource, document, judged
 from goalgrid.results.analysis.documents import as_markdown
 from goalgrid.results.layouts import arrange
@@ -18,9 +21,6 @@ from goalgrid.results.reference.coverage import ORIGINS, PaperRow
 from goalgrid.results.reference.reading import PAPERS, Paper, paper_table, table_names
 from goalgrid.results.renderers.parquet import UNITS, printed
 from goalgrid.results.tables import columns
-from goalgrid.shipped import paper_rows
-from goalgrid.shipped.settings_list import SWEEPABLE
-from goalgrid.shipped.settings_list import settings as every_setting
 
 SETTINGS = """# Settings
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.store.home import Home
-from goalgrid.reading.papers import shipped
 from goalgrid.results.records import record
 from goalgrid.results.reference.coverage import paper_rows
 from goalgrid.results.reference.reading import Result, paper_table
 from goalgrid.runners.training.fingerprint import code_fingerprint
+from goalgrid.state.papers import shipped
 
 ENVIRONMENT = json.dumps({"versions": {}, "python": "3", "device": "cpu", "platform": "none", "threads": 1})
 EMPTY = {pa.string(): "", pa.float64(): 0.0, pa.int32(): 0, pa.int64(): 0}

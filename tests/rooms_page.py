@@ -22,8 +22,8 @@ the folders by name (`pyproject.toml`). Links in `goalgrid/` lead to them, for e
 goalgrid -> runners -> {results, retrieval, objectives} -> grid.
 
 ![The six rooms, and arrows with the number of imports](pictures/rooms.svg)
-A number counts the imports of modules behind an arrow, as of the last drawing. Dashed: systems in `retrieval/parts/`,
-whose losses are next to their networks.
+A number counts the imports of modules behind an arrow, as of the last drawing. Dashed: systems in
+`retrieval/components/`, whose losses are next to their networks.
 
 | folder | what is in it |
 |---|---|"""

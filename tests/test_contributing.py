@@ -84,8 +84,8 @@ POOLING = '''def midrange(values: Float[Tensor, "b n d"], present: Bool[Tensor, 
 ENCODERS = {
     "__init__": '''"""Linear maps of small pictures and of sets of words."""
 
-from goalgrid.grid.settings.parts import Part, register
-from goalgrid.retrieval.parts.small.settings import MaxBowSettings, ThumbnailSettings
+from goalgrid.grid.settings.components import Part, register
+from goalgrid.retrieval.components.small.settings import MaxBowSettings, ThumbnailSettings
 
 register(Part("small", needs="", without="", settings=(ThumbnailSettings, MaxBowSettings)))
 ''',
@@ -102,7 +102,7 @@ from goalgrid.grid.settings.text_encoders import WordSettings
 class ThumbnailSettings(PoolingSettings, ImageEncoderSettings):
     """A linear map of the pixels of a small picture."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.small.networks:Thumbnail"
+    network: ClassVar[str] = "goalgrid.retrieval.components.small.networks:Thumbnail"
     encoder: Literal["thumbnail"]
 
     @property
@@ -113,7 +113,7 @@ class ThumbnailSettings(PoolingSettings, ImageEncoderSettings):
 class MaxBowSettings(WordSettings):
     """The largest of each dimension of the words' embeddings."""
 
-    network: ClassVar[str] = "goalgrid.retrieval.parts.small.networks:MaxBow"
+    network: ClassVar[str] = "goalgrid.retrieval.components.small.networks:MaxBow"
     encoder: Literal["max-bow"]
 ''',
     "networks": '''"""Linear maps."""
@@ -234,7 +234,7 @@ ADDITIONS = [
     ),
     Addition(
         "an encoder, a whole system",
-        {f"retrieval/parts/small/{name}.py": [("", text)] for name, text in ENCODERS.items()},
+        {f"retrieval/components/small/{name}.py": [("", text)] for name, text in ENCODERS.items()},
     ),
     Addition("a recipe, a preset", {"grid/recipes/thumbnail.toml": [("", RECIPE)]}),
     Addition("a table layout", {"results/layouts/backwards.py": [("", LAYOUT)]}),

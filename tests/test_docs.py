@@ -15,15 +15,15 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from goalgrid.app import app
-from goalgrid.grid import catalog, uses
+from goalgrid.cli.app import app
+from goalgrid.cli.options import HELP
+from goalgrid.grid import catalog, plugins
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.resources import Reliability, Resources
+from goalgrid.listings.paper_rows import WITHOUT_NUMBERS
 from goalgrid.results.reference.reading import table_names
 from goalgrid.runners.trial.retries import POLICY
-from goalgrid.shipped.paper_rows import WITHOUT_NUMBERS
-from goalgrid.terminal.options import HELP
 from tests.cases import every
 from tests.pages import PAGES
 
@@ -47,7 +47,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_what_the_program_knows(name: str) -> None:
-    uses.register([])  # pages are of what we ship, whatever a test before left registered
+    plugins.register([])  # pages are of what we ship, whatever a test before left registered
     write = f"python -m tests.pages {name} > docs/{name}.md"
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     assert page == "\n".join(PAGES[name]()) + "\n", f"docs/{name}.md is out of date; write it: {write}"
@@ -241,7 +241,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     topics = [path.read_text(encoding="utf-8") for path in (tmp_path / "settings").glob("*/index.html")]
     for name in set(settings):
         assert sum(f"<td><code>{name}</code>" in topic for topic in topics) == 1, name
-    assert 'id="goalgrid.loaded_grid.load"' in api
+    assert 'id="goalgrid.api.load"' in api
     assert 'id="goalgrid.objectives.build"' in api
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from goalgrid.app import app
+from goalgrid.cli.app import app
 
 from .conftest import ROOT
 from .program import ROOMS, copied

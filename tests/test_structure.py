@@ -88,7 +88,7 @@ def test_declarations_are_read_when_they_are_needed(verb: str, read: list[str]) 
     script = (
         "import sys; opened = []\n"
         "sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == 'open' else None)\n"
-        "from goalgrid.app import app\n"
+        "from goalgrid.cli.app import app\n"
         "try: app(sys.argv[1:])\n"
         "except SystemExit: print(*opened)"
     )
@@ -100,7 +100,7 @@ def test_declarations_are_read_when_they_are_needed(verb: str, read: list[str]) 
 
 def test_a_verb_loads_only_what_it_needs(trained: Home, tmp_path: Path) -> None:
     script = (
-        "import io, sys, contextlib; from goalgrid.app import app\n"
+        "import io, sys, contextlib; from goalgrid.cli.app import app\n"
         "for line in sys.argv[1:]:\n"
         "    try:\n"
         "        with contextlib.redirect_stdout(io.StringIO()): app(line.split())\n"

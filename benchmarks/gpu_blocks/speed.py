@@ -21,7 +21,7 @@ from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.encoders.reasoning import PaddedGru
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import DualEncoder
 from goalgrid.runners.training.graphed import Graphs
 from goalgrid.runners.training.inputs import Inputs
 from goalgrid.runners.training.learner import objective_of
@@ -72,7 +72,7 @@ def tuned(settings: TrialSettings, inputs: Inputs) -> Callable[[], None]:
     """The next step of one trial, as one would write it for speed."""
     device, read = inputs.device, reading(settings, inputs)
     shape, words = inputs.pairs.train.images.shape, len(inputs.reader)
-    model = Vse(settings.model, shape, words, seed=0).to(device).train()
+    model = DualEncoder(settings.model, shape, words, seed=0).to(device).train()
     adam = optimizer(model, objective_of(settings, device), settings.train)
 
     def step() -> None:

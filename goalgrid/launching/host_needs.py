@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import chains
-from goalgrid.plan.costs import Span, needs_of, total
-from goalgrid.plan.decisions import Choice, decide, to_replace
-from goalgrid.plan.device_costs import device_cost
-from goalgrid.plan.division import Division
-from goalgrid.plan.machine_use import MachineUse
-from goalgrid.plan.taken import Rented
-from goalgrid.reading.overview import Overview
+from goalgrid.planning.costs import Span, needs_of, total
+from goalgrid.planning.decisions import Choice, decide, to_replace
+from goalgrid.planning.device_costs import device_cost
+from goalgrid.planning.division import Division
+from goalgrid.planning.estimate import GpuMachine
+from goalgrid.planning.machine_use import MachineUse
 from goalgrid.runners.gpu.cards import CARDS, Card, card
+from goalgrid.state.grid_state import GridState
 
 MOST = 32
 """CPUs that a job asks for per GPU, at most: few nodes have more."""
@@ -84,7 +84,7 @@ def most(needs: Sequence[HostNeeds]) -> HostNeeds:
 
 
 def needs_of_host(
-    overview: Overview,
+    grid_state: GridState,
     choice: Choice,
     device: str,
     gpus: int,
@@ -104,18 +104,18 @@ def needs_of_host(
 
     UserError: the GPU is not known by its name, or the plan does not know what a trial takes of a GPU that is named.
     """
-    grid, decisions = overview.grid, decide(overview, choice)
-    resources, known = grid.resources, _card(device) if device else _measured_on(overview)
-    trials = [*(decision.trial for decision in decisions if decision.starts), *overview.pending(choice.only)]
+    grid, decisions = grid_state.grid, decide(grid_state, choice)
+    resources, known = grid.resources, _card(device) if device else _measured_on(grid_state)
+    trials = [*(decision.trial for decision in decisions if decision.starts), *grid_state.pending(choice.only)]
     trials = [trial for trial in trials if trial.id not in without]
     share = max(resources.gpus(catalog.recipe(name).gpu) for name in grid.recipes) or 1.0
-    rented = Rented(known or CARDS[ASSUMED], hourly, gpus, hosts=hosts)
+    rented = GpuMachine(known or CARDS[ASSUMED], hourly, gpus, hosts=hosts)
     use = MachineUse(rented, Division.of(resources, int(1 / share)), [Span(1, 1)] * len(chains(trials)))
     plain = HostNeeds(resources.cpus, None, PROCESS[gpus > 0], use, named=bool(device))
     if not trials or (not device and all(catalog.described(name).embedded for name in grid.datasets)):
         return plain
     try:
-        cost = device_cost(overview, trials, to_replace(decisions), rented)
+        cost = device_cost(grid_state, trials, to_replace(decisions), rented)
     except UserError as error:
         if device:
             raise
@@ -143,7 +143,7 @@ def _card(device: str) -> Card:
     return known
 
 
-def _measured_on(overview: Overview) -> Card | None:
+def _measured_on(grid_state: GridState) -> Card | None:
     """The GPU on which the memory of the grid's trials was measured, if it is known by its name."""
-    names = [need.device for need in needs_of(overview, overview.trials).values()]
+    names = [need.device for need in needs_of(grid_state, grid_state.trials).values()]
     return next((known for known in CARDS.values() if known.says and any(known.says in name for name in names)), None)

@@ -10,27 +10,27 @@ from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.store.home import LaunchFolder, State
 from goalgrid.grid.store.kept_launch import KeptLaunch, version_words
 from goalgrid.grid.store.saved_grid import read_kept, save_grid
-from goalgrid.reading.overview import Overview
 from goalgrid.results.records import provenance
 from goalgrid.runners.training.fingerprint import code_fingerprint
+from goalgrid.state.grid_state import GridState
 
 
-def of(overview: Overview, archive: bytes = b"") -> KeptLaunch:
+def of(grid_state: GridState, archive: bytes = b"") -> KeptLaunch:
     """What a launch of the grid keeps, by the code that is here now, of which it may keep an archive."""
     snapshot = hashlib.sha256(archive).hexdigest() if archive else ""
-    return KeptLaunch(overview.grid.to_toml(), codes(overview), provenance.made_by(), snapshot)
+    return KeptLaunch(grid_state.grid.to_toml(), codes(grid_state), provenance.made_by(), snapshot)
 
 
-def save_new(overview: Overview, launch: KeptLaunch) -> None:
+def save_new(grid_state: GridState, launch: KeptLaunch) -> None:
     """Save a grid that never ran as its launch keeps it, so that other commands know it while its jobs wait."""
-    if overview.grid.name not in overview.home.grids():
-        save_grid(overview.grid, overview.trials, overview.home, launch.grid)
+    if grid_state.grid.name not in grid_state.home.grids():
+        save_grid(grid_state.grid, grid_state.trials, grid_state.home, launch.grid)
 
 
-def codes(overview: Overview) -> dict[str, str]:
+def codes(grid_state: GridState) -> dict[str, str]:
     """The fingerprint of the code that trains each trial that the grid may come to have, as it is here now, by id."""
-    register(overview.grid)
-    cells = [cell for cell in [*overview.candidates, *overview.points] if not cell.published]
+    register(grid_state.grid)
+    cells = [cell for cell in [*grid_state.candidates, *grid_state.points] if not cell.published]
     return provenance.of_trials(cells, {trial.id for cell in cells for trial in cell.trials}, code_fingerprint)
 
 
@@ -49,9 +49,9 @@ def read(
     return grids, launches
 
 
-def of_other_code(launch: KeptLaunch, overview: Overview, trials: Sequence[Trial]) -> dict[str, tuple[str, str]]:
+def of_other_code(launch: KeptLaunch, grid_state: GridState, trials: Sequence[Trial]) -> dict[str, tuple[str, str]]:
     """Those of the trials that other code would train now than the launch keeps, as `KeptLaunch.other_code`."""
-    return launch.other_code(codes(overview), [trial.id for trial in trials])
+    return launch.other_code(codes(grid_state), [trial.id for trial in trials])
 
 
 def untrained_words(launch: KeptLaunch, other: Mapping[str, tuple[str, str]], again: str) -> str:
@@ -66,20 +66,20 @@ def untrained_words(launch: KeptLaunch, other: Mapping[str, tuple[str, str]], ag
     )
 
 
-def differing(overview: Overview, now: KeptLaunch | None) -> list[str]:
+def differing(grid_state: GridState, now: KeptLaunch | None) -> list[str]:
     """A line for each earlier launch whose unfinished trials have other settings or other code than the grid now."""
-    folders = overview.home.grid(overview.grid.name).kept_launches()
+    folders = grid_state.home.grid(grid_state.grid.name).kept_launches()
     lines, here = list[str](), dict[str, str]()
     for folder in folders:
         try:
             launch = KeptLaunch.read(folder)
         except UserError:
             continue  # its jobs say so
-        states = overview.home.states(launch.code)
+        states = grid_state.home.states(launch.code)
         unfinished = [trial_id for trial_id, state in states.items() if state not in (State.DONE, State.STOPPED)]
         if not unfinished or (now and launch.id == now.id):
             continue
-        here = here or codes(overview)
+        here = here or codes(grid_state)
         if other := [trial_id for trial_id in unfinished if here.get(trial_id) != launch.code[trial_id]]:
             lines.append(
                 f"launch {launch.id} keeps other settings or other code of {counted(len(other), 'trial')}, e.g. "

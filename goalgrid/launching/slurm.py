@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goalgrid.grid import catalog, expansion
+from goalgrid.grid.cli_option import option
 from goalgrid.grid.errors import UserError, counted, several, text_of
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.option import option
 from goalgrid.grid.store.home import Home, LaunchFolder
 from goalgrid.launching.host_needs import HostNeeds
-from goalgrid.reading import slurm_jobs
-from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch import RunOptions
+from goalgrid.state import slurm_jobs
+from goalgrid.state.grid_state import GridState
 
 LEFT_SECONDS = 35
 """Between the end of the grace time and the end of the job: Python ends, and the job is queued again."""
@@ -171,12 +171,12 @@ def _passed(options: SlurmOptions, tasks: int, folder: str) -> list[str]:
     return words + ["--allow-leak"] * options.allow_leak
 
 
-def check_places(overview: Overview, trials: Sequence[Trial]) -> list[str]:
+def check_places(grid_state: GridState, trials: Sequence[Trial]) -> list[str]:
     """Check that the folders that the grid names are here, where its jobs read them too; else UserError.
 
     Returns why a job would not start: data for which the grid names no folder.
     """
-    grid, missing = overview.grid, overview.data.missing(trials)
+    grid, missing = grid_state.grid, grid_state.data.missing(trials)
     gone = [reason for name, reason in missing.items() if (root := grid.root(name)) and not _of_a_job(root)]
     places = {name: place for name, place in grid.places().items() if not _of_a_job(place)}
     gone += [f"weights {name!r}: nothing is at {place}." for name, place in places.items() if not place.exists()]

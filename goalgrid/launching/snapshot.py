@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from goalgrid.grid.errors import SMALL, UserError
-from goalgrid.grid.uses import PROGRAM
+from goalgrid.grid.plugins import PROGRAM
 from goalgrid.results.records import provenance
 
 MOST = SMALL

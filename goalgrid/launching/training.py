@@ -5,7 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from goalgrid.grid import extras
+from goalgrid.cli.console import err, out, say, show_table
+from goalgrid.cli.exits import exit_state
+from goalgrid.cli.options import runs_option
+from goalgrid.grid import optional_dependencies
 from goalgrid.grid.errors import UserError, counted, several
 from goalgrid.grid.expansion import Cell, Trial, libraries_of
 from goalgrid.grid.gridfile import Grid
@@ -14,17 +17,14 @@ from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.grid.store.kept_launch import KeptLaunch
 from goalgrid.launching import kept as launches
 from goalgrid.launching.together import Group, groups_of, united
-from goalgrid.plan.costs import unmeasured
-from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_evaluate, to_replace, to_train
-from goalgrid.reading import named_grids, status
-from goalgrid.reading.overview import Overview
+from goalgrid.planning.costs import unmeasured
+from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_evaluate, to_replace, to_train
+from goalgrid.reports.tables import keep_table, table_of_paper
 from goalgrid.runners.launch import LaunchOptions
-from goalgrid.runners.trial import holding
+from goalgrid.runners.trial import lease
 from goalgrid.runners.watching.notify import Notify
-from goalgrid.showing.tables import keep_table, table_of_paper
-from goalgrid.terminal import exit_state
-from goalgrid.terminal.options import runs_option
-from goalgrid.terminal.views import err, out, say, show_table
+from goalgrid.state import named_grids, status
+from goalgrid.state.grid_state import GridState
 
 if TYPE_CHECKING:
     from goalgrid.runners.watching.mirror import Tracker
@@ -59,15 +59,15 @@ def train_all(
             say(f"{group.name}: after the grids before, since {group.why}")
         notify = Notify(options.notify, group.name, _warn)
         try:
-            launched = train_together([Overview.of(grid, home) for grid in group.grids], choice, options, notify)
+            launched = train_together([GridState.of(grid, home) for grid in group.grids], choice, options, notify)
         except UserError as error:
-            notify.ended("error", str(error), Overview.of(group.grids[0], home).sums())
+            notify.ended("error", str(error), GridState.of(group.grids[0], home).sums())
             raise
         for grid, result in zip(group.grids, launched, strict=True):
             if not result.interrupted:  # else Slurm may leave us seconds
-                _await_others(Overview.of(grid, home))
+                _await_others(GridState.of(grid, home))
             notify.grid = grid.name
-            states += _show_end(Overview.of(grid, home), result, notify, options.launches.get(grid.name), paper)
+            states += _show_end(GridState.of(grid, home), result, notify, options.launches.get(grid.name), paper)
         if launched[0].interrupted and group is not groups[-1]:
             rest = [other.name for later in groups[groups.index(group) + 1 :] for other in later.grids]
             say(f"skipped: {', '.join(rest)}; run the same command again to continue")
@@ -76,14 +76,14 @@ def train_all(
     return exit_state(states)
 
 
-def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: Notify | None = None) -> LaunchResult:
+def train(grid_state: GridState, choice: Choice, options: LaunchOptions, notify: Notify | None = None) -> LaunchResult:
     """Train the chosen trials of a grid, as `train_together`."""
-    (launched,) = train_together([overview], choice, options, notify)
+    (launched,) = train_together([grid_state], choice, options, notify)
     return launched
 
 
 def train_together(
-    overviews: Sequence[Overview], choice: Choice, options: LaunchOptions, notify: Notify | None = None
+    grid_states: Sequence[GridState], choice: Choice, options: LaunchOptions, notify: Notify | None = None
 ) -> list[LaunchResult]:
     """Train the chosen trials in a launch of these grids, and save the grids as they are run.
 
@@ -92,19 +92,19 @@ def train_together(
 
     UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
     """
-    options = replace(options, launches=_kept(overviews, options))
+    options = replace(options, launches=_kept(grid_states, options))
     launched = partial(_round, options=options, notify=notify)
-    results = launched(overviews, choice)
-    (overview, *others), (trained, *_) = overviews, results
-    known = set(overview.states)
-    in_rounds = not others and (overview.grid.budget or overview.searches)
+    results = launched(grid_states, choice)
+    (grid_state, *others), (trained, *_) = grid_states, results
+    known = set(grid_state.states)
+    in_rounds = not others and (grid_state.grid.budget or grid_state.searches)
     while in_rounds and not choice.failed and not trained.interrupted:
-        overview = Overview.of(overview.grid, overview.home)
-        to_do = {trial.id for trial in overview.unfinished() if overview.states[trial.id] is not State.FAILED}
-        if (known & to_do and not overview.searches) or overview.states.keys() <= known:
+        grid_state = GridState.of(grid_state.grid, grid_state.home)
+        to_do = {trial.id for trial in grid_state.unfinished() if grid_state.states[trial.id] is not State.FAILED}
+        if (known & to_do and not grid_state.searches) or grid_state.states.keys() <= known:
             break
-        before, known = known, known | set(overview.states)
-        (further,) = launched([overview], Choice(choice.only, before=frozenset(before)))
+        before, known = known, known | set(grid_state.states)
+        (further,) = launched([grid_state], Choice(choice.only, before=frozenset(before)))
         decisions, names = [*trained.decisions, *further.decisions], trained.launches | further.launches
         other_code = trained.other_code | further.other_code
         trained = LaunchResult(decisions, further.interrupted, names, other_code)
@@ -112,37 +112,37 @@ def train_together(
     return results
 
 
-def _kept(overviews: Sequence[Overview], options: LaunchOptions) -> dict[str, KeptLaunch]:
+def _kept(grid_states: Sequence[GridState], options: LaunchOptions) -> dict[str, KeptLaunch]:
     """What the launch keeps of each grid, by name: as it was given, or on a cluster, as it is now."""
     contents = dict[str, KeptLaunch]()
-    for overview in overviews:
-        name = overview.grid.name
+    for grid_state in grid_states:
+        name = grid_state.grid.name
         now = options.launches.get(name)
         if not now:
-            now = launches.of(overview) if options.address else None
-            for line in launches.differing(overview, now):
+            now = launches.of(grid_state) if options.address else None
+            for line in launches.differing(grid_state, now):
                 _warn(line)
         contents |= {name: now} if now else {}
     return contents
 
 
-def measure(overview: Overview, choice: Choice) -> None:
+def measure(grid_state: GridState, choice: Choice) -> None:
     """Measure what no finished trial tells, and what trials need of a GPU; keep it for later plans and runs."""
     from goalgrid.runners.launch.speed_probe import probe, probe_memory
 
-    chosen = to_train(decide(overview, choice))
-    probe_memory(overview.grid, chosen, overview.home, err)
-    if trials := unmeasured(overview, chosen):
+    chosen = to_train(decide(grid_state, choice))
+    probe_memory(grid_state.grid, chosen, grid_state.home, err)
+    if trials := unmeasured(grid_state, chosen):
         say(f"probing: {', '.join(trial.id for trial in trials)}")
-        speeds = probe(overview.grid, trials, overview.home, err)
-        speed_probes.remember(overview.home.grid(overview.grid.plain_name), speeds)
+        speeds = probe(grid_state.grid, trials, grid_state.home, err)
+        speed_probes.remember(grid_state.home.grid(grid_state.grid.plain_name), speeds)
 
 
 @dataclass(frozen=True)
 class _Work:
     """What a round is to do of a grid."""
 
-    overview: Overview
+    grid_state: GridState
     decisions: list[TrialDecision]
     content: KeptLaunch | None
     todo: Sequence[Trial]
@@ -152,48 +152,50 @@ class _Work:
 
     def save(self) -> None:
         """Save the grid as it is run, and next to it, for a reader, what validation chose."""
-        overview = self.overview
-        saved_grid.save_grid(overview.grid, overview.trials, overview.home, self.content.grid if self.content else "")
+        grid_state = self.grid_state
+        saved_grid.save_grid(
+            grid_state.grid, grid_state.trials, grid_state.home, self.content.grid if self.content else ""
+        )
         if self.content:
-            self.content.write(overview.home.grid(overview.grid.name).launch(self.content.id))
-        if overview.searches:
-            chosen = [search.to_dict() for search in overview.searches]
-            files.write_json(overview.home.grid(overview.grid.name).choices, chosen)
+            self.content.write(grid_state.home.grid(grid_state.grid.name).launch(self.content.id))
+        if grid_state.searches:
+            chosen = [search.to_dict() for search in grid_state.searches]
+            files.write_json(grid_state.home.grid(grid_state.grid.name).choices, chosen)
 
 
-def _work(overview: Overview, choice: Choice, options: LaunchOptions) -> _Work:
+def _work(grid_state: GridState, choice: Choice, options: LaunchOptions) -> _Work:
     """What is to do of a grid, once its libraries, data and weights are checked."""
-    selected = overview.selected(choice.only)
-    extras.require(f"grid {overview.grid.name!r}", *libraries_of(selected))
-    overview.data.check(selected)
-    decisions = decide(overview, choice)
+    selected = grid_state.selected(choice.only)
+    optional_dependencies.require(f"grid {grid_state.grid.name!r}", *libraries_of(selected))
+    grid_state.data.check(selected)
+    decisions = decide(grid_state, choice)
     todo, anew = to_train(decisions), to_replace(decisions)
-    evaluated = [] if choice.failed else to_evaluate(decisions, overview)
-    content, other_code = options.launches.get(overview.grid.name), dict[str, tuple[str, str]]()
+    evaluated = [] if choice.failed else to_evaluate(decisions, grid_state)
+    content, other_code = options.launches.get(grid_state.grid.name), dict[str, tuple[str, str]]()
     if content and todo:
-        other_code = launches.of_other_code(content, overview, todo)
-        lost = overview.with_children(other_code)
+        other_code = launches.of_other_code(content, grid_state, todo)
+        lost = grid_state.with_children(other_code)
         todo, evaluated = ([trial for trial in trials if trial.id not in lost] for trials in (todo, evaluated))
         anew = [trial_id for trial_id in anew if trial_id not in lost]
-    if missing := overview.data.missing([*todo, *evaluated]).values():
-        raise several(f"grid {overview.grid.name!r}", missing)
-    for line in overview.data.check_starts(todo):
+    if missing := grid_state.data.missing([*todo, *evaluated]).values():
+        raise several(f"grid {grid_state.grid.name!r}", missing)
+    for line in grid_state.data.check_starts(todo):
         _warn(line)
-    return _Work(overview, decisions, content, todo, anew, evaluated, other_code)
+    return _Work(grid_state, decisions, content, todo, anew, evaluated, other_code)
 
 
 def _round(
-    overviews: Sequence[Overview], choice: Choice, *, options: LaunchOptions, notify: Notify | None
+    grid_states: Sequence[GridState], choice: Choice, *, options: LaunchOptions, notify: Notify | None
 ) -> list[LaunchResult]:
     """A launch of the chosen trials of grids, if any is left to train."""
     from goalgrid.runners.watching.trackers import trackers_of
 
-    works = [_work(overview, choice, options) for overview in overviews]
-    trackers = [trackers_of(work.overview.grid, work.overview.home, options.mlflow_uri) for work in works]
+    works = [_work(grid_state, choice, options) for grid_state in grid_states]
+    trackers = [trackers_of(work.grid_state.grid, work.grid_state.home, options.mlflow_uri) for work in works]
     for work, of_grid in zip(works, trackers, strict=True):
         if not work.todo and not work.evaluated:
             work.save()
-            _copy_late(work.overview, of_grid)
+            _copy_late(work.grid_state, of_grid)
     begun = [(work, of_grid) for work, of_grid in zip(works, trackers, strict=True) if work.todo or work.evaluated]
     interrupted, names = _launch(begun, options, notify) if begun else (0, frozenset[str]())
     return [LaunchResult(work.decisions, interrupted, names, work.other_code) for work in works]
@@ -206,21 +208,25 @@ def _launch(
     for work, _ in works:
         anew = f", {len(work.anew)} of them from scratch" if work.anew else ""
         further = f", evaluating {counted(len(work.evaluated), 'trial')} further" if work.evaluated else ""
-        overview = work.overview
-        say(f"{overview.grid.name}: {overview.headline()}; training {len(work.todo)}{anew}{further}")
-        if overview.stops_none:
-            _warn(overview.stops_none)
+        grid_state = work.grid_state
+        say(f"{grid_state.grid.name}: {grid_state.headline()}; training {len(work.todo)}{anew}{further}")
+        if grid_state.stops_none:
+            _warn(grid_state.stops_none)
     if len(works) > 1:
-        names = ", ".join(work.overview.grid.name for work, _ in works[1:])
-        say(f"one launch: the jobs of {works[0][0].overview.grid.name} start first, those of {names} as there is room")
+        names = ", ".join(work.grid_state.grid.name for work, _ in works[1:])
+        say(
+            f"one launch: the jobs of {works[0][0].grid_state.grid.name} start first, those of {names} as there is room"
+        )
     from goalgrid.runners.launch.launch import Launch, Share  # takes seconds
 
     first, _ = works[0]
     shares = [
-        Share(frozenset(trial.id for trial in work.overview.trials), work.content.id if work.content else "", trackers)
+        Share(
+            frozenset(trial.id for trial in work.grid_state.trials), work.content.id if work.content else "", trackers
+        )
         for work, trackers in works
     ]
-    home, live = first.overview.home, out.is_terminal and err.is_terminal
+    home, live = first.grid_state.home, out.is_terminal and err.is_terminal
     launch = Launch(home, err, options, shares, live=live, notify=notify)
 
     def save() -> None:
@@ -228,26 +234,26 @@ def _launch(
             work.save()
 
     interrupted = launch.run(
-        united([work.overview.grid for work, _ in works]),
-        _cells([work.overview for work, _ in works]),
+        united([work.grid_state.grid for work, _ in works]),
+        _cells([work.grid_state for work, _ in works]),
         _once(trial for work, _ in works for trial in work.todo),
         list(dict.fromkeys(trial_id for work, _ in works for trial_id in work.anew)),
         evaluated=_once(trial for work, _ in works for trial in work.evaluated),
         checked=save,
-        halvings=first.overview.halvings,
-        known={trial.id: State.DIVERGED for trial in first.overview.having(State.DIVERGED)},
+        halvings=first.grid_state.halvings,
+        known={trial.id: State.DIVERGED for trial in first.grid_state.having(State.DIVERGED)},
     )
     return interrupted, frozenset([launch.name])
 
 
-def _cells(overviews: Sequence[Overview]) -> list[Cell]:
+def _cells(grid_states: Sequence[GridState]) -> list[Cell]:
     """The cells of grids; of several, each with its grid's name as if that were swept."""
-    if len(overviews) == 1:
-        return list(overviews[0].points)
+    if len(grid_states) == 1:
+        return list(grid_states[0].points)
     return [
-        replace(cell, swept=(*cell.swept, ("grid", overview.grid.name)))
-        for overview in overviews
-        for cell in overview.points
+        replace(cell, swept=(*cell.swept, ("grid", grid_state.grid.name)))
+        for grid_state in grid_states
+        for cell in grid_state.points
     ]
 
 
@@ -256,14 +262,14 @@ def _once(trials: Iterable[Trial]) -> list[Trial]:
     return list({trial.id: trial for trial in trials}.values())
 
 
-def _await_others(after: Overview) -> None:
+def _await_others(after: GridState) -> None:
     """Wait until processes on other machines show that they live, if they hold all trials that are left."""
     if exit_state([after.reached(trial) for trial in after.trials]) is State.RUNNING:
-        holding.await_beats(filter(None, (after.folder(trial).latest() for trial in after.having(State.RUNNING))))
+        lease.await_beats(filter(None, (after.folder(trial).latest() for trial in after.having(State.RUNNING))))
 
 
 def _show_end(
-    after: Overview, launched: LaunchResult, notify: Notify, content: KeptLaunch | None, paper: str | None
+    after: GridState, launched: LaunchResult, notify: Notify, content: KeptLaunch | None, paper: str | None
 ) -> list[State]:
     """Show how a grid's launch ended, as the disk tells; returns the states that its trials reached."""
     if files := keep_table(after):
@@ -289,20 +295,20 @@ def _show_end(
     return reached
 
 
-def _reached(after: Overview, trial: Trial, abandoned: Collection[str], lost: Collection[str]) -> State:
+def _reached(after: GridState, trial: Trial, abandoned: Collection[str], lost: Collection[str]) -> State:
     """The state that a launch's trial reached; a trial of those `lost` to it counts as failed: to go on is no use."""
     state = after.reached(trial, abandoned)
     return State.FAILED if trial.id in lost and state in (State.INTERRUPTED, State.PLANNED) else state
 
 
-def _copy_late(overview: Overview, trackers: "Sequence[Tracker]") -> None:
+def _copy_late(grid_state: GridState, trackers: "Sequence[Tracker]") -> None:
     """Copy finished trials into the trackers that an earlier launch could not copy."""
     from goalgrid.runners.watching.mirror import Mirror
 
-    trained = [trial for trial in overview.trials if not trial.shared.published]
+    trained = [trial for trial in grid_state.trials if not trial.shared.published]
     for tracker in trackers:
-        if late := tracker.lacking(map(overview.folder, trained)):
-            say(f"{overview.grid.name}: copying {counted(len(late), 'trial')} to {tracker.name}")
+        if late := tracker.lacking(map(grid_state.folder, trained)):
+            say(f"{grid_state.grid.name}: copying {counted(len(late), 'trial')} to {tracker.name}")
             mirror = Mirror(tracker, _warn)
             for folder in late:
                 mirror.sync(folder)

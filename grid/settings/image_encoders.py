@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveInt, StrictBool
 
 from goalgrid.grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit, told_once
+from goalgrid.grid.settings.components import PartRead
 from goalgrid.grid.settings.image_views import Augmentation, Filter, Framing, Resampling, View
-from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings, own_parts
-from goalgrid.grid.settings.parts import PartRead
 from goalgrid.grid.settings.poolings import HAS_HEAD, SEVERAL, PoolingSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
+from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings, user_modules
 
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
 MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")
@@ -179,11 +179,11 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         return self if self.frozen and self.crops != "online" else None
 
 
-class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
+class OwnImageSettings(UserModuleSettings, ImageEncoderSettings):
     """An image encoder of the user's own."""
 
     network: ClassVar[str] = "goalgrid.retrieval.own_networks:image_encoder"
-    of: ClassVar[OwnKind] = "image encoder"
+    of: ClassVar[UserModuleKind] = "image encoder"
     encoder: Literal["own"] = Field(description=IMAGE_ENCODER)
     size: Annotated[int, Field(ge=8), Unit("pixels"), _PICTURES] = Field(
         224, description="side of the square that it sees"
@@ -198,7 +198,7 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
 
     @property
     def view(self) -> View | None:
-        if own_parts[self.of][self.name].on != "pictures":
+        if user_modules[self.of][self.name].on != "pictures":
             return None
         resampling = Resampling[self.filter.upper()]
         return View(self.size, self.framing, self.augmentation, self.flip, resampling, self.margin)

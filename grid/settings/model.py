@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.settings import parts
+from goalgrid.grid.settings import components
 from goalgrid.grid.settings.base import IdentityDefault, Settings, Unit
 from goalgrid.grid.settings.image_encoders import MLP_HEADS, ImageEncoderSettings, ImageSettings
-from goalgrid.grid.settings.own_parts import OwnPartSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained, PretrainedFile
 from goalgrid.grid.settings.scorers import (
     AnyFusion,
@@ -20,12 +19,13 @@ from goalgrid.grid.settings.scorers import (
     SgrafSettings,
 )
 from goalgrid.grid.settings.text_encoders import TextEncoderSettings, TextSettings
+from goalgrid.grid.settings.user_modules import UserModuleSettings
 
 if not TYPE_CHECKING:  # what parts bring is known when the program runs
-    ImageSettings = parts.choices(ImageSettings, ImageEncoderSettings)
-    TextSettings = parts.choices(TextSettings, TextEncoderSettings)
-    AnyScorer = parts.choices(AnyScorer, ScorerSettings)
-    AnyFusion = parts.choices(AnyFusion, FusionSettings)
+    ImageSettings = components.choices(ImageSettings, ImageEncoderSettings)
+    TextSettings = components.choices(TextSettings, TextEncoderSettings)
+    AnyScorer = components.choices(AnyScorer, ScorerSettings)
+    AnyFusion = components.choices(AnyFusion, FusionSettings)
 
 
 class ModelSettings(Settings):
@@ -63,9 +63,9 @@ class ModelSettings(Settings):
             )
 
     @property
-    def ranked_anew(self) -> int:
+    def rerank_k(self) -> int:
         """How many answers of a query a second stage ranks anew in the test; 0: there is no second stage."""
-        return self.fusion.ranked_anew
+        return self.fusion.rerank_k
 
     @property
     def whole_file(self) -> PretrainedFile | None:
@@ -87,9 +87,9 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _fits_its_parts(self) -> Self:
-        if self.networks != "single" and self.networks not in parts.parts():
-            raise ValueError(f"networks = {self.networks}: {parts.missing(self.networks)}")
-        for part in parts.of_model(self).values():
+        if self.networks != "single" and self.networks not in components.registered():
+            raise ValueError(f"networks = {self.networks}: {components.missing(self.networks)}")
+        for part in components.of_model(self).values():
             if problem := part.fits(self):
                 raise ValueError(problem)
         return self
@@ -99,7 +99,7 @@ class ModelSettings(Settings):
         if self.image.reads:  # its part has said what fits
             return self
         for name, part in (("image", self.image), ("text", self.text)):
-            if self.of_sets and isinstance(part, OwnPartSettings):
+            if self.of_sets and isinstance(part, UserModuleSettings):
                 raise ValueError(
                     f"scorer {self.scorer.kind} reads sets of vectors, and the {name} encoder {part.name!r}, which is "
                     "your own, gives a single vector: set model.scorer.kind = product"

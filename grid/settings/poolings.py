@@ -8,10 +8,10 @@ from goalgrid.grid.errors import unknown
 from goalgrid.grid.objectives.declared import Declared, keys_of
 from goalgrid.grid.objectives.parameters import Value
 from goalgrid.grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit, told_once
-from goalgrid.grid.settings.own_parts import OwnPart, completed
+from goalgrid.grid.settings.user_modules import UserModule, completed
 
 POOLINGS = Declared(lambda: dict.fromkeys(keys_of("retrieval/encoders/pooling.py", "POOLING")))
-own_poolings: dict[str, OwnPart] = {}
+own_poolings: dict[str, UserModule] = {}
 """The user's own poolings that the present grid uses, by name."""
 
 

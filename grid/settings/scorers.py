@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from goalgrid.grid.settings.base import ReadWhere, Settings
-from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings
 from goalgrid.grid.settings.pretrained_networks import PretrainedFile
+from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings
 
 KIND = "the scorer; another choice drops the settings of the one before"
 Direction = Literal["t2i", "i2t"]
@@ -77,11 +77,11 @@ class SafSettings(SgrafSettings):
     kind: Literal["saf"] = Field(description=KIND)
 
 
-class OwnScorerSettings(OwnPartSettings, ScorerSettings):
+class OwnScorerSettings(UserModuleSettings, ScorerSettings):
     """A scorer of the user's own. It reads sets of vectors: regions of an image, words of a caption."""
 
     network: ClassVar[str] = "goalgrid.retrieval.own_networks:OwnScorer"
-    of: ClassVar[OwnKind] = "scorer"
+    of: ClassVar[UserModuleKind] = "scorer"
     kind: Literal["own"] = Field(description=KIND)
 
 
@@ -104,7 +104,7 @@ class FusionSettings(Settings):
         return None
 
     @property
-    def ranked_anew(self) -> int:
+    def rerank_k(self) -> int:
         """How many answers of a query a second stage ranks anew in the test; 0: there is no second stage."""
         return 0
 

@@ -5,9 +5,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveInt, StrictBool
 
 from goalgrid.grid.settings.base import Dropout, IdentityDefault, Settings, Unit
-from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings
 from goalgrid.grid.settings.poolings import HAS_HEAD, PoolingSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
+from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings
 
 TEXT_ENCODER = "the text network; another choice drops the settings of the one before"
 
@@ -99,11 +99,11 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
         return self if self.frozen and not self.word_drop else None
 
 
-class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
+class OwnTextSettings(UserModuleSettings, TextEncoderSettings):
     """A text encoder of the user's own, which reads words of the training captions."""
 
     network: ClassVar[str] = "goalgrid.retrieval.own_networks:text_encoder"
-    of: ClassVar[OwnKind] = "text encoder"
+    of: ClassVar[UserModuleKind] = "text encoder"
     encoder: Literal["own"] = Field(description=TEXT_ENCODER)
     boundaries: Annotated[StrictBool, IdentityDefault(False)] = Field(
         False, description="mark a caption's <start> and <end>"

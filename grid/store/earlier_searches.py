@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from goalgrid.grid.content import parse
+from goalgrid.grid.document import parse
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.select import EarlierSearches, Select

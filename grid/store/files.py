@@ -54,7 +54,7 @@ def stands(path: Path) -> bool:
 
 
 @contextmanager
-def written_aside(path: Path, *, durable: bool = True, previous: Path | None = None) -> Iterator[Path]:
+def atomic_write(path: Path, *, durable: bool = True, previous: Path | None = None) -> Iterator[Path]:
     """Give a path beside `path` to create; when the block ends well, it becomes `path` in one step, else UserError.
 
     Unless it is `durable`, a power cut may remove or empty it. What stood at `path` becomes `previous`, if that is
@@ -84,7 +84,7 @@ def written_aside(path: Path, *, durable: bool = True, previous: Path | None = N
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
     """Replace the file's content, in UTF-8."""
-    with written_aside(path, durable=durable) as aside:
+    with atomic_write(path, durable=durable) as aside:
         aside.write_text(text, encoding="utf-8")
 
 

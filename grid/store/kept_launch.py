@@ -16,7 +16,7 @@ from typing import Any, Self
 from goalgrid.grid.errors import UserError, regular_bytes
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import digest
-from goalgrid.grid.store.files import read_json, write_json, write_text, written_aside
+from goalgrid.grid.store.files import atomic_write, read_json, write_json, write_text
 from goalgrid.grid.store.home import LaunchFolder
 
 FORMAT = 1
@@ -75,7 +75,7 @@ class KeptLaunch:
             self.read(folder)
             return
         if archive:
-            with written_aside(folder.snapshot) as aside:
+            with atomic_write(folder.snapshot) as aside:
                 aside.write_bytes(archive)
         write_text(folder.grid, self.grid)
         code = grouped((code, trial_id) for trial_id, code in self.code.items())

@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 from goalgrid.grid.errors import UserError, user_path
-from goalgrid.grid.store.files import cannot_write, written_aside
+from goalgrid.grid.store.files import atomic_write, cannot_write
 from goalgrid.grid.store.home import Below, GridFolder, Home
 
 _MARK, _ENDS = b"goalgrid", 2**16
@@ -28,7 +28,7 @@ def write_output(path: Path, content: bytes) -> None:
             return
     except OSError as error:
         raise cannot_write(path, error) from error
-    with written_aside(path.resolve()) as aside:  # a link stays, and leads to the new content
+    with atomic_write(path.resolve()) as aside:  # a link stays, and leads to the new content
         aside.write_bytes(content)
 
 

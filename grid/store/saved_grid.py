@@ -5,18 +5,18 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from goalgrid.grid import uses
-from goalgrid.grid.content import Content, Text, content_of, parse
+from goalgrid.grid import plugins
+from goalgrid.grid.document import GridDocument, Text, content_of, parse
 from goalgrid.grid.errors import UserError, regular_bytes
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid, check
 from goalgrid.grid.overrides import changed
+from goalgrid.grid.plugins import Use
 from goalgrid.grid.resources import Reliability, Resources
 from goalgrid.grid.store.earlier_searches import note_earlier_searches
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.trusted_code import Untrusted
-from goalgrid.grid.uses import Use
 
 
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home, text: str = "") -> None:
@@ -40,7 +40,7 @@ def read_grid(
     """
     again = f"Run the grid {name!r} again, by its file or as shipped: that writes this copy again."
     try:
-        content = _content(home.grid(name).grid, uses.again, again)  # a file may have been edited since
+        content = _content(home.grid(name).grid, plugins.again, again)  # a file may have been edited since
     except Untrusted as error:
         tables = home.grid(name).tables
         raise Untrusted(f"{error}{f' Its tables of the last run: {tables}.' if tables.is_dir() else ''}") from None
@@ -52,10 +52,10 @@ def read_kept(
 ) -> Grid:
     """The grid that a launch keeps, with the texts of its plug-ins that the launch keeps; errors as of `read_grid`."""
     again = "Launch the grid again: goalgrid slurm."
-    return _changed(_content(path, uses.of_launch, again), overrides, roots=roots, weights=weights, again=again)
+    return _changed(_content(path, plugins.of_launch, again), overrides, roots=roots, weights=weights, again=again)
 
 
-def _content(path: Path, used: Callable[[Use, str], Use], again: str) -> Content:
+def _content(path: Path, used: Callable[[Use, str], Use], again: str) -> GridDocument:
     """The content of a saved grid, each of whose plug-ins is as `used` gives it; UserError: it is unreadable now."""
     where = f"grid {str(path)!r}"
     known = {"resources": Resources.model_fields, "reliability": Reliability.model_fields}
@@ -68,7 +68,7 @@ def _content(path: Path, used: Callable[[Use, str], Use], again: str) -> Content
     except (UserError, ValidationError, TypeError) as error:
         raise UserError(f"{error}\n{again}") from error
     now = [used(use, where) for use in saved]
-    uses.register(now)
+    plugins.register(now)
     try:
         return content_of(Text(where, {**table, "uses": now}))
     except UserError as error:
@@ -76,7 +76,7 @@ def _content(path: Path, used: Callable[[Use, str], Use], again: str) -> Content
 
 
 def _changed(
-    content: Content, overrides: Sequence[str], *, roots: Iterable[str], weights: Iterable[str], again: str
+    content: GridDocument, overrides: Sequence[str], *, roots: Iterable[str], weights: Iterable[str], again: str
 ) -> Grid:
     """The grid after what the command line says; an error of the saved grid itself says how to write it `again`."""
     try:

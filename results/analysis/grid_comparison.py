@@ -10,10 +10,10 @@ import numpy as np
 
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.forms import differing, flat
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.store.home import Home
+from goalgrid.grid.syntax import differing, flat
 from goalgrid.results.analysis.documents import TEXT, Document, DocumentSection, Sheet, finite, interval_text
 from goalgrid.results.analysis.effects_text import metric_title
 from goalgrid.results.layouts.captions import noun_of

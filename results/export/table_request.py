@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from goalgrid.grid.option import option
+from goalgrid.grid.cli_option import option
 
 if TYPE_CHECKING:  # `goalgrid --help` reads the options, and loads no pyarrow
     from goalgrid.grid.expansion import Cell

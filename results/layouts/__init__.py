@@ -9,7 +9,7 @@ from goalgrid.grid.catalog import members
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS
-from goalgrid.results.layouts import captions, of_paper, pivot
+from goalgrid.results.layouts import captions, paper, pivot
 from goalgrid.results.layouts.names import names_of
 from goalgrid.results.layouts.printed import printed
 from goalgrid.results.records.scores import Scores
@@ -65,14 +65,14 @@ def arrange(
         if layout:
             raise UserError(f"--against {against} has a layout of its own; leave --layout {layout} out.")
         _check_metrics(f"--against {against}", asked, 1)
-        table = of_paper.against(cells, scores, metric)
+        table = paper.against(cells, scores, metric)
     else:
         draw = partial(_laid_out, cells, chosen=layout or natural(cells, scores), asked=asked)
         source = replace(scores, quoting=not against) if isinstance(scores, Filled) else scores
         table = draw(source)
         if isinstance(source, Filled):
-            table = of_paper.noted(table, source)
-            table = of_paper.interleaved(table, draw(Paper(source.name, source.rows)), source) if against else table
+            table = paper.noted(table, source)
+            table = paper.interleaved(table, draw(Paper(source.name, source.rows)), source) if against else table
     table = captions.named(table, captions.noun_of(cells))
     return replace(table, names=_names(cells, scores, table))
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.forms import setting_text
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.select import EarlierSearches
+from goalgrid.grid.syntax import setting_text
 from goalgrid.grid.unequal import Values, unequal
 from goalgrid.results.records.rounding import NONE
 

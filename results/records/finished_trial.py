@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.forms import differing
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
+from goalgrid.grid.syntax import differing
 from goalgrid.results.records import record
 
 COLUMNS = ("settings", "environment", "code_fingerprint", "selected_epoch", *(f"val_{name}" for name in record.METRICS))

@@ -3,7 +3,7 @@
 A row lacks what its objective or its model does not have, and an older row what was logged later.
 """
 
-from goalgrid.grid.settings.parts import Logged, parts
+from goalgrid.grid.settings.components import Logged, registered
 
 METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
 """Metrics of an evaluation. i2t: images search texts; t2i: texts search images; r1: Recall@1; medr: median rank."""
@@ -60,4 +60,4 @@ In a step, the squares of the `grad_norm_` of all parts add up to the square of 
 
 def all_logged() -> dict[str, Logged]:
     """By name, with what parts log."""
-    return LOGGED | {name: value for part in parts().values() for name, value in part.logged.items()}
+    return LOGGED | {name: value for part in registered().values() for name, value in part.logged.items()}

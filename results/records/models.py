@@ -18,7 +18,7 @@ from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.groups import nested
 from goalgrid.grid.store.files import stands
 from goalgrid.grid.store.home import Home
-from goalgrid.results.records import provenance, record_cache, sealed
+from goalgrid.results.records import checksummed, provenance, record_cache
 from goalgrid.results.records.steps import Leave, columns_of, refuse
 
 CAPTIONS, UNKNOWN = "captions", "unknown_captions"
@@ -38,7 +38,7 @@ class _Measured:
         return cls(**{name: value for name, (value,) in columns.items()}) if columns else None
 
     def write(self, path: Path) -> None:
-        sealed.write(path, pa.Table.from_pylist([asdict(self)]))
+        checksummed.write(path, pa.Table.from_pylist([asdict(self)]))
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ import pydantic
 from goalgrid.grid.errors import UserError, parsed_json, regular_bytes
 from goalgrid.grid.expansion import Cell, Shared
 from goalgrid.grid.identity import digest
+from goalgrid.grid.plugins import PROGRAM
 from goalgrid.grid.store.files import read_json, write_json
-from goalgrid.grid.uses import PROGRAM
 from goalgrid.results.records.sources import texts_of
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from goalgrid.grid.errors import NESTED, UserError, parsed_json
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.store.files import make_durable, write_text, written_aside
+from goalgrid.grid.store.files import atomic_write, make_durable, write_text
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.results.records import sealed
+from goalgrid.results.records import checksummed
 from goalgrid.results.records.history import LOGGED, unit_of
 from goalgrid.results.records.history import METRICS as METRICS
 
@@ -188,7 +188,7 @@ def write(path: Path, values: Mapping[str, Any]) -> None:
     """Write one record, by column. It stands on the disk once the caller makes its folder durable."""
     row = pa.RecordBatch.from_struct_array(pa.array([values], pa.struct(list(SCHEMA))))  # converts all columns at once
     options = {"compression": dict.fromkeys(_LONG, "zstd"), "use_dictionary": False, "write_statistics": False}
-    sealed.write(path, pa.Table.from_batches([row], SCHEMA), durable=False, **options)
+    checksummed.write(path, pa.Table.from_batches([row], SCHEMA), durable=False, **options)
 
 
 def finish(folder: TrialFolder, trained: Trained) -> None:
@@ -232,7 +232,7 @@ def write_records(ids: Iterable[str], home: Home, path: Path, columns: list[str]
     """Concatenate the records of these trials that can be read into one Parquet file; return their number."""
     done, unreadable = [home.trial(trial_id).record for trial_id in ids], Unreadable()
     schema = pa.schema([SCHEMA.field(name) for name in columns])
-    with written_aside(path) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
+    with atomic_write(path) as aside, pq.ParquetWriter(aside, schema, compression="zstd") as writer:
         for part in parts(done, columns, unreadable):
             writer.write_table(part)
     return len(done) - len(unreadable)
@@ -247,17 +247,17 @@ def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) 
     """A record; an empty table, and a note, where it cannot be read."""
     try:
         known = columns or SCHEMA.names  # an earlier version may have written columns that are gone
-        table = sealed.read(path, [*known, *{"trial_id"}.difference(known)])
+        table = checksummed.read(path, [*known, *{"trial_id"}.difference(known)])
         (of,) = table["trial_id"].to_pylist()
         folder = path.parent.name  # in `replaced/` with a time behind the id
         if path.name == TrialFolder(path.parent).record.name and of not in (folder, folder.rpartition("-")[0]):
-            raise sealed.Damaged(f"it is the record of {of}")
+            raise checksummed.Damaged(f"it is the record of {of}")
         for name in {"settings", "environment"}.intersection(table.column_names):
             text = str(table[name][0].as_py())
             if text.count("{") + text.count("[") > NESTED:  # a level has one
                 parsed_json(text)
         return table.select([name for name in known if name in table.schema.names])
-    except (sealed.Damaged, OSError, ValueError, KeyError) as error:
+    except (checksummed.Damaged, OSError, ValueError, KeyError) as error:
         if unreadable is None:
             raise cannot_be_read(path, error) from error
         unreadable[path] = str(cannot_be_read(path, error))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
-from goalgrid.results.records import record, sealed
+from goalgrid.results.records import checksummed, record
 
 FEW = 500
 """Records that are read in less than a second. Fewer are read without the copy; fewer new ones are not copied yet."""
@@ -87,8 +87,8 @@ def _mark(path: Path) -> str:
 
 def _cached(path: Path) -> pa.Table:
     """The summaries that earlier readers wrote; none if the file is damaged or of another schema."""
-    with suppress(OSError, sealed.Damaged):
-        cached = sealed.read(path)
+    with suppress(OSError, checksummed.Damaged):
+        cached = checksummed.read(path)
         if cached.schema.equals(_SCHEMA):
             return cached
     return pa.Table.from_batches([], _SCHEMA)
@@ -100,4 +100,4 @@ def _write(home: Home, summaries: pa.Table) -> None:
     latest = {mark.partition("/")[0]: row for row, mark in enumerate(summaries[MARK].to_pylist())}
     table = summaries.take(pa.array([row for trial_id, row in latest.items() if trial_id in standing], pa.int64()))
     with suppress(UserError):
-        sealed.write(home.summaries, table, compression="zstd")
+        checksummed.write(home.summaries, table, compression="zstd")

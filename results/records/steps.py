@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.groups import grouped
-from goalgrid.results.records import sealed
+from goalgrid.results.records import checksummed
 
 Leave = Callable[[str], None]
 """Takes the message of a file beside a record that cannot be read, so that it is left out."""
@@ -26,7 +26,7 @@ def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
         return
     names = dict.fromkeys(name for row in steps for name in row)
     kinds = [(name, pa.int64() if name in ("epoch", "step", "rank") else pa.float64()) for name in names]
-    sealed.write(path, pa.Table.from_pylist(steps, pa.schema(kinds)), durable=False, compression="zstd")
+    checksummed.write(path, pa.Table.from_pylist(steps, pa.schema(kinds)), durable=False, compression="zstd")
 
 
 def write_densities(
@@ -43,7 +43,7 @@ def write_densities(
         {"epoch": epoch, "s_pos": i, "s_neg": j, "count": counts[i][j], "weight": weights[i][j]}
         for epoch, counts in densities.items() for i in bins for j in bins
     ]  # fmt: skip
-    sealed.write(path, pa.Table.from_pylist(rows), durable=False, compression="zstd")
+    checksummed.write(path, pa.Table.from_pylist(rows), durable=False, compression="zstd")
 
 
 def read_densities(path: Path, leave: Leave = refuse) -> tuple[dict[int, list[int]], list[float]]:
@@ -69,9 +69,9 @@ def columns_of(path: Path, leave: Leave, what: str = "trace", again: str = ANEW)
     `what`, `again`: for the message: the kind of file, and how to make it again.
     """
     try:
-        return sealed.read(path).to_pydict()
+        return checksummed.read(path).to_pydict()
     except FileNotFoundError:
         return {}
-    except (sealed.Damaged, OSError) as error:
+    except (checksummed.Damaged, OSError) as error:
         leave(f"the {what} {path} cannot be read: {error}. {again}")
         return {}

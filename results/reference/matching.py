@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from goalgrid.grid import catalog, forms, groups
+from goalgrid.grid import catalog, groups, syntax
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.forms import setting_text
 from goalgrid.grid.objectives import resolve
 from goalgrid.grid.settings import DatasetSettings
 from goalgrid.grid.settings.base import CHOICES
+from goalgrid.grid.syntax import setting_text
 from goalgrid.results.records.rounding import written
 from goalgrid.results.records.scores import Score, Scores, TableValue
 from goalgrid.results.reference.reading import Printed, Result, all_results, table_names
@@ -160,7 +160,7 @@ def of_recipe(cell: Cell, variant: str) -> dict[str, dict[str, Any]]:
 
 def differing_values(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Differing:
     """Both values where they differ, without settings that come with another choice, such as another encoder's."""
-    differences, shared = forms.differing(ours, theirs), forms.flat(ours).keys() & forms.flat(theirs).keys()
+    differences, shared = syntax.differing(ours, theirs), syntax.flat(ours).keys() & syntax.flat(theirs).keys()
     chosen = {name.rpartition(".")[0] for name in differences if name.rpartition(".")[2] in CHOICES}
     return {n: pair for n, pair in differences.items() if n in shared or n.rpartition(".")[0] not in chosen}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from goalgrid.grid.catalog import members
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.files import written_aside
+from goalgrid.grid.store.files import atomic_write
 from goalgrid.results.pages import page
 from goalgrid.results.renderers import parquet
 from goalgrid.results.tables import Table, TextFormat
@@ -72,7 +72,7 @@ def encoded(table: Table, kind: str) -> bytes:
 
 def write(table: Table, kind: str, path: Path) -> None:
     """Write the table in one format; a UserError where the disk takes none."""
-    with written_aside(path) as aside:
+    with atomic_write(path) as aside:
         aside.write_bytes(encoded(table, kind))
 
 

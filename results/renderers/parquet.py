@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goalgrid.grid.forms import setting_text
 from goalgrid.grid.groups import grouped
+from goalgrid.grid.syntax import setting_text
 from goalgrid.results.records.history import unit_of
 from goalgrid.results.tables import Block, Table, TableEntry, shared_keys
 from goalgrid.results.tables.columns import (

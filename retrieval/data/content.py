@@ -22,8 +22,8 @@ from pydantic import TypeAdapter
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import LARGE, UserError, counted, parsed_json, regular_bytes, sha256_of
 from goalgrid.grid.identity import digest
+from goalgrid.grid.settings.components import PartRead
 from goalgrid.grid.settings.image_views import View
-from goalgrid.grid.settings.parts import PartRead
 from goalgrid.grid.store.files import write_text
 from goalgrid.retrieval.data import annotations, precomp
 from goalgrid.retrieval.data.forms import READ_AS, Summed, form_of, forms

@@ -10,8 +10,8 @@ import numpy as np
 
 from goalgrid.grid.catalog import Dataset
 from goalgrid.grid.errors import counted
-from goalgrid.grid.settings import parts
-from goalgrid.grid.settings.parts import PartRead
+from goalgrid.grid.settings import components
+from goalgrid.grid.settings.components import PartRead
 from goalgrid.retrieval.splits.pairs import Listing, Pairs
 from goalgrid.retrieval.splits.problems import Problem
 
@@ -153,9 +153,9 @@ class Form:
 
 
 def forms() -> list[Form]:
-    return [parts.loaded(part.data) for part in parts.parts().values() if part.data]
+    return [components.loaded(part.data) for part in components.registered().values() if part.data]
 
 
 def form_of(reads: Sequence[PartRead]) -> Form:
-    form: Form = parts.loaded(parts.parts()[reads[0].part].data)
+    form: Form = components.loaded(components.registered()[reads[0].part].data)
     return form

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from goalgrid.grid import catalog
+from goalgrid.grid.settings.components import PartRead
 from goalgrid.grid.settings.image_views import View
-from goalgrid.grid.settings.parts import PartRead
 from goalgrid.retrieval.data import precomp, shapes
 from goalgrid.retrieval.data.annotations import Annotated
 from goalgrid.retrieval.data.content import check_form, checked_root, package

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from goalgrid.grid.global_state import contain_calls, contained
-from goalgrid.grid.settings.own_parts import check_gradient, check_shape
 from goalgrid.grid.settings.poolings import Balance, PoolingSettings, own_poolings
+from goalgrid.grid.settings.user_modules import check_gradient, check_shape
 from goalgrid.retrieval.encoders.reasoning import Gcn, PaddedGru, SelfAttention, Seq2Seq
 
 Encoded = Float[Tensor, "b d"] | tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from goalgrid.grid import extras
+from goalgrid.grid import optional_dependencies
 from goalgrid.grid.errors import UserError, check_fetched, in_short, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
@@ -69,7 +69,7 @@ def network(settings: Pretrained, places: Places, *, part: str, projected: bool 
         UserError: the weights cannot be found or read, or the architecture is none that `transformers` knows.
     """
     if not settings.built_here:
-        extras.require(f"weights {settings.weights!r}", "transformers")
+        optional_dependencies.require(f"weights {settings.weights!r}", "transformers")
         import transformers
 
         transformers.logging.set_verbosity_error()
@@ -105,7 +105,7 @@ def head(kind: str, width: int, dim: int) -> nn.Module:
 
 
 def tokenizer(settings: Pretrained, places: Places) -> Any:
-    extras.require(f"the tokenizer of weights {settings.weights!r}", "transformers")
+    optional_dependencies.require(f"the tokenizer of weights {settings.weights!r}", "transformers")
     import transformers
 
     folder = locate(settings, places)
@@ -195,7 +195,7 @@ def _not_at_hand(name: str, path: Path | None = None) -> Path:
 
 @lru_cache(maxsize=16)
 def _from_hub(name: str) -> Path:
-    extras.require(f"weights {name!r}, which lie nowhere here,", "transformers")
+    optional_dependencies.require(f"weights {name!r}, which lie nowhere here,", "transformers")
     from huggingface_hub import snapshot_download
 
     try:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goalgrid.grid import extras
+from goalgrid.grid import optional_dependencies
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.files import write_json, written_aside
+from goalgrid.grid.store.files import atomic_write, write_json
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 
 BUTD = "butd/resnet-101"
@@ -61,13 +61,13 @@ def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
 
 def convert(source: Path, folder: Path) -> int:
     """Write BUTD's backbone to a folder, and return how many tensors it has; UserError: it is another network."""
-    extras.require("a backbone for transformers", "transformers")
+    optional_dependencies.require("a backbone for transformers", "transformers")
     from safetensors.torch import save_file
 
     if (described := folder / "config.json").exists():  # written last
         raise UserError(f"{folder} holds a network already, there is {described.name}; give a new folder.")
     weights, config = butd(CheckpointFile.read(source))
-    with written_aside(folder / "model.safetensors") as path:
+    with atomic_write(folder / "model.safetensors") as path:
         save_file(weights, path, metadata={"format": "pt"})
     write_json(described, config)
     return len(weights)

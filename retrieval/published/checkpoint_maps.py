@@ -10,9 +10,9 @@ from torch import Tensor
 
 from goalgrid.grid.catalog import toml, toml_names
 from goalgrid.grid.errors import UserError, check_known, several
-from goalgrid.grid.forms import differing
-from goalgrid.grid.settings import parts
+from goalgrid.grid.settings import components
 from goalgrid.grid.settings.base import Settings
+from goalgrid.grid.syntax import differing
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 
 LONGEST = 200
@@ -89,7 +89,7 @@ class CheckpointMap(Settings):
     def fitted(self, weights: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors by our names, resized to the target model's shapes where larger pictures need it."""
         return {
-            name: parts.loaded(self.resized_by)(value, target[name].shape[0])
+            name: components.loaded(self.resized_by)(value, target[name].shape[0])
             if self.resized and name.endswith(self.resized) and name in target and value.shape != target[name].shape
             else value
             for name, value in self.ours(weights).items()
@@ -194,7 +194,7 @@ def _pattern(module: str) -> str:
 @cache
 def maps() -> list[CheckpointMap]:
     """All maps: the folders are the list."""
-    folders = ["goalgrid.retrieval.published", *parts.folders("published")]
+    folders = ["goalgrid.retrieval.published", *components.folders("published")]
     places = [(folder, name) for folder in folders for name in toml_names(folder)]
     return [CheckpointMap.model_validate({"name": name, **toml(folder, name)}) for folder, name in places]
 

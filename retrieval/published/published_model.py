@@ -11,15 +11,15 @@ from torch import Tensor
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, several, unknown
-from goalgrid.grid.explained import explain
-from goalgrid.grid.forms import differing
 from goalgrid.grid.sections import put
-from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings, parts
+from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings, components
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
+from goalgrid.grid.syntax import differing
+from goalgrid.grid.validation_messages import explain
 from goalgrid.retrieval.data.precomp import SHORT
 from goalgrid.retrieval.encoders.pretrained import Places, locate
-from goalgrid.retrieval.model import Vse, class_of
+from goalgrid.retrieval.model import DualEncoder, class_of
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.checkpoint_maps import CheckpointMap, first_few, fitting_map, map_of_family, size_at
 
@@ -81,7 +81,7 @@ class PublishedModel:
         return cls(file, mapping, settings, weights, tuple(words))
 
 
-def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[str, Tensor]:
+def start_weights(file: CheckpointFile, model: DualEncoder, family: str = "") -> dict[str, Tensor]:
     """The weights with which a model begins to fine-tune a file of any or a family; UserError: they do not fit."""
     mapping, state = map_of_family(file, family) if family else fitting_map(file), model.state_dict()
     weights = mapping.fitted(file.weights, state)
@@ -144,7 +144,7 @@ def _model(mapping: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelS
 def _settings(mapping: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
     changes = {**mapping.set, **{name: size_at(file.weights, place) for name, place in mapping.sizes.items()}}
     if mapping.settings_from:
-        changes |= parts.loaded(mapping.settings_from)(file.weights)
+        changes |= components.loaded(mapping.settings_from)(file.weights)
     for name, setting in mapping.options.items():
         if setting.option in file.options:
             value = file.options[setting.option]

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.scorers import BfanSettings, Direction, ScanSettings, ScorePooling
-from goalgrid.retrieval.scorers.sets import Sets, by_size
+from goalgrid.retrieval.scorers.sets import TokenSets, by_size
 
 EPS = 1e-8
 """The published code adds it to norms, and clamps the product of two norms to it."""
@@ -43,11 +43,11 @@ class SetScorer(nn.Module):
     mean_places = False
     """Whether equal scores share the mean of their places, as `evaluation.rank` says it."""
 
-    def image_whole(self, images: Sets) -> Sets:
+    def image_whole(self, images: TokenSets) -> TokenSets:
         """The images with a vector of the whole, where the scorer reads it."""
         return images
 
-    def text_whole(self, texts: Sets) -> Sets:
+    def text_whole(self, texts: TokenSets) -> TokenSets:
         """The captions with a vector of the whole, where the scorer reads it."""
         return texts
 
@@ -60,11 +60,11 @@ class SetScorer(nn.Module):
         raise UserError(f"the scorer {type(self).__name__} gives scores, and no attention to draw.")
 
     @abstractmethod
-    def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
+    def forward(self, images: TokenSets, texts: TokenSets) -> Float[Tensor, "i t"]:
         """The scores of all images by all captions."""
 
     def pairs(
-        self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
+        self, images: TokenSets, texts: TokenSets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
     ) -> Float[Tensor, " p"]:
         """Where scores are `by_pair`, those of the images of these rows by the captions of these columns."""
         raise NotImplementedError
@@ -210,7 +210,7 @@ class CrossAttention(SetScorer):
         looks["i2t"] = look(regions, words, self.sharpness, self.focus).T
         return {direction: looks[direction] for direction in self.directions}
 
-    def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
+    def forward(self, images: TokenSets, texts: TokenSets) -> Float[Tensor, "i t"]:
         images, texts = images.full(), texts.full()
         regions, present = images.vectors, images.present
         count, n, _ = regions.shape
@@ -242,7 +242,7 @@ class CrossAttention(SetScorer):
         return products
 
     def pairs(
-        self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
+        self, images: TokenSets, texts: TokenSets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
     ) -> Float[Tensor, " p"]:
         images, texts = images.full(), texts.full()
         regions, words, present = images.vectors, texts.vectors, images.present

@@ -20,7 +20,7 @@ def sent(in_host: Tensor, device: torch.device) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Sets:
+class TokenSets:
     """Images or captions, a set of vectors each.
 
     Args:
@@ -37,13 +37,13 @@ class Sets:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def __getitem__(self, rows: slice | Int[Tensor, " r"]) -> "Sets":
+    def __getitem__(self, rows: slice | Int[Tensor, " r"]) -> "TokenSets":
         """These sets; rows as a slice, or as indices on the device of the vectors or in host memory."""
         of_sizes = rows if isinstance(rows, slice) else rows.to(self.sizes.device)
-        return Sets(self.vectors[rows], self.sizes[of_sizes], None if self.whole is None else self.whole[rows])
+        return TokenSets(self.vectors[rows], self.sizes[of_sizes], None if self.whole is None else self.whole[rows])
 
     @classmethod
-    def joined(cls, parts: Sequence["Sets"]) -> "Sets":
+    def joined(cls, parts: Sequence["TokenSets"]) -> "TokenSets":
         whole = [part.whole for part in parts if part.whole is not None]
         sizes = torch.cat([part.sizes for part in parts])
         return cls(torch.cat([part.vectors for part in parts]), sizes, torch.cat(whole) if whole else None)
@@ -64,14 +64,14 @@ class Sets:
             return None
         return torch.arange(n, device=self.device) < self.sizes_beside[:, None]
 
-    def full(self) -> "Sets":
+    def full(self) -> "TokenSets":
         """The same in float32, if it is in half precision: scorers compute in float32, as objectives do."""
         if self.vectors.dtype not in (torch.float16, torch.bfloat16):
             return self
         return replace(self, vectors=self.vectors.float(), whole=None if self.whole is None else self.whole.float())
 
 
-Embedded = Tensor | Sets
+Embedded = Tensor | TokenSets
 """Images or captions: unit vectors (b, d), or sets of them for a scorer of sets."""
 
 

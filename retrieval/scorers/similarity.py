@@ -21,7 +21,7 @@ from goalgrid.retrieval.scorers.cross_attention import (
     look,
     recomputed,
 )
-from goalgrid.retrieval.scorers.sets import Sets, by_size
+from goalgrid.retrieval.scorers.sets import TokenSets, by_size
 
 VALUES = {"cpu": 2**23, "cuda": 2**26}
 """Values of vectors that are worked on at once: on a CPU, more than fit its cache: products of few rows are slow."""
@@ -32,7 +32,7 @@ def unit(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
     return x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True) + EPS)
 
 
-def wholes(sets: Sets) -> Float[Tensor, "b d"]:
+def wholes(sets: TokenSets) -> Float[Tensor, "b d"]:
     assert sets.whole is not None
     return sets.whole
 
@@ -58,7 +58,7 @@ class Whole(nn.Module):
         self.mean_norm = nn.BatchNorm1d(dim) if members else nn.Identity()
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, sets: Sets) -> Float[Tensor, "b d"]:
+    def forward(self, sets: TokenSets) -> Float[Tensor, "b d"]:
         vectors, present = sets.vectors, sets.present
         mean = self.dropout(self.mean_norm(self.mean(vectors.sum(1) / sets.sizes_beside[:, None])).tanh())
         local = self.dropout(self.local_norm(self.local(vectors)).tanh())
@@ -127,17 +127,17 @@ class Sgraf(SetScorer):
     def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
         return {"t2i": look(words, regions, self.sharpness, everything)}
 
-    def image_whole(self, images: Sets) -> Sets:
-        return Sets(images.vectors, images.sizes, self.of_image(images.full()))
+    def image_whole(self, images: TokenSets) -> TokenSets:
+        return TokenSets(images.vectors, images.sizes, self.of_image(images.full()))
 
-    def text_whole(self, texts: Sets) -> Sets:
-        return Sets(texts.vectors, texts.sizes, self.of_text(texts.full()))
+    def text_whole(self, texts: TokenSets) -> TokenSets:
+        return TokenSets(texts.vectors, texts.sizes, self.of_text(texts.full()))
 
     def pair_weights(self) -> list[nn.Parameter]:
         of_wholes = ("of_image.", "of_text.")
         return [weight for name, weight in self.named_parameters() if not name.startswith(of_wholes)]
 
-    def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
+    def forward(self, images: TokenSets, texts: TokenSets) -> Float[Tensor, "i t"]:
         images, texts = images.full(), texts.full()
         count, _, dim = images.vectors.shape
         block = VALUES.get(images.device.type, VALUES["cuda"])
@@ -160,7 +160,7 @@ class Sgraf(SetScorer):
         """Called when all captions are scored, with the place of each among the scored ones."""
 
     def pairs(
-        self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
+        self, images: TokenSets, texts: TokenSets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
     ) -> Float[Tensor, " p"]:
         images, texts = images.full(), texts.full()
         products_of = images.vectors @ images.vectors.transpose(1, 2)
@@ -248,7 +248,7 @@ class Saf(Sgraf):
         self.norm = nn.BatchNorm1d(1)
         self._seen = list[tuple[Tensor, Tensor]]()
 
-    def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
+    def forward(self, images: TokenSets, texts: TokenSets) -> Float[Tensor, "i t"]:
         self._seen.clear()  # what a backward pass computed again
         return super().forward(images, texts)
 

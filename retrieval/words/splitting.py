@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import chain
 from unicodedata import category, normalize
 
-from goalgrid.grid import extras
+from goalgrid.grid import optional_dependencies
 
 Splitter = Callable[[str], list[str]]
 
@@ -51,7 +51,7 @@ def nltk_words(caption: str) -> list[str]:
     >>> nltk_words("A dog's ball, 2 cats.")
     ['a', 'dog', "'s", 'ball', ',', '2', 'cats', '.']
     """
-    extras.require("dataset.words = nltk", "nltk")
+    optional_dependencies.require("dataset.words = nltk", "nltk")
     from nltk.tokenize import NLTKWordTokenizer
 
     return NLTKWordTokenizer().tokenize(caption.lower())

@@ -26,17 +26,17 @@ from goalgrid.retrieval.encoders import text as text_encoders
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.encoders.text import features_of, text_network, width_of
 from goalgrid.retrieval.encoders.vision import Vision
-from goalgrid.retrieval.model import Vse, class_of
+from goalgrid.retrieval.model import DualEncoder, class_of
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words.tokens import Tokens
 from goalgrid.runners.gpu.memory_probe import heavy
 from goalgrid.runners.gpu.shapes_of_data import WORDS, Shapes, expected_image
 from goalgrid.runners.gpu.trace import Trace, Work, remove_data, unfilled, without_data
-from goalgrid.runners.training import companions, recomputation
+from goalgrid.runners.training import recomputation, training_methods
 from goalgrid.runners.training.inputs import Inputs
 from goalgrid.runners.training.learner import Learner, model_of
 
-MODELS = dict[str, Vse]()
+MODELS = dict[str, DualEncoder]()
 """Models of this process that were traced, by their settings and the shapes that they read."""
 NETWORKS = dict[str, nn.Module]()
 """Pretrained networks in them."""
@@ -70,7 +70,7 @@ def rehearsing(settings: TrialSettings, shapes: Shapes, places: Places) -> Learn
         return Learner(settings, inputs_of(shapes, settings, places), model)
 
 
-def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
+def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> DualEncoder:
     """The model of a trial before training, with uninitialised weights; built once for all trials that have it."""
     settings = settings.model_copy(update={"model": in_architecture(settings.model, places)})
     inputs = inputs_of(shapes, settings, places)
@@ -108,7 +108,7 @@ def inputs_of(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs
     split = Split(blank, [""] * batch, np.arange(batch))
     tokens = Tokens(torch.ones(batch, 1, dtype=torch.int64), torch.ones(batch, dtype=torch.int64))
     pairs, device = Pairs(split, split, split), torch.device("cpu")
-    prepared = companions.prepared(settings, lambda kind: kind.rehearsal(pairs))
+    prepared = training_methods.prepared(settings, lambda kind: kind.rehearsal(pairs))
     return Inputs(pairs, vocabulary, {"train": tokens}, device, places, Content("", "", ()), prepared)
 
 
@@ -199,7 +199,7 @@ def check_recomputation(trials: Iterable[TrialSettings]) -> None:
     recomputation.check(models)
 
 
-def _blank(settings: ModelSettings, words: int) -> tuple[Vse, int]:
+def _blank(settings: ModelSettings, words: int) -> tuple[DualEncoder, int]:
     """A model without values, and the number of weights of the frozen networks beside it."""
     pieces, frozen = settings.text.tokenizer is not None, 0
     settings = in_architecture(settings, {}, _SIZE_LATER)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.retrieval.encoders.pretrained import Places
-from goalgrid.retrieval.model import Vse
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.model import DualEncoder
+from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.runners.gpu.architectures import rehearsing, untrained_model, without_weights
 from goalgrid.runners.gpu.memory_probe import trained_by
 from goalgrid.runners.gpu.outcomes import Hollow
@@ -207,7 +207,7 @@ def captions(shapes: Shapes, lengths: np.ndarray, trace: Trace) -> tuple[Tensor,
     return trace.zeros(shape[shapes.captions], kind), torch.from_numpy(lengths)
 
 
-def evaluation(model: Vse, settings: TrialSettings, shapes: Shapes, trace: Trace) -> tuple[Work, Work, Work]:
+def evaluation(model: DualEncoder, settings: TrialSettings, shapes: Shapes, trace: Trace) -> tuple[Work, Work, Work]:
     """The work of embedding an image, of embedding a caption, and of scoring a pair; the whole split is in memory."""
     model, count = model.eval(), settings.train.batch_size if len(shapes.image) == 3 else EMBED_BATCH
     given = images(shapes, count, trace)
@@ -220,7 +220,7 @@ def evaluation(model: Vse, settings: TrialSettings, shapes: Shapes, trace: Trace
             trace.work = Work()
             text = model.embed_texts(*tokens)
             of_text = trace.work * (1 / EMBED_BATCH)
-        vectors = image.vectors if isinstance(image, Sets) else image
+        vectors = image.vectors if isinstance(image, TokenSets) else image
         size = vectors[0].numel() * vectors.element_size()
         split_bytes = [size * shapes.images, *([size * shapes.texts] if isinstance(image, Tensor) else [])]
         blocks = [trace.allocator.allocate(amount) for amount in split_bytes for _ in range(2)]  # parts, and joined
@@ -234,16 +234,16 @@ def evaluation(model: Vse, settings: TrialSettings, shapes: Shapes, trace: Trace
     return of_image, of_text, of_pair
 
 
-def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, trace: Trace) -> Work | None:
+def second_stage(model: DualEncoder, settings: TrialSettings, shapes: Shapes, trace: Trace) -> Work | None:
     """The work of scoring a pair by the second stage, without embedding it again; None without such an encoder.
 
     The states of all captions are in memory, without padding.
     """
-    if not settings.model.ranked_anew:
+    if not settings.model.rerank_k:
         return None
     given = cast("Any", model)
     pixels = images(shapes, 1, trace)
-    least, _ = pairs_ranked_anew(settings, shapes.images, shapes.texts, [None])
+    least, _ = reranked_pairs(settings, shapes.images, shapes.texts, [None])
     lengths = np.sort(around(shapes.typical, max(1, round(least / max(1, shapes.images)))))
     with torch.no_grad(), trace, precision(settings, torch.device("cpu")):
         tokens = given.image.tokens(pixels)
@@ -259,7 +259,7 @@ def second_stage(model: Vse, settings: TrialSettings, shapes: Shapes, trace: Tra
     return trace.work * (1 / len(lengths))
 
 
-def pairs_ranked_anew(
+def reranked_pairs(
     settings: TrialSettings, images: int, texts: int, folds: Sequence[int | None]
 ) -> tuple[float, float]:
     """Bounds on the pairs of a test that the second stage scores: each query's candidates, each pair once.
@@ -269,7 +269,7 @@ def pairs_ranked_anew(
     Args:
         folds: images of a fold, for each protocol; None: the split as a whole.
     """
-    k = settings.model.ranked_anew
+    k = settings.model.rerank_k
 
     def within(fold: int) -> tuple[float, float]:
         of_images, of_texts = fold * min(k, texts * fold / images), texts * fold / images * min(k, fold)

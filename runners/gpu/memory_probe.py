@@ -18,12 +18,12 @@ from goalgrid import objectives
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.objectives import OURS, needs
+from goalgrid.grid.plugins import register, uses_of
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store import gpu_needs
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.grid.uses import register, uses_of
-from goalgrid.runners.training import companions
+from goalgrid.runners.training import training_methods
 from goalgrid.runners.training.inputs import Inputs, prepare, protocols_of
 from goalgrid.runners.training.machine import Machine, is_out_of_memory
 from goalgrid.runners.training.trainer import Trainer
@@ -165,7 +165,7 @@ def longest(inputs: Inputs, count: int) -> Inputs:
 
 def with_stand_ins(settings: TrialSettings, inputs: Inputs) -> Inputs:
     """The inputs with stand-ins for the inputs that companions prepare."""
-    return replace(inputs, prepared=companions.prepared(settings, lambda kind: kind.rehearsal(inputs.pairs)))
+    return replace(inputs, prepared=training_methods.prepared(settings, lambda kind: kind.rehearsal(inputs.pairs)))
 
 
 def train(settings: TrialSettings, inputs: Inputs) -> None:

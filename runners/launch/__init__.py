@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from goalgrid.grid.option import option
+from goalgrid.grid.cli_option import option
 from goalgrid.grid.store.kept_launch import KeptLaunch
 
 

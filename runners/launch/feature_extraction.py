@@ -23,7 +23,6 @@ from goalgrid.retrieval.words.splitting import spelled_shares
 from goalgrid.runners.launch.driver import Spread
 from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.batch_sizes import check_batches
-from goalgrid.runners.training.companions import kinds
 from goalgrid.runners.training.inputs import (
     caption_source,
     captions_of_epoch,
@@ -33,6 +32,7 @@ from goalgrid.runners.training.inputs import (
     opened,
     reader_of,
 )
+from goalgrid.runners.training.training_methods import kinds
 from goalgrid.runners.trial import evaluations
 
 

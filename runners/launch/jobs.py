@@ -14,12 +14,12 @@ from goalgrid.grid.evaluations import Evaluate, moved
 from goalgrid.grid.expansion import Trial, chains
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
+from goalgrid.grid.plugins import register, uses_of
 from goalgrid.grid.select import Halving
 from goalgrid.grid.settings import DataKey, TrialSettings
 from goalgrid.grid.store.gpu_needs import Need, jobs_at_once
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.speed_probes import speed_of
-from goalgrid.grid.uses import register, uses_of
 from goalgrid.runners.gpu.memory_probe import Needs, Samples
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import Cadence

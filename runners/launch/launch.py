@@ -23,7 +23,7 @@ from goalgrid.runners.launch.driver import Driver, check_room
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
 from goalgrid.runners.launch.jobs import Job, Launched, evaluating, jobs_for, machine_for, samples, with_share
 from goalgrid.runners.training.progress import Cadence
-from goalgrid.runners.trial import holding, move_aside
+from goalgrid.runners.trial import archive, lease
 from goalgrid.runners.trial.events import Event, Listener
 from goalgrid.runners.trial.stopping import Interrupts, Stop
 from goalgrid.runners.watching.live_matrix import Board, Display
@@ -108,7 +108,7 @@ class Launch:
             with driver:
                 jobs = self._sized_jobs(driver, grid, jobs, display)
                 for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
-                    move_aside.replace(self.home, trial_id)
+                    archive.replace(self.home, trial_id)
                 self._train(driver, grid, name, jobs, interrupts, display)
         return interrupts.heard
 
@@ -231,15 +231,15 @@ def _watched(board: Board, home: Home, launch: str, seconds: float, kill: Callab
         while not over.wait(seconds / 8):
             running = [name for name, trial in board.trials.items() if trial.state is State.RUNNING]
             for attempt in filter(None, (home.trial(name).latest() for name in running)):
-                lease, now = attempt.content(), time.monotonic()
-                if attempt.end.exists() or lease.get("launch") != launch:
+                content, now = attempt.content(), time.monotonic()
+                if attempt.end.exists() or content.get("launch") != launch:
                     continue
-                progress = lease.get("progress")
+                progress = content.get("progress")
                 if seen.setdefault(attempt, (progress, now))[0] != progress:
                     seen[attempt] = progress, now
                 elif now - seen[attempt][1] > seconds:
-                    message = f"no progress for {seconds / 60:g} minutes, after step {lease.get('step', 0):,}"
-                    if holding.end(attempt, Failure.TIMEOUT, message):
+                    message = f"no progress for {seconds / 60:g} minutes, after step {content.get('step', 0):,}"
+                    if lease.end(attempt, Failure.TIMEOUT, message):
                         kill(attempt)
 
     thread = threading.Thread(target=watch, name="watchdog", daemon=True)

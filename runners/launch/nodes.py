@@ -9,7 +9,7 @@ from typing import Any
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.runners.launch.jobs import Job
-from goalgrid.runners.trial import holding, retries
+from goalgrid.runners.trial import lease, retries
 from goalgrid.runners.trial.events import Event, Listener
 
 ROW = 3
@@ -129,27 +129,27 @@ class Deaths:
     def _end(self, folder: TrialFolder, attempt: Attempt, error: str) -> None:
         """End an attempt that the death of its process cut off."""
         self._ended.add(attempt)
-        holding.end(attempt, *self._cause(attempt, error))
+        lease.end(attempt, *self._cause(attempt, error))
         over = retries.given_up(folder, attempt.launch())
         message = f"{attempt.outcome()}: {attempt.message()}"
         self.report(Event(folder.trial_id, "failed" if over else "retry", message=message))
 
     def _cause(self, attempt: Attempt, error: str) -> tuple[Failure, str]:
-        lease = attempt.content()
+        content = attempt.content()
         if "OutOfMemoryError" in error:
-            return Failure.OUT_OF_MEMORY, f"Ray ended its process on {lease.get('host')}: the node ran out of memory"
-        after = f"after step {lease.get('step', 0):,}"
-        if not self.alive(lease.get("node")):
-            return Failure.NODE_LOST, f"node {lease.get('host')} is gone, {after}"
-        if not self.gone(lease):
-            return Failure.NODE_LOST, f"Ray lost its process on {lease.get('host')}, {after}"
-        message = f"its process {lease.get('pid')} on {lease.get('host')} died"
+            return Failure.OUT_OF_MEMORY, f"Ray ended its process on {content.get('host')}: the node ran out of memory"
+        after = f"after step {content.get('step', 0):,}"
+        if not self.alive(content.get("node")):
+            return Failure.NODE_LOST, f"node {content.get('host')} is gone, {after}"
+        if not self.gone(content):
+            return Failure.NODE_LOST, f"Ray lost its process on {content.get('host')}, {after}"
+        message = f"its process {content.get('pid')} on {content.get('host')} died"
         return (Failure.SICK_NODE if self._blame_node(attempt, message) else Failure.KILLED), message
 
     def _blame_node(self, attempt: Attempt, message: str) -> bool:
         """Whether the node is to blame for a death there; it is then set aside, with a single warning."""
-        lease = attempt.content()
-        node, name = str(lease.get("node")), lease.get("host")
+        content = attempt.content()
+        node, name = str(content.get("node")), content.get("host")
         blamed = self.nodes.died(node, attempt, spare=self.spare)
         for death in blamed:
             if death.end.exists():

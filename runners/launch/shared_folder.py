@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.plugins import register, uses_of
 from goalgrid.grid.store.files import cannot_write, create_text, readable_text
 from goalgrid.grid.store.home import Home
-from goalgrid.grid.uses import register, uses_of
 from goalgrid.results.records import provenance
 
 

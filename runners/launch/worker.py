@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from goalgrid.grid import global_state, uses
+from goalgrid.grid import global_state, plugins
 from goalgrid.grid.errors import UserError, said_by
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.attempts import Failure
@@ -130,7 +130,7 @@ def _evaluate(job: Job, number: int, report: Listener) -> None:
                 evaluations.evaluate(settings, folder, protocols, job.machine)
             problem = ""
         except BaseException as error:  # any error is this evaluation's failure, not the grid's
-            if uses.is_interrupt(error):
+            if plugins.is_interrupt(error):
                 raise
             problem = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {said_by(error)}"
         begun.unlink(missing_ok=True)

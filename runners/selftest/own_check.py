@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
-from goalgrid.grid import uses
+from goalgrid.grid import plugins
 from goalgrid.grid.errors import UserError, said_by
-from goalgrid.grid.offers import advice
+from goalgrid.grid.registration import advice
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
-from goalgrid.grid.settings.own_parts import own_parts
 from goalgrid.grid.settings.poolings import PoolingSettings, own_poolings
 from goalgrid.grid.settings.scorers import OwnScorerSettings
 from goalgrid.grid.settings.text_encoders import OwnTextSettings
+from goalgrid.grid.settings.user_modules import user_modules
 from goalgrid.retrieval.encoders.pooling import pooling
 from goalgrid.retrieval.own_networks import OwnScorer, image_encoder, text_encoder
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES, SEED, Broken, Remark
 
 DIM, OF_SETS = 12, 6
@@ -89,11 +89,11 @@ def verdicts(name: str) -> Iterator[Verdict]:
         except (Broken, UserError) as error:
             yield Verdict(check, False, str(error))
         except BaseException as error:
-            if uses.is_interrupt(error):
+            if plugins.is_interrupt(error):
                 raise
             frame = traceback.extract_tb(error.__traceback__)[-1]
             given = f", given {' and '.join(str(tuple(values.shape)) for values in part.read)}" if part else ""
-            place = uses.line_of(error) or f"{frame.filename}, line {frame.lineno}"
+            place = plugins.line_of(error) or f"{frame.filename}, line {frame.lineno}"
             yield Verdict(check, False, f"{type(error).__name__}: {said_by(error)} ({place}){given}{advice(error)}")
 
 
@@ -197,18 +197,18 @@ def _part(name: str) -> Part | None:
         values, sizes = _sets(MEMBERS)
         read = values, torch.arange(max(MEMBERS)) < sizes[:, None]
         return Part(lambda: pooling(PoolingSettings.model_validate({"pooling": name}), OF_SETS), read, _pooled_again)
-    if name in own_parts["scorer"]:
+    if name in user_modules["scorer"]:
         scorer = OwnScorerSettings.model_validate({"kind": "own", "name": name})
         both = *_sets(REGIONS), *_sets(WORDS)
         return Part(lambda: OwnScorer(scorer, max(REGIONS), OF_SETS), both, _scored_again, call=_scores)
-    if name in own_parts["text encoder"]:
+    if name in user_modules["text encoder"]:
         lengths = torch.tensor(LENGTHS)
         ids = torch.randint(1, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=_random())
         ids *= torch.arange(max(LENGTHS)) < lengths[:, None]
         texts = OwnTextSettings.model_validate(content)
         return Part(lambda: text_encoder(texts, VOCABULARY, DIM, {}), (ids, lengths), _embedded_again, of_sets=False)
-    if name in own_parts["image encoder"]:
-        on = own_parts["image encoder"][name].on
+    if name in user_modules["image encoder"]:
+        on = user_modules["image encoder"][name].on
         images, shape = OwnImageSettings.model_validate(content), (len(LENGTHS), *IMAGES[on])
         pixels = torch.randint(0, 256, shape, generator=_random(), dtype=torch.uint8)
         pictures = pixels if on == "pictures" else torch.randn(shape, generator=_random())
@@ -228,7 +228,7 @@ def _sets(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 def _scores(scorer: OwnScorer, regions: Tensor, counts: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
-    return scorer(Sets(regions, counts), Sets(words, lengths))
+    return scorer(TokenSets(regions, counts), TokenSets(words, lengths))
 
 
 def _flipped_and_alone(call: Call, read: Inputs) -> Iterator[tuple[str, Tensor]]:

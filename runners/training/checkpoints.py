@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from goalgrid.grid.errors import check_regular, regular_bytes
-from goalgrid.grid.store.files import written_aside
+from goalgrid.grid.store.files import atomic_write
 
 _MARK = b"sha256:"
 _COMMENT = len(_MARK) + 64
@@ -33,7 +33,7 @@ class Corrupt(Exception):
 
 def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, durable: bool = True) -> None:
     """Replace the checkpoint at `path` in one step, or leave it untouched; the old one becomes `previous`."""
-    with written_aside(path, durable=durable, previous=previous) as aside, aside.open("w+b") as file:
+    with atomic_write(path, durable=durable, previous=previous) as aside, aside.open("w+b") as file:
         try:
             torch.save(content, file)
         except RuntimeError as error:

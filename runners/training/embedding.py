@@ -17,14 +17,14 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives.objective import Objective
 from goalgrid.retrieval import evaluation
 from goalgrid.retrieval.evaluation import Rows
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.prefetch import ahead
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.retrieval.splits.pairs import Split
-from goalgrid.runners.training.companions import selecting
 from goalgrid.runners.training.exchange import ALONE, ProcessGroup
 from goalgrid.runners.training.inputs import Inputs
 from goalgrid.runners.training.machine import precision, set_tf32
+from goalgrid.runners.training.training_methods import selecting
 
 EMBED_BATCH = 512
 """Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""
@@ -41,7 +41,7 @@ class NonFinite(UserError):
 class Captions:
     """Captions of a split, embedded only when they are scored: the sets of words of all captions would fill memory."""
 
-    model: Vse
+    model: DualEncoder
     settings: TrialSettings
     inputs: Inputs
     split_name: str
@@ -59,16 +59,16 @@ class Captions:
         return self.inputs.device
 
     @cached_property
-    def sets(self) -> Sets:
+    def sets(self) -> TokenSets:
         ids, lengths = self.inputs.tokens[self.split_name].gather(self.rows)
         with precision(self.settings, self.device):
             embedded = self.model.embed_texts(ids.to(self.device), lengths)
-        assert isinstance(embedded, Sets)
+        assert isinstance(embedded, TokenSets)
         return embedded
 
 
 def embedded(
-    model: Vse, settings: TrialSettings, inputs: Inputs, split_name: str, group: ProcessGroup = ALONE
+    model: DualEncoder, settings: TrialSettings, inputs: Inputs, split_name: str, group: ProcessGroup = ALONE
 ) -> tuple[Rows, Rows, Int[np.ndarray, " t"]]:
     """Embeddings of a split's images and captions, and the image that each caption describes.
 
@@ -94,7 +94,7 @@ def embedded(
         parts = torch.arange(images).split(size)
         if model.scorer is not None:
             captions = Captions(model, settings, inputs, split_name, torch.from_numpy(texts))
-            return Sets.joined(embed_images(parts)), captions, split.image_of_text[texts]
+            return TokenSets.joined(embed_images(parts)), captions, split.image_of_text[texts]
         image = _shared(group, parts, embed_images)
         text = _shared(group, torch.from_numpy(texts).split(EMBED_BATCH), embed_texts)
         return image, text, split.image_of_text[texts]
@@ -116,7 +116,7 @@ def _shared(
 
 
 def ranked(
-    model: Vse, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None = None
+    model: DualEncoder, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None = None
 ) -> evaluation.Ranks:
     """Ranks of the embeddings of `embedded` by the model's scorer, in folds of so many images; None: as a whole.
 
@@ -136,7 +136,7 @@ def ranked(
 
 
 def ranks_of_test(
-    model: Vse,
+    model: DualEncoder,
     settings: TrialSettings,
     inputs: Inputs,
     protocols: Sequence[str | None],
@@ -146,16 +146,16 @@ def ranks_of_test(
     test = embedded(model, settings, inputs, "test")
     folds = [protocol(name).fold if name else None for name in protocols]
     ranks = [ranked(model, *test, fold) for fold in folds]
-    if settings.model.ranked_anew:
+    if settings.model.rerank_k:
         of_part: Any = model
         sizes = settings.train.batch_size, EMBED_BATCH
         with torch.no_grad(), precision(settings, inputs.device):
-            ranks = of_part.ranked_anew(ranks, test, folds, inputs.pairs.test, inputs.tokens["test"], sizes, beat)
+            ranks = of_part.reranked(ranks, test, folds, inputs.pairs.test, inputs.tokens["test"], sizes, beat)
     return test, dict(zip(protocols, ranks, strict=True))
 
 
 def objective_value(
-    model: Vse, objective: Objective, size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
+    model: DualEncoder, objective: Objective, size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
 ) -> float:
     """The objective's loss of the embeddings of `embedded`: its mean over `batches_of` these; nan without a batch."""
     values, vectors = list[Tensor](), isinstance(image, Tensor) and isinstance(text, Tensor)
@@ -180,7 +180,7 @@ def batches_of(
         yield batch, image[batch], text[captions[start : start + size].to(text.device)]
 
 
-def scored(model: Vse, image: Rows, text: Rows) -> Float[Tensor, "i t"]:
+def scored(model: DualEncoder, image: Rows, text: Rows) -> Float[Tensor, "i t"]:
     """The model's scores of the embeddings of `embedded`."""
     texts: Any = text.sets if isinstance(text, Captions) else text
     images: Any = image

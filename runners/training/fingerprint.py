@@ -7,16 +7,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from goalgrid.grid import catalog, uses
+from goalgrid.grid import catalog, plugins
 from goalgrid.grid.expansion import Shared
 from goalgrid.grid.identity import digest
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from goalgrid.grid.offers import Offer
+from goalgrid.grid.plugins import Use
 from goalgrid.grid.protocols import PROTOCOLS
-from goalgrid.grid.settings import TrialSettings, parts
+from goalgrid.grid.registration import Registration
+from goalgrid.grid.settings import TrialSettings, components
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.grid.uses import Use
 from goalgrid.results.records import provenance
 from goalgrid.results.records.sources import Sources
 
@@ -29,7 +29,7 @@ ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
 def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> str:
     """Fingerprint of the code that trains these settings, by the names in them; and in an ensemble's members."""
     packages = sorted({use.source for use, _ in plugins_of(settings, members) if not use.is_file})
-    present = tuple((use.module, use.source) for use in uses.present())
+    present = tuple((use.module, use.source) for use in plugins.present())
     return _fingerprint(present, *roots_and_names(settings, members), " ".join(packages))
 
 
@@ -41,36 +41,41 @@ def roots_and_names(
     sections = (settings.dataset, settings.model, settings.train, settings.objective, *members)
     looked = [_looked_through(section) for section in sections]
     classes, strings = (frozenset[str]().union(*sets) for sets in zip(*looked, strict=True))
-    plugins = {f"{use.module}.{offer.defined}" for use, offer in plugins_of(settings, members) if use.is_file}
+    files = {f"{use.module}.{offer.defined}" for use, offer in plugins_of(settings, members) if use.is_file}
     roots = ROOTS | ({ENSEMBLE} if members else set())
     models = (settings.model, *members)
-    needed = [*parts.of_objective(settings.objective.name), *(p for m in models for p in parts.of_model(m).values())]
+    needed = [
+        *components.of_objective(settings.objective.name),
+        *(p for m in models for p in components.of_model(m).values()),
+    ]
     roots |= {name for part in needed for name in (part.companion, part.network, part.data) if name}
     chosen = [part for model in models for part in (model.image, model.text, model.scorer)]
     roots |= {part.network.replace(":", ".") for part in chosen if part.network}
     frozen = {network.encoder for part in chosen if (network := getattr(part, "feature_network", None))}
-    return classes | roots | plugins, strings.union(catalog.protocols(settings.dataset.name), frozen)
+    return classes | roots | files, strings.union(catalog.protocols(settings.dataset.name), frozen)
 
 
-def plugins_of(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> list[tuple[Use, Offer]]:
+def plugins_of(
+    settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()
+) -> list[tuple[Use, Registration]]:
     """The plug-ins that settings name, with what they offer under that name."""
     members = settings.members if isinstance(settings, Shared) else members
     models = (settings.model, *members)
     poolings = {getattr(part, "pooling", "") for model in models for part in (model.image, model.text)}
     named = {getattr(part, "name", "") for model in models for part in (model.image, model.text, model.scorer)}
-    return list(filter(None, map(uses.offering, {settings.objective.name, *poolings, *named})))
+    return list(filter(None, map(plugins.offering, {settings.objective.name, *poolings, *named})))
 
 
 def sources() -> Sources:
     """The sources of this program without its command line, and the plug-in files of the present grid."""
-    return _sources(tuple((use.module, use.source) for use in uses.present() if use.is_file))
+    return _sources(tuple((use.module, use.source) for use in plugins.present() if use.is_file))
 
 
 @cache
-def _sources(plugins: tuple[tuple[str, str], ...]) -> Sources:
-    packages = tuple(f"{uses.PROGRAM}.{package}" for package in provenance.ROOMS)
+def _sources(files: tuple[tuple[str, str], ...]) -> Sources:
+    packages = tuple(f"{plugins.PROGRAM}.{package}" for package in provenance.ROOMS)
     program = {name: text for name, text in provenance.program().items() if name.startswith(packages)}
-    return Sources({**program, **{name: text.encode() for name, text in plugins}}, names())
+    return Sources({**program, **{name: text.encode() for name, text in files}}, names())
 
 
 @cache

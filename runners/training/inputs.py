@@ -17,13 +17,13 @@ from goalgrid.grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from goalgrid.grid.settings.image_encoders import ImageSettings
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.text_encoders import TextSettings
+from goalgrid.retrieval.components.training_method import TrainingMethod
 from goalgrid.retrieval.data import opening
 from goalgrid.retrieval.data.content import Content, content
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.features import CaptionSource, ImageSource
 from goalgrid.retrieval.fit import check_sizes
-from goalgrid.retrieval.parts.companion import Companion
 from goalgrid.retrieval.prefetch import ahead
 from goalgrid.retrieval.shrunk import ShrunkPictures
 from goalgrid.retrieval.splits.pairs import Pairs, Split
@@ -247,7 +247,7 @@ def batches(
     inputs: Inputs,
     epoch: int,
     group: ProcessGroup = ALONE,
-    companions: Sequence[Companion] = (),
+    companions: Sequence[TrainingMethod] = (),
 ) -> "Epoch":
     """The batches of one epoch, by seed and epoch; a rank reads its part of each. Companions have begun it."""
     train, split = settings.train, inputs.pairs.train
@@ -281,7 +281,7 @@ class Epoch:
     views: int
     words: int
     group: ProcessGroup = ALONE
-    companions: Sequence[Companion] = ()
+    companions: Sequence[TrainingMethod] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -310,7 +310,7 @@ class Epoch:
         batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, tokens_of_part, extra, second)
         return batch.pinned() if self.inputs.device.type == "cuda" else batch
 
-    def _second(self, companion: Companion, place: int) -> Batch:
+    def _second(self, companion: TrainingMethod, place: int) -> Batch:
         """A companion's batch of the validation split, read as in evaluation."""
         texts = companion.second(len(self.rows[place]), self.views + place)
         split, tokens = self.inputs.pairs.val, self.inputs.tokens["val"]

@@ -12,20 +12,20 @@ from torch import Tensor
 from goalgrid import objectives
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import derived_seed
-from goalgrid.grid.logged import of_step
 from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.step_log import of_step
 from goalgrid.objectives.mining import product
 from goalgrid.objectives.objective import Objective
 from goalgrid.objectives.triplets import Extra
-from goalgrid.retrieval.model import Vse, class_of
-from goalgrid.retrieval.scorers.sets import Embedded, Sets
+from goalgrid.retrieval.model import DualEncoder, class_of
+from goalgrid.retrieval.scorers.sets import Embedded, TokenSets
 from goalgrid.runners.training import checkpoints, recomputation
-from goalgrid.runners.training.companions import companions_of
 from goalgrid.runners.training.exchange import ALONE, GradientSums, ProcessGroup, synchronised
 from goalgrid.runners.training.graphed import Graphs
 from goalgrid.runners.training.inputs import Batch, Epoch, Inputs, batches
 from goalgrid.runners.training.machine import precision, set_tf32
 from goalgrid.runners.training.optimizers import Clipping, learning_rate, linear_rate, optimizer, ramp
+from goalgrid.runners.training.training_methods import companions_of
 
 
 class Learner:
@@ -38,7 +38,7 @@ class Learner:
     _steps = 1
     """Batches of an epoch."""
 
-    def __init__(self, settings: TrialSettings, inputs: Inputs, model: Vse | None = None) -> None:
+    def __init__(self, settings: TrialSettings, inputs: Inputs, model: DualEncoder | None = None) -> None:
         self.settings, self.inputs = settings, inputs
         checkpoints.seed_all(derived_seed(settings, "dropout"), inputs.device)
         self.model = model or model_of(settings, inputs)
@@ -173,27 +173,27 @@ class Learner:
             return self._graphs(objective, place, image, text, owners)
         scorer = network.scorer
         assert scorer is not None
-        assert isinstance(image, Sets)
-        assert isinstance(text, Sets)
+        assert isinstance(image, TokenSets)
+        assert isinstance(text, TokenSets)
         image, text = (self._gathered(part, len(owners)) for part in (image, text))
         few = objective.learns_from_few and scorer.by_pair
         with torch.set_grad_enabled(not few):
             scores = scorer(image, text)
         self._scored(place, scores.detach)
         again = partial(scorer.pairs, image, text) if few else None
-        return objective.from_similarity(scores, owners, extra=extra, again=again)
+        return objective.from_similarity(scores, owners, extra=extra, rescore=again)
 
     def _scored(self, place: int, scores: Callable[[], Float[Tensor, "b b"]]) -> None:
         for companion in self.companions:
             if companion.listens:
                 companion.scored(place, scores())
 
-    def _gathered(self, part: Sets, count: int) -> Sets:
+    def _gathered(self, part: TokenSets, count: int) -> TokenSets:
         if self.group.size == 1:
             return part
         whole = None if part.whole is None else self.group.all_gather(part.whole, count)
         sizes = self.group.all_gather(part.sizes, count).cpu()  # the host knows them, and so need not wait for a GPU
-        return Sets(self.group.all_gather(part.vectors, count), sizes, whole)
+        return TokenSets(self.group.all_gather(part.vectors, count), sizes, whole)
 
     def state(self) -> dict[str, Any]:
         """The state of the next update, without random states: "model", "optimizer", any "objective" and companions."""
@@ -247,7 +247,7 @@ class FiniteCheck:
         return bool(self._finite)
 
 
-def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:
+def model_of(settings: TrialSettings, inputs: Inputs) -> DualEncoder:
     """The trial's model before training, on the device that trains."""
     shape, words, seed = inputs.pairs.train.images.shape, inputs.words, derived_seed(settings, "weights")
     kind = class_of(settings.model)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrainSettings
 from goalgrid.objectives.objective import Objective
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.scorers.sets import sent
 
 UNDECAYED = {"none": (), "biases-and-norms": ("bias", "LayerNorm.", "norm.", "norm1.", "norm2.")}
@@ -21,7 +21,7 @@ EVERY, SHARE = 6, 0.5
 """Lookahead's k and alpha: steps between two updates of the slow weights, and how far these go to the fast ones."""
 
 
-def optimizer(model: Vse, objective: Objective, train: TrainSettings) -> torch.optim.Optimizer:
+def optimizer(model: DualEncoder, objective: Objective, train: TrainSettings) -> torch.optim.Optimizer:
     """The optimiser with a group for each of `Vse.groups`, with the factor of its rate; UserError: no weight learns.
 
     Weights without weight decay have their own group. So have the objective's parameters: the rate of the heads and no
@@ -89,7 +89,7 @@ class Clipping:
         norm: bound on each network's gradient; the objective's parameters count with the last network.
     """
 
-    def __init__(self, model: Vse, objective: Objective, norm: float) -> None:
+    def __init__(self, model: DualEncoder, objective: Objective, norm: float) -> None:
         learnt = list(objective.parameters())
         self.norm = norm
         self._parameters = [*model.parameters(), *learnt]

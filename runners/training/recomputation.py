@@ -11,8 +11,8 @@ from torch.utils.checkpoint import checkpoint
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.retrieval.encoders.reasoning import NormOfPresent
-from goalgrid.retrieval.model import EmbeddedBatch, Vse
-from goalgrid.retrieval.scorers.sets import Embedded, Sets
+from goalgrid.retrieval.model import DualEncoder, EmbeddedBatch
+from goalgrid.retrieval.scorers.sets import Embedded, TokenSets
 
 BLOCKS = {
     "GradientCheckpointingLayer",  # base of the layers of transformers' transformers
@@ -54,7 +54,9 @@ def checkpoint_blocks(model: nn.Module) -> None:
         setattr(block, "forward", partial(checkpoint, block.forward, use_reentrant=False))  # noqa: B010
 
 
-def embedded_in_parts(network: Vse, images: Tensor, texts: Tensor, lengths: Tensor, size: int | None) -> EmbeddedBatch:
+def embedded_in_parts(
+    network: DualEncoder, images: Tensor, texts: Tensor, lengths: Tensor, size: int | None
+) -> EmbeddedBatch:
     """The batch as the network embeds it, at once if `size` is None; in parts, only embeddings stay in memory.
 
     The backward pass of the objective comes first. Then each part, the last one first, is embedded again with the
@@ -70,4 +72,4 @@ def embedded_in_parts(network: Vse, images: Tensor, texts: Tensor, lengths: Tens
 
 def _joined(parts: Sequence[Embedded]) -> Embedded:
     vectors = [part for part in parts if isinstance(part, Tensor)]
-    return torch.cat(vectors) if vectors else Sets.joined([part for part in parts if isinstance(part, Sets)])
+    return torch.cat(vectors) if vectors else TokenSets.joined([part for part in parts if isinstance(part, TokenSets)])

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from goalgrid.grid.identity import derived_seed
-from goalgrid.grid.uses import register, uses_of
+from goalgrid.grid.plugins import register, uses_of
 from goalgrid.runners.training import checkpoints, exchange
 from goalgrid.runners.training.embedding import embedded
 from goalgrid.runners.training.inputs import prepare

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.settings.own_parts import in_its_file
+from goalgrid.grid.settings.user_modules import in_its_file
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval import evaluation
-from goalgrid.retrieval.model import Vse
-from goalgrid.runners.training import checkpoints, companions
+from goalgrid.retrieval.model import DualEncoder
+from goalgrid.runners.training import checkpoints, training_methods
 from goalgrid.runners.training.embedding import NonFinite, batches_of, embedded, objective_value, ranked, ranks_of_test
 from goalgrid.runners.training.inputs import Batch, Inputs, data_fingerprint
 from goalgrid.runners.training.learner import FiniteCheck, Learner
@@ -66,7 +66,7 @@ class Trainer:
         cadence: Cadence = Cadence(),  # noqa: B008
         code: str = "",
         start: TrialFolder | None = None,
-        published: Callable[[Vse], Mapping[str, Tensor]] | None = None,
+        published: Callable[[DualEncoder], Mapping[str, Tensor]] | None = None,
         replicas: Replicas | None = None,
     ) -> None:
         self.settings, self.inputs = settings, inputs
@@ -79,7 +79,7 @@ class Trainer:
         if published is not None:
             self.model.load_weights(published(self.model))
         sources = {"data": data_fingerprint(inputs, settings.model), "code": code}
-        sources |= companions.sources(settings, inputs)
+        sources |= training_methods.sources(settings, inputs)
         self.progress = Progress(settings.train, folder, inputs.device, sources, hooks.warn, hooks.begin_anew)
         self._last: FiniteCheck | None = None
         """The check of the last step, until the host has read it."""

@@ -49,7 +49,7 @@ class Ensemble:
         members = []
         for folder in folders:
             member = LoadedModel.of_trial(folder, machine)
-            if member.settings.model.ranked_anew:
+            if member.settings.model.rerank_k:
                 raise UserError(
                     f"{folder.trial_id} has a second stage, which scores few pairs: there is no mean of all scores. "
                     "Leave it out of the ensemble."

@@ -9,10 +9,10 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.analysis.queries import SHOWN, ExampleQuery
-from goalgrid.results.figures.of_trial import AttentionMap, RetrievalExamples, Retrieved, Shown
+from goalgrid.results.figures.trial import AttentionMap, RetrievalExamples, Retrieved, Shown
 from goalgrid.retrieval.data.photographs import Photograph
 from goalgrid.retrieval.encoders.text import features_of, text_network
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.retrieval.words.text_readers import Vocabulary
 from goalgrid.runners.training.embedding import embedded, scored
 from goalgrid.runners.training.machine import Machine, precision
@@ -46,7 +46,7 @@ class TrialAttention:
         pixels = member.inputs.pairs.test.images.gather(np.array([row])).to(member.inputs.device)
         with torch.inference_mode(), precision(member.settings, member.inputs.device):
             sets = member.model.networks[0].embed_images(pixels)
-        assert isinstance(sets, Sets)
+        assert isinstance(sets, TokenSets)
         return sets.full().vectors[0]
 
     def _read(self, text: str) -> tuple[list[int], torch.Tensor]:
@@ -67,7 +67,7 @@ class TrialAttention:
                 backbone = text_network(network, len(reader), member.inputs.places).eval().to(ids.device)
                 ids = features_of(backbone, network.output, ids, whole.lengths)
             sets = member.model.networks[0].embed_texts(ids, whole.lengths)
-        assert isinstance(sets, Sets)
+        assert isinstance(sets, TokenSets)
         return whole.ids[0].tolist(), sets.full().vectors[0]
 
 

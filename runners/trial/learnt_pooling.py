@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from goalgrid.retrieval.encoders.pooling import AdPool, Gpo
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import DualEncoder
 
 
 class Means:
@@ -30,7 +30,7 @@ class Means:
             self.share = share if self.share is None else self.share + share
 
 
-def theta_rows(model: Vse, embed: Callable[[], object], *, compiled: bool) -> list[dict[str, float]]:
+def theta_rows(model: DualEncoder, embed: Callable[[], object], *, compiled: bool) -> list[dict[str, float]]:
     """Means over the images and captions of a split, a row a rank; no row for a model without GPO and ADPOOL.
 
     `embed` embeds the split in a pass of its own, so that measuring changes nothing of the trial's own evaluations.

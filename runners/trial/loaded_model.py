@@ -26,12 +26,12 @@ from goalgrid.results.records.models import Speed
 from goalgrid.retrieval import eccv
 from goalgrid.retrieval.data.photographs import Photographs
 from goalgrid.retrieval.evaluation import Ranks, Rows
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.published.published_model import PublishedModel
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.retrieval.words import text_readers
-from goalgrid.runners.training import checkpoints, companions
+from goalgrid.runners.training import checkpoints, training_methods
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, ranks_of_test, scored
 from goalgrid.runners.training.fingerprint import code_fingerprint
 from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of
@@ -66,7 +66,7 @@ class Evaluation:
             ]
             tensors |= {"texts": torch.cat(words), "text_sizes": torch.cat([part.sizes for part in texts])}
             wholes = [part.whole for part in texts if part.whole is not None]
-            if wholes and isinstance(self.image, Sets):
+            if wholes and isinstance(self.image, TokenSets):
                 tensors |= {"image_wholes": self.image.whole, "text_wholes": torch.cat(wholes)}
         named = {name: value.float().cpu().numpy() if value.is_floating_point() else value.numpy()
                  for name, value in tensors.items()}  # fmt: skip
@@ -84,7 +84,7 @@ SECONDS = 0.3
 class LoadedModel:
     """A trained model, and the data that it is evaluated on."""
 
-    model: Vse
+    model: DualEncoder
     settings: TrialSettings
     inputs: Inputs
     learnt: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class LoadedModel:
                 "goalgrid resume GRID --stale. To evaluate it on other data, name them: goalgrid evaluate --root DIR."
             )
         learnt: dict[str, Mapping[str, Tensor]] = {
-            name: content[name] for name in companions.learning(settings) if name in content
+            name: content[name] for name in training_methods.learning(settings) if name in content
         }
         loaded = cls.with_weights(content["model"], settings, inputs)
         return replace(loaded, learnt=learnt, trial=None if elsewhere else trial)

@@ -11,23 +11,23 @@ from typing import Any
 
 from torch import Tensor
 
-from goalgrid.grid import global_state, uses
+from goalgrid.grid import global_state, plugins
 from goalgrid.grid.errors import UserError, said_by
-from goalgrid.grid.offers import advice
+from goalgrid.grid.registration import advice
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.settings.own_parts import WrongReturn
+from goalgrid.grid.settings.user_modules import WrongReturn
 from goalgrid.grid.store.attempts import DONE, STOPPED, Failure
 from goalgrid.grid.store.files import flush, make_durable, read_json, write_json
 from goalgrid.grid.store.home import State, TrialFolder
 from goalgrid.results.records import record, steps
+from goalgrid.retrieval.components.training_method import Around
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.evaluation import Ranks
-from goalgrid.retrieval.model import Vse
-from goalgrid.retrieval.parts.companion import Around
+from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.published_model import start_weights
 from goalgrid.retrieval.splits.pairs import DataError
-from goalgrid.runners.training import checkpoints, companions
+from goalgrid.runners.training import checkpoints, training_methods
 from goalgrid.runners.training.embedding import NonFinite, embedded, ranked, ranks_of_test
 from goalgrid.runners.training.fingerprint import code_fingerprint, plugins_of
 from goalgrid.runners.training.inputs import Inputs, batches, data_fingerprint, prepare, protocols_of
@@ -37,10 +37,10 @@ from goalgrid.runners.training.measured import weights_over_plane
 from goalgrid.runners.training.progress import Cadence
 from goalgrid.runners.training.replicas import ReplicaDied, Replicas
 from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer, validation
-from goalgrid.runners.trial import holding, learnt_pooling, move_aside
+from goalgrid.runners.trial import archive, learnt_pooling, lease
 from goalgrid.runners.trial.ensemble import Ensemble
 from goalgrid.runners.trial.events import Event, EventKind, Listener
-from goalgrid.runners.trial.holding import Hold
+from goalgrid.runners.trial.lease import Lease
 from goalgrid.runners.trial.loaded_model import environment_on, ranker, settings_of, trained
 from goalgrid.runners.trial.retries import given_up
 from goalgrid.runners.trial.stopping import Stop
@@ -93,8 +93,8 @@ def run_trial(
         return State.FAILED
     with ExitStack() as stack:
         try:
-            hold = stack.enter_context(holding.new_attempt(folder, stop or Stop(), launch, node, launch_id))
-        except holding.Busy as busy:
+            hold = stack.enter_context(lease.new_attempt(folder, stop or Stop(), launch, node, launch_id))
+        except lease.Busy as busy:
             if folder.is_done():
                 report(Event(folder.trial_id, "done"))
                 return State.DONE
@@ -111,7 +111,7 @@ def run_trial(
         try:
             return running.train(cadence)
         except BaseException as error:  # any error is this trial's failure, not the grid's
-            if uses.is_interrupt(error):
+            if plugins.is_interrupt(error):
                 raise
             return running.ended(error)
 
@@ -122,7 +122,7 @@ class TrialRun:
 
     settings: TrialSettings
     folder: TrialFolder
-    hold: Hold
+    hold: Lease
     report: Listener
     machine: Machine
     judge: Judgement | None = None
@@ -206,7 +206,7 @@ class TrialRun:
             raise UserError(f"it {does} {undone[0].trial_id}, which {state}. Run the grid: parents come first.")
         return folders
 
-    def published(self) -> Callable[[Vse], Mapping[str, Tensor]] | None:
+    def published(self) -> Callable[[DualEncoder], Mapping[str, Tensor]] | None:
         """What gives the published weights that a model starts with; None: it starts with others; UserError: no file.
 
         The weights are those of a checkpoint that the trial fine-tunes, or of the file that holds its whole model. The
@@ -241,7 +241,9 @@ class TrialRun:
         self.parents()  # all are done
         root, trials = self.machine.root(self.settings.dataset.name), folder.path.parent
         around = Around(root, self.machine.features, lambda name: ranker(trials / name, self.machine), self._beat)
-        prepared = companions.prepared(self.settings, lambda kind: kind.prepare(self.settings, inputs.pairs, around))
+        prepared = training_methods.prepared(
+            self.settings, lambda kind: kind.prepare(self.settings, inputs.pairs, around)
+        )
         return replace(inputs, prepared=prepared)
 
     @property
@@ -287,10 +289,10 @@ class TrialRun:
             noted["leaks"] = [[problem.kind, problem.what.partition(", the first is ")[0]] for problem in leaks]
         noted["splits"] = {split: size for split, *size in inputs.content.sizes}
         noted["vocabulary"] = inputs.vocabulary
-        noted |= companions.sources(self.settings, inputs)
+        noted |= training_methods.sources(self.settings, inputs)
         if changes := self._changes():
             noted["plugins_that_changed_torch"] = changes
-        choosing = companions.selecting(self.settings, inputs.pairs)
+        choosing = training_methods.selecting(self.settings, inputs.pairs)
         if choosing < inputs.pairs.val.first(self.settings.dataset.val_images)[0]:
             noted["validation_images_that_select"] = choosing
         return noted
@@ -319,7 +321,7 @@ class TrialRun:
 
     def ended(self, error: BaseException) -> State:
         """Write how the attempt ended before the trial was done: classify a failure, and see whether to try again."""
-        with suppress(holding.Fenced):
+        with suppress(lease.Fenced):
             if isinstance(error, Preempted):
                 self.hold.end(Failure.PREEMPTED, "asked to end; it goes on from its checkpoint")
                 self._tell("interrupted")
@@ -328,7 +330,7 @@ class TrialRun:
                 self.hold.end(STOPPED, str(error))
                 self._tell("stopped", str(error))
                 return State.STOPPED
-            if not isinstance(error, holding.Fenced):
+            if not isinstance(error, lease.Fenced):
                 return self._failed(error)
         self._tell("busy", "another process took this trial over")
         return State.RUNNING
@@ -337,7 +339,7 @@ class TrialRun:
         failure, users = classify(error), isinstance(error, UserError)
         message = said_by(error)
         if not users:
-            name, place = type(error).__name__, uses.line_of(error)
+            name, place = type(error).__name__, plugins.line_of(error)
             message = (message if message == name else f"{name}: {message}") + (
                 f" ({place}){advice(error)}" if place else ""
             )
@@ -350,7 +352,7 @@ class TrialRun:
 
     def _begin_anew(self, reason: str) -> None:
         """Warn that the trial starts from scratch, and move the files of its earlier training to `replaced/`."""
-        target = move_aside.progress(self.folder)
+        target = archive.progress(self.folder)
         self._warn(f"{reason}; the trial starts from scratch, and what was there is kept in {target}")
 
     def _warn(self, message: str) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from goalgrid.grid.errors import counted
-from goalgrid.grid.forms import flat
 from goalgrid.grid.store.files import read_json, readable_text
 from goalgrid.grid.store.home import TrialFolder
+from goalgrid.grid.syntax import flat
 from goalgrid.results.records import record
 
 RETRY_SECONDS = 30.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from goalgrid.grid import extras
+from goalgrid.grid import optional_dependencies
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.files import read_json, readable_text, write_text
 from goalgrid.grid.store.home import Home, TrialFolder
@@ -187,6 +187,6 @@ def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[T
     if "tensorboard" in grid.trackers:
         trackers.append(RunFiles("TensorBoard", EventFile, home.tensorboard / grid.name, grid.search_seed))
     if "wandb" in grid.trackers:
-        extras.require(f"grid {grid.name!r}, by its trackers,", "wandb")
+        optional_dependencies.require(f"grid {grid.name!r}, by its trackers,", "wandb")
         trackers.append(RunFiles("W&B", OfflineRun, home.wandb / grid.name, grid.search_seed))
     return trackers

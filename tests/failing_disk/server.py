@@ -55,7 +55,7 @@ def run(request: dict[str, Any], output: BinaryIO, errors: BinaryIO) -> None:
     sys.argv = ["goalgrid", *request["words"]]
     code = 1
     try:
-        from goalgrid.app import main
+        from goalgrid.cli.app import main
 
         if fault := request["fault"]:
             ctypes.CDLL(None).fault_arm(os.fsencode(fault[0]), *map(ctypes.c_long, fault[1:]))

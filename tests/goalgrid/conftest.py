@@ -8,11 +8,11 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from goalgrid.app import app
+from goalgrid.cli.app import app
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
-from goalgrid.reading.named_grids import recall
-from goalgrid.reading.overview import Overview
+from goalgrid.state.grid_state import GridState
+from goalgrid.state.named_grids import recall
 
 from ..conftest import SMALL, made_once
 from ..failing_disk.commands import Commands, unavailable
@@ -63,6 +63,6 @@ def commands() -> Iterator[Commands]:
         yield found
 
 
-def overview(home: Home) -> Overview:
+def grid_state(home: Home) -> GridState:
     """The grid `demo` as it was last run under this home."""
-    return Overview.of(recall("demo", home), home)
+    return GridState.of(recall("demo", home), home)

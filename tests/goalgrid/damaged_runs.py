@@ -19,8 +19,8 @@ from goalgrid.grid.store import gpu_needs, speed_probes
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import Probe
-from goalgrid.reading.overview import Overview
 from goalgrid.results.records.models import Speed
+from goalgrid.state.grid_state import GridState
 
 from ..conftest import Goalgrid
 from .processes import forked
@@ -153,15 +153,15 @@ def made(folder: Path, goalgrid: Goalgrid, *, everything: bool) -> Runs:
 
 def _ran(file: Path, half: Home, whole: Home, goalgrid: Goalgrid) -> GridRuns:
     """What became of a grid under both homes; a line of its table shows the first seed of a cell."""
-    overview = Overview.of(load(str(file), []), whole)
-    done = [trial.id for trial in overview.trials if half.trial(trial.id).is_done()]
+    grid_state = GridState.of(load(str(file), []), whole)
+    done = [trial.id for trial in grid_state.trials if half.trial(trial.id).is_done()]
     table = goalgrid("table", file.stem, "--format", "csv", runs=half.path).stdout.splitlines()
-    shown = [cell for cell in overview.cells if cell.trials[0].id in done]
+    shown = [cell for cell in grid_state.cells if cell.trials[0].id in done]
     lines = {
         cell.trials[0].id: [line for line in table if f",{cell.recipe},{cell.objective}," in line] for cell in shown
     }
     assert all(lines.values()), (lines, table)
-    return GridRuns(file.stem, file, overview.points, done, lines)
+    return GridRuns(file.stem, file, grid_state.points, done, lines)
 
 
 def _leave_more(home: Home, grid: GridRuns) -> None:

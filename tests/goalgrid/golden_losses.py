@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests import few
-from tests.retrieval.parts.video import made
+from tests.retrieval.components.video import made
 
 OBJECTIVES = {
     "sig-ms_cir": ["train.warmup_epochs=1"],
@@ -37,7 +37,7 @@ VIDEOS = ("ce-tiny", "mmt-tiny")
 
 def main(*arguments: str) -> str:
     """What the command line says on standard error, as in a terminal of its own."""
-    from goalgrid.app import main
+    from goalgrid.cli.app import main
 
     out, err = io.StringIO(), io.StringIO()
     before, sys.argv = sys.argv, ["goalgrid", *arguments]

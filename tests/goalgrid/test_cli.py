@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from goalgrid.app import GROUPS, app
+from goalgrid.cli.app import GROUPS, app
 from goalgrid.grid import catalog
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.store.home import Home

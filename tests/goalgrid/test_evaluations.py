@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 import torch
 
+from goalgrid.cli.exits import INCOMPLETE
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
-from goalgrid.reading.named_grids import recall
 from goalgrid.results.records.models import CAPTIONS, UNKNOWN, FurtherEvaluation
 from goalgrid.retrieval.eccv import best
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.jobs import Job, Launched, evaluating, jobs_for
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.stopping import Stop
-from goalgrid.terminal import INCOMPLETE
+from goalgrid.state.named_grids import recall
 
 from ..conftest import Goalgrid
 from ..retrieval.test_eccv import literal
@@ -40,7 +40,7 @@ def write(self, path):
     whole(self, path)
     os.kill(os.getpid(), signal.SIGKILL)
 FurtherEvaluation.write = write
-from goalgrid.app import main
+from goalgrid.cli.app import main
 main()
 """
 """The program, killed once it has written an evaluation."""

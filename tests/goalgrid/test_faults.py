@@ -232,7 +232,7 @@ def test_a_trial_that_hangs_without_ray_ends_its_process(tmp_path: Path, goalgri
     hang = (  # the first optimiser imports torch._dynamo, which takes seconds beside other work
         "import time, torch._dynamo; from goalgrid.runners.training import trainer\n"
         "trainer.Trainer._train_epoch = lambda self: time.sleep(600)\n"
-        "from goalgrid.app import main; main()"
+        "from goalgrid.cli.app import main; main()"
     )
     command = [sys.executable, "-c", hang, *RUN, "--here", "--set", "reliability.stall_minutes=0.05"]
     environment = {**os.environ, "GOALGRID_RUNS": str(tmp_path), "OMP_NUM_THREADS": "1"}

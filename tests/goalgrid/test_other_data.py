@@ -11,14 +11,14 @@ import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home, State
+from goalgrid.reports.tables import NothingDone
 from goalgrid.results.records import provenance
 from goalgrid.retrieval.data.check import check
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.run import run_trial
 from goalgrid.runners.trial.stopping import Stop
-from goalgrid.showing.tables import NothingDone
 
-from .conftest import Verb, overview
+from .conftest import Verb, grid_state
 
 TINY = (
     "--set", 'recipes=["fc-bow"]', "--set", 'objectives=["con_con"]', "--set", "seeds=[0]", "--set", "train.epochs=2",
@@ -55,7 +55,7 @@ def change_a_feature(root: Path) -> None:
 def test_trials_of_other_data_are_left_out_until_they_are_trained_anew(
     change: Callable[[Path], None], home: Home, root: Path, tmp_path: Path, verb: Verb
 ) -> None:
-    again, (before,) = ("run", "demo", *TINY, "--root", str(root)), overview(home).trials
+    again, (before,) = ("run", "demo", *TINY, "--root", str(root)), grid_state(home).trials
     assert verb(*again, runs=home).exit_code == 0
     change(root)
     refused = verb(*again, runs=home)
@@ -136,7 +136,7 @@ def test_plan_counts_the_steps_of_the_data_here(root: Path, tmp_path: Path, verb
 def test_a_trial_that_stopped_on_other_data_or_code_starts_anew(
     what: str, root: Path, home: Home, tmp_path: Path
 ) -> None:
-    (trial,) = overview(home).trials
+    (trial,) = grid_state(home).trials
     machine, folder, stop = Machine(roots=(("few", str(root)),)), Home(tmp_path / "cut").trial(trial.id), Stop()
 
     def stop_after_an_epoch(event: object) -> None:
@@ -195,7 +195,7 @@ def test_a_leak_into_test_is_refused_unless_allowed_and_then_recorded(root: Path
     assert allowed.exit_code == 0
     assert "warning: " in allowed.stderr
     assert "1 caption is empty, the first is number 1" in allowed.stderr
-    (trial,) = overview(home).trials
+    (trial,) = grid_state(home).trials
     (environment,) = pd.read_parquet(home.trial(trial.id).record)["environment"]
     blank, leaked = sorted(json.loads(environment)["data_problems"], key=len)
     assert "1 caption is empty" in blank
@@ -213,7 +213,7 @@ def test_an_allowed_leak_is_in_the_caption_of_every_table(root: Path, tmp_path: 
     for form in ("markdown", "html"):
         assert said in verb("table", "demo", "--format", form, runs=home).stdout, form
     assert said.replace("--", "-{}-") in verb("table", "demo", "--format", "latex", runs=home).stdout
-    (trial,) = overview(home).trials
+    (trial,) = grid_state(home).trials
     (environment,) = pd.read_parquet(home.trial(trial.id).record)["environment"]
     assert {kind for kind, _ in json.loads(environment)["leaks"]} == {"tested validation"}
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from goalgrid.grid import uses
+from goalgrid.grid import plugins
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives import CATALOGUE
@@ -44,7 +44,7 @@ def folder(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Iter
             assert finished.returncode == 0, finished.stderr
 
     yield made_once("own", tmp_path_factory, train)
-    uses.register([])
+    plugins.register([])
 
 
 def stale(folder: Path, goalgrid: Goalgrid) -> set[str]:
@@ -103,10 +103,10 @@ def test_a_job_brings_the_file_to_a_process_that_lacks_it(folder: Path) -> None:
     home = Home(folder / "runs")
     grid = read_grid("mine", home)
     text = jobs_for(grid, trials_of(expand(grid)), home, gpus=0)[1].to_json().replace(str(folder), "/elsewhere")
-    uses.register([])
+    plugins.register([])
     job = Job.from_json(text)
     assert job.trials[0].objective.name == "soft-hinge"
-    offering = uses.offering("soft-hinge")
+    offering = plugins.offering("soft-hinge")
     assert offering
     assert (offering[0].module, offering[1].defined) == ("uses:losses", "soft_hinge")
 
@@ -248,13 +248,13 @@ def test_a_cause_that_fails_all_checks_is_said_once(goalgrid: Goalgrid, tmp_path
 
 def test_a_converted_loss_has_the_values_that_it_had_before(tmp_path: Path) -> None:
     (tmp_path / "losses.py").write_text("import torch\nimport goalgrid\nfrom goalgrid import Parameter\n" + CONVERTED)
-    use = uses.read("losses.py", tmp_path)
-    uses.register([use])
+    use = plugins.read("losses.py", tmp_path)
+    plugins.register([use])
     before, s = vars(sys.modules[use.module])["hinge"], torch.randn(2, 7, 1)
     after = CATALOGUE["my-hinge"].equation
     assert after is not None
     assert torch.equal(before(s, s.flip(1)), after(SimpleNamespace(s_pos=s, s_neg=s.flip(1)), margin=0.2).mean())
-    uses.register([])
+    plugins.register([])
 
 
 def test_what_the_first_page_shows_makes_a_table_in_an_empty_folder(goalgrid: Goalgrid, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_what_the_first_page_shows_makes_a_table_in_an_empty_folder(goalgrid: Go
         finished = goalgrid(verb, *words, runs=tmp_path / "runs", folder=tmp_path)
         assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "soft-hinge" in finished.stdout
-    uses.register([])
+    plugins.register([])
 
 
 FORKS = """
@@ -345,7 +345,7 @@ def test_a_loss_a_recipe_and_a_csv_in_an_empty_folder_are_a_table_after_three_co
         finished = goalgrid(*command, runs=runs)
         assert finished.returncode == 0, finished.stdout + finished.stderr
     assert all(f",{name}," in finished.stdout for name in ("small", "con_con", "soft-hinge"))
-    uses.register([])
+    plugins.register([])
 
 
 ENDS = """

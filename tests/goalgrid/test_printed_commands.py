@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from goalgrid.app import app
+from goalgrid.cli.app import app
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
-from goalgrid.reading.overview import Overview
+from goalgrid.reports.tables import NothingDone
 from goalgrid.results.records import record
 from goalgrid.runners.trial.retries import POLICY
-from goalgrid.showing.tables import NothingDone
+from goalgrid.state.grid_state import GridState
 from tests.program import FILES
 
 from ..conftest import ROOT
@@ -88,7 +88,7 @@ def troubled(pair: Home, tmp_path: Path, verb: Verb) -> Home:
     file.write_text(grid.to_toml())
     assert verb("run", str(file), "--here", "--mlflow-uri", "", runs=pair).exit_code == 0
     file.write_text(grid.to_toml().replace('"sig-ms_cir"', '"con_nca"'))
-    new = Overview.of(load(str(file)), pair)
+    new = GridState.of(load(str(file)), pair)
     for trial in new.unfinished():
         fail(pair.trial(trial.id), Failure.DATA, "no such picture")
     assert verb("run", str(file), "--only", "objective=con_con", "--here", "--mlflow-uri", "", runs=pair).exit_code == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import goalgrid as public
-from goalgrid.grid import trusted_code, uses
+from goalgrid.grid import plugins, trusted_code
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
@@ -58,8 +58,8 @@ def theirs(tmp_path: Path, ran: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 def another_user(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    uses.register([])
-    uses._offered.cache_clear()
+    plugins.register([])
+    plugins._offered.cache_clear()
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
     monkeypatch.setattr(trusted_code, "_named", set())
 

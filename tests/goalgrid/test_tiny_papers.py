@@ -16,7 +16,7 @@ from PIL import Image
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
 from tests.conftest import Goalgrid
-from tests.retrieval.parts.video import made
+from tests.retrieval.components.video import made
 
 pytestmark = pytest.mark.slow
 

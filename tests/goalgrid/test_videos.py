@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from goalgrid.grid.store.home import Home
-from goalgrid.reading.named_grids import recall
-from goalgrid.reading.overview import Overview
+from goalgrid.reports import report
 from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.export.report_page import Measured
 from goalgrid.results.layouts.captions import noun_of
 from goalgrid.results.records import record
-from goalgrid.showing import report
+from goalgrid.state.grid_state import GridState
+from goalgrid.state.named_grids import recall
 from tests.conftest import Goalgrid
-from tests.retrieval.parts.video import made
+from tests.retrieval.components.video import made
 
 
 def overrides(recipes: str, root: Path, *settings: str) -> list[str]:
@@ -50,8 +50,8 @@ def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid:
     assert "ce-tiny on mine: Video → Text, " in goalgrid("effects", grid, runs=tmp_path).stdout
     turned = goalgrid("table", grid, "--rows", "metric", "--columns", "objective", runs=tmp_path).stdout
     assert "Video → Text" in turned
-    overview = Overview.of(recall(grid, Home(tmp_path)), Home(tmp_path))
-    page = report.render(overview, measured=Measured(noun=noun_of(overview.cells)))
+    grid_state = GridState.of(recall(grid, Home(tmp_path)), Home(tmp_path))
+    page = report.render(grid_state, measured=Measured(noun=noun_of(grid_state.cells)))
     assert "<th>V→T R@1</th>" in page.replace(' scope="col"', "")
     [row] = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
     assert (row["recipe"], row["steps"]) == ("ce-tiny", 3), "a caption of each of 24 videos, in batches of 8"
@@ -73,7 +73,7 @@ def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid:
             assert ranks.tolist() == held[f"{direction}_ranks"].tolist()
             assert row[f"test_{direction}_r1"] == 100 * (ranks == 0).mean()
             assert row[f"test_{direction}_medr"] == np.median(ranks) + 1
-    read = QueryRanks.read(overview.cells, Home(tmp_path))
+    read = QueryRanks.read(grid_state.cells, Home(tmp_path))
     values = read.per_image([row["trial_id"]], "i2t_r1")
     assert values is not None
     assert values.mean() == row["test_i2t_r1"]

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from goalgrid import objectives
-from goalgrid.grid import global_state, uses
+from goalgrid.grid import global_state, plugins
 from goalgrid.grid.errors import UserError
 
 SETTERS = {
@@ -121,7 +121,7 @@ def settable() -> list[tuple[str, str]]:
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     yield
-    uses.register([])
+    plugins.register([])
     global_state.in_calls.clear()
     global_state.at_import.clear()
 
@@ -132,7 +132,7 @@ def plugin(folder: Path, name: str, at_import: str = "pass", in_call: str = "pas
         f"import torch, goalgrid, random\nimport numpy as np\n{at_import}\n\n\n@goalgrid.objective('{name}')\n"
         f"def {name}(t):\n    value = torch.relu(t.s_neg - t.s_pos + 0.2)\n    {in_call}\n    return value\n"
     )
-    uses.register([uses.Use(path=str(path), source=source)])
+    plugins.register([plugins.Use(path=str(path), source=source)])
     return str(path)
 
 

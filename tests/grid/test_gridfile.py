@@ -6,10 +6,10 @@ import pytest
 from pydantic import Strict
 
 from goalgrid.grid import catalog
+from goalgrid.grid.cross_checks import dotted_names
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
-from goalgrid.grid.names import dotted_names
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings.base import Settings
 from goalgrid.grid.settings.scorers import BfanSettings

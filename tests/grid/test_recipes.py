@@ -26,7 +26,7 @@ PROGRAM = Path(__file__).parents[2]
 def text_of(recipe: str) -> str:
     """The file of a shipped recipe, ours or a part's, with its comments."""
     (file,) = (
-        file for room in ("grid", "retrieval/parts") for file in (PROGRAM / room).rglob(f"recipes/{recipe}.toml")
+        file for room in ("grid", "retrieval/components") for file in (PROGRAM / room).rglob(f"recipes/{recipe}.toml")
     )
     return file.read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from goalgrid.grid.content import Text, content_of
+from goalgrid.grid.document import Text, content_of
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand, trials_of
 from goalgrid.grid.gridfile import Grid, check, load

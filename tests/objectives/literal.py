@@ -281,7 +281,7 @@ def loss(
     total = torch.zeros((), dtype=torch.float64)
     for _, positive, negatives in anchors_of(sim.tolist(), same):
         if negatives:
-            total = total + equation(sim[positive], [sim[place] for place in negatives], v)
+            total = total + equation(sim[positive], [sim[index] for index in negatives], v)
     pairs = len(sim)
     factors = {"sum": 1.0, "mean": 1 / pairs, "average": 0.5 / pairs, "negatives": 0.5 / pairs / max(pairs - 1, 1)}
     return total * factors[v["reduction"]]
@@ -301,7 +301,7 @@ def adopt(sim: Tensor, v: dict) -> tuple[Tensor, int]:
     k = max(1, min(k, batch - 1))
     total = torch.zeros((), dtype=torch.float64)
     for _, (r, c), negatives in anchors_of(sim.tolist()):
-        negs = sorted((sim[place] for place in negatives), key=lambda x: -x.item())[:k]
+        negs = sorted((sim[index] for index in negatives), key=lambda x: -x.item())[:k]
         e_pos = torch.exp(sim[r, c] / v["temperature"])
         e_neg = sum(torch.exp((neg + v["margin"]) / v["temperature"]) for neg in negs)
         total = total - torch.log(e_pos / (e_neg + e_pos if v["positive"] else e_neg))

@@ -300,7 +300,7 @@ def test_sig_ms_con_without_margin_is_multi_similarity_with_goals_sets() -> None
     expected = torch.zeros_like(sim)
     positives = sim.diagonal().tolist()
     for anchor, positive, negatives in literal.anchors_of(sim.tolist()):
-        values = [sim[place].item() for place in negatives]
+        values = [sim[index].item() for index in negatives]
         chosen = values.index(max(values))
         others_pos, others_neg = literal.relative_sets(anchor, max(values), values, chosen, positives, v)
         pos = sim[positive].clone().requires_grad_()

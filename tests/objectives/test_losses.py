@@ -229,7 +229,7 @@ def test_released_ncr_has_the_margin_of_the_negatives_row_and_mines_by_it(
     if negatives == "hardest":  # scored again, as a scorer of sets does; and mined in tiles
         again = measured(
             lambda image, text: objective.from_similarity(
-                sim, extra=extra, again=lambda rows, columns: (image[rows] * text[columns]).sum(1)
+                sim, extra=extra, rescore=lambda rows, columns: (image[rows] * text[columns]).sum(1)
             )
         )
         for ours, theirs in zip(again, expected, strict=True):

@@ -13,7 +13,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.objectives import CATALOGUE, FAMILIES, LOSSES, accepted, needs, resolve
 from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.objectives.parameters import VARIANTS, Parameter, Value
-from goalgrid.grid.offers import offered
+from goalgrid.grid.registration import offered
 from goalgrid.objectives import build
 from goalgrid.objectives.objective import GradientSurrogate, diagnostics
 from goalgrid.objectives.pair_weights import RELATIVE

@@ -34,7 +34,7 @@ from goalgrid.grid.settings import TrialSettings  # noqa: E402
 from goalgrid.grid.settings.poolings import PoolingSettings  # noqa: E402
 from goalgrid.grid.store.home import Home, TrialFolder  # noqa: E402
 from goalgrid.grid.store.saved_grid import save_grid  # noqa: E402
-from goalgrid.looking import evaluated  # noqa: E402
+from goalgrid.inspection import evaluated  # noqa: E402
 from goalgrid.results.records import record  # noqa: E402
 from goalgrid.retrieval.encoders.pooling import POOLING, pooling  # noqa: E402
 from goalgrid.runners.gpu import memory_probe  # noqa: E402

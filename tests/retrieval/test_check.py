@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from goalgrid.listings import new_grid
 from goalgrid.retrieval.data import rows
 from goalgrid.retrieval.data.annotations import Annotated
 from goalgrid.retrieval.data.check import DataReport, check
 from goalgrid.retrieval.data.content import content
 from goalgrid.retrieval.splits.pairs import DataError
-from goalgrid.shipped import new_grid
 
 from .packages import (
     write_coco,

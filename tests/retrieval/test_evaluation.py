@@ -17,7 +17,7 @@ from goalgrid.retrieval.evaluation import (
     spread,
 )
 from goalgrid.retrieval.scorers.cross_attention import Scan
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.sets import TokenSets
 
 
 def literal(sim: np.ndarray, image_of_text: np.ndarray) -> Ranks:
@@ -66,7 +66,7 @@ def test_counting_equals_the_literal_loops(images: int, texts: int, chunk: int, 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_a_scorer_that_tells_nothing_apart_scores_chance_in_any_number_format(dtype: torch.dtype) -> None:
     """0.1 has no exact value in any of them, so that rounded beside unrounded scores would be above or below."""
-    sets = Sets(torch.ones(40, 1, 1), torch.ones(40, dtype=torch.long))
+    sets = TokenSets(torch.ones(40, 1, 1), torch.ones(40, dtype=torch.long))
     ranks = rank(sets, sets, np.arange(40), lambda i, t: torch.full((len(i), len(t)), 0.1, dtype=dtype), chunk=16)
     assert ranks.i2t.tolist() == ranks.t2i.tolist() == [39 // 2] * 40
     assert ranks.metrics()["rsum"] == 0
@@ -284,7 +284,7 @@ def test_sets_are_ranked_by_their_scorer_in_tiles_and_in_folds() -> None:
     generator = torch.Generator().manual_seed(0)
     owner = np.repeat(np.arange(8), 3)
     image, text = (
-        Sets(normalize(torch.randn(count, size, 6, generator=generator), dim=2), torch.full((count,), size))
+        TokenSets(normalize(torch.randn(count, size, 6, generator=generator), dim=2), torch.full((count,), size))
         for count, size in ((8, 4), (24, 3))
     )
     scorer = Scan(ScanSettings(kind="scan", direction="t2i", sharpness=9), 36, 8)

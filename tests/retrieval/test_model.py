@@ -10,17 +10,17 @@ from torch import Tensor
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.settings import parts
+from goalgrid.grid.settings import components
 from goalgrid.grid.settings.image_encoders import FeatureSettings, ImageSettings
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.scorers import AnyScorer, ProductSettings
 from goalgrid.grid.settings.text_encoders import BiGruSettings, BowSettings, TextSettings, TransformerSettings
+from goalgrid.retrieval.components.twins.network import Twins
 from goalgrid.retrieval.encoders.pooling import POOLING
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.encoders.text import text_network, width_of
-from goalgrid.retrieval.model import Vse, class_of
-from goalgrid.retrieval.parts.twins.network import Twins
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.model import DualEncoder, class_of
+from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.retrieval.words import text_readers
 from goalgrid.retrieval.words.text_readers import CaptionReader, Vocabulary
 from goalgrid.retrieval.words.tokens import Tokens
@@ -67,7 +67,7 @@ def settings_of(recipe: str, **changes: dict[str, object]) -> ModelSettings:
     return ModelSettings.model_validate(content)
 
 
-def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, Tensor, CaptionReader]:
+def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[DualEncoder, Tensor, CaptionReader]:
     """An evaluated model, four images for it, and what reads its captions."""
     image = settings.image
     if settings.text.feature_network:  # what its frozen network does is computed here, too
@@ -84,11 +84,11 @@ def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, T
     return model.eval(), images.float() if image.reads else images.half() if features else images, reader
 
 
-def check_batches(model: Vse, images: Tensor, reader: CaptionReader) -> None:
+def check_batches(model: DualEncoder, images: Tensor, reader: CaptionReader) -> None:
     """Unit vectors, and each the same alone as in company."""
     tokens = reader.encode(CAPTIONS, max_words=9)
     together = model.embed_images(images), model.embed_texts(*tokens.gather(torch.arange(4)))
-    if isinstance(together[0], Sets):
+    if isinstance(together[0], TokenSets):
         check_sets_alone(model, images, tokens, model.scores(*together))
         return
     for vectors in together:
@@ -99,7 +99,7 @@ def check_batches(model: Vse, images: Tensor, reader: CaptionReader) -> None:
             assert torch.allclose(one[0], many[row], atol=2e-6)
 
 
-def check_sets_alone(model: Vse, images: Tensor, tokens: Tokens, scores: Tensor) -> None:
+def check_sets_alone(model: DualEncoder, images: Tensor, tokens: Tokens, scores: Tensor) -> None:
     """Each image scores each caption as in company: padding of longer captions counts nowhere."""
     for row in range(4):
         image = model.embed_images(images[row : row + 1])
@@ -204,11 +204,11 @@ def test_a_head_is_its_formula(kind: str) -> None:
 def test_weights_depend_on_the_seed_alone() -> None:
     settings = catalog.recipe("cnn-gru").model
     torch.manual_seed(1)
-    first = Vse(settings, (3, 32, 32), 12, seed=3)
+    first = DualEncoder(settings, (3, 32, 32), 12, seed=3)
     drawn = torch.rand(1)
     torch.manual_seed(1)
     assert torch.rand(1) == drawn, "building a model moved the global random state"
-    second, third = Vse(settings, (3, 32, 32), 12, seed=3), Vse(settings, (3, 32, 32), 12, seed=4)
+    second, third = DualEncoder(settings, (3, 32, 32), 12, seed=3), DualEncoder(settings, (3, 32, 32), 12, seed=4)
     pairs = list(zip(first.parameters(), second.parameters(), third.parameters(), strict=True))
     assert all(a.equal(b) for a, b, _ in pairs)
     assert not all(a.equal(c) for a, _, c in pairs)
@@ -286,8 +286,8 @@ class TestBackbones:
     def test_a_child_takes_its_parents_head_and_keeps_the_pretrained_backbone(self, places: Places) -> None:
         parent, _, _ = made(settings_of("vsepp-r152", image={"crops": 1}), places)
         widths = {"width": 16}
-        cached = Vse(settings_of("vsepp-r152"), (widths["width"],), len(CAPTIONS) + 8, seed=1, places=places)
-        child = Vse(settings_of("vsepp-r152-ft"), (3, 32, 32), len(CAPTIONS) + 8, seed=2, places=places)
+        cached = DualEncoder(settings_of("vsepp-r152"), (widths["width"],), len(CAPTIONS) + 8, seed=1, places=places)
+        child = DualEncoder(settings_of("vsepp-r152-ft"), (3, 32, 32), len(CAPTIONS) + 8, seed=2, places=places)
         pretrained = {name: value.clone() for name, value in child.image.backbone.state_dict().items()}
         child.start_from(cached.weights())
         assert child.image.project.weight.equal(cached.image.project.weight)
@@ -367,7 +367,7 @@ def test_a_real_pretrained_network_knows_what_captions_mean() -> None:
 @every("settings", [ImageSettings, TextSettings, AnyScorer])
 def test_every_settings_class_has_its_network(settings: Any) -> None:
     kinds = [kind for kind in get_args(get_args(settings)[0]) if kind is not ProductSettings]
-    assert all(callable(parts.loaded(kind.network)) for kind in kinds)
+    assert all(callable(components.loaded(kind.network)) for kind in kinds)
 
 
 @every("recipe", ["vse-inf-butd", "vse-inf-wsl", "rvsepp", "vse-2ad"])

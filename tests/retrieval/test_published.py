@@ -14,7 +14,7 @@ from torch import Tensor
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_views import Resampling, View
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.checkpoint_maps import maps
 from goalgrid.retrieval.published.published_model import PublishedModel
@@ -70,7 +70,7 @@ def test_our_model_has_the_peers_scores(name: str, bert: Path, tmp_path: Path) -
     assert found.map.name == name
     shape = {"precomp": (WIDTH,), "resnet": (3, 64, 64)}.get(kind, (REGIONS, WIDTH))
     masked = name in ("vse-infinity-bigru", "rvse")
-    model = Vse(found.settings, shape, len(known) + masked or 1, seed=1, places={BERT: bert})
+    model = DualEncoder(found.settings, shape, len(known) + masked or 1, seed=1, places={BERT: bert})
     model.load_weights(found.weights)
     images = torch.rand(3, *shape, generator=torch.Generator().manual_seed(1))
     if kind == "resnet":
@@ -95,7 +95,7 @@ def test_clip_has_the_scores_of_transformers(tmp_path: Path) -> None:
             weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
     torch.save(theirs.state_dict(), tmp_path / "tuned.pt")
     found = PublishedModel.of(CheckpointFile.read(tmp_path / "tuned.pt"), "clip", (), {"clip": folder})
-    model = Vse(found.settings, (3, 32, 32), 1, seed=0, places={"clip": folder}).eval()
+    model = DualEncoder(found.settings, (3, 32, 32), 1, seed=0, places={"clip": folder}).eval()
     model.load_weights(found.weights)
     images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     ids, lengths = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]]), torch.tensor([4, 3])
@@ -185,7 +185,7 @@ def test_clip_by_openais_names_has_the_scores_of_transformers(saved_clip: SavedC
     found = PublishedModel.of(CheckpointFile.read(saved_clip.file), "clip", (), places)
     view = View(size, "centre-crop", resampling=Resampling.BICUBIC, margin=1.0)
     assert (found.map.name, found.settings.dim, found.settings.image.view) == ("clip-openai", saved_clip.joint, view)
-    model = Vse(found.settings, (3, size, size), 1, seed=0, places=places).eval()
+    model = DualEncoder(found.settings, (3, size, size), 1, seed=0, places=places).eval()
     model.load_weights(found.weights)
     images = torch.randint(0, 256, (2, 3, size, size), dtype=torch.uint8)
     ids, lengths = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]]), torch.tensor([4, 3])

@@ -11,10 +11,10 @@ from torch.nn.functional import normalize
 
 from goalgrid import objectives
 from goalgrid.grid.objectives import OURS
-from goalgrid.grid.settings import parts
+from goalgrid.grid.settings import components
 from goalgrid.grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, SgrSettings
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
-from goalgrid.retrieval.scorers.sets import Sets, gathered
+from goalgrid.retrieval.scorers.sets import TokenSets, gathered
 from goalgrid.retrieval.scorers.similarity import VALUES
 from tests.cases import every
 from tests.retrieval import literal_scorers
@@ -39,13 +39,13 @@ of_weights = every("settings", SGRAF)
 
 def scorer_of(settings: Any, regions: int = 7) -> SetScorer:
     torch.manual_seed(0)
-    scorer = parts.loaded(settings.network)(settings, regions, DIM).eval()
+    scorer = components.loaded(settings.network)(settings, regions, DIM).eval()
     for bias in (weight for name, weight in scorer.named_parameters() if name.endswith("bias")):
         nn.init.uniform_(bias, -0.2, 0.2)
     return scorer
 
 
-def sets_of(scorer: SetScorer, given: "Drawn") -> tuple[Sets, Sets]:
+def sets_of(scorer: SetScorer, given: "Drawn") -> tuple[TokenSets, TokenSets]:
     """The drawn images and captions, with what the scorer reads of the whole."""
     return scorer.image_whole(padded(given[0])), scorer.text_whole(padded(given[1]))
 
@@ -62,8 +62,10 @@ def drawn(kind: torch.dtype, regions: list[int], words: list[int], seed: int = 0
     return sets(regions), sets(words)
 
 
-def padded(parts: list[Tensor]) -> Sets:
-    return Sets(torch.nn.utils.rnn.pad_sequence(parts, batch_first=True), torch.tensor([len(part) for part in parts]))
+def padded(parts: list[Tensor]) -> TokenSets:
+    return TokenSets(
+        torch.nn.utils.rnn.pad_sequence(parts, batch_first=True), torch.tensor([len(part) for part in parts])
+    )
 
 
 def gradients(score: Tensor, given: Drawn, scorer: nn.Module | None = None) -> Tensor:
@@ -194,7 +196,7 @@ def test_every_objective_has_finite_gradients_on_the_scores_of_every_scorer(sett
         objective, (images, texts) = objectives.build(name), sets_of(scorer, given)
         few = objective.learns_from_few and scorer.by_pair
         scores, again = scorer(images, texts), partial(scorer.pairs, images, texts) if few else None
-        loss = objective.from_similarity(scores.detach() if few else scores, again=again)
+        loss = objective.from_similarity(scores.detach() if few else scores, rescore=again)
         found = torch.autograd.grad(loss, [*given[0], *given[1]], materialize_grads=True)
         assert bool(torch.isfinite(torch.cat([loss[None], *(part.flatten() for part in found)])).all()), name
 
@@ -214,7 +216,7 @@ def test_objectives_learn_the_same_from_mined_pairs_as_from_the_whole_matrix(nam
     expected = torch.autograd.grad(whole, [*given[0], *given[1]], allow_unused=True, retain_graph=True)
     again = partial(scorer.pairs, images, texts)
     scores = scorer(images, texts)
-    some = objective.from_similarity(scores.detach() if objective.learns_from_few else scores, again=again)
+    some = objective.from_similarity(scores.detach() if objective.learns_from_few else scores, rescore=again)
     found = torch.autograd.grad(some, [*given[0], *given[1]], allow_unused=True)
     torch.testing.assert_close(some, whole)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)

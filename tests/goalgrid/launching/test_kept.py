@@ -11,13 +11,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from goalgrid.grid import uses
+from goalgrid.grid import plugins
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.launching import kept
-from goalgrid.reading.overview import Overview
+from goalgrid.state.grid_state import GridState
 from tests.program import copied
 
 from ...conftest import SMALL, swapped
@@ -51,7 +51,7 @@ def ours(tmp_path: Path) -> Iterator[Path]:
         "seeds = [0, 1]\n"
     )
     yield tmp_path
-    uses.register([])
+    plugins.register([])
 
 
 def launched(verb: Verb, home: Home, *words: str) -> Path:
@@ -112,7 +112,7 @@ def test_a_launch_trains_what_it_keeps_and_the_status_says_which(tmp_path: Path,
 def test_an_export_takes_launches_along_that_trained_its_trials(tmp_path: Path, verb: Verb) -> None:
     home, target = Home(tmp_path / "runs"), tmp_path / "export"
     launched(verb, home, "demo", *PAIR, "--set", "seeds=[1]")
-    launch = kept.of(Overview.of(load("demo", PAIR[1::2]), home), b"an archive")
+    launch = kept.of(GridState.of(load("demo", PAIR[1::2]), home), b"an archive")
     folder = home.grid("demo").launch(launch.id)
     launch.write(folder, b"an archive")
     assert verb("run", "--launch", str(folder.path), *HERE, runs=home).exit_code == 0
@@ -149,7 +149,7 @@ def test_other_code_than_the_launch_keeps_trains_nothing_and_names_both_versions
     environment = {**os.environ, "PYTHONPATH": str(code)}
     refused = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=code)
     assert refused.returncode == 4, refused.stderr
-    first = Overview.of(load("demo", PAIR[1::2]), home).trials[0].id
+    first = GridState.of(load("demo", PAIR[1::2]), home).trials[0].id
     assert f"2 trials not trained, e.g. {first}" in refused.stderr
     codes = json.loads((folder / "launch.json").read_text())["code"]
     there, here = re.findall(r"goalgrid \S+(?: \(commit .*?\))? with code ([0-9]+:[0-9a-f]{16})", refused.stderr)
@@ -163,10 +163,10 @@ def test_other_code_than_the_launch_keeps_trains_nothing_and_names_both_versions
 def test_a_launch_knows_the_code_of_trials_that_come_later(more: str, tmp_path: Path) -> None:
     (tmp_path / "later.toml").write_text(AXES + more)
     grid = load(str(tmp_path / "later.toml"))
-    overview = Overview.of(grid, Home(tmp_path))
-    known = kept.codes(overview)
-    assert {trial.id for trial in trials_of(overview.candidates)} == set(known)
-    assert len(known) > len(overview.trials)
+    grid_state = GridState.of(grid, Home(tmp_path))
+    known = kept.codes(grid_state)
+    assert {trial.id for trial in trials_of(grid_state.candidates)} == set(known)
+    assert len(known) > len(grid_state.trials)
 
 
 @LATER

@@ -28,9 +28,9 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.kept_launch import KeptLaunch
 from goalgrid.launching.host_needs import MOST, needs_of_host
-from goalgrid.plan.decisions import Choice
-from goalgrid.reading.overview import Overview
+from goalgrid.planning.decisions import Choice
 from goalgrid.runners.launch.ray_tune import ELSEWHERE
+from goalgrid.state.grid_state import GridState
 from tests.program import copied
 
 from ...conftest import LASTING, ROOT, SMALL, Goalgrid, swapped
@@ -197,8 +197,8 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
 ) -> None:
     large = ("--set", 'recipes=["cnn-bow"]', "--set", "model.image.size=256")  # small views are decoded once
     words = (*large, "--set", 'objectives="goal"', "--set", "seeds=[0,1,2,3,4]")
-    overview = Overview.of(load("flickr8k", words[1::2]), Home(tmp_path))
-    need = needs_of_host(overview, Choice(), "h100", gpus=2)
+    grid_state = GridState.of(load("flickr8k", words[1::2]), Home(tmp_path))
+    need = needs_of_host(grid_state, Choice(), "h100", gpus=2)
     sharing, cpus = need.sharing or 0, need.cpus
     assert sharing > 1
     assert 16 < sharing * cpus <= MOST
@@ -215,7 +215,9 @@ def test_a_job_asks_for_the_cpus_that_feed_its_gpu_and_for_trials_that_keep_it_b
 def test_without_a_named_gpu_cpus_and_memory_come_from_the_plan_too(tmp_path: Path, verb: Verb) -> None:
     home, large = Home(tmp_path), ("--set", 'recipes=["cnn-bow"]', "--set", "model.image.size=256")
     words = ("slurm", "flickr8k", *large, "--set", 'objectives="goal"')
-    need = needs_of_host(Overview.of(load("flickr8k", [*large[1::2], 'objectives="goal"']), home), Choice(), "", gpus=1)
+    need = needs_of_host(
+        GridState.of(load("flickr8k", [*large[1::2], 'objectives="goal"']), home), Choice(), "", gpus=1
+    )
     assert need.cpus > 1
     jobs = need.sharing or 0
     planned = verb(*words, runs=home)
@@ -614,7 +616,7 @@ def test_jobs_run_the_code_of_the_checkout_as_it_was_when_they_were_submitted(sl
     assert sent.returncode == 0, sent.stderr
     (folder,) = home.grid("demo").kept_launches()
     schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
-    code_now = swapped(FAKES["goalgrid"], "-m goalgrid", "-c 'from goalgrid.app import main; main()'")
+    code_now = swapped(FAKES["goalgrid"], "-m goalgrid", "-c 'from goalgrid.cli.app import main; main()'")
     (tmp_path / "bin" / "goalgrid").write_text(f"#!/bin/bash\n{code_now}\n")
     with tempfile.TemporaryDirectory(prefix="gg-", dir="/tmp") as disk:
         job = slurm.start(lambda text: swapped(text, "--jobs", "--mlflow-uri '' --jobs"), RAY_TMPDIR=disk)

@@ -10,13 +10,13 @@ import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import (
+    atomic_write,
     cannot_write,
     flush,
     json_lines,
     make_durable,
     write_json_lines,
     write_text,
-    written_aside,
 )
 
 
@@ -38,7 +38,7 @@ def test_a_read_only_disk_is_named(tiny_disk: Path) -> None:
 def test_an_exception_leaves_the_old_content(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_text(path, "old")
-    with pytest.raises(ZeroDivisionError), written_aside(path) as aside:
+    with pytest.raises(ZeroDivisionError), atomic_write(path) as aside:
         aside.write_text(f"half {1 / 0}")
     assert path.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
@@ -54,7 +54,7 @@ def test_json_lines_read_back(tmp_path: Path) -> None:
 def test_what_is_not_flushed_is_replaced_whole_all_the_same(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_text(path, "old", durable=False)
-    with pytest.raises(ZeroDivisionError), written_aside(path, durable=False) as aside:
+    with pytest.raises(ZeroDivisionError), atomic_write(path, durable=False) as aside:
         aside.write_text(f"half {1 / 0}")
     assert path.read_text() == "old"
     write_text(path, "new", durable=False)

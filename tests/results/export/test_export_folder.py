@@ -18,9 +18,9 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand, select
 from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.plugins import Use
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
-from goalgrid.grid.uses import Use
 from goalgrid.results import renderers
 from goalgrid.results.export.export_folder import _tables, export, readme, trial_list
 from goalgrid.results.export.report_page import Measured

@@ -12,10 +12,10 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import Grid, load
-from goalgrid.reading.papers import shipped
 from goalgrid.results.reference.coverage import PaperRow, paper_rows
 from goalgrid.results.reference.differences import common, sources
 from goalgrid.results.reference.reading import paper_table, table_names
+from goalgrid.state.papers import shipped
 from tests.cases import every
 from tests.grid.test_recipes import text_of
 

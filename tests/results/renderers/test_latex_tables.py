@@ -11,7 +11,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
-from goalgrid.reading.papers import shipped
+from goalgrid.reports.tables import draw
 from goalgrid.results import renderers
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.layouts import arrange
@@ -25,7 +25,7 @@ from goalgrid.results.tables.latex_style import LatexStyle
 from goalgrid.results.tables.legend import Legend, Sentence
 from goalgrid.results.tables.notation import check_set
 from goalgrid.results.tables.paper_words import PaperWords
-from goalgrid.showing.tables import draw
+from goalgrid.state.papers import shipped
 from tests.cases import every
 from tests.tex import compiled, needed
 

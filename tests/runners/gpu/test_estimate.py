@@ -21,9 +21,9 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 from goalgrid.objectives import mining
+from goalgrid.retrieval.components.xvlm import rerank
 from goalgrid.retrieval.encoders.text import features_of, text_network
 from goalgrid.retrieval.encoders.vision import Vision
-from goalgrid.retrieval.parts.xvlm import rerank
 from goalgrid.runners.gpu.allocator import CachingAllocator
 from goalgrid.runners.gpu.architectures import (
     ARCHITECTURES,
@@ -42,9 +42,9 @@ from goalgrid.runners.gpu.estimate import (
     _step,
     around,
     estimate,
-    pairs_ranked_anew,
     peak,
     rehearse,
+    reranked_pairs,
     second_stage,
 )
 from goalgrid.runners.gpu.memory_probe import heavy, trained_by
@@ -392,7 +392,7 @@ def test_pairs_that_a_fusion_encoder_ranks_lie_between_the_counts() -> None:
     for folds in [None], [20], [None, 20]:
         listed = [rerank.folds_of(picture, caption, owners, 10, fold) for fold in folds]
         keys = [part.ravel() for way in listed for short in way for part in short.pairs(texts)]
-        least, most = pairs_ranked_anew(settings, images, texts, folds)
+        least, most = reranked_pairs(settings, images, texts, folds)
         assert least <= len(np.unique(np.concatenate(keys))) <= most
 
 

@@ -13,7 +13,7 @@ sys.modules.update(dict.fromkeys(ours))
 import goalgrid.runners.launch.launch, goalgrid.runners.trial.run
 for name in ours:
     del sys.modules[name]
-from goalgrid.app import main
+from goalgrid.cli.app import main
 sys.argv[1:], hidden = ["recipes", "--parameters", "cnn-bow"], sys.argv[1:]
 for module in hidden:
     for name in [name for name in sys.modules if name.startswith("goalgrid.runners.gpu")]:

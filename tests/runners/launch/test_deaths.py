@@ -9,7 +9,7 @@ import pytest
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.runners.launch.jobs import Job
 from goalgrid.runners.launch.nodes import IN_VAIN, Deaths, Nodes
-from goalgrid.runners.trial import holding, retries
+from goalgrid.runners.trial import lease, retries
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.stopping import Stop
 
@@ -27,7 +27,7 @@ def judge(of: Job, events: list[Event], *, alive: bool = True, gone: bool = True
 def dies(deaths: Deaths, one: Job, node: str, failure: Failure | None = None) -> None:
     """Have the process die that makes an attempt at a trial there, which may have said why."""
     folder = one.home.trial(one.id)
-    with holding.new_attempt(folder, Stop(), "now", node) as hold:
+    with lease.new_attempt(folder, Stop(), "now", node) as hold:
         if failure:
             hold.end(failure, "CUDA error: an illegal memory access")
             retries.given_up(folder, "now")
@@ -49,7 +49,7 @@ def test_the_attempt_ends_with_the_cause_of_the_death(
 ) -> None:
     one, events = job(tmp_path), list[Event]()
     deaths = judge(one, events, alive=alive, gone=gone)
-    with holding.new_attempt(one.home.trial(one.id), Stop(), "now"):
+    with lease.new_attempt(one.home.trial(one.id), Stop(), "now"):
         assert deaths.process_died(one, error) == ""
         assert deaths.process_died(one, error) == "", "an attempt ends once"
     assert [event.kind for event in events] == ["retry"]
@@ -58,7 +58,7 @@ def test_the_attempt_ends_with_the_cause_of_the_death(
 
 def test_an_attempt_of_another_launch_is_none_that_this_death_cut_off(tmp_path: Path) -> None:
     one, events = job(tmp_path), list[Event]()
-    with holding.new_attempt(one.home.trial(one.id), Stop(), "before") as hold:
+    with lease.new_attempt(one.home.trial(one.id), Stop(), "before") as hold:
         assert judge(one, events).process_died(one, "") == ""
         assert hold.attempt.outcome() is None
     assert events == []
@@ -101,7 +101,7 @@ def test_a_trial_that_is_done_says_that_its_node_is_sound(tmp_path: Path) -> Non
     deaths = judge(jobs[0], events)
     for one in jobs[:2]:
         dies(deaths, one, "slow")
-    with holding.new_attempt(jobs[2].home.trial(jobs[2].id), Stop(), "now", "slow") as hold:
+    with lease.new_attempt(jobs[2].home.trial(jobs[2].id), Stop(), "now", "slow") as hold:
         hold.end("done")
     deaths.report(Event(jobs[2].id, "done"))
     dies(deaths, jobs[3], "slow")

@@ -32,7 +32,7 @@ for name in ray_private.LOSSES:
 """
 LAUNCH = """
 hide(ray_private.LOSSES)
-from goalgrid.app import main
+from goalgrid.cli.app import main
 main()
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from goalgrid.grid import uses
+from goalgrid.grid import plugins
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import DataKey
@@ -16,7 +16,7 @@ from goalgrid.grid.store.home import Home, State
 from goalgrid.retrieval.data.content import content
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
-from goalgrid.runners.trial import holding
+from goalgrid.runners.trial import lease
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.retries import POLICY
 from goalgrid.runners.trial.stopping import Stop
@@ -36,7 +36,7 @@ def job(home: Path, *overrides: str) -> Job:
 def attempt(made: Job, outcome: str, number: int = 0, launch: str = "now") -> None:
     """An attempt at a trial of a job that ended like this."""
     folder = made.home.trial(made.ids[number])
-    with holding.new_attempt(folder, Stop(), launch) as hold:
+    with lease.new_attempt(folder, Stop(), launch) as hold:
         folder.settings.touch()
         if outcome == "done":
             folder.done.touch()
@@ -79,7 +79,7 @@ def test_a_chain_that_broke_off_after_its_parent_goes_on_with_the_child(tmp_path
 def test_nothing_is_left_of_a_job_that_is_done_given_up_or_held(tmp_path: Path) -> None:
     chain = job(tmp_path, *CHAINED)
     parent = chain.home.trial(chain.ids[0])
-    with holding.new_attempt(parent, Stop(), "another"):
+    with lease.new_attempt(parent, Stop(), "another"):
         assert worker.live(chain)
         assert worker.retryable(chain) is None  # nor of its child, which waits
     attempt(chain, Failure.BUG)
@@ -179,7 +179,7 @@ def test_a_gpu_that_failed_for_good_ends_the_process_and_costs_one_of_two_tries(
     folder = one.home.trial(one.id)
     assert [attempt.failure() for attempt in folder.attempts()] == [Failure.DEVICE] * 2
     assert folder.reason().endswith("(2 attempts)")
-    uses.register([])
+    plugins.register([])
 
 
 def test_a_report_waits_for_the_end_of_the_job_and_has_all_its_events(tmp_path: Path) -> None:

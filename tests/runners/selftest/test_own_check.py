@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from goalgrid.grid import uses
+from goalgrid.grid import plugins
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
-from goalgrid.grid.settings.own_parts import WrongReturn
 from goalgrid.grid.settings.poolings import PoolingSettings
+from goalgrid.grid.settings.user_modules import WrongReturn
 from goalgrid.objectives import build
 from goalgrid.retrieval.encoders.pooling import pooling
 from goalgrid.retrieval.own_networks import image_encoder
@@ -28,12 +28,12 @@ SCORES = '@goalgrid.objective("mine", on="scores")\ndef mine(scores):\n    retur
 @pytest.fixture(autouse=True)
 def nothing_stays_known() -> Iterator[None]:
     yield
-    uses.register([])
+    plugins.register([])
 
 
 def define(folder: Path, text: str) -> None:
     (folder / "losses.py").write_text(HEAD + text + "\n", encoding="utf-8")
-    uses.register([uses.read("losses.py", folder)])
+    plugins.register([plugins.read("losses.py", folder)])
 
 
 def failing(folder: Path, text: str) -> dict[str, str]:

@@ -6,13 +6,13 @@ import torch
 from goalgrid import objectives
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import DualEncoder
 from goalgrid.runners.training.optimizers import optimizer
 
 
 def test_a_model_in_which_nothing_learns_is_one_message() -> None:
     recipe = catalog.recipe("clip-zero-shot-tiny")
-    model = Vse(recipe.model, (64,), 64, seed=0)
+    model = DualEncoder(recipe.model, (64,), 64, seed=0)
     with pytest.raises(UserError, match=r"no weight of this model learns.*Set train\.epochs = 0"):
         optimizer(model, objectives.build("triplet-hn"), recipe.train)
 
@@ -22,7 +22,7 @@ def test_groups_have_their_own_rates_and_what_an_objective_learns_has_no_decay(
     name: str, kind: type[torch.optim.Optimizer]
 ) -> None:
     recipe = catalog.recipe("vse-inf-wsl-tiny")
-    model, objective = Vse(recipe.model, (3, 32, 32), 64, seed=0), objectives.build("siglip")
+    model, objective = DualEncoder(recipe.model, (3, 32, 32), 64, seed=0), objectives.build("siglip")
     own = {"optimizer": name, "lr": 0.5, "weight_decay": 0.25, "beta2": 0.98}
     own |= {"image_lr_factor": 0.01, "text_lr_factor": 0.1}
     made = optimizer(model, objective, recipe.train.model_copy(update=own))
@@ -45,7 +45,7 @@ def test_biases_and_norms_are_undecayed_where_the_recipe_says_so() -> None:
     """As X-VLM's create_optimizer: by the name, so that a table of position biases is among them."""
     recipe = catalog.recipe("xvlm-tiny")
     assert recipe.train.undecayed == "biases-and-norms"
-    model, objective = Vse(recipe.model, (3, 64, 64), 64, seed=0), objectives.build("itc")
+    model, objective = DualEncoder(recipe.model, (3, 64, 64), 64, seed=0), objectives.build("itc")
     made = optimizer(model, objective, recipe.train)
     decays = {id(weight): group["weight_decay"] for group in made.param_groups for weight in group["params"]}
     bare = ("bias", "LayerNorm.", "norm.", "norm1.", "norm2.")

@@ -20,7 +20,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records.record import write_records
 from tests.conftest import ROOT, Goalgrid
-from tests.retrieval.parts.video import made
+from tests.retrieval.components.video import made
 
 FOLDER = ROOT / "tests" / "pretended_gpu"
 SHORT = ("objectives", "poolings", "seeds")

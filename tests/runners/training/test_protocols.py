@@ -12,7 +12,8 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
-from goalgrid.reading.overview import Overview
+from goalgrid.reports.analyses import compared
+from goalgrid.reports.tables import keep_table, scores_of
 from goalgrid.results.export.export_folder import export
 from goalgrid.results.export.report_page import Measured
 from goalgrid.results.layouts import LAYOUTS, arrange
@@ -21,8 +22,7 @@ from goalgrid.results.records.scores import Scores
 from goalgrid.results.renderers import parquet
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.run import run_trial
-from goalgrid.showing.analyses import compared
-from goalgrid.showing.tables import keep_table, scores_of
+from goalgrid.state.grid_state import GridState
 
 from ...conftest import Goalgrid, checked
 
@@ -122,9 +122,9 @@ def test_an_export_holds_the_tables_of_all_protocols(
     root: Path, swept: tuple[Home, list[Cell]], tmp_path: Path
 ) -> None:
     grid = grid_of(root)
-    overview = Overview.of(grid, swept[0])
-    measured = Measured.of(grid.name, overview.cells, scores_of(overview), swept[0])
-    export(grid, overview.cells, measured, swept[0], tmp_path, report="<!doctype html>")
+    grid_state = GridState.of(grid, swept[0])
+    measured = Measured.of(grid.name, grid_state.cells, scores_of(grid_state), swept[0])
+    export(grid, grid_state.cells, measured, swept[0], tmp_path, report="<!doctype html>")
     assert FIVE not in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE in (tmp_path / "tables" / "coco-5x1k" / "goal.md").read_text()
 
@@ -136,16 +136,16 @@ def test_a_grid_that_names_a_table_is_shown_by_its_protocol_everywhere(
     """SelHN Table 8 is MS-COCO 1K, Table 9 5K: the first named decides, the other protocol stands beside it."""
     home, (_, folds) = swept
     grid = grid_of(root, tables=["selhn-table8", "selhn-table9"])
-    overview = Overview.of(grid, home)
-    cells, scores = overview.cells, scores_of(overview)
+    grid_state = GridState.of(grid, home)
+    cells, scores = grid_state.cells, scores_of(grid_state)
     assert scores.of(cells[0], "rsum").mean == Scores.read([folds], home).of(folds, "rsum").mean
-    assert scores_of(overview, "coco-5k").protocol_of(cells[0]) == "coco-5k"
+    assert scores_of(grid_state, "coco-5k").protocol_of(cells[0]) == "coco-5k"
     measured = Measured.of(grid.name, cells, scores, home)
     export(grid, cells, measured, home, tmp_path, report="<!doctype html>")
     assert FIVE in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE not in (tmp_path / "tables" / "coco-5k" / "goal.md").read_text()
     assert list(measured.tables) == ["coco-5x1k", "coco-5k"]
-    kept = keep_table(overview)
+    kept = keep_table(grid_state)
     assert kept is not None
     assert FIVE in kept.table.caption
     (tmp_path / "named.toml").write_text(grid.to_toml())

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from goalgrid.runners.training.optimizers import Ranger
-from tests.retrieval.parts.video import literal
+from tests.retrieval.components.video import literal
 
 GRADIENTS = torch.from_numpy(np.random.default_rng(0).normal(size=(20, 4)))
 

@@ -16,7 +16,7 @@ from goalgrid.grid.resolution import lacking
 from goalgrid.grid.settings import Reader, TrialSettings
 from goalgrid.grid.settings.base import ReadWhere
 from goalgrid.grid.settings.text_encoders import TransformerSettings
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.runners.training import inputs
 from goalgrid.runners.training.embedding import Captions
 from goalgrid.runners.training.inputs import data_fingerprint, prepare
@@ -24,7 +24,7 @@ from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.trainer import embedded
 from tests.cases import every
-from tests.retrieval.parts.video import made
+from tests.retrieval.components.video import made
 
 from ...conftest import swapped
 
@@ -203,7 +203,7 @@ def numbers_in_turn(settings: str, machine: Machine) -> Iterator[float]:
             learner.optimizer.step()
     found = embedded(learner.model, whole, given, "val")[:2]
     parts = [part.sets if isinstance(part, Captions) else part for part in found]
-    vectors = [part.vectors if isinstance(part, Sets) else part for part in parts]
+    vectors = [part.vectors if isinstance(part, TokenSets) else part for part in parts]
     yield from torch.cat(vectors).flatten().tolist()
 
 

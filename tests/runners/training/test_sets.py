@@ -14,11 +14,11 @@ from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.components.video.networks import Mixture
+from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.own_networks import OwnScorer
-from goalgrid.retrieval.parts.video.networks import Mixture
 from goalgrid.retrieval.scorers.cross_attention import Bfan, Scan
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.retrieval.scorers.similarity import Saf, Sgr
 from goalgrid.runners.training.embedding import ranked
 from goalgrid.runners.training.inputs import prepare
@@ -113,8 +113,8 @@ def test_a_caption_of_no_known_word_is_named(tmp_path: Path, few_pictures: Path)
 def test_scores_of_ce_are_ranked_by_mean_places_alone_and_in_an_ensemble() -> None:
     """Two equal videos share the first place, as a whole, in folds and in an ensemble; no scorer of images ranks so."""
     vectors = torch.eye(3)[[0, 0, 1, 2]][:, None]
-    sets = Sets(vectors, torch.ones(4, dtype=torch.long), torch.ones(4, 1))
-    model = Vse(catalog.recipe("ce-tiny").model, (1,), 12, seed=0)
+    sets = TokenSets(vectors, torch.ones(4, dtype=torch.long), torch.ones(4, 1))
+    model = DualEncoder(catalog.recipe("ce-tiny").model, (1,), 12, seed=0)
     whole, owners = [0.5, 0.5, 0, 0], np.arange(4)
     found = ranked(model, sets, sets, owners)
     assert (found.i2t.tolist(), found.t2i.tolist()) == (whole, whole)

@@ -24,8 +24,8 @@ from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records.history import all_logged
+from goalgrid.retrieval.components.ncr.clean_probabilities import CleanProbabilities, clean_probability
 from goalgrid.retrieval.evaluation import Ranks
-from goalgrid.retrieval.parts.ncr.clean_probabilities import CleanProbabilities, clean_probability
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.inputs import Batch, batches, prepare
 from goalgrid.runners.training.machine import Machine

@@ -16,7 +16,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.protocols import PROTOCOLS, Protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.looking.trial_figures import EXAMPLES
+from goalgrid.inspection.trial_figures import EXAMPLES
 from goalgrid.results.records import record
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import checkpoints

@@ -15,7 +15,7 @@ from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.results.figures import FIGURES, Study
-from goalgrid.results.records import sealed
+from goalgrid.results.records import checksummed
 from goalgrid.results.records.scores import Scores
 from goalgrid.retrieval.encoders.image import Cnn
 from goalgrid.retrieval.encoders.pooling import AdPool, Gpo
@@ -108,8 +108,8 @@ def test_the_figure_shows_means_and_deviations_over_seeds(study: Study) -> None:
 def test_of_a_pooling_without_levels_no_balance_is_drawn(study: Study, tmp_path: Path) -> None:
     home, (name,) = Home(Path(shutil.copytree(study.home.path, tmp_path / "runs"))), study.part.cells
     for trial in study.trials(name):
-        table = sealed.read(home.trial(trial).pooling)
-        sealed.write(home.trial(trial).pooling, table.drop_columns(["balance_text"]))
+        table = checksummed.read(home.trial(trial).pooling)
+        checksummed.write(home.trial(trial).pooling, table.drop_columns(["balance_text"]))
     drawn = FIGURES["pooling"].draw(replace(study, home=home))
     assert drawn
     assert [axes.get_visible() for axes in drawn.axes] == [True, True, False]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from goalgrid.grid import global_state, uses
+from goalgrid.grid import global_state, plugins
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
@@ -21,7 +21,7 @@ from goalgrid.grid.store.home import Home, State
 from goalgrid.results.records import record
 from goalgrid.retrieval import own_networks
 from goalgrid.retrieval.encoders.pooling import pooling
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.run import run_trial
@@ -59,7 +59,7 @@ def changing(t):
 @pytest.fixture(autouse=True)
 def unregistered() -> Iterator[None]:
     yield
-    uses.register([])
+    plugins.register([])
 
 
 @pytest.mark.gate
@@ -167,12 +167,12 @@ class Dot(Part):
 
 def test_encoders_poolings_and_scorers_change_torch_for_nobody_else_either(tmp_path: Path) -> None:
     (tmp_path / "parts.py").write_text(PARTS)
-    uses.register([uses.Use(path=str(tmp_path / "parts.py"), source=PARTS)])
+    plugins.register([plugins.Use(path=str(tmp_path / "parts.py"), source=PARTS)])
 
     def untouched() -> bool:
         return torch.backends.mkldnn.enabled and torch.get_default_dtype() is torch.float32
 
-    ids, sets = torch.ones(2, 4, dtype=torch.long), Sets(torch.ones(2, 4, 4), torch.tensor([4, 4]))
+    ids, sets = torch.ones(2, 4, dtype=torch.long), TokenSets(torch.ones(2, 4, 4), torch.tensor([4, 4]))
     seen, read = OwnImageSettings(encoder="own", name="seen"), OwnTextSettings(encoder="own", name="read")
     members = torch.ones(2, 4, 4), ids.bool()
     calls = {

@@ -21,9 +21,9 @@ from goalgrid.results.records import record
 from goalgrid.retrieval.words.text_readers import Vocabulary
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
-from goalgrid.runners.trial import holding, retries
+from goalgrid.runners.trial import lease, retries
 from goalgrid.runners.trial.events import Event
-from goalgrid.runners.trial.holding import Busy, Fenced, Hold
+from goalgrid.runners.trial.lease import Busy, Fenced, Lease
 from goalgrid.runners.trial.retries import POLICY
 from goalgrid.runners.trial.run import run_trial
 from goalgrid.runners.trial.stopping import Stop
@@ -83,7 +83,7 @@ def test_a_finished_trial_is_not_trained_again(tmp_path: Path, small_trial: Tria
 
 def test_a_trial_that_somebody_else_trains_is_left_alone(tmp_path: Path, small_trial: Trial) -> None:
     folder = Home(tmp_path).trial(small_trial.id)
-    with holding.new_attempt(folder, Stop()):
+    with lease.new_attempt(folder, Stop()):
         state, events = run(small_trial, Home(tmp_path))
     assert state is State.RUNNING
     assert events[0].kind == "busy"
@@ -101,8 +101,8 @@ def leave_attempt_of(process: subprocess.Popen[bytes], folder: TrialFolder, **di
     """An attempt that this process made until it was killed."""
     made = Attempt(folder.attempts_folder, len(folder.attempts()) + 1)
     made.folder.mkdir(parents=True, exist_ok=True)
-    lease = {"machine": processes.machine(), "pid": process.pid, "started": processes.started(process.pid)}
-    made.lease.write_text(json.dumps(lease | {"launch": "one", "heartbeat": time.time()} | different))
+    content = {"machine": processes.machine(), "pid": process.pid, "started": processes.started(process.pid)}
+    made.lease.write_text(json.dumps(content | {"launch": "one", "heartbeat": time.time()} | different))
     os.utime(made.lease, (0, 0))
     process.kill()
     process.wait()
@@ -113,13 +113,13 @@ def test_of_many_that_start_at_once_one_gets_the_trial(tmp_path: Path, small_tri
     """Threads, and a dead attempt that all of them may take over: the race of drivers after a crash."""
     folder = Home(tmp_path).trial(small_trial.id)
     leave_attempt_of(subprocess.Popen(["sleep", "60"]), folder)
-    got, busy, over = list[Hold](), list[int](), threading.Event()
+    got, busy, over = list[Lease](), list[int](), threading.Event()
     together = threading.Barrier(8)
 
     def contend() -> None:
         together.wait()
         try:
-            with holding.new_attempt(folder, Stop()) as hold:
+            with lease.new_attempt(folder, Stop()) as hold:
                 got.append(hold)
                 over.wait(10)
         except Busy:
@@ -142,15 +142,15 @@ def test_a_foreign_attempt_with_a_wrong_clock_is_not_taken_while_it_beats(
     tmp_path: Path, small_trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its heartbeat is a day old by our clock, but it beats."""
-    monkeypatch.setattr(holding, "WATCH_SECONDS", 0.5)
+    monkeypatch.setattr(lease, "WATCH_SECONDS", 0.5)
     folder = Home(tmp_path).trial(small_trial.id)
     sleeper = subprocess.Popen(["sleep", "60"])
     made = leave_attempt_of(sleeper, folder, machine="elsewhere", heartbeat=time.time() - 86400)
-    lease = json.loads(made.lease.read_text())
+    content = json.loads(made.lease.read_text())
 
     def beat() -> None:
         time.sleep(0.2)
-        made.lease.write_text(json.dumps(lease | {"beats": 1}))
+        made.lease.write_text(json.dumps(content | {"beats": 1}))
 
     heart = threading.Thread(target=beat)
     heart.start()
@@ -166,12 +166,12 @@ def test_a_lease_of_another_machine_is_awaited_until_it_beats_or_looks_dead(
     monkeypatch.setattr(attempts, "LEASE_SECONDS", 2.0)
     dead, beating = (attempt(Home(tmp_path).trial(name), machine="elsewhere") for name in ("dead", "beating"))
     assert dead.live()
-    holding.await_beats([dead])
+    lease.await_beats([dead])
     assert not dead.live()
     monkeypatch.setattr(attempts, "LEASE_SECONDS", 3600.0)
     beat = threading.Timer(0.5, lambda: beating.lease.write_text(json.dumps(beating.content() | {"beats": 1})))
     beat.start()
-    holding.await_beats([beating])
+    lease.await_beats([beating])
     assert beating.content()["beats"] == 1
     assert beating.live()
 
@@ -179,9 +179,9 @@ def test_a_lease_of_another_machine_is_awaited_until_it_beats_or_looks_dead(
 def test_who_lost_his_trial_to_another_stops_before_he_writes(tmp_path: Path, small_trial: Trial) -> None:
     """A node that was cut off and given up, whose process goes on: it must not come back over its successor."""
     folder = Home(tmp_path).trial(small_trial.id)
-    with holding.new_attempt(folder, Stop()) as hold:
+    with lease.new_attempt(folder, Stop()) as hold:
         assert not hold.beat(1)
-        holding.end(hold.attempt, Failure.NODE_LOST, "the driver sees its node no more")
+        lease.end(hold.attempt, Failure.NODE_LOST, "the driver sees its node no more")
         with pytest.raises(Fenced):
             hold.commit()
         with pytest.raises(Fenced):

@@ -19,8 +19,8 @@ from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import Cadence, best_of
-from goalgrid.runners.trial import holding
-from goalgrid.runners.trial.move_aside import replace
+from goalgrid.runners.trial import lease
+from goalgrid.runners.trial.archive import replace
 from goalgrid.runners.trial.run import run_trial
 
 from ...conftest import SMALL
@@ -68,7 +68,7 @@ def zombie(event: str, name: str, n: int, act: Callable[[], None]) -> int:
 
     def work() -> None:
         renamed_host()
-        holding.HEARTBEAT_SECONDS = holding.LOOK_SECONDS = 0.1
+        lease.HEARTBEAT_SECONDS = lease.LOOK_SECONDS = 0.1
         act()
 
     def moment(what: str, arguments: tuple[object, ...]) -> bool:
@@ -108,7 +108,7 @@ def numbers(trial: Trial, home: Home) -> dict[str, object]:
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another host's process seems dead at once."""
     monkeypatch.setattr(attempts, "LEASE_SECONDS", 0.0)
-    monkeypatch.setattr(holding, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(lease, "WATCH_SECONDS", 0.01)
 
 
 MOMENTS = [("001.json", 1), ("best.ckpt", 1), ("record.parquet", 1), ("done", 1)]
@@ -157,11 +157,11 @@ def test_a_folder_is_not_moved_from_a_process_whose_clock_is_off(
 ) -> None:
     """Its heartbeat looks old here, but it beats."""
     monkeypatch.setattr(attempts, "LEASE_SECONDS", 0.0)
-    monkeypatch.setattr(holding, "WATCH_SECONDS", 0.5)
+    monkeypatch.setattr(lease, "WATCH_SECONDS", 0.5)
     home = Home(tmp_path)
 
     def beating() -> None:
-        with holding.new_attempt(home.trial(trial.id), holding.Stop()):
+        with lease.new_attempt(home.trial(trial.id), lease.Stop()):
             (tmp_path / "held").touch()
             os.kill(os.getpid(), signal.SIGSTOP)
             signal.sigtimedwait([signal.SIGUSR1], 20)
@@ -169,7 +169,7 @@ def test_a_folder_is_not_moved_from_a_process_whose_clock_is_off(
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     pid = zombie("none", "none", 1, beating)
     os.kill(pid, signal.SIGCONT)
-    with pytest.raises(holding.UserError, match="it is being trained"):
+    with pytest.raises(lease.UserError, match="it is being trained"):
         replace(home, trial.id)
     os.kill(pid, signal.SIGUSR1)
     os.waitpid(pid, 0)

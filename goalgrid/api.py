@@ -1,0 +1,274 @@
+"""A grid in Python: `goalgrid.load` and what can be done with the grid that it gives."""
+
+import json
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from goalgrid.cli.console import say_left_out
+from goalgrid.cli.exits import INCOMPLETE
+from goalgrid.display import EffectsOutput, FigureOutput, TableOutput, TextOutput
+from goalgrid.grid.errors import UserError, check_known, user_path
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.trusted_code import trust_everything
+from goalgrid.launching.training import train
+from goalgrid.planning.decisions import Choice
+from goalgrid.planning.plan import Plan
+from goalgrid.reports.tables import draw, keep_table, some_scores
+from goalgrid.results.export.table_request import TableRequest
+from goalgrid.runners.launch import LaunchOptions
+from goalgrid.state import status
+from goalgrid.state.grid_state import GridState
+from goalgrid.state.named_grids import recall
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Names = str | Sequence[str]
+Overrides = Mapping[str, object] | Sequence[str]
+"""Changes of a grid, `{"train.epochs": 2, "seeds": [0, 1]}`; or as on the command line, `["train.epochs=2"]`."""
+
+
+def load(
+    grid: str | Path,
+    runs: str | Path = "runs",
+    *,
+    set: Overrides = (),
+    root: str | Path | Mapping[str, str | Path] = "",
+    weights: Mapping[str, str | Path] = {},
+    trust_code: bool = False,
+) -> "LoadedGrid":
+    """A grid by name or file: as it was last run in this runs folder, else as it is shipped.
+
+    Args:
+        grid: the name of a shipped grid or of a grid that ran, or the path of a grid file.
+        runs: the runs folder.
+        set: changes of the grid: settings by dotted name, or fields of the grid file such as `seeds`.
+        root: the folder of the grid's data set, or the folders by data set.
+        weights: the folders of pretrained weights by name.
+        trust_code: run the Python that the grid `uses` even if you never named it on this machine, and remember that.
+
+    Raises:
+        UserError: no grid has this name, or the grid file is wrong; with every problem at once.
+    """
+    changes = [f"{key}={json.dumps(value)}" for key, value in set.items()] if isinstance(set, Mapping) else set
+    overrides = tuple(_several(changes))
+    named = [f"{name}={folder}" for name, folder in root.items()] if isinstance(root, Mapping) else [str(root)]
+    places = [f"{name}={folder}" for name, folder in weights.items()]
+    home = Home(user_path(runs))
+    trust_everything(trust_code)
+    recalled = recall(str(grid), home, overrides, roots=filter(None, named), weights=places)
+    return LoadedGrid(str(grid), overrides, recalled, home)
+
+
+def paper_table(
+    name: str,
+    runs: str | Path = "runs",
+    *,
+    layout: str | None = None,
+    metric: str = "r1",
+    against: str | None = None,
+    marks: bool = False,
+) -> TableOutput:
+    """A paper's own table with the numbers of all finished trials of a runs folder. The options are `goalgrid table`'s.
+
+    Args:
+        name: "selhn-table5"; `goalgrid table --reference` lists all.
+        runs: the runs folder.
+
+    Raises:
+        UserError: an unknown name, options that do not fit together, or no trial is done.
+    """
+    request = TableRequest("", layout=layout, metric=metric, paper=name, against=against, marks=marks)
+    return TableOutput(draw(request, Home(user_path(runs))))
+
+
+class LoadedGrid:
+    """A grid and its runs folder, from `load`. States and records are read from the disk at each call.
+
+    Raises:
+        UserError: by each method: an unknown name, options that do not fit together, no trial that is done or that a
+            filter names, or data, runs folder or cluster that cannot be used. Nothing was trained then.
+    """
+
+    def __init__(self, source: str, overrides: tuple[str, ...], grid: Grid, home: Home) -> None:
+        """Args: the name or file that the user gave, its changes as KEY=VALUE, and the grid with these changes."""
+        self._source, self._overrides, self._grid, self._home = source, overrides, grid, home
+
+    @property
+    def name(self) -> str:
+        """The name of the grid; overrides are part of it."""
+        return self._grid.name
+
+    @property
+    def trials(self) -> list[str]:
+        """The ids of all trials, parents before the trials that start from them."""
+        return [trial.id for trial in self._grid_state().trials]
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The state of each trial by its id: planned, running, interrupted, stopped, failed or done."""
+        return {trial_id: state.value for trial_id, state in self._grid_state().states.items()}
+
+    def status(self) -> TextOutput:
+        """What is done, running, failed or planned, why each failure failed, and what is stale."""
+        grid_state = self._grid_state()
+        return TextOutput("\n".join(status.lines(grid_state)), status.to_dict(grid_state))
+
+    def records(self) -> "pd.DataFrame":
+        """The records of the finished trials, a row a trial id: metrics in percent, settings by dotted name.
+
+        The column `stale` says what changed since a trial was trained; it is empty where nothing did. A record that
+        cannot be read is left out with a warning.
+        """
+        from goalgrid.results.records.record import data_frame
+
+        grid_state, unreadable = self._grid_state(), dict[Path, str]()
+        frame = data_frame(self._home, list(grid_state.records), unreadable)
+        for message in [*grid_state.unreadable.values(), *unreadable.values()]:
+            say_left_out(message)
+        reasons = [grid_state.stale.get(str(trial_id), ()) for trial_id in frame.index]
+        frame["stale"] = [", ".join(reason.what for reason in of_trial) for of_trial in reasons]
+        return frame
+
+    def plan(
+        self,
+        only: str = "",
+        *,
+        force: bool = False,
+        stale: bool = False,
+        jobs: int | None = None,
+        trials: bool = False,
+        allow_leak: bool = False,
+    ) -> TextOutput:
+        """Why each trial would be trained or not, and what that costs. Trains nothing. Other options are as of `run`.
+
+        Args:
+            jobs: trials at a time; None: as the grid says, else the number that fits here.
+            trials: a line for every trial, too.
+        """
+        plan = Plan.of(self._grid_state(), Choice(only, force=force, stale=stale), jobs=jobs, allow_leak=allow_leak)
+        return TextOutput("\n".join(plan.lines(per_trial=trials)), plan.to_dict())
+
+    def run(
+        self,
+        only: str = "",
+        *,
+        failed: bool = False,
+        force: bool = False,
+        stale: bool = False,
+        here: bool = False,
+        address: str | None = None,
+        mlflow_uri: str | None = None,
+        allow_leak: bool = False,
+    ) -> "LoadedGrid":
+        """Train what is not done, by Ray; the same call again goes on where it was cut off.
+
+        An interrupt (Ctrl-C, or a notebook's stop button) has the running trials write a checkpoint; a second one
+        ends them at once. Then it raises KeyboardInterrupt; after SIGTERM or SIGHUP, SystemExit with the code of
+        `goalgrid run`.
+
+        Args:
+            only: a filter of trials, "objective=*_cir seed=0".
+            failed: train only the trials that failed.
+            force: train from the beginning, whatever is there.
+            stale: train from the beginning what other code, versions or data trained.
+            here: train in this process, without Ray.
+            address: of a Ray cluster; None: a Ray for this launch.
+            mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
+            allow_leak: train even if test images train or validate.
+        """
+        choice = Choice(only, failed=failed, force=force, stale=stale)
+        options = LaunchOptions(mlflow_uri, here=here, address=address, allow_leak=allow_leak)
+        interrupted = train(self._grid_state(), choice, options).interrupted
+        keep_table(self._grid_state())
+        if interrupted:
+            again = KeyboardInterrupt(f"grid {self.name!r}: the same call goes on where it was cut off")
+            raise again if interrupted == signal.SIGINT else SystemExit(INCOMPLETE)
+        return self
+
+    def table(
+        self,
+        *,
+        layout: str | None = None,
+        rows: str | None = None,
+        columns: str | None = None,
+        blocks: str | None = None,
+        metric: str = "r1",
+        protocol: str | None = None,
+        against: str | None = None,
+        marks: bool = False,
+        only: str = "",
+    ) -> TableOutput:
+        """The paper's table of what is done so far. The options are those of `goalgrid table`."""
+        request = TableRequest(
+            self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
+            against=against, marks=marks, only=only, set_=self._overrides,
+        )  # fmt: skip
+        return TableOutput(draw(request, self._home, self._grid))
+
+    def effects(
+        self,
+        *,
+        metric: str = "r1",
+        direction: str = "both",
+        protocol: str | None = None,
+        baseline: str | None = None,
+        across: Names = (),
+    ) -> EffectsOutput:
+        """Which axis matters: main effects and interaction, what differs from a baseline, and how sure that is.
+
+        Args:
+            metric: r1, r5, r10, medr or rsum.
+            direction: i2t, t2i or both.
+            protocol: another protocol of the data set.
+            baseline: an objective; None: con_con if the grid has it, else the first.
+            across: an axis, "objective.tau", or axes that are factors beside the objective.
+        """
+        from goalgrid.reports.analyses import analysed
+
+        grid_state = self._grid_state()
+        analyses = analysed(
+            grid_state, metric=metric, direction=direction, protocol=protocol, baseline=baseline,
+            across=_several(across), source=self._source, overrides=self._overrides,
+        )  # fmt: skip
+        return EffectsOutput(analyses, grid_state.cells)
+
+    def figure(self, kind: str = "matrix", *, block: str | None = None, quantities: Names = ()) -> FigureOutput:
+        """A figure of what is done so far; attention and examples, of a single trial, are for the command line.
+
+        Args:
+            kind: "matrix", "effects", "training", ...; a wrong name lists all.
+            block: the recipe on a data set, "cnn-bow on shapes"; None: the only block that has this figure.
+            quantities: a logged value, "val_s_pos", or several that `training` draws; none: its own choice.
+        """
+        from goalgrid.results import figures
+
+        check_known("figure", kind, figures.FIGURES, hint="Of a trial: goalgrid figures GRID attention, or examples.")
+        grid_state = self._grid_state()
+        scores = some_scores(grid_state, None, self._source, self._overrides)
+        studies = figures.Study.read(grid_state.cells, scores, self._home)
+        pictures = {study.title: figure for _, study, figure in figures.draw_all(studies, [kind], _several(quantities))}
+        if not pictures:
+            needs = figures.FIGURES[kind].needs
+            raise UserError(f"the finished trials of {self.name!r} have nothing to draw as {kind!r}: it needs {needs}.")
+        if block is None and len(pictures) > 1:
+            raise UserError(f"{len(pictures)} blocks have a figure {kind!r}; say block=: {'; '.join(pictures)}.")
+        title = block or next(iter(pictures))
+        check_known("block", title, pictures, where=f"of grid {self.name!r}")
+        return FigureOutput(kind, title, pictures[title])
+
+    def __repr__(self) -> str:
+        return repr(self.status())
+
+    def _repr_html_(self) -> str:
+        return self.status()._repr_html_()
+
+    def _grid_state(self) -> GridState:
+        return GridState.of(self._grid, self._home)
+
+
+def _several(names: Names) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names

@@ -1,0 +1,111 @@
+"""The command line: its verbs, one file a subject. stdout carries the product, stderr the talk."""
+
+import gc
+import sys
+from importlib.metadata import version
+from typing import Any
+
+import typer
+
+from goalgrid.cli import options
+from goalgrid.cli.commands import data, evaluating, results, shipped, training
+from goalgrid.cli.console import outlive_readers, say, show
+from goalgrid.cli.exits import HOST_FAULT, INCOMPLETE, WRONG_USAGE
+from goalgrid.grid.errors import HostFault, Incomplete, UserError
+from goalgrid.grid.trusted_code import trust_everything
+from goalgrid.results.records.provenance import source
+
+TRUST_CODE = "--trust-code"
+"""May stand before the verb or behind it."""
+
+MISUSED: Any = typer.BadParameter.__mro__[2]
+"""Click's exception for wrong words, of the Click that this Typer has."""
+
+COLLECT = (100_000, 50, 1_000)
+"""Trials live as long as the process: with Python's thresholds it looks through a million of them again and again."""
+
+GROUPS = {
+    "Begin": "new grids recipes datasets objectives settings tables data check diagrams",
+    "Run": "plan run status resume slurm selftest",
+    "Look": "table report site figures evaluate gradients",
+    "Compare": "effects compare claims",
+    "Keep": "export merge prune",
+}
+BEGIN = """\
+Ablation grids for image-text retrieval objectives: from one command to the paper's table.
+
+  goalgrid run demo               15 objectives x 3 seeds on drawn scenes: a table in a minute or two
+  goalgrid new NAME --root DIR    write a grid file for photographs or features of your own
+  goalgrid plan NAME.toml         say what it would train, and what that costs
+  goalgrid run NAME.toml          train what is not done, then print the table
+
+All verbs: goalgrid --help. What a verb does: goalgrid VERB --help."""
+
+
+class VerbGroups(options.Verbs):
+    """The verbs, in groups where they are listed."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        room = formatter.width - 6 - max(map(len, self.commands))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                verbs = {name: self.commands[name] for name in names.split()}
+                formatter.write_dl([(f"{name:10}", verb.get_short_help_str(room)) for name, verb in verbs.items()])
+
+
+app = typer.Typer(
+    cls=VerbGroups, context_settings=options.HELP, invoke_without_command=True, pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)  # fmt: skip
+for verbs in (shipped.verbs, training.verbs, results.verbs, evaluating.verbs):
+    app.add_typer(verbs)
+app.add_typer(data.verbs, name="data")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        commit = (source() or {}).get("commit", "")
+        show(f"goalgrid {version('goalgrid')}{f' (commit {commit[:12]})' if commit else ''}")
+        raise typer.Exit
+
+
+@app.callback()
+def begin(
+    context: typer.Context,
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+    trust_code: bool = typer.Option(False, TRUST_CODE, help="Run the Python of grids that ran elsewhere: docs/own.md."),
+) -> None:
+    """Ablation grids for image-text retrieval objectives: from one command to the paper's table."""
+    trust_everything(trust_code)
+    if context.invoked_subcommand is None:
+        show(BEGIN)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one message, without a traceback."""
+    gc.set_threshold(*COLLECT)
+    outlive_readers()
+    arguments = sys.argv[1:]
+    try:
+        words = sorted(arguments, key=lambda word: word != TRUST_CODE)
+        sys.exit(app(words, prog_name="goalgrid", standalone_mode=False) or 0)
+    except MISUSED as error:
+        said, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
+        of = context.command_path if context else "goalgrid"
+        help_of_group = said.startswith("Usage:")  # which was called without a verb
+        say(said if help_of_group else f"error: {said[:1].lower()}{said[1:]}. Usage: {of} --help")
+        sys.exit(WRONG_USAGE)
+    except typer.Abort:  # Ctrl-C, or no answer
+        say("aborted")
+        sys.exit(1)
+    except UserError as error:
+        say(f"error: {error}")
+        codes = {Incomplete: INCOMPLETE, HostFault: HOST_FAULT}
+        sys.exit(next((code for kind, code in codes.items() if isinstance(error, kind)), WRONG_USAGE))
+    except OSError as error:  # no part of the command can go on without that file
+        where = f": {error.filename}" if error.filename else ""
+        go_on = "Fix the disk problem, then run the same command again to continue."
+        say(f"error: {error.strerror or error}{where}. {go_on}")
+        sys.exit(INCOMPLETE)

@@ -1,0 +1,325 @@
+"""What came out: table, effects, claims, compare, figures, report, site, export."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from goalgrid.cli import completion, options
+from goalgrid.cli.console import check_json, say, show, show_for, show_json, show_list
+from goalgrid.cli.exits import EXIT, INCOMPLETE, NothingDone
+from goalgrid.cli.options import argument, either, flag, options_of
+from goalgrid.grid.errors import UserError, check_known, user_path
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.output_files import check_output, write_output
+from goalgrid.reports.figures import FigureRequest
+from goalgrid.reports.figures import write as draw
+from goalgrid.results.export.table_request import TableRequest
+from goalgrid.state.grid_state import GridState
+from goalgrid.state.named_grids import recall, start
+from goalgrid.state.papers import no_grid, source
+
+verbs = typer.Typer()
+
+COMMENTS = {"terminal": "{}\n", "markdown": "<!-- {} -->\n", "latex": "% {}\n", "csv": ""}
+"""How the command is above a comparison in a file."""
+
+
+@verbs.command()
+@options_of(TableRequest, before="format_")
+def table(
+    grid: str | None = argument(None, "GRID", "A grid; with --reference, a paper or its table.", completion.grids),
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    protocol: str | None = options.PROTOCOL,
+    cite: list[str] = flag(
+        [], "--cite", "LaTeX only: cite a reference of a paper's rows: 23=scan18 prints \\cite{scan18}.", "NUMBER=KEY"
+    ),
+    format_: str = flag("terminal", "--format", "E.g. latex or markdown, a wrong name lists all."),
+    output: Path | None = options.OUTPUT,
+    as_json: bool = flag(False, "--json", "The same as --format json."),
+    complete: bool = options.COMPLETE,
+    **options: Any,
+) -> None:
+    """Print the paper's table of the trials done so far.
+
+    --paper NAME fills a paper's own table by the trials of all grids; --against paper shows the paper's numbers next to
+    ours; --reference prints the paper's own table as it was printed.
+    """
+    from goalgrid.reports.tables import deliver, shortfall
+    from goalgrid.results import renderers
+    from goalgrid.results.reference.reading import PAPERS, listing
+
+    check_known("format", format_, renderers.FORMATS)
+    check_json(as_json, format_)
+    format_ = "json" if as_json else format_
+    request = TableRequest(grid or "", protocol=protocol, cite=tuple(cite), set_=tuple(set_), **options)
+    if complete and request.reference:
+        raise UserError("--reference shows printed numbers, of which none is missing; leave --complete out.")
+    if request.reference and not request.paper and (grid is None or grid in PAPERS):
+        if output or format_ != "terminal":
+            raise UserError("--reference lists tables on the screen; name a table, or leave --format and --output out.")
+        show_list(listing(grid))
+    elif grid is None and request.paper is None:
+        raise no_grid(home)
+    else:
+        try:
+            shown = deliver(request, home, format_, output)
+        except NothingDone as error:
+            if not complete or request.paper:
+                raise
+            say(f"error: {error}")
+            shown = None
+        if complete:
+            raise typer.Exit(EXIT[shortfall(request, home, shown)])
+
+
+@verbs.command()
+def effects(
+    grid: str = options.GRID,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    metric: str = options.METRIC,
+    direction: str = options.DIRECTION,
+    protocol: str | None = options.PROTOCOL,
+    baseline: str | None = flag(None, "--baseline", "Compare with it; default: con_con, else the first.", "OBJECTIVE"),
+    across: list[str] = flag([], "--across", "Make this axis a factor too, e.g. objective.tau.", "AXIS"),
+    reference: bool = flag(False, "--reference", "GRID is a paper's table: analyse its printed means and deviations."),
+    format_: str = options.ANALYSIS_FORMAT,
+    as_json: bool = options.JSON,
+) -> None:
+    """Report main effects and interactions with their uncertainty (ANOVA).
+
+    Also which cells differ from a baseline.
+    """
+    from goalgrid.reports.analyses import analysed
+    from goalgrid.results.analysis import effects_text
+    from goalgrid.results.analysis.block_analysis import printed_analyses
+
+    check_known("format", format_, effects_text.FORMATS)
+    check_json(as_json, format_)
+    if reference:
+        if protocol or baseline or across or set_:
+            raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")
+        analyses = [analysis for analysis in printed_analyses(grid) if direction in (analysis.metric[:3], "both")]
+        cells = list[Cell]()
+    else:
+        grid_state = GridState.of(recall(grid, home, set_), home)
+        cells = grid_state.cells
+        analyses = analysed(
+            grid_state, metric=metric, direction=direction, protocol=protocol,
+            baseline=baseline, across=across, source=grid, overrides=set_,
+        )  # fmt: skip
+    text = effects_text.write_out(analyses, cells, format_).rstrip("\n")
+    show_for(as_json, lambda: analyses, text.splitlines)
+
+
+@verbs.command()
+def claims(
+    paper: str | None = argument(None, "PAPER", "goal, selhn, unified or 2ad; default: all."),
+    grid: str | None = argument(None, "GRID", "A grid whose trials test the sentences, too.", completion.grids),
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    comparisons: bool = flag(False, "--comparisons", "Show every comparison with its difference and its p."),
+    format_: str = flag("terminal", "--format", "terminal, markdown or latex."),
+    as_json: bool = options.JSON,
+) -> None:
+    """Test which of the papers' claims hold.
+
+    On the papers' own tables, and with GRID on your trials: holds, fails, or cannot be told.
+    """
+    from goalgrid.reports import analyses
+    from goalgrid.results.analysis import claims as judged_claims
+    from goalgrid.results.analysis.documents import TEXT
+
+    check_known("format", format_, TEXT)
+    check_json(as_json, format_)
+    judged = analyses.judged(paper, grid, home, set_)
+    text = TEXT[format_](judged_claims.document(judged, comparisons=comparisons)).rstrip("\n")
+    show_for(as_json, lambda: judged_claims.for_programs(judged), text.splitlines)
+
+
+@verbs.command()
+def compare(
+    a: str = argument(..., "A", "A grid that ran, or a grid file.", completion.grids),
+    b: str | None = argument(None, "B", "The grid to compare with; default: the same.", completion.grids),
+    home: Home = options.RUNS,
+    other: Home | None = options.OTHER_RUNS,
+    replaced: bool = flag(False, "--replaced", "Take A as it was before its trials were last retrained."),
+    metric: str = options.METRIC,
+    direction: str = options.DIRECTION,
+    protocol: str | None = options.PROTOCOL,
+    format_: str = options.ANALYSIS_FORMAT,
+    output: Path | None = options.OUTPUT,
+    as_json: bool = options.JSON,
+) -> None:
+    """Compare two grids cell by cell, and show how their settings differ.
+
+    B minus A, cell by cell, paired by seed where seeds pair; two versions of code or two runs folders, too.
+    """
+    from goalgrid.reports.analyses import compared
+    from goalgrid.results import renderers
+    from goalgrid.results.analysis import grid_comparison
+
+    if output and as_json:
+        raise UserError("--json prints on the screen; leave --output out.")
+    check_known("format", format_, grid_comparison.FORMATS)
+    check_json(as_json, format_)
+    if output and (format_ != "terminal" or output.suffix not in ("", ".txt")):
+        format_ = renderers.format_for(output, format_, grid_comparison.FORMATS)
+    comparison = compared(
+        a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol
+    )
+    if as_json:
+        show_json(comparison)
+    elif output is None:
+        show(grid_comparison.write_out(comparison, format_).rstrip("\n"))
+    else:
+        comment = COMMENTS[format_].format(f"goalgrid compare {a} {b or a}")
+        write_output(output, (comment + grid_comparison.write_out(comparison, format_)).encode())
+        say(f"written: {output}")
+
+
+@verbs.command()
+@options_of(FigureRequest, before="output")
+def figures(
+    grid: str = options.GRID,
+    kinds: list[str] = argument([], "KIND", "E.g. matrix or training, a wrong name lists all; default: all."),
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    only: list[str] = options.ONLY,
+    output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/figures.", "DIR", parser=user_path),
+    format_: str = options.PICTURE_FORMAT,
+    protocol: str | None = options.PROTOCOL,
+    **options: Any,
+) -> None:
+    """Draw the figures of what is done so far.
+
+    The matrix, effects, training behaviour, diagnostics, and ours against the paper's; sensitivity to swept numbers;
+    steps and triplets of trials with train.trace_every; geometry of the embeddings against the rsum; pooling, the
+    weights that GPO and ADPOOL learnt; speed, rsum against pairs scored a second; search, the points that [select]
+    chose among. Of one trial: attention, which words of a caption look at which regions of an image, in a model of
+    sets; and examples, queries with their first answers.
+    """
+    for line in draw(FigureRequest(kinds, format_, either(only), protocol, **options), grid, home, set_, output):
+        say(line)
+
+
+@verbs.command()
+def report(
+    grid: str | None = options.OPTIONAL_GRID,
+    paper: str | None = options.PAPER,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    only: list[str] = options.ONLY,
+    output: Path | None = flag(None, "--output -o", "Default: DIR/grids/NAME/report.html.", "FILE", parser=user_path),
+    watch: bool = flag(False, "--watch", "Rewrite it until all trials have ended; an open page follows."),
+    every: int = flag(10, "--every", "Seconds between two updates, with --watch.", "SECONDS", min=1),
+    serve: bool = flag(False, "--serve", "Serve a live page on localhost until Ctrl-C."),
+    port: int = flag(8750, "--port", "With --serve; 0: a free one.", "PORT", min=0),
+    host: str = flag("127.0.0.1", "--host", "With --serve: the interface; others need a secret path.", "ADDRESS"),
+    beside: str | None = flag(None, "--compare", "Add a section: the report's grid minus GRID, cell by cell.", "GRID"),
+    other: Home | None = options.OTHER_RUNS,
+    examples_of: str = flag("", "--examples", "Add a section: what this trial finds and misses.", "ID"),
+) -> None:
+    """Write the whole grid as one HTML page.
+
+    Tables, effects, figures, failures and provenance; with --paper also the paper's own table. It needs no network.
+    """
+    if (watch or serve) and examples_of:
+        raise UserError("--examples loads a model and its data each time; leave it out with --watch and --serve.")
+    if serve and (watch or output):
+        raise UserError("--serve writes no file; leave out --watch and --output.")
+    from goalgrid.reports import report as page
+    from goalgrid.reports.analyses import section
+    from goalgrid.results import renderers
+
+    grid = source(grid, paper, home)
+    grid_state = GridState.of(recall(grid, home, set_), home, either(only))
+    compared = partial(section, beside, grid, home, other)
+    if serve:
+        from goalgrid.reports import serve as live
+
+        live.serve(live.LivePage(grid_state, compared, paper), host, port)
+        return
+    path = output or home.grid(grid_state.grid.name).report
+    renderers.format_for(path, "html")
+    check_output(path)  # drawing takes seconds
+    if not watch:
+        if not grid_state.counts[State.DONE]:
+            anew = start(grid, home, set_, verb="report")
+            say(f"warning: grid {grid_state.grid.name!r} under {home.path}: no trial is done. {anew}")
+        write_output(path, page.render(grid_state, beside=compared(), examples_of=examples_of, paper=paper).encode())
+        say(f"written: {path}")
+        return
+    try:
+        for seen in page.watch(grid_state, path, every, compared, paper):
+            say(f"written: {path} ({seen.headline()})")
+    except KeyboardInterrupt:
+        raise typer.Exit(INCOMPLETE) from None
+
+
+@verbs.command()
+def site(
+    folder: Path = argument(..., "DIR", "The folder to write, e.g. of a web space.", parser=user_path),
+    grids: list[str] = argument([], "GRID", "Grids that ran; default: all of them.", completion.grids),
+    home: Home = options.RUNS,
+    compared: list[str] = flag([], "--compare", "Add a section: B minus A, cell by cell.", "A,B"),
+) -> None:
+    """Write an index of grids and a page for each into a folder that a web server can show.
+
+    Links are relative. Run it again to update the pages.
+    """
+    from goalgrid.reports.report import write_site
+
+    for path in write_site(folder, grids, home, compared):
+        say(f"written: {path}")
+
+
+@verbs.command()
+def export(
+    grid: str | None = options.OPTIONAL_GRID,
+    target: Path | None = argument(None, "DIR", "A new or empty folder.", parser=user_path),
+    paper: str | None = options.PAPER,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    only: list[str] = options.ONLY,
+    complete: bool = options.COMPLETE,
+) -> None:
+    """Write everything that a paper needs into one folder.
+
+    Report, tables, figures, effects, records, settings and checksums; with --paper also the paper's own table.
+    """
+    from goalgrid.reports import report as page
+    from goalgrid.reports.tables import shortfall, table_of_paper
+    from goalgrid.results.export.export_folder import export as write
+    from goalgrid.results.export.staging import staged
+
+    if paper and target is None:
+        grid, target = None, user_path(grid) if grid else None
+    if target is None:
+        raise UserError("missing argument DIR: a new or empty folder.")
+    filtered, grid = either(only), source(grid, paper, home)
+    grid_state = GridState.of(recall(grid, home, set_), home, filtered)
+    if not grid_state.cells:
+        go_on = f"goalgrid resume {grid_state.grid.name}{options.runs_option(home)}"
+        raise UserError(f"grid {grid_state.grid.name!r}: no cell has chosen its settings yet. Go on: {go_on}")
+    with staged(target) as staging:
+        measured, filled = page.read(grid_state), table_of_paper(paper, home)
+        html = page.render(grid_state, measured=measured, paper=paper)
+        write(
+            grid_state.grid,
+            grid_state.cells,
+            measured,
+            home,
+            staging,
+            report=html,
+            paper=paper,
+            filled=filled,
+            only=filtered,
+        )
+    say(f"written: {target}")
+    if complete:
+        raise typer.Exit(EXIT[shortfall(TableRequest(grid, set_=tuple(set_), only=filtered), home, filled)])

@@ -1,0 +1,221 @@
+"""What there is: grids, recipes, data sets, objectives, pictures of these, and the check of one's own objectives."""
+
+import io
+import sys
+from contextlib import redirect_stdout
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from goalgrid.cli import completion, options
+from goalgrid.cli.console import check_lines, say, show, show_for, show_json, show_lines, show_list
+from goalgrid.cli.exits import EXIT
+from goalgrid.cli.options import argument, flag, objective_settings, use
+from goalgrid.grid import catalog, gridfile, plugins, user_recipes
+from goalgrid.grid.errors import UserError, check_known, counted, user_path
+from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.store.files import write_text
+from goalgrid.grid.store.home import State
+from goalgrid.grid.store.output_files import write_output
+from goalgrid.grid.syntax import setting_text
+from goalgrid.listings import lists, new_grid, settings_list
+
+verbs = typer.Typer()
+
+PICTURES = ("png", "pdf", "svg")
+
+
+@verbs.command()
+def new(
+    name: str = argument(..., "NAME", "The grid's name; the file is NAME.toml."),
+    root: str | None = flag(None, "--root", "Folder of your own photographs or features.", "DIR"),
+    dataset: str | None = flag(
+        None, "--dataset", "Default: with --root, the grid's name; else synthetic scenes.", "NAME"
+    ),
+    recipes: list[str] = flag([], "--recipe", "Default: a recipe that reads these data.", "NAME"),
+    objectives: list[str] = flag([], "--objective", f"Default: {', '.join(new_grid.EXAMPLES)}, and your own.", "NAME"),
+    files: list[str] = options.USES,
+) -> None:
+    """Create a starter grid file."""
+    name = name.removesuffix(".toml")
+    use(files)
+    content, notes = new_grid.text(name, dataset, recipes, objectives, root, files)
+    path = Path(f"{name}.toml")
+    if path.exists():
+        raise UserError(f"{path} is there already. Choose another name, or move it away.")
+    write_text(path, content)
+    for note in notes:
+        say(f"note: {note}")
+    say(f"written: {path}. What it would train: goalgrid plan {path}. Train it: goalgrid run {path}")
+
+
+@verbs.command()
+def grids(as_json: bool = options.JSON) -> None:
+    """List the shipped grids with their axes."""
+    if as_json:
+        show_json(lists.grids())
+        return
+    lines = {}
+    for name in catalog.names("presets"):
+        grid = gridfile.load(name)
+        sizes = " x ".join(counted(len(values), axis) for axis, values in grid.axes().items())
+        if grid.select:
+            sizes += f", each with its own {' and '.join(grid.select.over)} of {len(grid.select.points())} points"
+        lines[name] = f"{sizes}: {', '.join(grid.recipes)} on {', '.join(grid.datasets)}"
+    show_list(lines)
+
+
+@verbs.command()
+def recipes(
+    name: str | None = argument(None, "NAME", "Show all settings of this recipe or recipe file.", completion.recipes),
+    parameters: bool = flag(False, "--parameters", "Show the number of weights; for all recipes in half a minute."),
+    as_json: bool = options.JSON,
+) -> None:
+    """List the recipes and what they read; or explain one.
+
+    A recipe is a backbone with its training settings. It reads pictures, features (a vector an image, or regions),
+    sets of regions, or videos. --parameters says how many weights its model has, and how many of these learn.
+    """
+    if name is not None and name.endswith(".toml"):
+        recipes_of_file = user_recipes.OwnRecipes({}, Path())
+        name = recipes_of_file.add(name)
+        catalog.register(recipes_of_file.whole)
+    if parameters:
+        sizes = {known: lists.size(known) for known in ([name] if name else catalog.names("recipes"))}
+        content = [{"name": known} | asdict(size) for known, size in sizes.items()]
+        show_for(as_json, lambda: content, lambda: lists.size_lines(sizes))
+        return
+    if as_json:
+        show_json(lists.recipe(name) if name else list(map(lists.recipe_row, catalog.names("recipes"))))
+        return
+    if name is None:
+        known = catalog.names("recipes")
+        show_list({name: f"{catalog.reads(name):21} {catalog.recipe(name).description}" for name in known})
+        return
+    recipe = catalog.recipe(name)
+    show(f"{name}: {recipe.description}; reads {catalog.reads(name)}\n")
+    if recipe.ensemble:
+        show(f"The mean of the scores of {' and '.join(recipe.ensemble)}, of the same data set, objective and seed.")
+        return
+    show_list({f"  {setting}": setting_text(value) for setting, value in catalog.settings(name).items()})
+    if recipe.words:
+        show(f"\nWords of the published setting: {recipe.words}")
+    if recipe.readings:
+        show("\nOur reading, and where the authors' code differs:")
+        show_lines(f"  {phrase}" for phrase in recipe.readings)
+
+
+@verbs.command()
+def datasets(as_json: bool = options.JSON) -> None:
+    """List the data sets that are known by name."""
+    if as_json:
+        show_json(lists.datasets())
+        return
+    for name in catalog.names("datasets"):
+        dataset = catalog.dataset(name)
+        where = f"\n{'':12} {dataset.where} (goalgrid data where {name})" if dataset.where else ""
+        show(f"{name:12} {dataset.description} [{', '.join(dataset.protocols)}]{where}")
+
+
+@verbs.command()
+def objectives(
+    name: str | None = argument(None, "NAME", "Explain this objective.", completion.objectives),
+    as_json: bool = options.JSON,
+    files: list[str] = options.USES,
+) -> None:
+    """List the objectives with their sources; or explain one.
+
+    A cell of GOAL's matrix is "of a loss" if it is the gradient of a loss, with m+ and m- held and without a hinge. The
+    explanation of one has its equation, and its parameters under both variants.
+    """
+    use(files)
+    show_for(
+        as_json,
+        lambda: lists.objective(name) if name else list(map(lists.objective_row, CATALOGUE)),
+        lambda: lists.explained(name) if name else lists.objective_lines(),
+    )
+
+
+@verbs.command()
+def settings(
+    name: str | None = argument(
+        None, "NAME", "Explain this setting, or all that begin so: train.", completion.settings
+    ),
+    as_json: bool = options.JSON,
+) -> None:
+    """List the settings of a grid file; or explain one.
+
+    Each with its type, default, unit and meaning, and with what a training needs to read it.
+    """
+    chosen = settings_list.named(name) if name else settings_list.settings()
+    show_for(as_json, lambda: chosen, lambda: settings_list.lines(chosen))
+
+
+@verbs.command()
+def tables(
+    name: str | None = argument(None, "NAME", "A table or a paper: selhn-table5, selhn.", completion.paper_tables),
+    as_json: bool = options.JSON,
+) -> None:
+    """List which rows of the papers' tables train here.
+
+    Each with its grid, recipe and objective; or where the paper quotes it from; or why it is not possible.
+    """
+    from goalgrid.listings import paper_rows
+
+    rows = paper_rows.rows(name)
+    show_for(as_json, lambda: rows, lambda: paper_rows.lines(rows))
+
+
+@verbs.command()
+def diagrams(
+    cells: list[str] = argument(
+        [], "CELL", "Draw the update fields of these cells, e.g. sig-ms_cir.", completion.objectives
+    ),
+    output: Path = flag(Path(), "--output -o", "Folder of the pictures.", "DIR", parser=user_path),
+    format_: str = flag("png", "--format", "png, pdf or svg."),
+    set_: list[str] = flag([], "--set", "A parameter or the variant, e.g. tau=5.", "KEY=VALUE"),
+    files: list[str] = options.USES,
+) -> None:
+    """Draw GOAL Figures 2 and 3, and update fields.
+
+    Without CELL the weights and the 15 update fields; with CELL the update field of each, for any parameters. Of a loss
+    that is no cell, e.g. unified, also the push on each of 17 negatives by rank.
+    """
+    check_known("format", format_, PICTURES)
+    use(files)
+    settings = objective_settings(set_, cells)
+    from goalgrid.objectives import diagrams as draw
+    from goalgrid.results.figures.style import ABOUT, check_folder
+
+    check_folder(output)
+    whole = {"triplet-weights": draw.triplet_weights, "pair-weights": draw.pair_weights, "cells": draw.cells}
+    drawings = {cell: partial(draw.update_field, cell) for cell in cells} or whole
+    for name, drawing in drawings.items():
+        path = output / f"{name}.{format_}"
+        content = io.BytesIO()
+        drawing(**settings).savefig(content, dpi=200, format=format_, **ABOUT[format_])
+        write_output(path, content.getvalue())
+        say(f"written: {path}")
+
+
+@verbs.command()
+def check(
+    file: str = argument(..., "FILE", "A file of your own, or a package by name."), as_json: bool = options.JSON
+) -> None:
+    """Check losses, poolings, encoders and scorers of your own.
+
+    Losses: gradient by finite differences, permutation of the batch, half precision, empty sets, state of a checkpoint,
+    and norm of the gradient and time next to ours. Poolings, encoders and scorers: shape, gradient, the same values in
+    any batch and padding, half precision, and weights of a checkpoint.
+    The exit code is 4 if a check fails.
+    """
+    from goalgrid.runners.selftest.own_check import verdicts
+
+    with redirect_stdout(sys.stderr):  # stdout carries our product, and a loss may print
+        use([file])
+        verdicts_of = {name: list(verdicts(name)) for name in plugins.names()}
+    show_for(as_json, lambda: verdicts_of, lambda: check_lines(verdicts_of))
+    if any(not verdict.holds for results in verdicts_of.values() for verdict in results):
+        raise typer.Exit(EXIT[State.FAILED])

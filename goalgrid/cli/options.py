@@ -1,0 +1,149 @@
+"""The arguments and options that verbs share, each said once."""
+
+import math
+import os
+import shlex
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from goalgrid.cli import completion
+from goalgrid.grid import overrides, plugins
+from goalgrid.grid.errors import UserError, check_known, nearest, user_path
+from goalgrid.grid.objectives import CATALOGUE, check_objective
+from goalgrid.grid.store.home import Home
+
+HELP = {"help_option_names": ["-h", "--help"]}
+"""Of the context of a verb: the options that show its help."""
+
+MEANT = {
+    "list": "grids", "ls": "grids", "train": "run", "start": "run", "init": "new", "continue": "resume",
+    "results": "table", "show": "table", "plot": "figures", "diff": "compare", "eval": "evaluate", "clean": "prune",
+}  # fmt: skip
+"""What other programs call the verbs."""
+
+
+class Verbs(TyperGroup):
+    """Verbs of which an unknown one is refused with the nearest."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb; UserError: there is none of this name."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            close = [name for name in (MEANT.get(args[0]), *nearest(args[0], self.commands)) if name in self.commands]
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UserError(f"unknown verb {args[0]!r}.{hint} All verbs: {ctx.command_path} --help.")
+        return super().resolve_command(ctx, args)
+
+
+def argument(
+    default: Any, metavar: str, meaning: str, complete: Callable[..., list[str]] | None = None, **more: Any
+) -> Any:
+    """An argument of a verb with its default, `...` for none, and what the shell completes."""
+    return typer.Argument(default, metavar=metavar, help=meaning, autocompletion=complete, **more)
+
+
+def flag(default: Any, names: str, meaning: str, metavar: str | None = None, **more: Any) -> Any:
+    """An option of a verb with its default; names are separated by blanks, `--output -o`."""
+    return typer.Option(default, *names.split(), help=meaning, metavar=metavar, **more)
+
+
+def _home(folder: str) -> Home:
+    return Home(user_path(folder))
+
+
+_ONE_GRID = "The name of a shipped grid or of a grid that ran, or the path of a grid file."
+GRID = argument(..., "GRID", _ONE_GRID, completion.grids)
+OPTIONAL_GRID = argument(None, "GRID", _ONE_GRID, completion.grids)
+_SEVERAL = "Shipped grids or grids that ran, by name or a pattern in quotes ('unified-*'); or paths of grid files."
+GRIDS = argument(..., "GRID", _SEVERAL, completion.grids)
+OPTIONAL_GRIDS = argument([], "GRID", _SEVERAL, completion.grids)
+_PAPER = "Instead of GRID: the grids that fill this table of a paper, e.g. selhn-table5."
+PAPER = flag(None, "--paper", _PAPER, "NAME", autocompletion=completion.paper_tables)
+RUNS_FOLDER = "runs"
+_RUNS = "The runs folder, which holds trials, tables and reports."
+RUNS = flag(RUNS_FOLDER, "--runs", _RUNS, "DIR", envvar="GOALGRID_RUNS", parser=_home)
+OTHER_RUNS = flag(None, "--other-runs", "The runs folder of the second grid; default: --runs.", "DIR", parser=_home)
+_SET = "Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists those of trials."
+SET = flag([], "--set", _SET, "KEY=VALUE", autocompletion=completion.overrides)
+ROOT = flag([], "--root", "The folder of a data set on this machine.", "[DATASET=]DIR")
+WEIGHTS = flag([], "--weights", "The folder of pretrained weights on this machine.", "NAME=DIR")
+_ONLY = "Only trials that match, e.g. 'objective=*_cir seed=0'; repeat it to add others."
+ONLY = flag([], "--only", _ONLY, "FILTER", autocompletion=completion.conditions)
+FORCE = flag(False, "--force", "Retrain from scratch, including dependent trials; old results move to DIR/replaced.")
+STALE = flag(False, "--stale", "Also retrain finished trials whose code, library versions or data have changed.")
+ALLOW_LEAK = flag(
+    False,
+    "--allow-leak",
+    "Train even if test images leak into training or validation (recorded, and in captions of tables).",
+)
+_ADDRESS = "Ray cluster to train on; default: start Ray for this launch."
+ADDRESS = flag(None, "--address", _ADDRESS, "HOST:PORT", envvar="RAY_ADDRESS")
+JOBS = flag(None, "--jobs -j", "How many trials train at a time; default: as many as fit.", min=1)
+USES = flag([], "--uses", "A file of your own that defines objectives: docs/own.md.", "FILE")
+METRIC = flag("r1", "--metric", "r1, r5, r10, medr or rsum; with --protocol eccv, e.g. eccv_map_at_r.")
+_PROTOCOL = "A protocol, e.g. coco-5x1k, or a data set that [evaluate] names; default: that of the grid's first table."
+PROTOCOL = flag(None, "--protocol --on", _PROTOCOL)
+DIRECTION = flag("both", "--direction", "i2t, t2i or both.")
+ANALYSIS_FORMAT = flag("terminal", "--format", "terminal, markdown, latex or csv.")
+PICTURE_FORMAT = flag("png", "--format", "png, pdf, svg or pgf.")
+OUTPUT = flag(None, "--output -o", "Write to this file; its suffix may choose the format.", "FILE", parser=user_path)
+JSON = flag(False, "--json", "Print JSON, for programs.")
+COMPLETE = flag(False, "--complete", "Exit with 3 if trials are missing, with 4 if any failed, e.g. in a Makefile.")
+
+
+def runs_option(home: Home) -> str:
+    """The option that names the runs folder; empty for the default folder."""
+    default = Path(os.environ.get("GOALGRID_RUNS", RUNS_FOLDER))
+    return "" if home.path == user_path(default) else f" --runs {shlex.quote(str(home.path))}"
+
+
+def either(filters: Iterable[str]) -> str:
+    """One filter of those that --only gave: a trial may match any of them."""
+    return " | ".join(filter(None, filters))
+
+
+def use(files: Iterable[str]) -> None:
+    """Make known what these files of the user's own define, and installed packages by name."""
+    plugins.register([plugins.read(file, Path(), "the folder that you are in") for file in files])
+
+
+def objective_settings(words: list[str], names: Collection[str]) -> dict[str, Any]:
+    """Parameters of objectives, and the variant, from KEY=VALUE, as in a grid file; UserError: no such parameter.
+
+    `names`: the objectives; none: all.
+    """
+    settings = dict(map(overrides.key_and_value, words))
+    for name in names:
+        check_objective(name)
+    known = ["variant", *sorted({key for name in names or CATALOGUE for key in CATALOGUE[name].parameters})]
+    for key, value in settings.items():
+        check_known("parameter", key, known, where=f"in --set '{key}={value}'")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"--set '{key}={value}': it should be finite.")
+    return settings
+
+
+def options_of(model: type, *, before: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator: a verb that takes `**options` gets an option for each field of a dataclass that says its help.
+
+    `before`: the parameter of the verb before which they stand in its help.
+    """
+    added = [
+        Parameter(part.name, Parameter.KEYWORD_ONLY, default=part.default, annotation=Annotated[part.type, declared])
+        for part in fields(model)
+        if part.metadata
+        for declared in [typer.Option(f"--{part.name.replace('_', '-')}", **part.metadata)]
+    ]
+
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        named = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in signature(verb).parameters.values()][:-1]
+        place = [p.name for p in named].index(before)
+        verb.__signature__ = Signature([*named[:place], *added, *named[place:]])  # type: ignore[attr-defined]
+        return verb
+
+    return decorate

@@ -1,0 +1,129 @@
+"""What a grid gives in Python: text, tables, effects and figures, which a notebook shows by themselves."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.cli.console import plain
+from goalgrid.grid.errors import UserError, check_known, user_path
+from goalgrid.grid.store.output_files import write_output
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from goalgrid.grid.expansion import Cell
+    from goalgrid.results.analysis.block_analysis import Analysis
+    from goalgrid.results.tables import Table
+
+
+@dataclass(frozen=True, repr=False)
+class TextOutput:
+    """Lines for a reader, and the same as data.
+
+    Args:
+        data: as `--json` of the verb prints it.
+    """
+
+    text: str
+    data: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return plain(self.text)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(plain(self.text))}</pre>"
+
+
+@dataclass(frozen=True, repr=False)
+class TableOutput:
+    """A table of scores."""
+
+    table: "Table"
+
+    def text(self, kind: str = "markdown") -> str:
+        """The table in a text format of `goalgrid table --format`: markdown, latex, csv or html; else UserError."""
+        from goalgrid.results import renderers
+
+        check_known("format", kind, renderers.TEXT)
+        return renderers.text(self.table, kind)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """One row an entry: its axes, its metric, n, mean, std and the ids of the trials behind it, unrounded."""
+        from goalgrid.results.renderers import parquet
+
+        return parquet.tidy(self.table).to_pandas()
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        from goalgrid.results.renderers import terminal
+
+        target = io.StringIO()
+        Console(file=target, width=160, force_jupyter=False, color_system=None).print(
+            terminal.render(self.table, bold=False)
+        )
+        return plain(target.getvalue().rstrip())
+
+    def _repr_html_(self) -> str:
+        from goalgrid.results.pages import page
+
+        return page("fragment.html", table=self.table)
+
+
+@dataclass(frozen=True, repr=False)
+class EffectsOutput:
+    """Which axis matters: an analysis for every block and metric."""
+
+    analyses: "Sequence[Analysis]"
+    cells: "Sequence[Cell]"
+
+    def text(self, kind: str = "terminal") -> str:
+        """The analyses in a format of `goalgrid effects --format`: terminal, markdown, latex or csv; else UserError."""
+        from goalgrid.results.analysis import effects_text
+
+        check_known("format", kind, effects_text.FORMATS)
+        return effects_text.write_out(self.analyses, self.cells, kind)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """One row a number: block, metric, what it belongs to, name, quantity and value, unrounded."""
+        import pandas as pd
+
+        return pd.read_csv(io.StringIO(self.text("csv")))
+
+    def __repr__(self) -> str:
+        return plain(self.text().rstrip())
+
+    def _repr_markdown_(self) -> str:
+        return self.text("markdown")
+
+
+@dataclass(frozen=True, repr=False)
+class FigureOutput:
+    """A figure of a block of the grid, `figure` in Matplotlib's terms."""
+
+    kind: str
+    title: str
+    figure: "Figure"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figure, as png, pdf or svg by the ending of the path; UserError: another one, or a full disk."""
+        from goalgrid.results.figures import FORMATS, encoded
+
+        target = user_path(path)
+        ending = target.suffix.removeprefix(".")
+        if ending not in FORMATS:
+            raise UserError(f"cannot draw into {target}: it must end in {', '.join(f'.{name}' for name in FORMATS)}.")
+        write_output(target, encoded(self.figure, ending))
+        return target
+
+    def __repr__(self) -> str:
+        return f"figure {self.kind!r} of {self.title}"
+
+    def _repr_png_(self) -> bytes:
+        from goalgrid.results.figures import encoded
+
+        return encoded(self.figure, "png")

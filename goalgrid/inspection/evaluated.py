@@ -1,0 +1,361 @@
+"""A checkpoint evaluated again: which data it reads, what it reaches there, and what its record says."""
+
+import io
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.cli.console import say
+from goalgrid.cli.options import runs_option
+from goalgrid.grid import catalog, evaluations, trusted_code
+from goalgrid.grid.cli_option import option
+from goalgrid.grid.errors import UserError, check_known, counted, user_path
+from goalgrid.grid.gridfile import Grid, Location, register
+from goalgrid.grid.objectives import CATALOGUE, unknown_objective
+from goalgrid.grid.protocols import ECCV, shown
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.pretrained_networks import RANDOM
+from goalgrid.grid.store.files import read_json
+from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.imported import add
+from goalgrid.grid.store.output_files import write_output
+from goalgrid.grid.store.saved_grid import read_grid, save_grid
+from goalgrid.state.data_at_hand import DataAtHand
+from goalgrid.state.grid_state import GridState
+from goalgrid.state.named_grids import recall
+
+if TYPE_CHECKING:
+    from goalgrid.results.records.models import Speed
+    from goalgrid.runners.training.machine import Machine
+    from goalgrid.runners.trial.loaded_model import Evaluation, LoadedModel
+
+SPLITS = ("val", "test")
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What a user wants to know of a checkpoint: options of `goalgrid evaluate`, each with its default and meaning."""
+
+    weights: tuple[str, ...] = ()
+    """NAME=DIR of pretrained networks."""
+    into: str = option("", "Show FILE next to the trials of this grid, as an imported record.", "GRID")
+    as_objective: str = option("", "With --into: the objective that it was trained with.", "NAME")
+    split: str = option("test", "val or test.")
+    protocol: str | None = option(None, "Another protocol, e.g. coco-5x1k; eccv: ECCV Caption and CxC.")
+    root: str = option("", "Other data of the same kind; default: the trial's own.", "[DATASET=]DIR")
+    speed: bool = option(False, "Also benchmark it: pairs scored and queries answered per second; tables show it.")
+
+    def __post_init__(self) -> None:
+        check_known("split", self.split, SPLITS)
+
+    def protocol_of(self, settings: TrialSettings) -> str | None:
+        """The protocol by which a split is ranked; None: as a whole. UserError: the data set has no such protocol."""
+        if self.protocol is None:
+            return settings.dataset.protocol if self.split == "test" else None
+        known = catalog.protocols(settings.dataset.name)
+        if settings.dataset.name == "coco" and self.split == "test":
+            known = [*known, ECCV]
+        if self.protocol == ECCV and settings.model.rerank_k:
+            raise UserError(
+                "--protocol eccv ranks all captions of an image, and a second stage ranks the "
+                f"{settings.model.rerank_k} best of each query alone: leave the option out."
+            )
+        check_known("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}")
+        return settings.dataset.protocol if self.protocol == ECCV else self.protocol
+
+    def check_weights(self, settings: TrialSettings) -> None:
+        """Raise a UserError if --weights names what the model does not read."""
+        known = sorted({part.weights for part in settings.model.pretrained} - {RANDOM})
+        for name, _ in (_pair("--weights", entry) for entry in self.weights):
+            check_known("weights", name, known, where="in --weights")
+
+    @property
+    def data(self) -> tuple[str, str]:
+        """The data set that --root names, else empty, and the folder."""
+        name, named, folder = self.root.partition("=")
+        return (name, folder) if named else ("", self.root)
+
+    def moved(self, settings: TrialSettings) -> TrialSettings:
+        """The settings with the data set that --root names; UserError: this data set has no folder."""
+        name, _ = self.data
+        if self.root:
+            catalog.has_folder(name or settings.dataset.name, f"--root {self.root}")
+        return evaluations.moved(settings, name or settings.dataset.name)
+
+    def grid(self, home: Home, settings: TrialSettings, root: str) -> Grid | None:
+        """The grid that shows the checkpoint; UserError: no such grid or objective, or one with other data than root.
+
+        `settings`: of the checkpoint, for the data set that lies in `root`.
+        """
+        if not self.into:
+            return None
+        grid, dataset = recall(self.into, home), settings.dataset.name
+        if self.as_objective not in CATALOGUE:
+            raise UserError(unknown_objective(self.as_objective))
+        check_known("data set", dataset, grid.datasets, where=f"of grid {grid.name!r}")
+        moved = grid.model_copy(update={"data": {**grid.data, dataset: Location(root=root)}})
+        here, given = (DataAtHand(each, home).fingerprint(settings) for each in (grid, moved))
+        if here and here != given:
+            raise UserError(
+                f"{root} has other data than {grid.root(dataset)}, the {dataset} of grid {grid.name!r}: no table shows "
+                "both. Give the checkpoint the data of the grid, or a grid of its own."
+            )
+        return grid
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """A checkpoint on a split.
+
+    Args:
+        subject: the trial's id, or the file.
+        facts: what is known of the checkpoint, by name.
+        judged: metrics by ECCV Caption and CxC, where they are asked for.
+        recorded: the metrics that its record has for this split and protocol; empty: it has none.
+        speed: how fast the model is on the test split; None: not asked for.
+    """
+
+    subject: str
+    settings: TrialSettings
+    split: str
+    protocol: str | None
+    evaluation: "Evaluation"
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    judged: Mapping[str, float] = field(default_factory=dict)
+    recorded: Mapping[str, float] = field(default_factory=dict)
+    speed: "Speed | None" = None
+    ids: bool = False
+    """Whether the data give COCO's id of each caption."""
+    unknown: float = 0.0
+    """Share of the captions' words, from 0 to 1, that the model does not know."""
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return self.evaluation.ranks.metrics()
+
+    def to_dict(self) -> dict[str, Any]:
+        ranks = {"i2t": self.evaluation.ranks.i2t.tolist(), "t2i": self.evaluation.ranks.t2i.tolist()}
+        named = {"subject": self.subject, **self.facts, "dataset": self.settings.dataset.name, "split": self.split}
+        named["unknown_words"] = self.unknown
+        record = {"recorded": self.recorded} if self.recorded else {}
+        speed = {"speed": self.speed} if self.speed else {}
+        metrics = {"metrics": {**self.metrics, **self.judged}, "further": self.evaluation.ranks.further()}
+        return {**named, "protocol": self.protocol, **metrics, **record, **speed, "ranks": ranks}
+
+    def lines(self) -> list[str]:
+        """The metrics in percent, and whether the record has the same."""
+        metrics, ranks, dataset = self.metrics, self.evaluation.ranks, self.settings.dataset.name
+        by = f", protocol {shown(self.protocol) if self.split == 'test' else self.protocol}" if self.protocol else ""
+        noun = catalog.noun(dataset, self.settings.model)
+        sizes = f"{counted(len(ranks.i2t), noun)}, {counted(len(ranks.t2i), 'caption')}"
+        facts = "".join(f", {name} {value}" for name, value in self.facts.items())
+        lines = [
+            f"{self.subject}{facts}",
+            f"{self.split} split of {dataset}{by}: {sizes}",
+            f"      {'R@1':>6}  {'R@5':>6}  {'R@10':>6}  median rank  mean rank  geometric mean of R@K",
+        ]
+        further = ranks.further()
+        for direction in ("i2t", "t2i"):
+            row = "  ".join(f"{metrics[f'{direction}_r{k}']:6.2f}" for k in (1, 5, 10))
+            median, mean = metrics.get(f"{direction}_medr"), further.get(f"{direction}_meanr")
+            middle = "--" if median is None else f"{median:.1f}".removesuffix(".0")
+            average = "--" if mean is None else f"{mean:.1f}"
+            lines.append(f"  {direction} {row}  {middle:>11}  {average:>9}  {further[f'{direction}_gmean']:21.2f}")
+        lines.append(f"  rsum {metrics['rsum']:.2f}")
+        lines += [f"  {100 * self.unknown:.1f} % of the words are unknown to the model"] if self.unknown else []
+        if ranks.listed is not None:
+            lines.append(f"  the second stage ranked the {ranks.listed} best of each query again")
+        if self.judged:
+            lines += ["ECCV Caption: mAP@R, R-Precision, R@1; CxC: R@1, R@5, R@10"]
+            if not self.ids:
+                lines += ["  the captions have no ids (sentid): their order is taken for that of Karpathy's file"]
+            for direction in ("i2t", "t2i"):
+                values = [value for name, value in self.judged.items() if name.startswith(direction)]
+                lines.append(f"  {direction} " + "  ".join(f"{value:6.2f}" for value in values))
+        if other := [name for name, value in self.recorded.items() if value != metrics.get(name)]:
+            differ = ", ".join(f"{name} {self.recorded[name]:.2f}" for name in other)
+            lines.append(f"the record of this trial has other numbers: {differ}")
+        elif self.recorded:
+            lines.append("the record of this trial has the same numbers")
+        return [*lines, *(self.speed.lines() if self.speed else [])]
+
+    def save(self, path: Path) -> None:
+        """Write embeddings and ranks as .npz."""
+        import numpy as np
+
+        content, arrays = io.BytesIO(), dict[str, Any](self.evaluation.arrays())
+        np.savez(content, **arrays)
+        with zipfile.ZipFile(content, "a") as archive:
+            archive.comment = b"written by goalgrid evaluate"
+        write_output(path, content.getvalue())
+
+
+def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated:
+    """The best checkpoint of a finished trial on a split of its own data, or other data of its kind; or UserError."""
+    folder, machine, trained = _trained(trial_id, home, request)
+    from goalgrid.runners.trial.loaded_model import LoadedModel
+
+    request.check_weights(trained)
+    settings = request.moved(trained)
+    protocol = request.protocol_of(settings)
+    loaded = LoadedModel.of_trial(folder, machine, settings if request.root else None)
+    recorded = {} if request.root else _recorded(folder, trained, request.split, protocol)
+    facts = {"recipe": trained.recipe, "objective": trained.objective.name, "seed": trained.seed}
+    return _evaluated(loaded, trial_id, request, protocol, facts, recorded, None if request.root else folder)
+
+
+def loaded(trial_id: str, home: Home) -> "LoadedModel":
+    """The best checkpoint of a finished trial on its own data; raises as `of_trial`."""
+    folder, machine, _ = _trained(trial_id, home, EvaluationRequest())
+    from goalgrid.runners.trial.loaded_model import LoadedModel
+
+    return LoadedModel.of_trial(folder, machine)
+
+
+def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, request: EvaluationRequest) -> Evaluated:
+    """A published checkpoint on a split of these data; UserError: file, family, vocabulary and data do not fit.
+
+    `vocabulary`: the words that it was trained with; None: it reads the pieces of a tokenizer.
+    """
+    from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+    from goalgrid.retrieval.published.published_model import PublishedModel
+    from goalgrid.retrieval.words import vocabulary_files
+    from goalgrid.runners.trial.loaded_model import LoadedModel
+
+    file = CheckpointFile.read(path)
+    words = vocabulary_files.read(vocabulary) if vocabulary else []
+    places = {name: Path(folder) for name, folder in (_pair("--weights", entry) for entry in request.weights)}
+    model = PublishedModel.of(file, family, words, places)
+    name, folder = request.data
+    name = name or model.dataset
+    if not request.root or not name:
+        known = ", ".join(catalog.names("datasets"))
+        raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
+    catalog.has_folder(name, f"--root {request.root}")
+    settings = model.trial(name, request.as_objective) if request.into else model.trial(name)
+    request.check_weights(settings)
+    protocol = request.protocol_of(settings)
+    grid, imported = request.grid(home, settings, folder), None
+    machine = _machine_of(home, [f"{name}={folder}"], request.weights)
+    loaded = LoadedModel.of_published(model, settings, machine)
+    if grid:
+        from goalgrid.runners.trial.loaded_model import write_record
+
+        imported = write_record(loaded, model, home, machine)
+        if not home.grid(grid.name).grid.exists():
+            save_grid(grid, GridState.of(grid, home).trials, home)
+        add(grid, home, imported.trial_id)
+        say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
+    facts = {"checkpoint of": model.map.description, **model.file.facts}
+    return _evaluated(loaded, str(path), request, protocol, facts, folder=imported)
+
+
+def _evaluated(
+    loaded: "LoadedModel",
+    subject: str,
+    request: EvaluationRequest,
+    protocol: str | None,
+    facts: Mapping[str, Any],
+    recorded: Mapping[str, float] = {},
+    folder: TrialFolder | None = None,
+) -> Evaluated:
+    """Evaluate, and time it where that is asked for.
+
+    `folder`: of the trial beside whose record the speed is kept; None: it is not kept.
+    """
+    evaluation = loaded.evaluate(request.split, protocol)
+    loaded.check_numbers(recorded, evaluation.ranks)
+    judged = loaded.eccv_metrics(evaluation) if request.protocol == ECCV else {}
+    speed = loaded.speed(protocol) if request.speed else None
+    if speed and folder:
+        try:
+            speed.write(folder.speed)
+        except UserError as error:
+            say(f"warning: the speed is not kept: {error}")
+    split = loaded.inputs.pairs.splits[request.split]
+    unknown = loaded.inputs.reader.unknown_share(split.captions)
+    read = (request.split, protocol, evaluation, facts, judged, recorded, speed, split.ids is not None, unknown)
+    return Evaluated(subject, loaded.settings, *read)
+
+
+def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[TrialFolder, Machine, TrialSettings]":
+    """A finished trial that has weights, the resources to load them with, and the settings of its training."""
+    standing = sorted(home.standing())
+    if not standing:
+        raise UserError(f"no trial has run under {home.path}. Name the runs folder by --runs or GOALGRID_RUNS.")
+    check_known("trial", trial_id, standing, where=f"under {home.path}")
+    folder = home.trial(trial_id)
+    state, grids = folder.state(), [name for name in home.grids() if trial_id in home.grid(name).ids()]
+    if state is not State.DONE:
+        again = f" Train it to its end: goalgrid resume {grids[0]}{runs_option(home)}." if grids else ""
+        raise UserError(f"trial {trial_id} is {state.value}, not done: its best checkpoint may still change.{again}")
+    if folder.imported.exists():
+        file = read_json(folder.imported).get("file", "its file")
+        raise UserError(f"{trial_id} is the record of a published checkpoint. Evaluate {file} with --as FAMILY.")
+    dataset = str(read_json(folder.settings).get("dataset", {}).get("name", ""))
+    name, folder_of_data = request.data
+    grid = _grid_of(grids, dataset, home)
+    roots = [f"{name or dataset}={folder_of_data}"] if request.root else []
+    machine = _machine_of(home, roots, request.weights, grid)
+    from goalgrid.runners.trial.loaded_model import settings_of
+
+    trained = settings_of(folder)
+    if trained.ensemble:
+        members = ", ".join(f"--trial {member}" for member in trained.ensemble)
+        raise UserError(f"{trial_id} is an ensemble: it has no weights. Evaluate its members: {members}.")
+    return folder, machine, trained
+
+
+def _grid_of(names: Iterable[str], dataset: str, home: Home) -> Grid | None:
+    """The first of these grids that says where the data lie, else the first that can be read; it is registered."""
+    grids, untrusted = list[Grid](), list[trusted_code.Untrusted]()
+    for name in names:
+        try:
+            grids.append(read_grid(name, home))
+        except trusted_code.Untrusted as error:
+            untrusted.append(error)
+        except UserError:  # a grid of an older version; another may name the trial, too
+            continue
+    if untrusted and not grids:
+        raise untrusted[0]
+    grid = next((grid for grid in grids if grid.root(dataset)), next(iter(grids), None))
+    if grid is not None:
+        register(grid)
+    return grid
+
+
+def _machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Grid | None = None) -> "Machine":
+    """What an evaluation may use: a GPU where there is one, and the data and weights of a grid or of these options."""
+    import torch
+
+    from goalgrid.runners.launch.jobs import machine_for
+    from goalgrid.runners.training.machine import Machine
+
+    gpu = torch.cuda.is_available()
+    known = machine_for(grid, home, gpu=gpu) if grid else Machine(gpu=gpu, features=home.features, data=home.data)
+    folders = dict(known.roots) | dict(_pair("--root", entry) for entry in roots)
+    places = dict(known.weights) | dict(_pair("--weights", entry) for entry in weights)
+    known.begin()
+    return replace(known, roots=tuple(folders.items()), weights=tuple(places.items()))
+
+
+def _pair(option: str, entry: str) -> tuple[str, str]:
+    name, separator, folder = entry.partition("=")
+    if not separator:
+        raise UserError(f"{option} {entry!r} is not NAME=DIR.")
+    return name, str(user_path(folder).absolute())
+
+
+def _recorded(folder: TrialFolder, settings: TrialSettings, split: str, protocol: str | None) -> dict[str, float]:
+    """The metrics that the trial's record has for a split by a protocol; empty where it has none."""
+    from goalgrid.results.records import record
+    from goalgrid.results.records.scores import by_protocol
+
+    columns = ["protocol", "other_metrics", *(f"{part}_{name}" for part in SPLITS for name in record.METRICS)]
+    (row,) = record.collect([folder.record], columns).to_pylist()
+    if split == "val":
+        return {} if protocol else {name: row[f"val_{name}"] for name in record.METRICS}
+    values = {name: by_protocol(row, protocol or settings.dataset.protocol, name) for name in record.METRICS}
+    return {name: value for name, value in values.items() if value is not None}

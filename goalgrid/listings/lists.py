@@ -1,0 +1,158 @@
+"""What is shipped: grids, recipes, objectives and data sets, as JSON for programs and in lines for a reader."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from textwrap import indent
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.grid import catalog, gridfile, protocols
+from goalgrid.grid.objectives import CATALOGUE, check_objective
+from goalgrid.grid.objectives.goal_matrix import FAINT, FAINT_HELPS, GOAL, is_faint, of_a_loss
+from goalgrid.grid.settings import components
+from goalgrid.grid.syntax import setting_text
+
+if TYPE_CHECKING:
+    from goalgrid.runners.gpu.architectures import ModelSize
+
+
+def grids() -> list[dict[str, Any]]:
+    """The axes of every shipped grid."""
+    axes = {"name", "datasets", "recipes", "objectives", "seeds", "sweep"}
+    return [gridfile.load(name).model_dump(include=axes) for name in catalog.names("presets")]
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """A recipe with its settings by dotted name."""
+    entry = catalog.recipe(name)
+    return {**recipe_row(name), "words": entry.words, "reading": entry.readings, "settings": catalog.settings(name)}
+
+
+def objective(name: str) -> dict[str, Any]:
+    """An objective with its equation and parameters; UserError: no objective has this name."""
+    check_objective(name)
+    shown = {
+        key: {"meaning": p.meaning, "paper": p.default, "released": p.released}
+        | {"choices": p.choices, "only_with": p.only_with}
+        for key, p in CATALOGUE[name].parameters.items()
+    }
+    return {**objective_row(name), "formula": CATALOGUE[name].formula, "parameters": shown}
+
+
+def datasets() -> list[dict[str, Any]]:
+    """Every data set that is known by name."""
+    keys = {"description", "protocols", "embedded", "splits"}
+    return [{"name": name, **catalog.dataset(name).model_dump(include=keys)} for name in catalog.names("datasets")]
+
+
+def recipe_row(name: str) -> dict[str, Any]:
+    fields = {"description", "gpu", "starts_from", "ensemble"}
+    return {"name": name, "reads": catalog.reads(name), **catalog.recipe(name).model_dump(include=fields)}
+
+
+def objective_row(name: str) -> dict[str, Any]:
+    entry = CATALOGUE[name]
+    facts = {"family": entry.family, "known_as": entry.known_as, "source": entry.source}
+    return {"name": name, **facts, "of_a_loss": of_a_loss(name) if name in GOAL else None}
+
+
+def objective_lines() -> Iterator[str]:
+    """Name, family, known name, whether a loss has this gradient, and source of each."""
+    for name, entry in CATALOGUE.items():
+        known_as = entry.known_as or ("new in GOAL" if entry.family == "GOAL" else "")
+        yield f"{name:17} {entry.family:12} {known_as:32} {_integral(name):10} {entry.source}"
+
+
+def explained(name: str) -> Iterator[str]:
+    """An objective's equation, source, and parameters under both variants; UserError: no objective has this name."""
+    check_objective(name)
+    entry = CATALOGUE[name]
+    yield from (f"{name}{f': {entry.known_as}' if entry.known_as else ''}", "")
+    yield from (f"  {formula}" for formula in entry.formula.split("; "))
+    integral = f"; the gradient {_integral(name)} (m+ and m- held, no hinge)" if name in GOAL else ""
+    yield from ("", f"family: {entry.family}; source: {entry.source}{integral}", "")
+    yield f"  {'parameter':18} {'paper':>9} {'released':>9}  meaning"
+    for key, parameter in entry.parameters.items():
+        paper, released = map(setting_text, (parameter.default, parameter.released))
+        choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
+        only = f" [only with {parameter.only_with[0]} = {parameter.only_with[1]}]" if parameter.only_with else ""
+        yield f"  {key:18} {paper:>9} {released:>9}  {parameter.meaning}{choices}{only}"
+    if is_faint(name, {key: parameter.default for key, parameter in entry.parameters.items()}):
+        yield from ("", f"By default {FAINT} (docs/variants.md). What helps: {FAINT_HELPS}.")
+    for part in components.of_objective(name):
+        yield from ("", part.about)
+
+
+def _integral(name: str) -> str:
+    return ("of a loss" if of_a_loss(name) else "of no loss") if name in GOAL else ""
+
+
+def size(name: str) -> "ModelSize":
+    """The size of a recipe's model on MS-COCO; UserError: the architecture of weights is not known here."""
+    from goalgrid.runners.gpu.architectures import ModelSize, size_of
+
+    recipe = catalog.recipe(name)
+    if recipe.ensemble:
+        return sum(map(size, recipe.ensemble), ModelSize(0, 0))
+    whole = size_of(recipe.model)
+    return whole if recipe.train.epochs else replace(whole, learning=0)
+
+
+def size_lines(sizes: "Mapping[str, ModelSize]") -> Iterator[str]:
+    """A line for each recipe, in millions of weights, and what the columns are."""
+    from goalgrid.runners.gpu.shapes_of_data import WORDS
+
+    width = max(map(len, sizes))
+    titles = {"parameters": "weights (M)", "learning": "learning (M)", "frozen": "frozen (M)"}
+    yield f"{'':{width}}  " + "  ".join(f"{title:>12}" for title in titles.values())
+    for name, size in sizes.items():
+        numbers = asdict(size)
+        yield f"{name:{width}}  " + "  ".join(f"{numbers[column] / 1e6:12.2f}" for column in titles)
+    yield (
+        "weights: of the model in training, as its record has them; learning: those that training changes; frozen: of "
+        "networks that read each image and caption once, before training, and are not among the weights. Of models "
+        f"that learn words: with MS-COCO's vocabulary of {WORDS['coco']:,} words."
+    )
+
+
+def guide(name: str, known: catalog.Dataset) -> list[str]:
+    """Where to get a data set, how its folder may look, and how large it is."""
+    lines, noun = [f"{name}: {known.description}"], f"{catalog.noun(name)}s"
+    lines += [
+        f"  {split:6}{size.images:>8,} {noun}{size.captions:>9,} captions" for split, size in known.splits.items()
+    ]
+    lines += [f"  protocol {name}: {protocols.protocol(name).description}" for name in known.protocols]
+    if known.embedded:
+        return [*lines, "", "Nothing to download: it is generated."]
+    lines += ["", "Where to get it"]
+    for source in known.sources:
+        size = f": {source.size}" if source.size else ""
+        lines += [f"  {source.what}{size}", f"    {source.at}", *([f"    {source.note}"] if source.note else [])]
+    lines += ["", "How DIR may look: one of"]
+    lines += _forms(known.trees)
+    more = [f"More: {known.page}"] if known.page else []
+    return [*lines, "", f"Check your copy: goalgrid data check {name} --root DIR", *more]
+
+
+def own_guide() -> list[str]:
+    """How a folder with data of one's own may look, in each form."""
+    from goalgrid.retrieval.data import precomp
+    from goalgrid.retrieval.data.annotations import FORMATS
+    from goalgrid.retrieval.data.forms import forms
+
+    trees = {title: form.tree for title, form in FORMATS.items() if form.tree} | {"features": precomp.TREE}
+    for form in forms():
+        trees |= {f"{form.noun}s: {title}": tree for title, tree in catalog.dataset(form.shown_by).trees.items()}
+    return [
+        "Data of your own have any name that `goalgrid datasets` does not list. How DIR may look: one of",
+        "",
+        *_forms(trees),
+        "",
+        "Check it: goalgrid data check NAME --root DIR",
+        'In a grid file: [data.NAME] root = "DIR". More: docs/data/own.md',
+    ]
+
+
+def _forms(trees: Mapping[str, str]) -> list[str]:
+    return [
+        line for title, tree in trees.items() for line in (f"  {title}", *indent(tree.strip(), " " * 4).splitlines())
+    ]

@@ -1,0 +1,83 @@
+"""`goalgrid new`: a commented grid file to begin with, checked before it is written."""
+
+import json
+import tomllib
+from collections.abc import Sequence
+
+from goalgrid.grid import catalog, gridfile
+from goalgrid.grid.document import Text, content_of
+from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.objectives import own_objectives
+from goalgrid.grid.settings.base import check_named
+
+EXAMPLES = ("triplet-hn", "infonce", "sig-ms_con")
+"""Objectives of a new grid: the usual loss, the loss of CLIP, and a cell of the matrix of GOAL."""
+
+
+def text(
+    name: str,
+    dataset: str | None,
+    recipes: Sequence[str],
+    objectives: Sequence[str],
+    root: str | None,
+    uses: Sequence[str] = (),
+) -> tuple[str, list[str]]:
+    """A grid file, and what a user must know of its data; UserError: a name is wrong, or no folder is given.
+
+    Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes. The files of
+    `uses` are registered, and their objectives stand beside the `EXAMPLES`.
+    """
+    from goalgrid.results.pages import page
+
+    if name in catalog.names("presets"):
+        raise UserError(f"a shipped grid is called {name!r}, and commands would mean that. Choose another name.")
+    dataset = dataset or (name if root else "shapes")
+    check_named("grid", name)
+    check_named("data set", dataset)
+    usual, notes = _recipe(dataset, root) if root else ("cnn-bow", [])
+    axes = {"recipes": recipes or [usual], "objectives": [*(objectives or (*EXAMPLES, *own_objectives))]}
+    files = f"uses = {json.dumps(uses)}" if uses else '# uses = ["losses.py"]'
+    place = hint = ""
+    if not root and dataset not in catalog.names("datasets"):
+        raise UserError(f"where is {dataset!r}? Give --root DIR. How it must look: goalgrid data where")
+    if root or not catalog.described(dataset).embedded:
+        hint = "" if root else f"  # change this; `goalgrid data where {dataset}` says where to get it"
+        place = json.dumps(str(user_path(root or f"/data/{dataset}").absolute()), ensure_ascii=False)
+    lists = {axis: json.dumps(of) for axis, of in axes.items()}
+    content = page("new_grid.toml", name=name, dataset=dataset, uses=files, root=place, hint=hint, **lists)
+    gridfile.check(content_of(Text(f"grid {name!r}", tomllib.loads(content))))
+    return content, notes
+
+
+def _recipe(dataset: str, folder: str) -> tuple[str, list[str]]:
+    """A recipe for what lies in the folder; and its faults, what is not read of it, or that it has no known form.
+
+    Images and features are not read: that takes long, and `plan` and `data check` do it.
+    """
+    from goalgrid.retrieval.data import annotations, precomp
+    from goalgrid.retrieval.data.forms import forms
+    from goalgrid.retrieval.splits.problems import check_command
+
+    catalog.has_folder(dataset, f"--root {folder}")
+    root = user_path(folder).absolute()
+    if root.is_dir() and annotations.find(dataset, root):
+        try:
+            annotated = annotations.Annotated.of(dataset, root)
+        except UserError as error:
+            return "cnn-bow", [str(error)]
+        return "cnn-bow", [str(problem) for problem in (*annotated.problems, *annotated.notes())]
+    if form := next((form for form in forms() if form.begun(root)), None):
+        doubts = dict[str, str]()
+        for recipe in (name for name in catalog.recipe_names() if catalog.reads(name) == f"{form.noun}s"):
+            try:
+                form.check(root, catalog.recipe(recipe).model.image.reads)
+                return recipe, []
+            except UserError as error:
+                doubts[recipe] = str(error)
+        recipe, doubt = next(iter(doubts.items()))
+        return recipe, [doubt]
+    if features := precomp.find(dataset, root):
+        unread = precomp.unread(features, catalog.described(dataset).test_splits)
+        return "fc-bow", [str(remark) for remark in unread]
+    missing = str((root.is_dir() and annotations.begun(root)) or f"no data in a known form under {root}.")
+    return "cnn-bow", [f"{missing} {check_command(dataset, root)}"]

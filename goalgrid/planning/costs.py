@@ -1,0 +1,372 @@
+"""What is left of a grid, and its cost: CPU or GPU hours, time on the clock, disk; each as a range, with its source.
+
+A figure rests on the grid's finished trials of the same data set and recipe, on others whose steps cost the same, or on
+a probe; never on a guess.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from goalgrid.grid import catalog, objectives
+from goalgrid.grid.errors import counted
+from goalgrid.grid.expansion import Trial, chains, dropping
+from goalgrid.grid.groups import grouped
+from goalgrid.grid.resources import Resources, cpus_here
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store import attempts, files, gpu_needs, speed_probes
+from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.home import State, TrialFolder
+from goalgrid.state.grid_state import GridState
+
+RUNNING = 7
+"""A running trial needs so many times its best checkpoint: two checkpoints of weights and both moments of Adam."""
+
+EXAMINED = 200
+"""Finished trials of other settings that are looked at for their cost."""
+
+SHORT = 600
+"""Seconds of work beside which the start of Ray and of its processes counts (benchmarks/RESULTS.md)."""
+
+CLOCK = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+BYTES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+
+class Span(NamedTuple):
+    """From the least to the most."""
+
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Span":
+        known = list(values)
+        return cls(min(known, default=0.0), max(known, default=0.0))
+
+    def __add__(self, other: "Span") -> "Span":  # type: ignore[override]
+        return Span(self.least + other.least, self.most + other.most)
+
+    def __mul__(self, factor: float) -> "Span":  # type: ignore[override]
+        return Span(self.least * factor, self.most * factor)
+
+    def at_least(self, value: float) -> "Span":
+        return Span(max(value, self.least), max(value, self.most))
+
+    def text(self, unit: str, factor: float = 1.0) -> str:
+        """`1.2 to 1.4 GB`, two digits, thousands in full; a single figure where both ends read the same."""
+        ends = (value / factor for value in self)
+        least, most = (f"{value:,.0f}" if value >= 10 else f"{value:.2g}" for value in ends)
+        return f"{least} {unit}" if least == most else f"{least} to {most} {unit}"
+
+    def scaled(self, units: Sequence[tuple[str, float]]) -> str:
+        """The text in the largest unit that does not exceed the span; units stand from large to small."""
+        return self.text(*next((unit for unit in units if self.most >= unit[1]), units[-1]))
+
+
+class Key(NamedTuple):
+    """A data set and a recipe: trials that share both cost the same."""
+
+    dataset: str
+    recipe: str
+
+    @classmethod
+    def of(cls, trial: Trial) -> "Key":
+        return cls(trial.shared.dataset.name, trial.shared.recipe)
+
+    def __str__(self) -> str:
+        return f"{self.recipe} on {self.dataset}"
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The cost of trials of a recipe on a data set."""
+
+    step: Span
+    """Seconds of a step, with its share of validation."""
+    epoch_steps: int
+    best: Span
+    """Bytes of the best checkpoint."""
+    rest: Span
+    """Bytes of the other files of a finished trial."""
+    gpu: bool
+    source: str
+    device: str = ""
+
+
+@dataclass(frozen=True)
+class GridCost:
+    """The cost of the trials that a run would train."""
+
+    hours: dict[str, Span]
+    """By device, "CPU" or "GPU"."""
+    wall_seconds: Span
+    disk_bytes: Span
+    """That stay."""
+    disk_bytes_while_running: Span
+    """Further ones."""
+    jobs: int
+    jobs_from: str
+    rests_on: dict[str, str]
+    """Recipes on data sets, each with its source."""
+    unknown: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        hours = " and ".join(
+            span.scaled([(f"{device} {unit}", seconds / 3600) for unit, seconds in CLOCK[1:]])
+            for device, span in self.hours.items()
+        )
+        start = ", and 10 to 20 seconds to start" if self.wall_seconds.least < SHORT else ""
+        wall, further = self.wall_seconds.scaled(CLOCK), self.disk_bytes_while_running.scaled(BYTES)
+        figures = [
+            f"{hours}; {wall} on the clock with {self.jobs} at a time ({self.jobs_from}){start}",
+            f"{self.disk_bytes.scaled(BYTES)} of disk, and {further} more while it runs",
+        ]
+        known = [f"{key}: from {source}" for key, source in self.rests_on.items()]
+        unknown = [f"{key}: not known, so not counted" for key in self.unknown]
+        ask = ["the same command with --probe measures what is not known"] if self.unknown else []
+        return [*(figures if self.rests_on else ()), *known, *unknown, *ask]
+
+
+def cost_of(
+    grid_state: GridState, trials: Sequence[Trial], replaced: Iterable[str] = (), *, jobs: int | None
+) -> GridCost:
+    """The cost of training these trials, of which some are replaced, with so many jobs at a time, as `Plan.of` says."""
+    keys = dict.fromkeys(Key.of(trial) for trial in trials if trial.epochs)  # an ensemble costs an evaluation
+    bases = {key: basis for key in keys if (basis := basis_of(grid_state, key))}
+    anew = set(replaced)
+    known = [(trial, bases[key]) for trial in trials if (key := Key.of(trial)) in bases]
+    seconds = {
+        trial.id: basis.step * steps_left(grid_state, trial, basis.epoch_steps, trial.id in anew)
+        for trial, basis in known
+    }
+    shares = shares_of(grid_state, [trial for trial, basis in known if basis.gpu])
+    asked, why = _jobs(grid_state.grid.resources, shares, jobs)
+    chained = chains(trials) if seconds else []
+    in_order = [span for chain in chained if (span := [trial for trial in chain if trial.id in seconds])]
+    together = max(1, min(asked, len(in_order)))
+    without = dropping(grid_state.grid, grid_state.points)
+    return GridCost(
+        _hours(in_order, seconds, shares, grid_state.grid.resources.cpus),
+        wall([total(seconds[trial.id] for trial in chain) for chain in in_order], together),
+        total(basis.rest + basis.best * (trial.id not in without) for trial, basis in known),
+        Span.of(end for basis in bases.values() for end in basis.best) * (RUNNING * together),
+        together,
+        why if together == asked else "as many as there are",
+        {str(key): basis.source for key, basis in bases.items()},
+        tuple(str(key) for key in keys if key not in bases),
+    )
+
+
+def unmeasured(grid_state: GridState, trials: Iterable[Trial]) -> list[Trial]:
+    """A trial of every data set and recipe that have no finished trial, from which the cost would be known."""
+    first = {Key.of(trial): trial for trial in reversed(list(trials)) if trial.epochs}
+    return [trial for key, trial in first.items() if not _from_records(grid_state, key)]
+
+
+def basis_of(grid_state: GridState, key: Key) -> Basis | None:
+    """What was measured of this data set and recipe: finished trials, else a probe; None where nothing was."""
+    return _from_records(grid_state, key) or _from_probe(grid_state, key)
+
+
+def _from_records(grid_state: GridState, key: Key) -> Basis | None:
+    rows = [row for row in grid_state.records.values() if (row["dataset"], row["recipe"]) == key]
+    source = counted(len(rows), "finished trial")
+    if not rows:
+        rows = _of_equal_cost(grid_state, key)
+        source = f"{counted(len(rows), 'finished trial')} whose steps cost the same"
+    if not rows:
+        return None
+    folders = [grid_state.home.trial(row["trial_id"]) for row in rows]
+    best = [folder.best_checkpoint.stat().st_size if folder.best_checkpoint.exists() else 0 for folder in folders]
+    environments = [json.loads(row["environment"]) for row in rows]
+    return Basis(
+        Span.of(row["train_seconds"] / row["steps"] for row in rows),
+        max(row["steps"] // row["epochs"] for row in rows),
+        Span.of(  # as it was before its weights went, in float32
+            max(size, 4 * (row["parameters"] or 0)) for row, size in zip(rows, best, strict=True)
+        ),
+        Span.of(files.bytes_below(folder.path) - size for folder, size in zip(folders, best, strict=True)),
+        any(environment.get("device_type") == "cuda" for environment in environments),
+        source,
+        environments[-1].get("device", ""),
+    )
+
+
+def _of_equal_cost(grid_state: GridState, key: Key) -> list[dict[str, Any]]:
+    """The records of finished trials with other ids, as of another learning rate, whose steps cost the same."""
+    begins = f"{key.dataset}_{key.recipe}_"
+    if not (others := sorted(name for name in grid_state.elsewhere if name.startswith(begins))):
+        return []
+    kinds = {speed_probes.speed_of(t.settings) for t in alike(t for t in grid_state.trials if Key.of(t) == key)}
+    done = (folder for name in others if (folder := grid_state.home.trial(name)).is_done())
+    return grid_state.records_of(folder.trial_id for folder in islice(done, EXAMINED) if _kind(folder) in kinds)
+
+
+def _kind(folder: TrialFolder) -> str:
+    """The word of `speed_of` for a finished trial; empty if its settings cannot be read."""
+    try:
+        return speed_probes.speed_of(TrialSettings.model_validate(files.read_json(folder.settings)))
+    except ValidationError:
+        return ""
+
+
+def _from_probe(grid_state: GridState, key: Key) -> Basis | None:
+    """From the last probe of this data set and recipe, if a trial of the grid has the settings that it measured."""
+    probes = speed_probes.read(grid_state.home.grid(grid_state.grid.plain_name))
+    probe = next((probe for probe in probes if (probe.dataset, probe.recipe) == key), None)
+    trials = alike(trial for trial in grid_state.trials if Key.of(trial) == key)
+    if probe is None or all(speed_probes.speed_of(trial.settings) != probe.settings for trial in trials):
+        return None
+    validation = probe.evaluation / probe.epoch_steps
+    step = Span(probe.least + validation, probe.most + validation)
+    best, rest = Span(probe.best, probe.best), Span(probe.rest, probe.rest)
+    return Basis(step, probe.epoch_steps, best, rest, probe.gpu, f"a probe of {counted(probe.steps, 'step')}")
+
+
+def steps_left(grid_state: GridState, trial: Trial, known: int, anew: bool) -> int:
+    """Steps that a trial still has to make; `known` an epoch, where the size of the data is not known."""
+    steps = grid_state.data.epoch_steps(trial.shared) or known
+    unbegun = anew or grid_state.states.get(trial.id, State.PLANNED) in (State.PLANNED, State.UNREADABLE)
+    behind = 0 if unbegun else reached(grid_state.folder(trial))[1]
+    return max(0, steps * trial.shared.train.epochs - behind)
+
+
+def wall(chains: Sequence[Span], together: int) -> Span:
+    """Seconds of all chains, so many at a time: at least the longest chain's, whose trials wait for one another."""
+    return Span(*map(max, zip(total(chains) * (1 / together), *chains, strict=True)))
+
+
+def _hours(
+    jobs: Iterable[Sequence[Trial]], seconds: dict[str, Span], shares: dict[Key, float], cpus: int
+) -> dict[str, Span]:
+    """Hours by device: an hour on half a GPU is half a GPU hour; trials without a share of a GPU train on CPUs."""
+    hours: dict[str, Span] = {}
+    for chain in jobs:
+        on_gpu = [shares[Key.of(trial)] for trial in chain if Key.of(trial) in shares]
+        device, share = ("GPU", max(on_gpu)) if on_gpu else ("CPU", cpus)
+        spent = total(seconds[trial.id] for trial in chain) * (share / 3600)
+        hours[device] = hours.get(device, Span(0, 0)) + spent
+    return hours
+
+
+def _jobs(resources: Resources, shares: dict[Key, float], asked: int | None) -> tuple[int, str]:
+    """The number of jobs at a time, and what sets it."""
+    if asked:
+        return asked, "--jobs"
+    if resources.concurrency:
+        return resources.concurrency, "resources.concurrency"
+    share = max(shares.values(), default=0.0)
+    fitting = cpus_here() // resources.cpus
+    gpus = _gpus()
+    return min(fitting, gpu_needs.jobs_at_once(share, gpus)) if share and gpus else fitting, "what fits here"
+
+
+def _gpus() -> int:
+    """GPUs of this machine, counted without torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([word for word in visible.split(",") if word.strip() not in ("", "-1")])
+    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+
+
+def total(spans: Iterable[Span]) -> Span:
+    return sum(spans, Span(0, 0))
+
+
+def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
+    """A trial for every combination of data set, model, training settings and kind of objective."""
+    kinds = dict[tuple[object, ...], Trial]()
+    for trial in trials:
+        shared = trial.shared
+        kinds[id(shared.dataset), id(shared.model), id(shared.train), objectives.needs(shared.objective.name)] = trial
+    return kinds.values()
+
+
+def shares_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, float]:
+    """The largest share for each data set and recipe."""
+    resources, keys = grid_state.grid.resources, dict.fromkeys(map(Key.of, trials))
+    if not resources.shares_gpus:
+        return dict.fromkeys(keys, resources.gpus(0.0))
+    largest = needs_of(grid_state, trials)
+    return {key: largest[key].share() if key in largest else catalog.recipe(key.recipe).gpu for key in keys}
+
+
+def needs_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, Need]:
+    """The largest need for each data set and recipe, on the smallest GPU on which it was measured."""
+    largest = dict[Key, Need]()
+    for trial in alike(trials) if grid_state.home.memory.exists() else ():
+        key, on_devices = Key.of(trial), gpu_needs.read(grid_state.home, speed_probes.speed_of(trial.settings))
+        if on_devices:
+            need = gpu_needs.smallest(on_devices.values())
+            largest[key] = max(need, largest.get(key, need), key=Need.share)
+    return largest
+
+
+@dataclass(frozen=True)
+class RecipeWork:
+    """The work that is left of a recipe on a data set."""
+
+    dataset: str
+    recipe: str
+    trials: int
+    epochs: int
+    """Of a trial; 0: an ensemble, which trains nothing."""
+    steps: int | None
+    """Of an epoch; None: the size of the data set is not known before it is opened."""
+    views: int | None
+    """That a frozen backbone has to see once, for all trials together."""
+    after: tuple[str, ...]
+    """The recipes of its members, or the recipe that this recipe starts from."""
+
+    @property
+    def all_steps(self) -> int | None:
+        return None if self.steps is None else self.trials * self.epochs * self.steps
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "all_steps": self.all_steps}
+
+    def line(self) -> str:
+        """`45 x vsepp-r152 on coco: 30 epochs of 4,426 steps, 5,975,100 together; its backbone sees ... views`."""
+        names = " and ".join(filter(None, [", ".join(self.after[:-1]), *self.after[-1:]]))
+        after = f", each after its {names}" if names else ""
+        if not self.epochs:
+            return f"{self.trials} x {self.recipe} on {self.dataset}{after}: trains nothing"
+        epochs = counted(self.epochs, "epoch")
+        steps = f" of {counted(self.steps, 'step')}, {self.all_steps:,} together" if self.steps is not None else ""
+        views = f"; its backbone sees {self.views:,} views, once for all" if self.views else ""
+        return f"{self.trials} x {self.recipe} on {self.dataset}{after}: {epochs}{steps}{views}"
+
+
+def work_of(grid_state: GridState, trials: Iterable[Trial]) -> list[RecipeWork]:
+    """The work of training these trials, by data set, recipe and number of epochs, parents first."""
+    work = list[RecipeWork]()
+    for (key, epochs), members in grouped(((Key.of(trial), trial.epochs), trial) for trial in trials).items():
+        shared = members[0].shared
+        network, sizes = shared.model.image.feature_network, grid_state.data.sizes(shared)
+        views = views_of(network, sizes) if epochs and sizes and network else None
+        steps = grid_state.data.epoch_steps(shared) if epochs else 0
+        work.append(RecipeWork(*key, len(members), epochs, steps, views, catalog.recipe(key.recipe).parents))
+    return work
+
+
+def reached(folder: TrialFolder) -> tuple[int, int]:
+    """Epochs and steps behind a trial's last checkpoint, as far as they are known without opening it."""
+    if not (folder.last_checkpoint.exists() or folder.previous_checkpoint.exists()):
+        return 0, 0
+    row = folder.last_row() or {"epoch": 0, "step": 0}
+    latest = folder.latest()
+    # only a trial that was asked to stop leaves a checkpoint of its last step
+    stopped = latest is not None and latest.outcome() == attempts.Failure.PREEMPTED
+    step = latest.step() if latest and stopped else 0
+    return int(row["epoch"]), max(int(row["step"]), step)
+
+
+def views_of(network: Any, sizes: dict[str, tuple[int, int]]) -> int:
+    """Pictures that a frozen backbone has to see, of images and captions by split."""
+    return int(network.crops) * sizes["train"][0] + sizes["val"][0] + sizes["test"][0]

@@ -1,0 +1,453 @@
+"""What a grid takes of a GPU that need not be here: memory and hours of each recipe, measured, else estimated."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.expansion import Shared, Trial, chains
+from goalgrid.grid.groups import grouped
+from goalgrid.grid.identity import digest
+from goalgrid.grid.objectives import needs
+from goalgrid.grid.protocols import protocol
+from goalgrid.grid.resources import Resources
+from goalgrid.grid.settings import TrainSettings, components
+from goalgrid.grid.store.gpu_needs import RESERVED, Need
+from goalgrid.grid.store.speed_probes import RATES, speed_of
+from goalgrid.planning.costs import Key, Span, basis_of, needs_of, steps_left, total, views_of
+from goalgrid.planning.division import Division
+from goalgrid.planning.estimate import HOURS, ONCE, Estimate, GpuMachine, Remedy, assumed_of
+from goalgrid.planning.machine_use import MachineUse
+from goalgrid.runners.gpu.cards import Card
+from goalgrid.runners.gpu.decoding import decoding
+from goalgrid.runners.gpu.shapes_of_data import PIECES, WORDS, Shapes, shapes_of
+from goalgrid.state.grid_state import GridState
+
+if TYPE_CHECKING:  # a plan without a GPU loads no torch
+    from goalgrid.runners.gpu.estimate import Footprint
+    from goalgrid.runners.gpu.trace import Work
+
+CONTEXT = 0.8e9
+"""Bytes of a process beside its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
+DEFAULTS = {name: TrainSettings.model_fields[name].default for name in RATES}
+"""Of the settings of a training that decide values and no operation."""
+COPIED = 1.8e9
+"""Bytes of a checkpoint that are copied in a second while the step waits; a thread writes them. 839 MB in 0.47 s."""
+SMALLER = (2, 4, 8)
+"""Parts of a batch that are tried where the batch does not fit."""
+
+
+@dataclass(frozen=True)
+class DeviceCost:
+    """What a grid takes of a GPU."""
+
+    rented: GpuMachine
+    taken: dict[Key, Estimate]
+    chains: Sequence[Sequence[Key]]
+    """The trials that wait for one another, by what they take."""
+    division: Division
+
+    @property
+    def once(self) -> Span:
+        """Seconds of what is done once, before any trial."""
+        return total(span for taken in self.taken.values() for span in taken.once.values())
+
+    @property
+    def without(self) -> list[Key]:
+        """Return what does not fit on the card and fits only by a remedy that changes results."""
+        return [key for key, taken in self.taken.items() if not taken.trainable]
+
+    @property
+    def seconds(self) -> Span | None:
+        """GPU seconds of what can be trained, with the remedies that this needs; None: the card's rates are not known.
+
+        None as well where nothing can be trained.
+        """
+        spans = [taken.trained for taken in self.taken.values() if taken.trainable]
+        known = [span for span in spans if span]
+        return total([*known, self.once]) if known and len(known) == len(spans) else None
+
+    @property
+    def machine(self) -> MachineUse | None:
+        """How the rented GPUs are used; None as `seconds`, or if none are rented."""
+        if not self.seconds or not self.rented.gpus:
+            return None
+        return MachineUse(self.rented, self.division, self.jobs, self.once)
+
+    @cached_property
+    def jobs(self) -> list[Span]:
+        """GPU seconds of each chain that can be trained."""
+        known = {key: taken.trained for key, taken in self.taken.items() if taken.trainable}
+        of_trial = {key: span * (1 / self.taken[key].trials) for key, span in known.items() if span}
+        spans = ([of_trial[key] for key in chain if key in of_trial] for chain in self.chains)
+        return [total(of_chain) for of_chain in spans if of_chain]
+
+    @property
+    def feeding(self) -> tuple[int, int]:
+        """Trials that keep a GPU busy, and CPUs of each that decode its pictures: as the neediest recipe asks."""
+        feeding = [taken.feeding for taken in self.taken.values()]
+        cpus = max((math.ceil(threads / jobs) for jobs, threads in feeding), default=1)
+        return max((jobs for jobs, _ in feeding), default=1), cpus
+
+    def _in_formats(self) -> list[str]:
+        """What other number formats would take, of trials that are estimated in fp32."""
+        everything, none = [taken for taken in self.taken.values() if taken.trainable], Span(0, 0)
+        spans = {
+            setting: total((taken.formats.get(setting) or taken.seconds or none) * taken.slower for taken in everything)
+            for setting in dict.fromkeys(name for taken in everything for name in taken.formats)
+        }
+        hours = ", ".join(f"{setting} {span.scaled(HOURS)}" for setting, span in spans.items())
+        return [f"with {hours}: changes results, hence different trial ids"] if spans else []
+
+    def _remedies(self) -> list[str]:
+        """Return the assumptions of the total, or why there is no total."""
+        remedies = grouped(
+            (taken.remedy.setting, str(key))
+            for key, taken in self.taken.items()
+            if not taken.fits and taken.remedy and taken.seconds
+        )
+        lines = [f"the total has {setting} for {', '.join(keys)}" for setting, keys in remedies.items()]
+        if self.without:
+            names = " or ".join(map(str, self.without))
+            lines.append(f"no total: no setting that keeps the results makes {names} fit on {self.rented.card.name}")
+        return lines
+
+    def lines(self) -> list[str]:
+        if not self.taken:
+            return ["nothing is left to train or to evaluate"]
+        card = self.rented.card
+        lines = [line for key, taken in self.taken.items() for line in taken.lines(key)] + self._remedies()
+        if self.seconds:
+            part = "all others" if self.without else "in all"
+            lines.append(f"{part} {self.seconds.scaled(HOURS)} of one {card.name}{self.rented.price(self.seconds)}")
+            lines += [*(self.machine.lines() if self.machine else ()), *self._in_formats()]
+        if not card.bandwidth:
+            lines.append(f"hours and cost need a GPU by its name: of {card.name} only the memory is known")
+        if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):
+            ends = "from a GPU that never waits to one that waits for the start of every operation"
+            lines += [f"estimated hours: {ends},", "and to the time that decoding and copying checkpoints take"]
+        return [*lines, *assumed_of([taken.assumed for taken in self.taken.values()])]
+
+    def to_dict(self) -> dict[str, Any]:
+        hourly, machine = self.rented.hourly, None if self.without else self.machine
+        seconds = None if self.without else self.seconds
+        return {
+            "device": self.rented.card.name,
+            "memory_bytes": self.rented.card.bytes,
+            "recipes": {str(key): taken.to_dict() for key, taken in self.taken.items()},
+            "without": list(map(str, self.without)),
+            "seconds": seconds,
+            "clock_seconds": machine.clock if machine else None,
+            **(
+                {"gpus": self.rented.all_gpus, "gpus_busy": machine.busy, "gpus_as_fast": machine.as_fast}
+                if machine
+                else {}
+            ),
+            "cost": seconds * (hourly / 3600) if seconds and hourly else None,
+        }
+
+
+def device_cost(
+    grid_state: GridState,
+    trials: Sequence[Trial],
+    replaced: Iterable[str],
+    rented: GpuMachine,
+    *,
+    jobs: int | None = None,
+) -> DeviceCost:
+    """Return what trials take of a GPU, some from scratch; UserError: the architecture of weights is not known here.
+
+    `jobs`: at a time, at most; None: as the grid says.
+    """
+    groups, chained = grouped((Key.of(trial), trial) for trial in trials), chains(trials)
+    sharing = math.ceil(len(chained) / rented.all_gpus) if rented.gpus else None
+    costs = _OnCard(grid_state, rented, frozenset(replaced), needs_of(grid_state, trials), sharing)
+    taken = {key: costs.taken(key, members) for key, members in groups.items()}
+    resources = grid_state.grid.resources
+    together = [taken[key].together for key, (first, *_) in groups.items() if first.epochs]
+    room = rented.jobs(min(together, default=1), resources.cpus)
+    division = Division.of(resources, room, jobs)
+    return DeviceCost(rented, taken, [list(map(Key.of, chain)) for chain in chained], division)
+
+
+class _OnCard:
+    """Looks up what was measured of a grid's trials, and estimates the rest."""
+
+    def __init__(
+        self,
+        grid_state: GridState,
+        rented: GpuMachine,
+        anew: frozenset[str],
+        measured: dict[Key, Need],
+        sharing: int | None = None,
+    ) -> None:
+        """`sharing`: how many jobs there are for a GPU; None: as many as have room."""
+        self.rented, self.card, self.sharing = rented, rented.card, sharing
+        self.grid_state, self.anew, self.measured = grid_state, anew, measured
+        self.places = grid_state.grid.places()
+        self._networks: dict[tuple[Any, int], tuple[Work, Any]] = {}
+        self._extracted = set[tuple[str, Any]]()
+        self._counts = dict[str, Any]()
+        by_dataset = {trial.shared.dataset.name: trial.shared for trial in grid_state.trials}
+        sizes = [item for shared in by_dataset.values() for item in grid_state.data.sizes(shared).items()]
+        tested = [size for split, size in sizes if split != "train"]
+        self._largest = max(tested, default=(1000, 5000))
+        """Images and captions of the largest split that is evaluated: data sets then share an estimate."""
+
+    def taken(self, key: Key, trials: Sequence[Trial]) -> Estimate:
+        if trials[0].shared.members:
+            return self._averaged(trials)
+        card, measured = self.card, self.measured.get(key)
+        basis = basis_of(self.grid_state, key) if trials[0].epochs else None
+        name = (basis.device or (measured.device if measured else "")) if basis and basis.gpu else ""
+        known, hours = None, "estimated"
+        if basis and card.says and card.says in name:
+            known, hours = basis.step * sum(map(self._left, trials)), f"measured: {basis.source}"
+        if measured:
+            need = Need(card.name, card.bytes, measured.context, measured.alone)
+            memory = f"measured on {measured.device}"
+            if known and basis:
+                host = 3 * basis.best.most + self._kept_bytes(trials[0].shared)
+                return Estimate(need, memory, hours, len(trials), known, host=host)
+        shapes, assumed = self._shapes(trials[0].shared)
+        kinds = {place: _kind_of(one) for place, one in {id(trial.shared): trial.shared for trial in trials}.items()}
+        groups = grouped((kinds[id(trial.shared)], trial) for trial in trials)
+        footprints = [(self._footprint(members[0], shapes), members) for members in groups.values()]
+        most, (heaviest, *_) = max(footprints, key=lambda pair: pair[0].reserved)
+        if not measured:
+            need, memory = Need(card.name, card.bytes, CONTEXT, most.reserved), "estimated"
+        host = 3 * most.weights + self._kept_bytes(heaviest.shared)
+        taken = Estimate(need, memory, hours, len(trials), known, assumed=assumed, host=host)
+        if not taken.fits and trials[0].epochs:
+            taken = replace(taken, helps=self._helps(heaviest, shapes))
+        return self._timed(taken, trials[0].shared, footprints, shapes) if card.bandwidth else taken
+
+    def _timed(
+        self, taken: Estimate, shared: Shared, footprints: Sequence[tuple["Footprint", list[Trial]]], shapes: Shapes
+    ) -> Estimate:
+        """With hours, unless they were measured: the larger of the GPU's and those of decoding; so in other formats."""
+        resources, formats = self.grid_state.grid.resources, dict[str, Span]()
+        together = min(taken.together, taken.trials, self.sharing or taken.trials)
+        jobs = self.rented.jobs(together, resources.cpus)
+        threads = self.rented.threads(jobs, resources.threads)
+        view, root = shared.model.image.view, self.grid_state.grid.root(shared.dataset.name)
+        network = shared.model.image.feature_network
+        decode = decoding(shared.dataset.name, root, view) if view else None
+
+        def hours(card: Card) -> Span:
+            other = copy(self)
+            other.card = card
+            return total(other._seconds(members, footprint) for footprint, members in footprints)
+
+        once = self._once(shared, shapes.typical, decode.rate(resources.threads) if decode else None)
+        if taken.seconds:
+            return replace(taken, once=once)
+        card, seconds, text, fed = self.card, hours(self.card), "", 0.0
+        if shared.train.precision == "fp32" and not shared.train.tf32 and card.bf16 > card.fp32:
+            half = replace(card, fp32=card.bf16)
+            fastest = hours(replace(half, bandwidth=2 * card.bandwidth))
+            formats["train.precision=bf16"] = Span(fastest.least, hours(half).most)
+            if card.tf32 > card.fp32:
+                formats["train.tf32=true"] = hours(replace(card, fp32=card.tf32))
+        enough = math.ceil(seconds.most / seconds.least) if seconds.least else 1
+        busy = min(taken.together, enough, self.sharing or enough)
+        feeding = max(1, busy), 1
+        if decode and not network and seconds.least:
+            pictures = sum(self._pictures(trial) for _, members in footprints for trial in members)
+            fed, taken_up = pictures / decode.rate(threads), pictures / seconds.least
+        if decode and fed and not self._kept(shared, "train"):
+            feeding = max(1, busy), math.ceil(taken_up * decode.seconds)
+            give = "gives" if threads == 1 else "give"
+            text = f"decoding: {counted(threads, 'thread')} {give} {decode.rate(threads):,.0f} pictures a second "
+            text += f"({decode.source}), the GPU takes {taken_up:,.0f}"
+            if fed > seconds.least:
+                text += f": {self.rented.fed_by(feeding[1], jobs)}"
+        longer = {setting: span.at_least(fed) for setting, span in formats.items()}
+        return replace(taken, seconds=seconds.at_least(fed), once=once, decoding=text, formats=longer, feeding=feeding)
+
+    def _pictures(self, trial: Trial) -> float:
+        """Pictures that a trial decodes: of every step, validation and test; those that are kept, once."""
+        shared, epochs, read = trial.shared, trial.epochs or 1, self._left(trial) * trial.shared.train.batch_size
+        sizes = self.grid_state.data.sizes(shared)
+        if not sizes:
+            return read
+        validated = sizes["val"][0] * (1 if self._kept(shared, "val") else epochs)
+        return (sizes["train"][0] if self._kept(shared, "train") else read) + validated + sizes["test"][0]
+
+    def _kept(self, shared: Shared, split: str) -> bool:
+        """Whether a trial decodes the pictures of a split once: they are few and small, and seen in one view."""
+        from goalgrid.retrieval.data.images import KEPT_BYTES
+
+        view, sizes = shared.model.image.view, self.grid_state.data.sizes(shared)
+        if not view or not sizes or (split == "train" and view.random):
+            return False
+        return 3 * view.size**2 * sizes[split][0] <= KEPT_BYTES
+
+    def _kept_bytes(self, shared: Shared) -> int:
+        """Bytes of the pictures that a trial keeps in host memory."""
+        view, sizes = shared.model.image.view, self.grid_state.data.sizes(shared)
+        return sum(3 * view.size**2 * sizes[split][0] for split in sizes if view and self._kept(shared, split))
+
+    def _averaged(self, trials: Sequence[Trial]) -> Estimate:
+        """What ensembles take: all members are held, and each of them is evaluated."""
+        by_id = {trial.id: trial for trial in self.grid_state.trials}
+        members, rates = [by_id[parent] for parent in trials[0].parents], self.card.bandwidth > 0
+        read = [self._shapes(member.shared) for member in members]
+        needs = [self._footprint(member, shapes, epochs=0) for member, (shapes, _) in zip(members, read, strict=True)]
+        once = [span for pair in zip(members, needs, strict=True) for span in self._evaluations(*pair)] if rates else []
+        need = Need(self.card.name, self.card.bytes, CONTEXT, sum(footprint.reserved for footprint in needs))
+        assumed = {name: [what for _, part in read for what in part[name]] for name in read[0][1]}
+        seconds = total(once) * len(trials) if rates else None
+        return Estimate(need, "estimated", "estimated", len(trials), seconds, assumed=assumed)
+
+    def _left(self, trial: Trial) -> int:
+        return steps_left(self.grid_state, trial, 0, trial.id in self.anew)
+
+    def _footprint(self, trial: Trial, shapes: Shapes, **changed: Any) -> "Footprint":
+        """What a trial takes, with these settings of its training changed."""
+        from goalgrid.runners.gpu.estimate import estimate
+
+        footprint: Footprint = self._counted(estimate, trial, shapes, **changed)
+        return footprint
+
+    def _counted(self, count: Callable[..., Any], trial: Trial, shapes: Shapes, **changed: Any) -> Any:
+        """What a function counts of a trial; once for trials whose steps have the same operations."""
+        from goalgrid.runners.gpu.memory_probe import trained_by
+
+        alike = {"recipe": "", "dataset": self.grid_state.trials[0].shared.dataset}
+        settings = trained_by(trial.settings.model_copy(update=alike), **DEFAULTS, **changed)
+        same = digest(
+            [count.__name__, speed_of(settings), _kind_of(trial.shared), astuple(shapes), changed.get("epochs")]
+        )
+        if same not in self._counts:
+            self._counts[same] = count(settings, shapes, self.places)
+        return self._counts[same]
+
+    def _helps(self, trial: Trial, shapes: Shapes) -> list[Remedy]:
+        """What makes a trial fit: computing again, half precision, a smaller batch, or replicas."""
+        from goalgrid.runners.gpu.architectures import rehearsing
+        from goalgrid.runners.gpu.estimate import half_peak, peak
+        from goalgrid.runners.gpu.memory_probe import trained_by
+
+        shared, whole = trial.shared, self._footprint(trial, shapes, micro_batch=None)
+        batch, room = shared.train.batch_size, self.card.bytes - RESERVED - CONTEXT
+        remedies = list[Remedy]()
+        half = self._counted(half_peak, trial, shapes)
+        fewer = {batch // count: whole.of_pairs(batch / count, batch, half) for count in SMALLER if batch // count >= 2}
+        part = next((pairs for pairs, taken in fewer.items() if taken <= room), None)
+        slower = None
+        if self.card.bandwidth:
+            step, again = (self._span(footprint.step, shared).least for footprint in (whole, whole.again(batch)))
+            slower = again / step
+        if not shared.train.computes_again:
+            with suppress(UserError):  # batch norms that learn
+                blocks = self._counted(peak, trial, shapes, checkpoint_activations=True)
+                if blocks < 0.9 * whole.trained:  # else there are no blocks
+                    remedies.append(Remedy("train.checkpoint_activations=true", blocks, slower))
+            with suppress(UserError):
+                if part:
+                    rehearsing(trained_by(trial.settings, micro_batch=part), shapes, self.places)  # it may be refused
+                    remedies.append(Remedy(f"train.micro_batch={part}", fewer[part], slower))
+        if shared.train.precision != "bf16" and whole.reserved / 2 <= room:
+            half_size = self._counted(peak, trial, shapes, precision="bf16")
+            remedies.append(Remedy("train.precision=bf16", half_size, others=" (another trial)"))
+        if part:
+            alone = bool(components.clash(shared.model, shared.objective.name, Resources(replicas=2).parts))
+            others = "" if alone else f", or resources.replicas={batch // part} (each)"
+            remedies.append(Remedy(f"train.batch_size={part}", fewer[part], others=f" (another trial){others}"))
+        return [replace(remedy, bytes=CONTEXT + remedy.bytes) for remedy in remedies if remedy.bytes <= room]
+
+    def _span(self, work: "Work", shared: Shared) -> Span:
+        return Span(*self.card.seconds(work, tf32=shared.train.tf32))
+
+    def _seconds(self, trials: Sequence[Trial], footprint: "Footprint") -> Span:
+        """Steps, a validation after every epoch, and a test of every trial; a trial without epochs has one of each."""
+        counts = Counter[str]()
+        for trial in trials:
+            train, remaining = trial.shared.train, self._left(trial)
+            steps = self.grid_state.data.epoch_steps(trial.shared) or 0
+            frozen, first = (
+                max(0, remaining - steps * (train.epochs - epochs))
+                for epochs in (train.frozen_epochs, max(train.frozen_epochs, train.warmup_epochs))
+            )
+            counts.update(frozen=frozen, warming=first - frozen, step=remaining - first)
+        works = [getattr(footprint, kind) * count for kind, count in counts.items() if count]
+        validation, tested = self._evaluations(trials[0], footprint)
+        steps_of_all = total(self._span(work, trials[0].shared) for work in works)
+        copied = Span(3, 4) * (footprint.weights / COPIED)  # weights and both moments; and weights, where they are best
+        steps_of_all += copied * sum(trial.epochs for trial in trials)
+        return steps_of_all + validation * sum(trial.epochs or 1 for trial in trials) + tested * len(trials)
+
+    def _evaluations(self, trial: Trial, footprint: "Footprint") -> tuple[Span, Span]:
+        """Seconds of a validation and of a test; none where the sizes of the data are not known."""
+        from goalgrid.runners.gpu.estimate import reranked_pairs
+        from goalgrid.runners.training.inputs import protocols_of
+
+        shared, settings = trial.shared, trial.settings
+        sizes = self.grid_state.data.sizes(shared)
+        if not sizes:
+            return Span(0, 0), Span(0, 0)
+        image, text, score = (self._span(work, shared) for work in (footprint.image, footprint.text, footprint.score))
+        (images, captions), test = sizes["val"], sizes["test"]
+        few = min(images, shared.dataset.val_images or images)
+        part = captions * few // images
+        validation = image * few + text * part + score * (few * part)
+        folds = [protocol(name).fold for name in protocols_of(settings)]
+        scored = sum(test[0] * test[1] * min(1.0, (fold or test[0]) / test[0]) for fold in folds)
+        embedded = image * test[0] + text * test[1]
+        tested = embedded + score * scored
+        if footprint.anew:
+            least, most = reranked_pairs(settings, *test, folds)
+            pair = self._span(footprint.anew, shared)
+            tested += embedded + Span(pair.least * least, pair.most * most)
+        return validation, tested
+
+    def _once(self, shared: Shared, typical: int, rate: float | None) -> dict[str, Span]:
+        """Seconds of the frozen networks of images and of captions that no other recipe counts.
+
+        Args:
+            rate: pictures a second that are decoded for them.
+        """
+        sizes, spans = self.grid_state.data.sizes(shared), dict[str, Span]()
+        for what, network, length in zip(
+            ONCE, (shared.model.image.feature_network, shared.model.text.feature_network), (0, typical), strict=True
+        ):
+            if network and sizes and (shared.dataset.name, network) not in self._extracted:
+                self._extracted.add((shared.dataset.name, network))
+                count = sum(captions for _, captions in sizes.values()) if length else views_of(network, sizes)
+                span = Span(*self.card.seconds(self._network(network, length)[0])) * count
+                spans[what] = span.at_least(count / rate) if rate and not length else span
+        return spans
+
+    def _network(self, network: Any, typical: int = 0) -> tuple["Work", Any]:
+        """The work of a frozen network, and its features' shape or width; `typical` tokens a caption, 0: of images."""
+        from goalgrid.runners.gpu.architectures import of_caption_features, of_features
+
+        if (network, typical) not in self._networks:
+            of_captions = of_caption_features(network, PIECES, typical, self.places) if typical else None
+            self._networks[network, typical] = of_captions or of_features(network, self.places)
+        return self._networks[network, typical]
+
+    def _shapes(self, shared: Shared) -> tuple[Shapes, dict[str, list[str]]]:
+        root = self.grid_state.grid.root(shared.dataset.name)
+        shapes, assumed = shapes_of(shared, root, self._largest, lambda *network: self._network(*network)[1])
+        if assumed and shapes.words in WORDS.values():  # data sets share an estimate: by the largest vocabulary
+            shapes = replace(shapes, words=max(WORDS.values()))
+        return shapes, assumed
+
+
+def _kind_of(shared: Shared) -> tuple[tuple[str, ...], bool]:
+    """What memory and work of a step depend on: parts of the objective, and whether all scores get a gradient."""
+    from goalgrid import objectives
+
+    goal = shared.objective
+    dense = (
+        shared.model.of_sets
+        and not objectives.build(goal.name, variant=goal.variant, **goal.parameters).learns_from_few
+    )
+    return needs(goal.name), dense

@@ -1,0 +1,168 @@
+"""What the trials of a recipe take of a GPU, and the machine that has it."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from goalgrid.grid.errors import counted
+from goalgrid.grid.groups import nested
+from goalgrid.grid.store.gpu_needs import RESERVED, Need
+from goalgrid.planning.costs import CLOCK, Key, Span
+from goalgrid.runners.gpu.cards import Card
+
+HOURS = CLOCK[1:]
+ONCE = {"feature_seconds": "its frozen backbone", "caption_feature_seconds": "its frozen text network"}
+"""What is done once for all trials, by its name in JSON."""
+
+
+@dataclass(frozen=True)
+class GpuMachine:
+    """A type of GPU that a user asks about, and the machine that has it."""
+
+    card: Card
+    hourly: float | None = None
+    """The price of an hour on a GPU."""
+    gpus: int = 0
+    """Of the machine; 0: the user asks about no machine."""
+    cores: int | None = None
+    """Of the machine."""
+    hosts: int = 1
+    """Such machines."""
+
+    @property
+    def all_gpus(self) -> int:
+        return self.gpus * self.hosts
+
+    def price(self, seconds: Span) -> str:
+        """`, 3.4 to 5.6 at 2 an hour`; empty without a price. What costs less than a cent is not told apart."""
+        if not self.hourly:
+            return ""
+        price = seconds * (self.hourly / 3600)
+        per = f"at {self.hourly:g} an hour"
+        if price.most < 0.01:
+            return f", less than 0.01 {per}"
+        return f", at most {Span(price.most, price.most).text(per)}" if price.least < 0.01 else f", {price.text(per)}"
+
+    def jobs(self, together: int, cpus: int) -> int:
+        """Trials on a GPU at a time: as many as have room, and CPUs."""
+        return max(1, min(together, self.cores // (self.gpus * cpus)) if self.cores else together)
+
+    def threads(self, jobs: int, workers: int) -> int:
+        """Threads that decode for a GPU."""
+        return min(jobs * workers, max(1, self.cores // self.gpus)) if self.cores else jobs * workers
+
+    def fed_by(self, threads: int, jobs: int) -> str:
+        """What lets so many threads decode for a GPU."""
+        if self.cores and threads > self.cores // self.gpus:
+            return f"it needs {threads} cores a GPU"
+        return f"set resources.cpu = {math.ceil(threads / jobs)}"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A setting with which a trial fits that does not, with the bytes that it then takes."""
+
+    setting: str
+    bytes: float
+    slower: float | None = None
+    """What the seconds are multiplied by; None: not known."""
+    others: str = ""
+    """That it makes another trial, and what else helps; empty: results stay."""
+
+    def __str__(self) -> str:
+        price = f" ({self.slower:.2f} x the time)" if self.slower else ""
+        return f"{self.setting}{price}{self.others}"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the trials of a recipe take of a GPU."""
+
+    need: Need
+    memory: str
+    """The source of the need."""
+    hours: str
+    """The source of the seconds."""
+    trials: int
+    """That are left to train."""
+    seconds: Span | None
+    """Of all these trials together; None: the card's rates are not known."""
+    helps: Sequence[Remedy] = ()
+    """What makes a trial fit that does not."""
+    once: Mapping[str, Span] = field(default_factory=dict)
+    """Seconds of what is done once for all trials, by the names in `ONCE`."""
+    assumed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What was not read from data, by data set."""
+    decoding: str = ""
+    """How fast pictures come, and how fast the GPU takes them; empty: none are decoded."""
+    formats: Mapping[str, Span] = field(default_factory=dict)
+    """Seconds in other number formats, by the setting that chooses them."""
+    host: float = 0.0
+    """Bytes of host memory of a trial on a GPU without its process: a checkpoint that is written, and kept pictures."""
+    feeding: tuple[int, int] = (1, 1)
+    """Trials that keep the GPU busy, and threads that decode as fast as it takes pictures."""
+
+    @property
+    def remedy(self) -> Remedy | None:
+        """The first remedy that changes no result."""
+        return next((remedy for remedy in self.helps if not remedy.others), None)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether it fits, or a remedy that changes no result makes it fit."""
+        return self.fits or self.remedy is not None
+
+    @property
+    def slower(self) -> float:
+        """What the remedy multiplies the seconds by, where a trial needs it."""
+        return 1.0 if self.fits or not self.remedy else self.remedy.slower or 1.0
+
+    @property
+    def trained(self) -> Span | None:
+        """The seconds with the remedy, where a trial needs it; None: the card's rates are not known."""
+        return self.seconds * self.slower if self.seconds else None
+
+    @property
+    def bytes(self) -> float:
+        return self.need.alone + self.need.context
+
+    @property
+    def fits(self) -> bool:
+        return self.bytes <= self.need.total - RESERVED
+
+    @property
+    def together(self) -> int:
+        """Trials that have room on the card at the same time."""
+        return int(1 / self.need.share() + 1e-9) if self.fits else 0
+
+    def lines(self, key: Key) -> list[str]:
+        line = f"{key}: {_gigabytes(self.bytes)} of {self.need.total / 1e9:.3g} GB ({self.memory}), "
+        line += "does not fit" if not self.fits else "fits, alone" if self.together == 1 else "fits"
+        if self.together > 1:
+            line += f"; room for {self.together} trials at a time"
+        if self.seconds:
+            line += f"; {counted(self.trials, 'trial')} {self.seconds.scaled(HOURS)} ({self.hours})"
+        helps = "; ".join(f"{remedy}: {_gigabytes(remedy.bytes)} GB" for remedy in self.helps)
+        once = [f"  {ONCE[what]} {span.scaled(HOURS)}, once for all (estimated)" for what, span in self.once.items()]
+        decoding = [f"  {self.decoding}"] if self.decoding else []
+        return [line, *([] if self.fits else [f"  what helps: {helps or 'a larger GPU'}"]), *decoding, *once]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "bytes": self.bytes, "memory_from": self.memory, "fits": self.fits, "together": self.together,
+            "helps": {str(remedy): remedy.bytes for remedy in self.helps},
+            "trials": self.trials, "seconds": self.seconds, "seconds_in": self.formats,
+            "hours_from": self.hours if self.seconds else None, "decoding": self.decoding or None,
+            **{what: self.once.get(what) for what in ONCE}, "assumed": "; ".join(assumed_of([self.assumed])),
+        }  # fmt: skip
+
+
+def assumed_of(parts: Iterable[Mapping[str, Sequence[str]]]) -> list[str]:
+    """A line for each data set that is not here."""
+    union = nested((dataset, what, None) for part in parts for dataset, assumed in part.items() for what in assumed)
+    return [f"{dataset} is not here (--root): assumed {' and '.join(assumed)}" for dataset, assumed in union.items()]
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.1f}" if size < 1e10 else f"{size / 1e9:.0f}"

@@ -1,0 +1,94 @@
+"""What `goalgrid figures` draws: figures of a grid from its records, and of one trial by its weights."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from goalgrid.grid.cli_option import option
+from goalgrid.grid.errors import UserError, check_known
+from goalgrid.grid.store.home import Home
+from goalgrid.inspection.trial_figures import attention_of, retrieved
+from goalgrid.state.grid_state import GridState
+from goalgrid.state.named_grids import recall
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ATTENTION, EXAMPLES = "attention", "examples"
+
+
+@dataclass(frozen=True)
+class FigureRequest:
+    """What is drawn, and the options that `goalgrid figures` alone has; no kinds: all figures of the grid."""
+
+    kinds: Sequence[str]
+    format: str
+    only: str = ""
+    protocol: str | None = None
+    columns: int | None = option(None, "Width in columns of a paper; drops the title.", min=1, max=2)
+    points: float = option(8.5, "Font size in points.", "POINTS", min=4, max=20)
+    trial: str = option("", "With attention or examples: whose; a wrong id lists the trials.", "ID")
+    image: str = option("", "With attention: a test image, by file name or id; default: the first.", "NAME")
+    caption: str = option("1", "With attention: the image's Nth caption, or a text of your own.", "N|TEXT")
+    quantity: list[str] = option(  # noqa: RUF009
+        (), "With training or steps: draw this logged value; a wrong name lists all.", "NAME"
+    )
+    reference: str = option("", "With training: a paper's printed curve, e.g. 2ad-figureA1.", "CURVE")
+
+    def check(self) -> None:
+        """Check names and options; UserError: an unknown name, or options that do not fit the figures."""
+        from goalgrid.results import figures
+
+        known = [*figures.FIGURES, ATTENTION, EXAMPLES]
+        check_known("format", self.format, figures.FORMATS)
+        for kind in self.kinds:
+            check_known("figure", kind, known)
+        if (self.trial and not self.of_trial) or (self.image and ATTENTION not in self.kinds):
+            example = "goalgrid figures GRID attention --trial ID"
+            raise UserError(f"--trial, --image and --caption belong to attention, --trial also to examples: {example}")
+        logged = {"training", "steps"} & {*self.kinds}
+        if (self.quantity and not logged) or (self.reference and "training" not in self.kinds):
+            example = "goalgrid figures GRID training --quantity NAME"
+            raise UserError(f"--quantity and --reference belong to training: {example}")
+
+    @property
+    def of_trial(self) -> list[str]:
+        return [kind for kind in self.kinds if kind in (ATTENTION, EXAMPLES)]
+
+
+def write(
+    request: FigureRequest, grid: str, home: Home, overrides: Sequence[str], folder: Path | None
+) -> Iterator[str]:
+    """Write the figures, without a folder into that of the grid; yields a line for each file or figure without data."""
+    from goalgrid.reports.tables import some_scores
+    from goalgrid.results import figures
+
+    request.check()
+    recalled = recall(grid, home, overrides)
+    folder = folder or home.grid(recalled.name).figures
+    figures.check_folder(folder)
+    with figures.drawn_for(figures.Sheet(request.columns, request.points)):
+        for name, picture in _of_trial(GridState.of(recalled, home), request) if request.of_trial else ():
+            yield f"written: {figures.save(picture, folder, name, request.format)}"
+        kinds = [kind for kind in request.kinds if kind not in request.of_trial]
+        if request.kinds and not kinds:
+            return
+        grid_state = GridState.of(recalled, home, request.only)
+        scores = some_scores(grid_state, request.protocol, grid, overrides, "figures")
+        studies, drawn = figures.Study.read(grid_state.cells, scores, home), set[str]()
+        for drawing in figures.draw_all(studies, kinds, request.quantity, request.reference):
+            drawn.add(drawing[0])
+            yield from (f"written: {path}" for path in figures.write([drawing], folder, [request.format]))
+        for kind in kinds or ([] if drawn else figures.FIGURES):
+            if kind not in drawn:
+                yield f"nothing to draw for {kind}: it needs {figures.FIGURES[kind].needs}"
+
+
+def _of_trial(grid_state: GridState, request: FigureRequest) -> "Iterator[tuple[str, Figure]]":
+    """Name and picture of the examples and the attention of a trial, where they are asked for."""
+    if EXAMPLES in request.kinds:
+        yield f"{EXAMPLES}-{request.trial}", retrieved(grid_state, request.trial).draw()
+    if ATTENTION in request.kinds:
+        attended = attention_of(grid_state, request.trial, request.image, request.caption)
+        yield f"{ATTENTION}-{attended.name}", attended.draw()

@@ -1,0 +1,165 @@
+"""`goalgrid report --serve`: the page of a grid on this machine, kept current. It only reads the runs folder."""
+
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from typing import Any
+
+from goalgrid.cli.console import say
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.store.home import State
+from goalgrid.reports import report
+from goalgrid.results.analysis.documents import Document
+from goalgrid.results.export.report_page import Measured
+from goalgrid.state.grid_state import GridState
+
+SECONDS = 1.0
+"""Between two looks at the folder."""
+
+SILENT_SECONDS = 10.0
+"""How long a connection may say nothing before it is closed."""
+
+MOST = 64
+"""Open connections; one more closes the oldest."""
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'"
+
+
+class LivePage:
+    """The page as the folder has it: its state each second, its results when another trial is done.
+
+    Results take seconds to read and draw, so another thread does it, and the state does not wait for them.
+    """
+
+    def __init__(self, grid_state: GridState, beside: Callable[[], Document | None], paper: str | None) -> None:
+        self._trouble = ""
+        self._grid_state, self._beside, self._paper = grid_state, beside, paper
+        self._measured, self._read = Measured(), 0
+        self._done: list[Trial] | None = None
+        self._reading: Future[Measured] | None = None
+        self._standing: dict[str, Any] | None = None
+        self._readers = ThreadPoolExecutor(1)
+        self.current = b"", ""
+        """The page and its ETag: together, since a request may read them while they change."""
+
+    def follow(self) -> None:
+        """Look at the folder now, and from now on in a thread, as long as the process lives."""
+        self._look()
+        threading.Thread(target=self._follow, name="report", daemon=True).start()
+
+    def _follow(self) -> None:
+        while True:
+            time.sleep(SECONDS)
+            seen = self._grid_state
+            try:
+                self._grid_state = GridState.of(seen.grid, seen.home, seen.only)
+                self._look()
+            except UserError as error:  # a file that cannot be read now: the page stays as it was
+                if str(error) != self._trouble:
+                    say(f"warning: {error}")
+                self._trouble = str(error)
+
+    def _look(self) -> None:
+        """Begin to read results if others are done now; take those that are read; render what changed."""
+        if self._reading and self._reading.done():
+            reading, self._reading = self._reading, None
+            self._measured, self._read, self._standing = reading.result(), self._read + 1, None
+        if self._reading is None and self._done != (done := self._grid_state.having(State.DONE)):
+            self._done, self._reading = done, self._readers.submit(report.read, self._grid_state)
+        if (standing := report.standing_of(self._grid_state)) != self._standing:
+            self._standing = standing
+            html = report.render(
+                self._grid_state, measured=self._measured, live=self._read + 1, beside=self._beside(), paper=self._paper
+            )
+            self.current = html.encode(), f'"{secrets.token_hex(8)}"'
+
+
+class _Server(ThreadingHTTPServer):
+    """Holds a bounded number of connections, each with a thread, so that silent ones keep nobody out."""
+
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open = deque[Any]()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.append(request)
+        if len(self._open) > MOST:
+            with suppress(OSError):  # its thread then reads the end, and closes it
+                self._open.popleft().shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with suppress(ValueError):
+            self._open.remove(request)
+        super().shutdown_request(request)
+
+
+def serve(page: LivePage, host: str, port: int) -> None:
+    """Serve the page until Ctrl-C or SIGTERM ends the process, with exit code 0.
+
+    On other interfaces than loopback, it has a secret path.
+
+    UserError: the address or the port cannot be used.
+    """
+    try:
+        here = ip_address(host).is_loopback
+        server = _Server((host, port), _handler(page, path := "/" if here else f"/{secrets.token_urlsafe(16)}/"))
+    except ValueError:
+        raise UserError(f"--host is the number of an interface, e.g. 127.0.0.1 or 0.0.0.0, not {host!r}") from None
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"port {port} of {host} cannot be used: {str(error).rstrip('.')}. --port 0 takes a free one."
+        ) from None
+    for number in (signal.SIGINT, signal.SIGTERM):  # a KeyboardInterrupt would wait for the threads that read results
+        signal.signal(number, lambda *_: os._exit(0))
+    port = server.server_address[1]
+    name = socket.gethostname()
+    say(f"http://{host if here else name}:{port}{path}   (Ctrl-C ends it)")
+    if here:
+        say(f"from another machine: ssh -L {port}:127.0.0.1:{port} {name}, then the same address there")
+    page.follow()
+    server.serve_forever()
+
+
+def _handler(page: LivePage, path: str) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Answers one path; a name that is not this machine's cannot be made to point here by a foreign page."""
+
+        timeout = SILENT_SECONDS
+
+        def do_GET(self) -> None:
+            names = {"localhost", "127.0.0.1", "[::1]"}
+            host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
+            if self.path != path or (path == "/" and host not in names):
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            html, mark = page.current
+            same = self.headers.get("If-None-Match") == mark
+            self.send_response(HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK)
+            self.send_header("ETag", mark)
+            if not same:
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(html)))
+                self.send_header("Content-Security-Policy", POLICY)
+                self.send_header("Referrer-Policy", "no-referrer")
+            self.end_headers()
+            if not same:
+                self.wfile.write(html)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing of each request."""
+
+    return Handler

@@ -1,0 +1,204 @@
+"""Tables: drawn from records or from a paper, printed or written."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from goalgrid.cli.console import say, say_left_out, show, show_table
+from goalgrid.cli.exits import NothingDone, exit_state
+from goalgrid.cli.options import runs_option
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, check_known, counted, unknown
+from goalgrid.grid.expansion import trials_of
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.protocols import ECCV
+from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.output_files import write_output
+from goalgrid.results import layouts, renderers
+from goalgrid.results.export.table_request import TableRequest
+from goalgrid.results.layouts.captions import COLUMN_NAMES
+from goalgrid.results.records.provenance import OTHER_DATA
+from goalgrid.results.records.record import write_records
+from goalgrid.results.records.scores import Scores, counted_reasons
+from goalgrid.results.records.steps import Leave
+from goalgrid.results.reference.coverage import usual_protocol
+from goalgrid.results.reference.filled import APART
+from goalgrid.results.reference.reading import Paper
+from goalgrid.results.tables import Table
+from goalgrid.state.grid_state import GridState
+from goalgrid.state.named_grids import recall, start, words
+from goalgrid.state.papers import filled
+from goalgrid.state.status import seed_lines
+
+
+def draw(request: TableRequest, home: Home, grid: Grid | None = None) -> Table:
+    """The requested table, of its grid if that is at hand; UserError: an unknown name, or options that do not fit."""
+    check_known("layout", request.layout or "goal", layouts.LAYOUTS)
+    for name in request.metric.split(","):
+        check_known("metric", name, COLUMN_NAMES)
+    check_known("comparison", request.against or "paper", ["paper"])
+    if request.paper is not None:
+        return _filled(request, home)
+    if request.reference:
+        return _printed(request)
+    grid_state = GridState.of(grid or recall(request.grid, home, request.set_), home, request.only)
+    scores = some_scores(grid_state, request.protocol, request.grid, request.set_)
+    return with_seeds(request.draw(grid_state.cells, scores), grid_state)
+
+
+def with_seeds(table: Table, grid_state: GridState) -> Table:
+    """The table; where validation chooses or seeds are added, its caption says what it lacks, and what is out."""
+    lacking = [search.title for search in grid_state.searches if not search.chosen]
+    sentences = [f"Not shown, since nothing is chosen yet: {', '.join(lacking)}."] if lacking else []
+    sentences += [f"{line[0].upper()}{line[1:]}." for line in seed_lines(grid_state)]
+    return table.saying(*sentences)
+
+
+def some_scores(
+    grid_state: GridState, protocol: str | None, source: str, overrides: Sequence[str], verb: str = "table"
+) -> Scores:
+    """What finished trials measured, as `scores_of`; NothingDone: none is done, with what helps a grid so named."""
+    scores, grid, home = scores_of(grid_state, protocol), grid_state.grid, grid_state.home
+    if not scores.rows:
+        states = set(grid_state.states.values())
+        shown = {grid_state.states[trial.id] for trial in trials_of(grid_state.cells)}
+        named, other = words(source, home, overrides), list(scores.absent.values()).count(OTHER_DATA)
+        done = f"no trial{' with chosen values' * bool(grid.select)} is done"
+        if other:
+            done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
+            helps = f"Retrain them: goalgrid run {named} --stale"
+        elif states <= {State.PLANNED}:
+            helps = start(source, home, overrides, verb=verb)
+        else:
+            done = f"{'no record can be read' if State.DONE in shown else done} ({grid_state.headline()})"
+            to_run = State.DONE not in shown and states <= {State.DONE, State.PLANNED}
+            helps = f"Go on: goalgrid run {named}" if to_run else f"Why, and what helps: goalgrid status {named}"
+        raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {helps}")
+    return scores
+
+
+def known_protocol(grid: Grid, name: str | None) -> str | None:
+    """The protocol of this name, or of the data set of this name that [evaluate] names; None: the usual protocol.
+
+    UserError: no data set of the grid has it, and [evaluate] does not ask for it.
+    """
+    on = [protocol for protocol in grid.evaluate.names if name in grid.evaluate.datasets]
+    known = [protocol for dataset in grid.datasets for protocol in catalog.protocols(dataset)] + grid.evaluate.names
+    if on or name is None or name in known:
+        return next((protocol for protocol in on if protocol in catalog.protocols(str(name))), name)
+    if grid.datasets == [name]:
+        raise UserError(f"grid {grid.name!r} trains on {name!r}, and shows it without this option.")
+    field = "datasets" if name in (*catalog.names("datasets"), *grid.datasets) else "protocols" if name == ECCV else ""
+    more = f"[evaluate] may ask for more: goalgrid resume {grid.name} --set 'evaluate.{field}=[\"{name}\"]'."
+    where, hint = f"of grid {grid.name!r}", more if field else ""
+    raise UserError(unknown("protocol or data set", name, dict.fromkeys(known), where=where, hint=hint))
+
+
+def scores_of(grid_state: GridState, protocol: str | None = None, leave: Leave = say_left_out) -> Scores:
+    """What finished trials measured, by the usual protocol or this one; UserError: no data set of the grid has it.
+
+    `leave`: takes the message of a file that cannot be read and is left out.
+    """
+    grid = grid_state.grid
+    return Scores.read(
+        grid_state.cells, grid_state.home, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
+        now=grid_state.data.now, leave=leave, evaluate=grid.evaluate, lacking=grid_state.lacking,
+        make=f"goalgrid resume {grid.name}",
+    )  # fmt: skip
+
+
+class KeptTable(NamedTuple):
+    table: Table
+    written: bool
+    """Whether its files and the records are in the grid's folder."""
+
+
+def keep_table(grid_state: GridState) -> KeptTable | None:
+    """Write the grid's table and its records into the grid's folder; None where no trial is done.
+
+    A disk that takes none of it costs a warning.
+    """
+    scores = scores_of(grid_state) if grid_state.counts[State.DONE] else None
+    if not (scores and scores.rows):
+        return None
+    table = with_seeds(TableRequest(grid_state.grid.name).draw(grid_state.cells, scores), grid_state)
+    folder = grid_state.home.grid(grid_state.grid.name)
+    try:
+        write_records(scores.rows, grid_state.home, folder.results)
+        renderers.write_all(table, folder.tables)
+    except UserError as error:
+        say(f"warning: the table is not kept: {error}")
+        return KeptTable(table, written=False)
+    return KeptTable(table, written=True)
+
+
+def table_of_paper(name: str | None, home: Home, against: str | None = None) -> Table | None:
+    """A paper's own table with our numbers, `against` "paper" beside its own; None without name or trials."""
+    with suppress(NothingDone):
+        return draw(TableRequest("", paper=name, against=against), home) if name else None
+    return None
+
+
+def shortfall(request: TableRequest, home: Home, table: Table | None) -> State:
+    """Say on stderr what the requested table lacks, and return the state that decides on the exit code.
+
+    Failed if a trial of it failed, interrupted if it lacks any other, done if it lacks none. `table`: as drawn, None:
+    nothing is done.
+    """
+    missing = dict(pair for entry in table.entries() for pair in entry.score.missing) if table else {}
+    states = [State.FAILED if why.startswith(State.FAILED) else State.INTERRUPTED for why in missing.values()]
+    lacking = counted_reasons(missing.values())
+    if not (request.paper or request.reference):
+        grid_state = GridState.of(recall(request.grid, home, request.set_), home, request.only)
+        states += [grid_state.reached(trial) for trial in grid_state.trials]
+        lacking = grid_state.headline()
+    state = exit_state(states)
+    if state is not State.DONE:
+        say(f"incomplete: {lacking}")
+    return State.INTERRUPTED if state is State.RUNNING else state
+
+
+def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -> Table:
+    """Print the requested table, or write it; a Parquet table without `output` goes into the grid's folder.
+
+    `kind`: the format; "terminal": of a file, the format that its ending names.
+    """
+    grid = None if request.reference or request.paper else recall(request.grid, home, request.set_)
+    folder = home.path / ("papers" if request.paper else "reference") / (request.paper or request.grid)
+    folder = home.grid(grid.name).tables if grid else folder
+    kind = renderers.format_for(output, kind) if output else kind
+    table = draw(request, home, grid)
+    if kind != "latex" and (given := request.of_latex):
+        raise UserError(f"for LaTeX alone: {', '.join(given)}. Give --format latex, or --output NAME.tex.")
+    if kind == "terminal":
+        show_table(table)
+    elif output or kind in renderers.DATA:
+        path = output or folder / f"{table.name}.{renderers.ENDINGS[kind]}"
+        write_output(path, renderers.encoded(table, kind))
+        say(f"written: {path}")
+    else:
+        show(renderers.text(table, kind).rstrip("\n"))
+    return table
+
+
+def _filled(request: TableRequest, home: Home) -> Table:
+    """A paper's table, filled by the trials of all grids."""
+    named = {"GRID": request.grid, "--reference": request.reference, "--protocol": request.protocol}
+    named |= {"--rows, --columns and --blocks": request.axes, "--set": request.set_, "--only": request.only}
+    if others := [name for name, value in named.items() if value]:
+        raise UserError(f"--paper fills a paper's own table by its own protocols; leave {', '.join(others)} out.")
+    source = filled(str(request.paper), home)
+    if not source.used:
+        start = f"no trial is done. Start it: goalgrid run --paper {source.name}{runs_option(home)}"
+        why = f"trials with different settings could fill each row. {APART}" if source.undecided else start
+        raise NothingDone(f"{source.name} under {home.path}: {why}")
+    return request.draw(list(source.rows), source)
+
+
+def _printed(request: TableRequest) -> Table:
+    options = ("against", "protocol", "only", "rows", "columns", "blocks", "marks", "set_")
+    if given := [f"--{name.rstrip('_')}" for name in options if getattr(request, name)]:
+        raise UserError(f"--reference shows a table as the paper printed it; leave {' and '.join(given)} out.")
+    paper = Paper.read(request.grid)
+    return request.draw(list(paper.rows), paper)

@@ -1,0 +1,337 @@
+"""A grid as it stands on the disk: its cells, its trials, their states and their records."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.evaluations import moved
+from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
+from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.select import Halving
+from goalgrid.grid.store.home import ENDED, SETTLED, Home, State, TrialFolder
+from goalgrid.grid.store.imported import imported_cells
+from goalgrid.results.records import provenance
+from goalgrid.results.records.provenance import Stale
+from goalgrid.state.data_at_hand import DataAtHand
+
+if TYPE_CHECKING:
+    from goalgrid.results.statistics.resolving import Resolution
+    from goalgrid.state.choices import Search
+
+
+ORDER = (*SETTLED, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
+COLUMNS = (*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters", "val_rsum")
+"""What is read of the records of finished trials."""
+WORDS = 40
+"""Values of an axis that are spelled out."""
+
+
+@dataclass(frozen=True)
+class GridState:
+    """A grid with the trials that it has by now, imported ones last, and their states, read at the first use."""
+
+    grid: Grid
+    home: Home
+    cells: list[Cell]
+    """The cells of tables: where validation chooses settings, those whose search is done."""
+    points: list[Cell]
+    """The cells of all trials: where validation chooses settings, one for each point that a cell tries."""
+    searches: "Sequence[Search]" = ()
+    halvings: Mapping[str, Halving] = field(default_factory=dict)
+    """By trial id, the rule that may stop it."""
+    contests: "Mapping[str, Resolution]" = field(default_factory=dict)
+    """Where the contest for the best stands, by block; empty for a grid with fixed seeds."""
+    only: str = ""
+    """The filter that chose the trials; empty: they are all trials of the grid."""
+
+    @classmethod
+    def of(cls, grid: Grid, home: Home, only: str = "") -> "GridState":
+        """The grid with the trials that it has by now; with a filter, those that it names.
+
+        If seeds are added until resolved, these are a part of all its trials; if validation chooses settings, the
+        search trials and the trials with chosen values.
+        """
+        imported = imported_cells(grid, home)
+        if grid.select is None:
+            cells, contests = _in_budget(grid, expand(grid), home)
+            cells += imported
+            grid_state = cls(grid, home, cells, cells, contests=contests)
+        else:
+            from goalgrid.state import choices
+
+            searches = choices.searches(grid, home)
+            finals, contests = _in_budget(grid, [search.cell for search in searches if search.chosen], home)
+            points = [*choices.with_trials(searches, finals), *imported]
+            halvings = choices.halvings(grid, searches)
+            grid_state = cls(grid, home, [*finals, *imported], points, searches, halvings, contests)
+        if not only:
+            return grid_state
+        ids = {trial.id for trial in grid_state.selected(only)}
+
+        def within(cells: list[Cell]) -> list[Cell]:
+            parts = [replace(cell, trials=tuple(t for t in cell.trials if t.id in ids)) for cell in cells]
+            return [cell for cell in parts if cell.trials]
+
+        return replace(grid_state, cells=within(grid_state.cells), points=within(grid_state.points), only=only)
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        return trials_of(self.points)
+
+    @cached_property
+    def states(self) -> dict[str, State]:
+        """By trial id; only a trial that was started costs a look into its folder."""
+        states = self.home.states((trial.id for trial in self.trials), self.halvings)
+        searched = (item for search in self.searches for item in search.states.items())
+        return states | {name: state for name, state in searched if state is State.DIVERGED}
+
+    @property
+    def stops_none(self) -> str:
+        """A warning that the rule that may stop search trials never can, or an empty string."""
+        epochs = max((trial.epochs for trial in self.trials if trial.id in self.halvings), default=None)
+        select = self.grid.select
+        if select is None or epochs is None or epochs > select.grace:
+            return ""
+        return f'select.stop = "asha" stops none of the search trials: select.grace = {select.grace}, epochs = {epochs}'
+
+    def folder(self, trial: Trial) -> TrialFolder:
+        return self.home.trial(trial.id)
+
+    @cached_property
+    def counts(self) -> Counter[State]:
+        return Counter(self.states.values())
+
+    def having(self, state: State) -> list[Trial]:
+        return [trial for trial in self.trials if self.states[trial.id] is state]
+
+    def unfinished(self) -> list[Trial]:
+        """Return the trials that have something left to train or to mend."""
+        return [trial for trial in self.trials if self.states[trial.id] not in SETTLED]
+
+    def selected(self, only: str) -> list[Trial]:
+        """The trials that a filter names by the grid's axes, `state` or `failure`; UserError: it names none.
+
+        With a trial that waits for a choice, it names the search trials of that choice.
+        """
+        if not only:
+            return self.trials
+        named = self._named(only)
+        for search in self.searches:
+            if search.waiting and not named.isdisjoint(search.finals):
+                named.update(search.trials)
+        if chosen := [trial for trial in self.trials if trial.id in named]:
+            return chosen
+        raise UserError(f"--only {only!r} names none of the grid's trials: validation chose other values.")
+
+    def pending(self, only: str = "") -> list[Trial]:
+        """Stand-ins, at a first point, for the trials that wait for a choice and that a filter names."""
+        named = self._named(only) if only else None
+        stand_ins = list[Trial]()
+        for search in self.searches:
+            finals = ([t for t in point.trials[1:] if named is None or t.id in named] for point in search.points)
+            stand_ins += next(filter(None, finals), []) if search.waiting else []
+        return stand_ins
+
+    def _named(self, only: str) -> set[str]:
+        """Ids of the trials that a filter names, those of values that may still be chosen included."""
+        failures = {trial.id: self.folder(trial).failure() for trial in self.having(State.FAILED)}
+        classes = {trial_id: failure.value for trial_id, failure in failures.items() if failure}
+        states = {trial_id: state.value for trial_id, state in self.states.items()}
+        candidates = [cell for search in self.searches for cell in search.points]
+        named = select([*candidates, *self.points], only, {"state": states, "failure": classes})
+        return {trial.id for trial in named}
+
+    @cached_property
+    def imported(self) -> list[Trial]:
+        """Records of published checkpoints, which nobody trains here."""
+        return [trial for trial in self.trials if trial.shared.published]
+
+    @property
+    def candidates(self) -> list[Cell]:
+        """The cells of all trials that the grid may come to have: of every choice, and with all seeds."""
+        if self.searches:
+            return [cell for search in self.searches for cell in search.points]
+        return expand(self.grid)
+
+    @property
+    def most(self) -> int:
+        """How many trials there are once all seeds are added."""
+        if self.searches:
+            return sum(len(search.points) + len(search.points[0].trials) - 1 for search in self.searches)
+        return len(trials_of(expand(self.grid)))
+
+    def headline(self) -> str:
+        """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
+        counts = ", ".join(f"{self.counts[state]:,} {state}" for state in ORDER if self.counts[state])
+        together = len(chains(self.trials))
+        chained = f" in {counted(together, 'chain')}" if together < len(self.trials) else ""
+        chosen = f" of {self.only}" if self.only else ""
+        return f"{counted(len(self.trials), 'trial')}{chosen}{chained}: {counts}"
+
+    def sums(self) -> dict[str, int]:
+        """How many trials there are, and how many are done, failed, and stopped by a rule."""
+        return {"trials": len(self.trials), **{state.value: self.counts[state] for state in ENDED}}
+
+    @cached_property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """By id: the provenance of each finished trial with a readable record, its steps, epochs, seconds and rsum."""
+        return self._records[0]
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Why the record of a finished trial cannot be read, by trial id."""
+        return self._records[1]
+
+    @cached_property
+    def _records(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        done = self.having(State.DONE)
+        if not done:
+            return {}, {}
+        from goalgrid.results.records import record_cache
+
+        unreadable = dict[Path, str]()
+        rows = record_cache.rows(self.home, [trial.id for trial in done], COLUMNS, unreadable)
+        return rows, {path.parent.name: why for path, why in unreadable.items()}
+
+    @cached_property
+    def elsewhere(self) -> set[str]:
+        """Ids in the runs folder of trials that are none of the grid's."""
+        return self.home.standing() - self.states.keys()
+
+    def records_of(self, ids: Iterable[str]) -> list[dict[str, Any]]:
+        """What `records` holds, of finished trials of other grids; without records that cannot be read."""
+        if not (others := list(ids)):
+            return []
+        from goalgrid.results.records import record_cache
+
+        return list(record_cache.rows(self.home, others, COLUMNS, unreadable={}).values())
+
+    def reached(self, trial: Trial, left: Collection[str] = ()) -> State:
+        """The state that a command exits with: a trial of other data, or that lacks what it is to have, is not done.
+
+        Args:
+            left: ids as `left_by` gives them, of trials with which nobody goes on.
+        """
+        if trial.id in self.unreadable or trial.id in self.of_other_data:
+            return State.INTERRUPTED
+        state = self.states[trial.id]
+        if state is State.DONE and trial.id in self.lacking:
+            return State.INTERRUPTED
+        if trial.id in left:
+            return State.INTERRUPTED if state is State.RUNNING else state
+        return State.RUNNING if state not in ENDED and trial.id in self._held else state
+
+    @cached_property
+    def _held(self) -> set[str]:
+        """Ids of the trials that a process trains, and of the trials that come after them."""
+        return self.with_children(trial.id for trial in self.having(State.RUNNING))
+
+    def left_by(self, launches: Collection[str]) -> set[str]:
+        """Ids of the trials whose lease these launches hold, though their driver ends, and of the trials after them."""
+        latest = ((trial.id, self.folder(trial).latest()) for trial in self.having(State.RUNNING))
+        return self.with_children(trial_id for trial_id, it in latest if it and it.launch() in launches)
+
+    def with_children(self, ids: Iterable[str]) -> set[str]:
+        """These trials, and those that come after them in their chains."""
+        family = set(ids)
+        for trial in self.trials if family else ():  # parents first
+            if not family.isdisjoint(trial.parents):
+                family.add(trial.id)
+        return family
+
+    @cached_property
+    def stale(self) -> dict[str, list[Stale]]:
+        """Finished trials by id that a run now might not repeat, with the reasons."""
+        if not self.counts[State.DONE]:
+            return {}
+        register(self.grid)
+        stale = provenance.stale(self._trained_here, self.points, self.data.now)
+        return stale | {key: [Stale("record", why)] for key, why in self.unreadable.items()}
+
+    @property
+    def patched(self) -> dict[str, str]:
+        """The versions that changed since without a change of any number, by id of the finished trials."""
+        return provenance.patched(self._trained_here) if self.records else {}
+
+    @property
+    def _trained_here(self) -> dict[str, dict[str, Any]]:
+        """The records of finished trials without those of published checkpoints."""
+        imported = {trial.id for trial in self.imported}
+        return {trial_id: row for trial_id, row in self.records.items() if trial_id not in imported}
+
+    @cached_property
+    def data(self) -> DataAtHand:
+        return DataAtHand(self.grid, self.home)
+
+    @cached_property
+    def of_other_data(self) -> set[str]:
+        """Ids of the trials that are done, but on other data than are here now: no table shows them."""
+        return provenance.of_other_data(self.records, self.points, self.data.fingerprint)
+
+    @property
+    def trained_on_other_data(self) -> set[str]:
+        """Those of other data that can be retrained: a published checkpoint is imported again instead."""
+        return self.of_other_data - {trial.id for trial in self.imported}
+
+    @cached_property
+    def lacking(self) -> dict[str, list[str]]:
+        """The protocols by which [evaluate] still asks for trials, done or not, on the data here now, by trial id."""
+        if not self.grid.evaluate.names:
+            return {}
+        from goalgrid.results.records.models import FurtherEvaluation
+
+        lacking = dict[str, list[str]]()
+        for cell in (cell for cell in self.cells if cell.trials and not cell.published):
+            settings = cell.trials[0].settings
+            by_dataset = self.grid.evaluate.of(settings).items()
+            data = {name: self.data.fingerprint(moved(settings, on)) for on, names in by_dataset for name in names}
+            for trial in cell.trials:
+                done, path = self.states[trial.id] is State.DONE, self.folder(trial).evaluation
+                if names := [name for name in data if not (done and FurtherEvaluation.of_now(path(name), data[name]))]:
+                    lacking[trial.id] = names
+        return lacking
+
+    def evaluation_lines(self) -> list[str]:
+        """`missing evaluations: 12 by eccv, 12 by f30k-1k`; empty where none is missing."""
+        counts = Counter(name for names in self.lacking.values() for name in names)
+        parts = ", ".join(f"{count:,} by {name}" for name, count in counts.items())
+        return [f"missing evaluations: {parts}"] if parts else []
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "grid": self.grid.name,
+            "trials": len(self.trials),
+            "states": {state.value: self.counts[state] for state in State},
+            "missing_evaluations": self.lacking,
+        }
+
+
+def _in_budget(grid: Grid, cells: list[Cell], home: Home) -> "tuple[list[Cell], dict[str, Resolution]]":
+    """The cells with the seeds that they are to have by now, and the contests that decide it."""
+    if grid.budget is None or not cells:
+        return cells, {}
+    from goalgrid.state import seeds
+
+    return seeds.so_far(grid.budget, cells, home)
+
+
+def ranges(values: Iterable[object]) -> list[str]:
+    """The values as words; four or more whole numbers in a row are a range, and of many words the first stand there.
+
+    >>> ranges([0, 1, 2]), ranges([0, 1, 2, 3, 7, 0.1, "con_con"])
+    (['0', '1', '2'], ['0-3', '7', '0.1', 'con_con'])
+    """
+    runs: list[list[object]] = []
+    for value in values:
+        last = runs[-1][-1] if runs else None
+        if type(value) is int and type(last) is int and value == last + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    short = [[f"{run[0]}-{run[-1]}"] if len(run) > 3 else list(map(str, run)) for run in runs]
+    words = [word for run in short for word in run]
+    return words if len(words) <= WORDS else [*words[:WORDS], f"and {len(words) - WORDS:,} more"]

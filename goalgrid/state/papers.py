@@ -1,0 +1,108 @@
+"""The papers' tables by name: the grids that fill them, and what the trials of a runs folder have filled."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from goalgrid.cli.console import say_left_out
+from goalgrid.grid import catalog, trusted_code
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, Shared, expand
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.store.files import readable_text
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.saved_grid import read_grid
+from goalgrid.results.records.provenance import Now
+from goalgrid.state.data_at_hand import DataAtHand
+from goalgrid.state.grid_state import GridState
+
+if TYPE_CHECKING:
+    from goalgrid.results.reference.filled import Filled
+
+
+@cache
+def shipped() -> list[tuple[Grid, list[Cell]]]:
+    """All shipped grids with their cells."""
+    return [(grid, expand(grid)) for grid in map(load, catalog.names("presets"))]
+
+
+def grid_of_paper(name: str) -> str:
+    """The shipped grid of a paper's table; a UserError: no table has this name, or no row of it can be trained."""
+    from goalgrid.results.reference.reading import Paper
+
+    Paper.read(name)
+    for grid, _ in shipped():
+        if name in grid.tables:
+            return grid.name
+    raise UserError(f"no row of {name} can be trained here. As printed: goalgrid table {name} --reference")
+
+
+def sources(grids: Sequence[str], paper: str | None, home: Home) -> list[str]:
+    """The grids that a command names, by themselves or by a paper's table.
+
+    UserError: neither or both, or as `grid_of_paper`.
+    """
+    if paper is None:
+        if not grids:
+            raise no_grid(home)
+        return list(grids)
+    if grids:
+        raise UserError(f"--paper {paper} names the grids itself; leave {' '.join(grids)} out.")
+    return [grid_of_paper(paper)]
+
+
+def no_grid(home: Home) -> UserError:
+    """That a command names no grid, with those that ran and the grid files at hand."""
+    files = {path.name: readable_text(path) for path in sorted(Path().glob("*.toml"))}
+    grids = [name for name, text in files.items() if re.search("^(name|datasets|objectives)", text, re.MULTILINE)]
+    known = ", ".join(dict.fromkeys([*home.grids(), *grids, "demo"]))
+    return UserError(
+        f"no grid given. Known grids: {known}; goalgrid grids lists all that are shipped. Or --paper NAME."
+    )
+
+
+def source(grid: str | None, paper: str | None, home: Home) -> str:
+    """The same for a command that takes a single grid."""
+    return sources([grid] if grid else [], paper, home)[0]
+
+
+def filled_line(name: str, home: Home) -> str:
+    """How many numbers of a paper's table finished trials fill."""
+    table = filled(name, home)
+    scores = table.measured
+    return (
+        f"{name}: finished trials fill {sum(bool(score.n) for score in scores):,} of the {len(scores):,} numbers that "
+        f"train here; {len(table.values) - len(scores):,} are quoted"
+    )
+
+
+def filled(name: str, home: Home) -> "Filled":
+    """A paper's table with the scores of the finished trials of shipped grids and of all grids of the runs folder.
+
+    UserError: as `grid_of_paper` and `fill`.
+    """
+    from goalgrid.results.reference.filled import fill
+    from goalgrid.runners.training.fingerprint import code_fingerprint
+
+    grid_of_paper(name)
+    saved = list(_saved(home))
+    every = [DataAtHand(grid, home) for grid, _ in [*saved, *shipped()]]
+
+    def data(shared: Shared) -> str:
+        """By the first grid that says where the data set lies."""
+        return next(filter(None, (at_hand.fingerprint(shared) for at_hand in every)), "")
+
+    return fill(name, shipped(), saved, home, Now(code_fingerprint, data), say_left_out)
+
+
+def _saved(home: Home) -> Iterator[tuple[Grid, Sequence[Cell]]]:
+    """The grids of a runs folder with their cells; a grid that cannot be read here is left out."""
+    for name in home.grids():
+        try:
+            grid = read_grid(name, home)
+            yield grid, GridState.of(grid, home).cells
+        except UserError as error:
+            why = "it uses code that this user never named" if isinstance(error, trusted_code.Untrusted) else str(error)
+            say_left_out(f"grid {name!r}: {why}".partition("\n")[0])

@@ -1,0 +1,207 @@
+"""The names that a grid file may use, and the problems of its names and values."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from goalgrid.grid import catalog
+from goalgrid.grid.document import GridDocument
+from goalgrid.grid.errors import nearest, unknown
+from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
+from goalgrid.grid.objectives.parameters import VARIANTS
+from goalgrid.grid.protocols import ECCV
+from goalgrid.grid.resources import UNTIL_RESOLVED
+from goalgrid.grid.sections import SECTIONS, of_section, section_from
+from goalgrid.grid.settings.base import CHOICES, NoIdentity
+from goalgrid.grid.settings.poolings import own_poolings
+from goalgrid.grid.settings.user_modules import user_modules
+from goalgrid.grid.validation_messages import explain, models_in
+
+PARENTS = ("train.starts_from", "train.ranker", "train.ranker_objective")
+"""Settings that say from which other trial or checkpoint a trial comes."""
+
+
+def dotted_names() -> list[str]:
+    """Every setting that a grid file may set or sweep."""
+    every = [name for section, model in SECTIONS.items() for name, _ in fields_in(section, model)]
+    names = [name for name in dict.fromkeys(every) if name != "dataset.name"]
+    for kind, parts in user_modules.items():
+        declared = sorted({name for part in parts.values() for name in part.parameters})
+        names += [f"model.{kind.partition(' ')[0]}.parameters.{name}" for name in declared]
+    pooled = sorted({name for pooling in own_poolings.values() for name in pooling.parameters})
+    names += [f"model.{side}.pool_parameters.{name}" for side in ("image", "text") for name in pooled]
+    return [*names, "objective.variant", *(f"objective.{name}" for name in sorted(known_parameters()))]
+
+
+def fields_in(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The dotted name of every field with the model that has it; for a field that holds models, their fields."""
+    for name, field in model.model_fields.items():
+        inner = models_in(field.annotation)
+        for held in inner:
+            yield from fields_in(f"{prefix}.{name}", held)
+        if not inner:
+            yield f"{prefix}.{name}", model
+
+
+def mistakes(content: GridDocument) -> list[str]:
+    """Unknown names, repeated values and wrong values: all that the model of the grid cannot see."""
+    return [
+        *_of_seeds(content), *_unknown_names(content), *_of_evaluations(content), *_doubled(content),
+        *_wrong_values(content), *_of_select(content),
+    ]  # fmt: skip
+
+
+def wrong_settings(content: GridDocument, known_problems: Sequence[str]) -> list[str]:
+    """Values that the sections of a trial may not have; the expansion finds them too, once nothing else is wrong.
+
+    `known_problems`: settings that they name are left out.
+    """
+    known = [name for name in dotted_names() if not any(f"{name}: " in problem for problem in known_problems)]
+    recipes = [name for name in content.names("recipes") if name in catalog.names("recipes")]
+    of_all, problems = {name: value for name, value in content.table("set").items() if name in known}, list[str]()
+    for name, value in [*of_all.items(), *content.swept(), *content.tried()]:
+        if name in known:
+            problems += [problem for of_recipe in _refused(recipes, of_all, name, value) for problem in of_recipe]
+    for entry in content.values("where"):  # it may name cells of some recipes
+        for name, value in entry["set"].items():
+            refused = _refused(recipes, of_all, name, value) if name in known else []
+            problems += refused[0] if refused and all(refused) else []
+    return list(dict.fromkeys(problems))
+
+
+def _refused(recipes: Sequence[str], of_all: Mapping[str, Any], name: str, value: Any) -> list[list[str]]:
+    """The problems of a value beside those that are set for all cells, recipe by recipe."""
+    section, refused = name.partition(".")[0], list[list[str]]()
+    for recipe in recipes if section in SECTIONS else ():
+        refused.append([])
+        try:
+            section_from(section, recipe, recipe, of_section(section, {**of_all, name: value}))
+        except ValidationError as error:
+            refused[-1] = explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}.")
+    return refused
+
+
+def _of_seeds(content: GridDocument) -> list[str]:
+    """A text among the seeds, or a budget of a grid that has no need of it."""
+    seeds = content.values("seeds")
+    if seeds == [UNTIL_RESOLVED]:
+        return []
+    if any(isinstance(seed, str) for seed in seeds):
+        return [f'seeds: the only text that stands there is "{UNTIL_RESOLVED}"']
+    wrong = {"seeds", "budget"} <= content.fields.keys()
+    return [f'[budget] goes with seeds = "{UNTIL_RESOLVED}", not with a list of seeds'] if wrong else []
+
+
+def _unknown_names(content: GridDocument) -> list[str]:
+    datasets = sorted({*catalog.names("datasets"), *content.table("data")})
+    recipes = [*catalog.names("recipes"), *content.table("recipe")]
+    hint = "For data of your own, add [data.NAME] with its root."
+    axes: dict[str, tuple[Collection[str], Callable[[str, str], str]]] = {
+        "datasets": (datasets, lambda name, where: unknown("dataset", name, datasets, where=where, hint=hint)),
+        "recipes": (recipes, lambda name, where: unknown("recipe", name, recipes, where=where)),
+        "objectives": (CATALOGUE, unknown_objective),
+    }
+    placed = [name for name in content.table("data") if name not in content.values("datasets")]
+    problems = [
+        _joined(axis, name) if "," in name else problem(name, f"in {axis}[{index}]")
+        for axis, (known, problem) in axes.items()
+        for index, name in enumerate(content.values(axis))
+        if isinstance(name, str) and name not in known and not (axis == "datasets" and nearest(name, placed))
+    ]
+    strays = [name for name in placed if name not in content.placed]
+    problems += [unknown("data set", name, content.placed, where=f"in [data.{name}]") for name in strays]
+    settings = dotted_names()
+    tables = {"[set]": content.table("set"), "[sweep]": content.table("sweep"), "[select]": content.over()}
+    tables |= {f"where[{place}].set": entry["set"] for place, entry in enumerate(content.values("where"))}
+    for field, table in tables.items():
+        for name in [name for name in table if name not in settings]:
+            section = name.partition(".")[0] + "."
+            near = [known for known in settings if known.startswith(section)] or settings
+            problems.append(unknown("setting", name, near, where=f"in {field}"))
+        swept = [name for name in table if field.startswith("where") and name in content.table("sweep")]
+        problems += [f"{field}: {name} is swept, so [sweep] says its values" for name in swept]
+    return problems
+
+
+def _joined(axis: str, name: str) -> str:
+    """Say how several names are given, of names that a comma joins."""
+    names = json.dumps([part.strip() for part in name.split(",") if part.strip()], separators=(",", ":"))
+    return f"unknown {axis[:-1]} {name!r}: several are a list, '{axis}={names}'"
+
+
+def _of_select(content: GridDocument) -> list[str]:
+    """Settings that no cell can choose for itself, or that the grid gives in another place, too; fields unread."""
+    unread = [name for name in ("grace", "factor") if name in content.table("select")]
+    problems = [
+        f'select.{name} is read with stop = "asha" alone' for name in unread if "stop" not in content.table("select")
+    ]
+    places = {"[set]": content.table("set"), "[sweep]": content.table("sweep")}
+    entries = [entry["cells"] | entry["set"] for entry in content.values("where")]
+    places |= {f"where[{place}]": entry for place, entry in enumerate(entries)}
+    places |= {f"exclude[{place}]": entry for place, entry in enumerate(content.values("exclude"))}
+    for name in content.over():
+        last = name.rpartition(".")[2]
+        if name.startswith("dataset."):
+            problems.append(f"select.over: {name} decides the data, on which choices are compared; put it in [sweep]")
+        elif last in CHOICES or name in PARENTS:
+            problems.append(f"select.over: {name} is what a recipe fixes; name two recipes instead")
+        others = [place for place, table in places.items() if isinstance(table, dict) and name in table]
+        problems += [f"{place} has {name}, which [select] chooses; leave it out of one of the two" for place in others]
+    return problems
+
+
+def _of_evaluations(content: GridDocument) -> list[str]:
+    """Data sets to evaluate on that nobody knows, and protocols that none of the grid's data sets has."""
+    table, known = content.table("evaluate"), sorted({*catalog.names("datasets"), *content.table("data")})
+    further, names = (
+        [name for name in given if isinstance(name, str)] if isinstance(given := table.get(field), list) else []
+        for field in ("datasets", "protocols")
+    )
+    problems = [unknown("dataset", name, known, where="in evaluate.datasets") for name in further if name not in known]
+    protocols = [*dict.fromkeys(name for dataset in content.placed for name in catalog.protocols(str(dataset)))]
+    protocols += [ECCV] if "coco" in content.placed else []
+    return problems + [
+        unknown("protocol", name, protocols, where="in evaluate.protocols") for name in names if name not in protocols
+    ]
+
+
+def _doubled(content: GridDocument) -> list[str]:
+    """Values that an axis has more than once."""
+    axes = {axis: content.values(axis) for axis in ("datasets", "recipes", "objectives", "seeds", "tables")}
+    values = [(axis, value) for axis, values in axes.items() for value in values]
+    values += [(f"sweep {name!r}", value) for name, value in content.swept()]
+    values += [(f"select.over {name!r}", value) for name, value in content.tried()]
+    counts = Counter(pair for pair in values if isinstance(pair[1], Hashable))
+    return [f"{axis}: {value} stands there more than once" for (axis, value), count in counts.items() if count > 1]
+
+
+def _wrong_values(content: GridDocument) -> list[str]:
+    """Values, set or swept, that are no protocol of a data set, no variant, or no value of an objective's parameter."""
+    datasets, axis, sweep = content.names("datasets"), content.names("objectives"), content.table("sweep")
+    of_all = {**content.table("set"), **sweep, **content.over()}
+    objectives = [CATALOGUE[name].parameters for name in CATALOGUE if name in axis]
+    problems = []
+    for key, value in content.given():
+        section, _, name = key.partition(".")
+        field = SECTIONS[section].model_fields.get(name) if section in SECTIONS else None
+        if key in {**sweep, **content.over()} and field and NoIdentity in field.metadata:
+            problems.append(f"{key} is no part of a trial's id, so it is no axis; give one value in [set]")
+        holders = [entry[name] for entry in objectives if section == "objective" and name in entry]
+        if key == "dataset.protocol":
+            for dataset in datasets:
+                if value not in (known := catalog.protocols(dataset)):
+                    where = f"of data set {dataset!r} in dataset.protocol"
+                    problems.append(unknown("protocol", value, known, where=where))
+        elif key == "objective.variant" and value not in VARIANTS:
+            problems.append(unknown("variant", value, VARIANTS, where="in objective.variant"))
+        elif key in of_all and section == "objective" and name in known_parameters() and objectives and not holders:
+            problems.append(f"{key}: none of the grid's objectives has this parameter")
+        for parameter in holders:
+            try:
+                parameter.parse(value)
+            except ValueError as error:
+                problems.append(f"{key} {error}")
+    return list(dict.fromkeys(problems))

@@ -1,0 +1,277 @@
+"""A grid's first two stages: the text of a file, a preset or a command line, and its content in one form."""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from pydantic import ValidationError
+
+from goalgrid.grid import catalog, plugins
+from goalgrid.grid.errors import UserError, kept_path, several, sha256_of, toml_of, unknown, user_path
+from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.plugins import Use
+from goalgrid.grid.syntax import dotted
+from goalgrid.grid.user_recipes import OwnRecipes
+
+KINDS: dict[str, type] = {
+    "name": str,
+    **dict.fromkeys(
+        ("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude", "where", "idle"), list
+    ),
+    **dict.fromkeys(("recipe", "set", "sweep", "data", "weights", "checkpoints"), dict),
+    **dict.fromkeys(("select", "resources", "reliability", "budget", "evaluate", "notes"), dict),
+}
+"""The fields of a grid file, with the kind of their values; for a list, a single value stands for a list of one."""
+WORDS: dict[type, str] = {str: "text", list: "list", dict: "table"}
+STARTS_FROM, FILE = "train.starts_from", "file:"
+"""The setting that names a published checkpoint, and the prefix of its path in a grid file."""
+
+
+class Text(NamedTuple):
+    """The text of a grid file, a preset or a command line."""
+
+    where: str
+    """The grid, for messages."""
+    table: dict[str, Any]
+    folder: Path = Path()
+    extends: str | None = None
+    trail: tuple[str, ...] = ()
+    """The grids that lead to this grid by what they extend, and the grid itself."""
+
+
+class GridDocument(NamedTuple):
+    """The content of a grid's texts, in one form: own recipes whole, files read; names and values not yet checked."""
+
+    where: str
+    fields: dict[str, Any]
+    """Lists, tables and a name, each of the field's kind; and unknown keys."""
+
+    def values(self, field: str) -> list[Any]:
+        """The list in this field; empty where there is none."""
+        return list(self.fields.get(field, ()))
+
+    def table(self, field: str) -> dict[str, Any]:
+        """The table in this field; empty where there is none."""
+        return dict(self.fields.get(field, ()))
+
+    def names(self, axis: str) -> list[str]:
+        """The texts among the values of an axis."""
+        return [name for name in self.values(axis) if isinstance(name, str)]
+
+    @property
+    def placed(self) -> list[str]:
+        """The data sets that may have a place on this machine: those to train on, and those to evaluate on."""
+        further = self.table("evaluate").get("datasets", ())
+        return [*self.names("datasets"), *(further if isinstance(further, list) else ())]
+
+    def swept(self) -> list[tuple[str, Any]]:
+        """Every swept value with its setting's name."""
+        lists = {name: values for name, values in self.table("sweep").items() if isinstance(values, list)}
+        return [(name, value) for name, values in lists.items() for value in values]
+
+    def over(self) -> dict[str, Any]:
+        """The settings that [select] chooses, with their values; empty where there is none."""
+        over = self.table("select").get("over")
+        return over if isinstance(over, dict) else {}
+
+    def tried(self) -> list[tuple[str, Any]]:
+        """Every value that [select] tries with its setting's name; of a distribution, its ends."""
+        ranges = [
+            (name, [*values.values()] if isinstance(values, dict) else [values]) for name, values in self.over().items()
+        ]
+        return [
+            (name, value) for name, lists in ranges for values in lists if isinstance(values, list) for value in values
+        ]
+
+    def given(self) -> list[tuple[str, Any]]:
+        """Every value that is set, for all cells or for some, swept or tried, with its setting's name."""
+        some = [pair for entry in self.values("where") for pair in entry["set"].items()]
+        return [*self.table("set").items(), *some, *self.swept(), *self.tried()]
+
+    def unchosen(self, names: Iterable[str]) -> Self:
+        """The content without a choice of these settings; without [select] if it chooses nothing else."""
+        if self.over().keys().isdisjoint(names := set(names)):
+            return self
+        over = {name: values for name, values in self.over().items() if name not in names}
+        fields = {field: value for field, value in self.fields.items() if field != "select"}
+        return self._replace(fields=fields | ({"select": {**self.table("select"), "over": over}} if over else {}))
+
+    def put(self, **fields: Any) -> Self:
+        """The content with other values in these fields."""
+        return self._replace(fields=self.fields | fields)
+
+
+def parse(path: Path) -> dict[str, Any]:
+    return toml_of(path, f"grid {str(path)!r}", "`goalgrid grids` lists the shipped grids.")
+
+
+def read_text(source: str, folder: Path = Path(), before: tuple[str, ...] = ()) -> Text:
+    """The text of a preset, or of a grid file by its path in this folder; `before` are the grids that extend it."""
+    where, path = f"grid {source!r}", folder / user_path(source)
+    place = os.path.realpath(path) if path.suffix == ".toml" else source
+    if place in before:
+        circle = [*before[before.index(place) :], place]
+        raise UserError(f"it extends itself: {' -> '.join(Path(grid).name for grid in circle)}.")
+    if path.suffix == ".toml":
+        table = parse(path)
+    elif source in catalog.names("presets"):
+        table = catalog.read("presets", source)
+    else:
+        hint = "Or give the path of a grid file, ending in .toml."
+        raise UserError(unknown("grid", source, catalog.names("presets"), hint=hint))
+    base = table.pop("extends", None)
+    if not isinstance(base, str | None):
+        raise UserError(f"{where}: extends = {base!r} should be the path of a grid file, or a shipped grid's name.")
+    return Text(where, table, path.parent, base, (*before, place))
+
+
+def content_of(text: Text) -> GridDocument:
+    """The content of a text over that of the grid that it extends. Registers its plug-ins and recipes."""
+    content = _normal(text.table, text.where)
+    if text.extends is not None:
+        try:
+            content = _extended(content_of(read_text(text.extends, text.folder, text.trail)), content)
+        except UserError as error:
+            raise UserError(f"{text.where} extends {text.extends!r}: {error}") from None
+    return _with_own_parts(_with_checkpoints(_with_places(content, text.folder), text.folder), text.folder)
+
+
+def _normal(table: Mapping[str, Any], where: str) -> GridDocument:
+    """A text's content, with lists for single values, dotted names in [set] and [sweep], and values for ranges."""
+    single = (bool, int, float, str, dict)
+    fields: dict[str, Any] = {
+        key: [value] if KINDS.get(key) is list and isinstance(value, single) else value for key, value in table.items()
+    }
+    if wrong := [key for key, value in fields.items() if not isinstance(value, KINDS.get(key, object))]:
+        raise several(where, [f"{key}: it should be a {WORDS[KINDS[key]]} (got {fields[key]!r})" for key in wrong])
+    if "objectives" in fields:
+        spelled_out = (GOAL if name == "goal" else [name] for name in fields["objectives"])
+        fields["objectives"] = [name for names in spelled_out for name in names]
+    for field in ("set", "sweep"):
+        if field in fields:
+            fields[field] = dotted(fields[field], where, swept=field == "sweep")
+    if isinstance(over := fields.get("select", {}).get("over"), dict):
+        fields["select"] = {**fields["select"], "over": dotted(over, where, swept=True)}
+    if "where" in fields:
+        fields["where"] = [_where(entry, where) for entry in fields["where"]]
+    return GridDocument(where, fields)
+
+
+def _where(entry: Any, where: str) -> dict[str, Any]:
+    """An entry of [[where]], with its axes in a table of their own."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("set", {}), dict):
+        raise UserError(f"{where}: an entry of [[where]] should be a table, and so should its `set` (got {entry!r})")
+    axes = entry.get("cells") or {axis: value for axis, value in entry.items() if axis != "set"}
+    return {"cells": dotted(axes, where, swept=False), "set": dotted(entry.get("set", {}), where, swept=False)}
+
+
+def unset(entries: Iterable[dict[str, Any]], names: Collection[str]) -> list[dict[str, Any]]:
+    """The entries of [[where]] without these settings, and without entries that set nothing else."""
+    rest = [{**entry, "set": {key: entry["set"][key] for key in entry["set"] if key not in names}} for entry in entries]
+    return [entry for entry in rest if entry["set"]]
+
+
+def _extended(base: GridDocument, content: GridDocument) -> GridDocument:
+    """A content over that of the grid that it extends: tables are merged, lists and values replaced.
+
+    What it sets is no longer swept, chosen or set for some cells, and the reverse. The name is its own, and so is a
+    recipe that extends another.
+    """
+    recipes = content.table("recipe").items()
+    anew = {name for name, recipe in recipes if isinstance(recipe, dict) and "extends" in recipe}
+    base = base.unchosen([*content.table("set"), *content.table("sweep")])
+    to_set, swept, chosen = content.table("set"), content.table("sweep"), content.over()
+    replaced: dict[str, Collection[str]] = {"recipe": anew, "set": {*swept, *chosen}, "sweep": {*to_set, *chosen}}
+    below = {field: value for field, value in base.fields.items() if field != "name"}
+    for field, names in replaced.items():
+        below[field] = {name: value for name, value in base.table(field).items() if name not in names}
+    if chosen and base.over():
+        over = {name: value for name, value in base.over().items() if name not in chosen}
+        below["select"] = {**base.table("select"), "over": over}
+    if "datasets" in content.fields:
+        below["data"] = {name: place for name, place in base.table("data").items() if name in content.placed}
+    if "where" in below:
+        below["where"] = unset(below["where"], [*to_set, *swept, *chosen])
+    return GridDocument(content.where, catalog.over(below, content.fields))
+
+
+def _with_own_parts(content: GridDocument, folder: Path) -> GridDocument:
+    """The content with the text of each file that it uses, and all recipes of the user's own, in place of paths."""
+    problems = list[str]()
+    tables = content.table("recipe")
+    own_recipes = OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
+
+    def used(entry: Any) -> Any:
+        if isinstance(entry, str):
+            return plugins.read(entry, folder)
+        if isinstance(entry, dict):  # a grid that ran, read as a file
+            with suppress(ValidationError):
+                return plugins.again(Use.model_validate(entry), content.where)
+        return entry
+
+    def recipe(entry: Any) -> Any:
+        is_own = isinstance(entry, str) and (entry.endswith(".toml") or isinstance(tables.get(entry), dict))
+        return own_recipes.add(entry) if is_own else entry
+
+    def read_all(read: Callable[[Any], Any], entries: Iterable[Any]) -> Iterator[Any]:
+        for entry in entries:
+            try:
+                yield read(entry)
+            except UserError as error:
+                problems.append(str(error))
+
+    parts = list(read_all(used, content.values("uses")))
+    if problems:  # names that are unknown without them are no problems of their own
+        raise several(content.where, dict.fromkeys(problems))
+    if all(isinstance(part, Use) for part in parts):
+        plugins.register(parts)  # a recipe may name a pooling
+    recipes = list(read_all(recipe, content.values("recipes")))
+    list(read_all(recipe, tables))
+    if problems:
+        raise several(content.where, dict.fromkeys(problems))
+    catalog.register(own_recipes.whole)
+    others = {name: table for name, table in tables.items() if not isinstance(table, dict)}
+    axis = {"recipes": recipes} if "recipes" in content.fields else {}
+    return content.put(uses=parts, recipe={**others, **own_recipes.whole}, **axis)
+
+
+def _with_places(content: GridDocument, folder: Path) -> GridDocument:
+    """The content with the paths of data and weights, which begin at the file's folder, as all its paths do."""
+
+    def absolute(path: Any) -> Any:
+        return kept_path(path, folder) if isinstance(path, str) else path
+
+    data = {
+        name: {**place, "root": absolute(place["root"])} if isinstance(place, dict) and "root" in place else place
+        for name, place in content.table("data").items()
+    }
+    return content.put(data=data, weights={name: absolute(path) for name, path in content.table("weights").items()})
+
+
+def _with_checkpoints(content: GridDocument, folder: Path) -> GridDocument:
+    """The content with the hash of each published checkpoint in place of its path, and with the path beside."""
+    places = dict[str, str]()
+
+    def hashed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [hashed(entry) for entry in value]
+        if not isinstance(value, str) or not value.startswith(FILE):
+            return value
+        path = (folder / user_path(value.removeprefix(FILE))).absolute()
+        try:
+            digest = f"sha256:{sha256_of(path)}"
+        except OSError as error:
+            raise UserError(f"train.starts_from = {value!r}: {path} cannot be read: {error.strerror}.") from error
+        places[digest] = str(path)
+        return digest
+
+    def all_hashed(table: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: hashed(value) if key == STARTS_FROM else value for key, value in table.items()}
+
+    for field in ("set", "sweep"):
+        content = content.put(**{field: all_hashed(content.table(field))})
+    if entries := content.values("where"):
+        content = content.put(where=[{**entry, "set": all_hashed(entry["set"])} for entry in entries])
+    return content.put(checkpoints=content.table("checkpoints") | places)

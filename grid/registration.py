@@ -1,0 +1,366 @@
+"""The decorators by which a file offers losses, poolings, encoders and scorers, and the list of all offers."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from goalgrid.grid.errors import UserError, said_by, several, unknown
+from goalgrid.grid.objectives.goal_matrix import Weight
+from goalgrid.grid.objectives.parameters import REDUCTIONS, ObjectiveEntry, On, Parameter, Value
+from goalgrid.grid.settings.base import check_name
+from goalgrid.grid.settings.user_modules import ReadsImages, UserModule, UserModuleKind
+
+PREFIX = "uses:"
+"""Begins the module names of users' files, so that none hides a module of ours or of a library."""
+
+Equation = TypeVar("Equation", bound=Callable[..., Any])
+
+Kind = Literal["objective", "pair weight", "triplet weight", "pooling", "image encoder", "text encoder", "scorer"]
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A loss, pooling, encoder or scorer under a name, with the name of its definition and its value in a catalogue."""
+
+    kind: Kind
+    name: str
+    defined: str
+    entry: Any
+
+
+offered: dict[str, list[Registration]] = {}
+"""The offers of each imported module, by the module's name."""
+
+OF_THE_PROGRAM = {"variant", *ObjectiveEntry("", "", "", {}).parameters}
+"""Names of the parameters that the program gives to objectives."""
+
+ONE_ARGUMENT = (
+    'a loss takes one argument, t, which has t.s_pos and t.s_neg; or with on="scores" the scores, which are '
+    "image @ text.T. Further arguments are declared parameters: docs/own.md shows how to convert a loss."
+)
+
+
+FIRST_TRIES = {
+    r"\bTriplets\b": "Read t.s_pos and t.s_neg, of an anchor with its positive and its negatives: t is no tensor",
+    r"\bByte\b|unsigned char|uint8": "Begin with images = images.float() / 255: pictures are whole numbers of 8 bits",
+    r"\bLong\b|int64": "Embed ids first, by torch.nn.Embedding(words, width): they are indices of words",
+    r"before Module\.__init__\(\) call": "Begin the constructor with super().__init__()",
+}
+"""What to write, by what torch says of a first try of a loss or encoder."""
+
+
+def advice(error: BaseException) -> str:
+    """What to write in the user's file after this error in it, behind a full stop; empty: there is no advice."""
+    return next((f". {fix}" for words, fix in FIRST_TRIES.items() if re.search(words, said_by(error))), "")
+
+
+def _check_named(kind: Kind, name: object) -> None:
+    """Raise a UserError where a decorator was given what it decorates, which would then be offered to nobody."""
+    if callable(name):
+        defined = getattr(name, "__name__", "NAME")
+        raise UserError(f'it has no name: write @goalgrid.{kind.replace(" ", "_")}("{defined}")')
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A decorator of a loss or weight, with its declaration, which is readable without the function."""
+
+    kind: Kind
+    name: str
+    entry: ObjectiveEntry | Weight
+
+    def __post_init__(self) -> None:
+        _check_named(self.kind, self.name)
+
+    def __call__(self, equation: Equation) -> Equation:
+        """Offer the function or class under the name."""
+        problems = _problems(self.entry) if isinstance(self.entry, ObjectiveEntry) else []
+        if problems := [*problems, *_call(equation), *self._differences(equation)]:
+            raise several(f"{self.kind} {self.name!r}", _unconverted(self, equation) or problems)
+        entry = self.described(inspect.getdoc(equation))
+        source = entry.source or str(equation.__module__).removeprefix(PREFIX)
+        _offer(self.kind, self.name, equation, replace(entry, source=source, equation=equation))
+        return equation
+
+    def described(self, docstring: str | None) -> Any:
+        """The entry, whose formula is the first line of the docstring unless the declaration has another."""
+        first = (docstring or "no formula given").partition("\n")[0].removesuffix(".")
+        return replace(self.entry, formula=self.entry.formula or first)
+
+    def _differences(self, equation: Callable[..., Any]) -> list[str]:
+        """How the signature differs from the declared parameters.
+
+        Of an objective with needs, training reads parameters that are no arguments, and sets arguments with a default.
+        """
+        arguments = _arguments(equation)[not isinstance(equation, type) :]
+        if relative := getattr(self.entry, "relative", None):
+            arguments += inspect.signature(relative).parameters.values()
+        names, training = [argument.name for argument in arguments], getattr(self.entry, "needs", ())
+        if training:
+            names = [argument.name for argument in arguments if argument.default is argument.empty]
+            names += [name for name in self.entry.own if name not in names]
+        return differences(equation.__name__, list(dict.fromkeys(names)), self.entry.own)
+
+
+def _arguments(equation: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The arguments of a function or constructor; that of torch.nn.Module accepts any, but uses none."""
+    inherited = getattr(equation.__init__, "__module__", "") == "torch.nn.modules.module"
+    return [] if inherited else list(inspect.signature(equation).parameters.values())
+
+
+def _call(equation: Callable[..., Any]) -> list[str]:
+    """Problems of the call signature of a loss or weight."""
+    if isinstance(equation, type):
+        if not any("__call__" in vars(kind) for kind in equation.__mro__):
+            return [f"class {equation.__name__} has no __call__(self, triplets)"]
+        name = "forward" if hasattr(equation, "forward") else "__call__"
+        if getattr(equation, name).__name__ == "_forward_unimplemented":  # torch.nn.Module's own
+            return [f"class {equation.__name__} has no forward(self, t)"]
+        taken = list(inspect.signature(getattr(equation, name)).parameters.values())[1:]
+        bare = [a.name for a in taken if a.default is a.empty and a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)]
+        if not taken or len(bare) > 1:
+            given = ", ".join(str(argument) for argument in taken)
+            return [f"{equation.__name__}.{name} takes ({given}) after self; {ONE_ARGUMENT}"]
+        return []
+    first = next(iter(inspect.signature(equation).parameters.values()), None)
+    by_place = first and first.kind in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD)
+    return [] if by_place else ["its first argument has to be the triplets, or the scores"]
+
+
+def _unconverted(declaration: Declaration, loss: Callable[..., Any]) -> list[str]:
+    """The advice for a function of s_pos, s_neg or of image, text; else nothing."""
+    arguments = inspect.signature(loss).parameters
+    bare = {a.name for a in arguments.values() if a.default is a.empty and a.kind is a.POSITIONAL_OR_KEYWORD}
+    usual = len(bare - declaration.entry.own.keys()) > 1 and next(iter(arguments)) not in ("t", "triplets", "scores")
+    if declaration.kind != "objective" or isinstance(loss, type) or not usual:
+        return []
+    return [f"{loss.__name__} takes ({', '.join(arguments)}); {ONE_ARGUMENT}"]
+
+
+def objective(
+    name: str,
+    *,
+    on: On = "hardest",
+    formula: str = "",
+    source: str = "",
+    known_as: str = "",
+    reductions: tuple[Value, Value] = ("sum", "sum"),
+    remines: bool | None = None,
+    needs: tuple[str, ...] = (),
+    surrogate: bool = False,
+    **parameters: Parameter,
+) -> Declaration:
+    """Offer a function or class as an objective: `@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))`.
+
+    Args:
+        name: by which grids name it.
+        on: "hardest": triplets (`objectives.triplets.Triplets`) with the hardest negative; a grid may choose others.
+            "all": triplets with all negatives, -inf where there is none. Of both it returns the value of each triplet,
+            or of each anchor.
+            "scores": the matrix of scores, images by texts, pair k at (k, k). It returns the loss of the batch.
+        formula: one line; default: the first line of the docstring, without its full stop.
+        source: where the equation stands; default: the file's name.
+        known_as: another name of it.
+        reductions: how values become a single number under the variants "paper" and "released", as
+            `objective.reduction`.
+        remines: whether a grid may choose other negatives; default: with on="hardest".
+        needs: parts that training adds. Training then reads the parameters that are no arguments of the function.
+        surrogate: its gradient is, on purpose, not the derivative of its value; `goalgrid check` does not compare them.
+        parameters: every argument after the first. A class takes them in its constructor, and is called as a function.
+
+    Raises:
+        UserError: the signature has other parameters, or a declaration is wrong.
+    """
+    remines = on == "hardest" if remines is None else remines
+    entry = ObjectiveEntry("own", source, formula, parameters, known_as, reductions, needs, on, remines, surrogate)
+    return Declaration("objective", name, entry)
+
+
+def triplet_weight(name: str, *, source: str, **parameters: Parameter) -> Declaration:
+    """Offer a function of triplets as a triplet weight of GOAL's matrix, with every argument after the first."""
+    return Declaration("triplet weight", name, Weight("", source, parameters))
+
+
+def pair_weight(
+    name: str, *, source: str, relative: Callable[..., Any] | None = None, **parameters: Parameter
+) -> Declaration:
+    """Offer a function of triplets as a pair weight; `relative` gives the sets of a weight that reads m+ and m-."""
+    return Declaration("pair weight", name, Weight("", source, parameters, relative))
+
+
+def equations(module: str, kind: Kind) -> dict[str, Callable[..., Any]]:
+    """The functions and classes that a module of ours offers, by name."""
+    return {offer.name: offer.entry.equation for offer in offered.get(module, ()) if offer.kind == kind}
+
+
+def _problems(entry: ObjectiveEntry) -> list[str]:
+    """Problems of an objective's declaration by itself."""
+    problems = [unknown("value", entry.on, get_args(On), where="of on")] if entry.on not in get_args(On) else []
+    problems += [
+        unknown("value", word, REDUCTIONS, where="of reductions") for word in entry.reductions if word not in REDUCTIONS
+    ]
+    parameters: Mapping[str, Any] = entry.own
+    for name, parameter in parameters.items():
+        if not isinstance(parameter, Parameter):
+            problems.append(f"{name} = {parameter!r} is not a goalgrid.Parameter(default, meaning)")
+        elif name in OF_THE_PROGRAM:
+            problems.append(f"{name} is a parameter that the program gives to objectives; name yours otherwise")
+        elif parameter.only_with and parameter.only_with[0] not in parameters:
+            problems.append(unknown("parameter", parameter.only_with[0], parameters, where=f"in only_with of {name}"))
+    return problems
+
+
+def differences(defined: str, taken: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
+    """How the arguments that a definition of this name takes differ from the declared parameters."""
+    undeclared = "is not declared; add {} = goalgrid.Parameter(default, meaning) to the decorator"
+    problems = [f"{name} is declared, but {defined} takes no {name}" for name in parameters if name not in taken]
+    return problems + [
+        f"{defined} takes {name}, which {undeclared.format(name)}" for name in taken if name not in parameters
+    ]
+
+
+def pooling(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
+    """Offer a pooling: `@goalgrid.pooling("mine", power=Parameter(2.0, "exponent"))`.
+
+    A function of `values` (b, n, d) and `present` (b, n), then of the parameters, that returns (b, d); or a class of
+    such. At least one member is present in each row; the value of a member that is not present must not count. A class
+    is a `torch.nn.Module` whose constructor takes `dim`, which is d, and the parameters; its weights learn.
+
+    Args:
+        name: by which recipes and grids name it, under `model.image.pooling` or `model.text.pooling`.
+        parameters: every further argument of the function or the constructor.
+
+    Raises:
+        UserError: the signature is another, or a declaration is wrong.
+    """
+
+    _check_named("pooling", name)
+
+    def offer(equation: Equation) -> Equation:
+        first = ("dim",) if isinstance(equation, type) else ("values", "present")
+        defined = f"{equation.__name__}{'.__init__' * isinstance(equation, type)}"
+        if problems := [*_begins(defined, equation, first, parameters), *_undeclared(parameters)]:
+            raise several(f"pooling {name!r}", problems)
+        _offer("pooling", name, equation, UserModule(equation, parameters))
+        return equation
+
+    return offer
+
+
+def image_encoder(
+    name: str, *, on: ReadsImages = "pictures", **parameters: Parameter
+) -> Callable[[Equation], Equation]:
+    """Offer a `torch.nn.Module` as an image encoder: `@goalgrid.image_encoder("mine", width=Parameter(64, "cells"))`.
+
+    Its constructor takes `shape`, of an image; `dim`, of the joint space; and the parameters. It is called with a batch
+    of images and returns (b, dim), before normalisation.
+
+    Args:
+        name: by which recipes and grids name it, under `model.image.encoder = "own"`.
+        on: "pictures": images are (b, 3, size, size) of 0 to 255, uint8; `model.image` has size, framing and
+            augmentation. "features": a vector an image, (b, k), that the user computed. "regions": several, (b, n, k).
+        parameters: every argument of the constructor after the first two.
+
+    Raises:
+        UserError: the class is no such module, or a declaration is wrong.
+    """
+    return _part("image encoder", name, parameters, on)
+
+
+def text_encoder(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
+    """Offer a `torch.nn.Module` as a text encoder: `@goalgrid.text_encoder("mine", width=Parameter(64, "values"))`.
+
+    Its constructor takes `words`, how many indices there are; `dim`, of the joint space; and the parameters. It is
+    called with ids (b, n), 0 behind a caption's end, and lengths (b), and returns (b, dim), before normalisation.
+
+    Raises:
+        UserError: the class is no such module, or a declaration is wrong.
+    """
+    return _part("text encoder", name, parameters)
+
+
+def scorer(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
+    """Offer a scorer of sets: `@goalgrid.scorer("mine", sharpness=Parameter(9.0, "steepness"))`.
+
+    A function of `images` (i, n, d), `regions` (i), `words` (t, m, d) and `lengths` (t), then of the parameters, which
+    returns the scores (i, t). `images` and `words` hold unit vectors in float32; an image has its first `regions`
+    vectors, a caption its first `lengths`, and behind them stand zeros, which must not count.
+
+    A class is a `torch.nn.Module` whose `forward` takes the same four; its constructor takes `dim`, which is d, and the
+    parameters. Its weights learn.
+
+    Args:
+        name: by which recipes and grids name it, under `model.scorer.kind = "own"`.
+        parameters: every further argument of the function or the constructor.
+
+    Raises:
+        UserError: the signature is another, or a declaration is wrong.
+    """
+    return _part("scorer", name, parameters)
+
+
+ARGUMENTS: dict[UserModuleKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "image encoder": (("shape", "dim"), ("images",)),
+    "text encoder": (("words", "dim"), ("ids", "lengths")),
+    "scorer": (("dim",), ("images", "regions", "words", "lengths")),
+}
+"""The arguments of the constructor before the parameters; and of `forward`, or of a function before its parameters."""
+
+
+def _part(
+    kind: UserModuleKind, name: str, parameters: Mapping[str, Any], on: ReadsImages = "pictures"
+) -> Callable[[Equation], Equation]:
+    _check_named(kind, name)
+    constructed, called = ARGUMENTS[kind]
+
+    def offer(network: Equation) -> Equation:
+        problems = [] if on in get_args(ReadsImages) else [unknown("value", on, get_args(ReadsImages), where="of on")]
+        defined, module = network.__name__, cast(Any, network)
+        if kind == "scorer" and not isinstance(network, type):
+            problems += _begins(defined, network, called, parameters)
+        elif not isinstance(network, type) or not hasattr(network, "state_dict"):
+            problems.append(f"{defined} is no class that derives from torch.nn.Module")
+        else:
+            problems += _begins(f"{defined}.__init__", network, constructed, parameters)
+            forward = list(inspect.signature(module.forward).parameters)[1:]
+            if len(forward) != len(called):
+                problems.append(f"{defined}.forward takes ({', '.join(forward)}); it takes ({', '.join(called)})")
+        if problems := [*problems, *_undeclared(parameters)]:
+            raise several(f"{kind} {name!r}", problems)
+        _offer(kind, name, network, UserModule(network, parameters, on))
+        return network
+
+    return offer
+
+
+def _undeclared(parameters: Mapping[str, Any]) -> list[str]:
+    """Problems of the parameters that a decorator of a pooling, encoder or scorer declares."""
+    problems = list[str]()
+    for name, value in parameters.items():
+        if not isinstance(value, Parameter):
+            problems.append(f"{name} = {value!r} is not a goalgrid.Parameter(default, meaning)")
+        elif value.only_with or value.released != value.default:
+            problems.append(f"{name}: released and only_with are for parameters of losses")
+    return problems
+
+
+def _begins(
+    defined: str, network: Callable[..., Any], first: tuple[str, ...], parameters: Mapping[str, Any]
+) -> list[str]:
+    """Problems of a signature, which should begin with these names and go on with the parameters."""
+    taken = [argument.name for argument in _arguments(network)]
+    if tuple(taken[: len(first)]) != first:
+        return [f"{defined} takes ({', '.join(taken)}); it begins with {', '.join(first)}"]
+    return differences(network.__name__, taken[len(first) :], parameters)
+
+
+def _offer(kind: Kind, name: str, equation: Callable[..., Any], entry: Any) -> None:
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise UserError(f"{name!r}: {error}") from None
+    if "." in equation.__qualname__:
+        raise UserError(f"{name!r}: {equation.__qualname__} has to stand at the top of the file, in no other function")
+    offered.setdefault(equation.__module__, []).append(Registration(kind, name, equation.__qualname__, entry))

@@ -1,0 +1,159 @@
+"""The registry of components: what a model or a training may be made of beyond two encoders, a loss and one loop.
+
+A component is a folder in `retrieval/components/`, whose first page registers it: without torch, so that `plan` stays
+fast. What it computes is found there under a dotted name. Delete a folder, and its component alone is gone.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import permutations
+from operator import or_
+from pkgutil import iter_modules, resolve_name
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_args, get_origin
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives import needs
+
+if TYPE_CHECKING:
+    from goalgrid.grid.settings.base import Settings
+    from goalgrid.grid.settings.model import ModelSettings
+
+FOLDER = "goalgrid.retrieval.components"
+
+
+class Logged(NamedTuple):
+    """A value of an epoch's row in the history. Without another word, training's are means over the epoch's steps."""
+
+    meaning: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Component:
+    """Something that a model or a training may have.
+
+    Args:
+        name: as objectives say that they need it, and parts that they exclude it.
+        needs: what it needs, for a user: `negatives from outside the batch`.
+        excludes: names of parts that cannot give it that.
+        without: how to do without it, for a user: `set resources.replicas = 1`.
+        of: how a model says that it has the part; empty: it has none.
+        settings: the classes of settings by which a model may choose it: encoders, scorers, second stages.
+        fits: what does not fit to it in a model that has it, for a user; empty: all does.
+        companion: dotted name of the class of its companion in training; empty: it has none.
+        network: dotted name of the class of the models that have it; empty: models stay as they are.
+        data: dotted name of the form of the data that it reads (`retrieval/data/forms.py`); empty: images or features.
+        warms_up: whether a training may warm up without it, since it estimates what a new model knows nothing of.
+        libraries: packages that only trainings with it load, and that compute their numbers.
+        logged: what its trainings log beside what all log, by name.
+        about: a sentence on it for who asks about an objective that needs it.
+    """
+
+    name: str
+    needs: str
+    without: str
+    excludes: frozenset[str] = frozenset()
+    settings: "tuple[type[Settings], ...]" = ()
+    fits: "Callable[[ModelSettings], str]" = lambda model: ""
+    of: "Callable[[ModelSettings], str]" = lambda model: ""
+    companion: str = ""
+    network: str = ""
+    data: str = ""
+    warms_up: bool = False
+    libraries: frozenset[str] = frozenset()
+    logged: Mapping[str, Logged] = field(default_factory=dict)
+    about: str = ""
+
+
+class PartRead:
+    """Something that an image encoder of a part reads of data in the part's own form; all of it makes one vector."""
+
+    part: ClassVar[str]
+
+    @property
+    def values(self) -> int:
+        """Values of an image."""
+        raise NotImplementedError
+
+
+_parts: dict[str, Component] = {}
+
+
+def register(part: Component) -> None:
+    _parts[part.name] = part
+
+
+@cache
+def registered() -> dict[str, Component]:
+    # The settings of a model ask for those of the parts, and are imported before them: the other way round is a circle.
+    import_module("goalgrid.grid.settings.model")
+    register(REPLICAS)
+    for package in _packages():
+        import_module(package)
+    return _parts
+
+
+def _packages() -> list[str]:
+    return [f"{FOLDER}.{module.name}" for module in iter_modules(import_module(FOLDER).__path__) if module.ispkg]
+
+
+def choices(ours: Any, kind: "type[Settings]") -> Any:
+    """The union of our settings with those of this kind that parts bring."""
+    union, *known = get_args(ours)
+    brought = [settings for part in registered().values() for settings in part.settings if issubclass(settings, kind)]
+    classes = [settings for settings in get_args(union) if settings is not kind]
+    return Annotated[(reduce(or_, classes + brought), *known)]
+
+
+@cache
+def tables() -> frozenset[str]:
+    """The fields of parts' settings whose value is a table, which a recipe that extends another replaces whole."""
+    kinds = (kind for part in registered().values() for kind in part.settings)
+    fields = (entry for kind in kinds for entry in kind.model_fields.items())
+    return frozenset(name for name, field in fields if get_origin(field.annotation) is dict)
+
+
+@cache
+def folders(name: str) -> tuple[str, ...]:
+    """The packages of this name in the folders of all parts: `recipes`, `published`."""
+    return tuple(f"{package}.{name}" for package in _packages() if find_spec(f"{package}.{name}"))
+
+
+REPLICAS = Component("replicas", "a batch that they can share", "set resources.replicas = 1")
+"""Processes that each learn from a part of the batch."""
+
+
+def missing(name: str) -> str:
+    """That a part is not here."""
+    folder = FOLDER.replace(".", "/")
+    return f"the part {name!r} is not here, in {folder}. Install all of goalgrid, or leave that part out."
+
+
+def of_objective(name: str) -> list[Component]:
+    if lacking := [part for part in needs(name) if part not in registered()]:
+        raise UserError(f"objective {name!r}: {missing(lacking[0])}")
+    return [registered()[part] for part in needs(name)]
+
+
+def of_model(model: "ModelSettings") -> dict[str, Component]:
+    """The parts that a model has, by what a user calls them there."""
+    return {label: part for part in registered().values() if (label := part.of(model))}
+
+
+def clash(model: "ModelSettings", objective: str = "", others: Mapping[str, Component] = MappingProxyType({})) -> str:
+    """Why a model, an objective and other parts do not go together; empty: they do."""
+    present = {**of_model(model), **others}
+    present |= {f"objective {objective!r}": part for part in of_objective(objective)} if objective else {}
+    for (label, part), (other, excluded) in permutations(present.items(), 2):
+        if excluded.name in part.excludes:
+            return f"{label} needs {part.needs}, which {other} cannot give: {excluded.without}, or exclude this cell"
+    return ""
+
+
+def loaded(name: str) -> Any:
+    """What a dotted name or `module:name` stands for; its module is imported."""
+    return resolve_name(name)

@@ -1,0 +1,1 @@
+"""One folder a system: what it adds to models and trainings (`goalgrid.grid.settings.components`)."""

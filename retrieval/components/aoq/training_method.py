@@ -1,0 +1,112 @@
+"""What AOQ adds to training: each pair of a batch is compared with negatives from the whole training split."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.identity import derived_seed
+from goalgrid.grid.settings import DatasetSettings, TrialSettings
+from goalgrid.objectives.mining import full
+from goalgrid.objectives.triplets import Extra
+from goalgrid.retrieval.components.aoq.candidates import Candidates, rank
+from goalgrid.retrieval.components.training_method import Around, TrainingMethod
+from goalgrid.retrieval.scorers.sets import Embedded, TokenSets
+from goalgrid.retrieval.splits.pairs import Pairs
+
+
+class OfflineNegatives(TrainingMethod):
+    """Draws negatives for each pair from the candidates that a trained model ranked.
+
+    A batch embeds the images of its pairs, the drawn images, then the images of the drawn captions; and the captions of
+    its pairs, the drawn captions, then captions of the drawn images.
+    """
+
+    name: ClassVar[str] = "offline"
+    pairs_beside: ClassVar[int] = 2
+    prepared: Candidates
+    _draw = 0
+
+    @classmethod
+    def check(cls, dataset: DatasetSettings, root: Path | None, pairs: Pairs) -> None:
+        if dataset.candidates:
+            Candidates.open(folder_of(dataset, root), pairs.train, fingerprint="not needed here")
+
+    @classmethod
+    def prepare(cls, settings: TrialSettings, pairs: Pairs, around: Around) -> Candidates:
+        if settings.ranker:
+            return ranked_by(settings.ranker, pairs, around)
+        return Candidates.open(folder_of(settings.dataset, around.root), pairs.train)
+
+    @classmethod
+    def rehearsal(cls, pairs: Pairs) -> Candidates:
+        """A negative for each image and caption, as long as the captions are; no model has to rank it."""
+        split = pairs.train
+        others = np.roll(np.arange(len(split.captions), dtype=np.int32), 1)
+        captions = np.zeros((len(split.images), 1), dtype=np.int32)
+        captions[split.image_of_text, 0] = others
+        return Candidates(captions, split.image_of_text[others].astype(np.int32)[:, None], split.image_of_text, "")
+
+    @classmethod
+    def sources(cls, prepared: Candidates) -> dict[str, str]:
+        return {"negatives": prepared.fingerprint}
+
+    def begin(self, epoch: int, order: Any) -> None:
+        self._draw = derived_seed(self.settings, f"negatives of epoch {epoch}")
+
+    def further(
+        self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], place: int
+    ) -> tuple[Int[np.ndarray, " f"], Int[np.ndarray, " f"]]:
+        images, captions = self.prepared.draw(owners, texts, self._draw + place)
+        return images.ravel(), captions.ravel()
+
+    def split(self, network: Any, image: Embedded, text: Embedded, count: int) -> tuple[Embedded, Embedded, Extra]:
+        extra = {"offline": self.scores(network.scorer, image, text, count)}
+        return image[:count], text[:count], extra
+
+    def scores(self, scorer: Any, image: Embedded, text: Embedded, count: int) -> Float[Tensor, "2 b 2"]:
+        """Scores of each pair with its offline negatives, then of these with one another, by direction.
+
+        AOQ's four: image and drawn caption, drawn image and caption; both drawn; image of the drawn caption and caption
+        of the drawn image.
+        """
+        pair = torch.arange(count, device=self.device)
+        rows = torch.stack([pair, pair + count, pair + count, pair + 2 * count])
+        columns = torch.stack([pair + count, pair, pair + count, pair + 2 * count])
+        if isinstance(image, Tensor) and isinstance(text, Tensor):
+            scores = torch.linalg.vecdot(full(image)[rows], full(text)[columns])
+        else:
+            assert isinstance(image, TokenSets)
+            assert isinstance(text, TokenSets)
+            if scorer.by_pair:
+                scores = scorer.pairs(image, text, rows.flatten(), columns.flatten()).view(4, count)
+            else:
+                parts = zip(rows, columns, strict=True)
+                scores = torch.stack([scorer(image[row], text[column]).diagonal() for row, column in parts])
+        return torch.stack([scores[:2], scores[2:]], dim=-1)
+
+
+def folder_of(dataset: DatasetSettings, root: Path | None) -> Path:
+    """The folder with candidates that the data set's settings name, below its root; UserError: there is none."""
+    if root is None or dataset.candidates is None:
+        raise UserError(
+            f"data set {dataset.name!r} has no folder, so no dataset.candidates = {dataset.candidates!r} in it."
+        )
+    return root / dataset.candidates
+
+
+def ranked_by(trial: str, pairs: Pairs, around: Around) -> Candidates:
+    """The candidates that a finished trial's model ranks, kept in the feature cache; UserError: it cannot rank."""
+    mark, embed = around.ranker(trial)
+    folder = around.cache / f"negatives-{trial}-{mark[:12]}"
+    if not all((folder / name).exists() for name in ("i2t.npy", "t2i.npy")):
+        image, text, owners = embed()
+        if not (isinstance(image, Tensor) and isinstance(text, Tensor)):
+            raise UserError(f"trial {trial} scores by sets; a ranker gives a vector an image and a caption.")
+        with torch.inference_mode():
+            rank(folder, image, text, owners, around.beat)
+    return Candidates.open(folder, pairs.train, mark)

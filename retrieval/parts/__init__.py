@@ -1,1 +1,0 @@
-"""One folder a system: what it adds to models and trainings (`goalgrid.grid.settings.parts`)."""

@@ -1,0 +1,59 @@
+"""Moving a trial's folder away in one step, to retrain it or to remove it; never while a process trains it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import cannot_write
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.runners.trial import lease
+
+
+def replace(home: Home, trial_id: str) -> None:
+    """Move a trial's folder to `replaced/`, so that the trial starts from scratch; UserError: it is being trained."""
+    folder = home.trial(trial_id)
+    if not folder.path.exists():
+        return
+    if not take_away(folder, _target(home.replaced, trial_id)):
+        raise UserError(f"cannot train {trial_id} anew: it is being trained. Wait for that, or leave it out by --only.")
+
+
+def progress(folder: TrialFolder) -> Path:
+    """Let the process that holds a trial move what a training left, but its attempts, to `replaced/`; or UserError."""
+    target = _target(Home(folder.path.parent.parent).replaced, folder.trial_id)
+    # The checkpoints go last: as long as one stands here, the next attempt finds it and moves the rest.
+    files = [folder.history, folder.trace, folder.triplets, folder.pooling, folder.speed]
+    files += [folder.best_checkpoint, folder.previous_checkpoint, folder.last_checkpoint]
+    try:
+        target.mkdir(parents=True)
+        for path in files:
+            if path.exists():
+                path.rename(target / path.name)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    return target
+
+
+def _target(replaced: Path, trial_id: str) -> Path:
+    return replaced / f"{trial_id}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+
+
+def take_away(folder: TrialFolder, target: Path) -> bool:
+    """Move a trial's folder to `target` unless a process trains it; returns whether it was moved. Or UserError.
+
+    The latest attempt is watched as by a process that takes the trial over. If an attempt began meanwhile, the folder
+    is moved back. No file is written, so that a full disk can be cleared.
+    """
+    latest = folder.latest()
+    if latest and not lease.over(latest):
+        return False
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.path.rename(target)
+        moved = TrialFolder(target).latest()
+        if moved and (latest is None or moved.number > latest.number):
+            target.rename(folder.path)
+            return False
+    except OSError as error:
+        raise UserError(f"cannot move {folder.path} to {target}: {error.strerror}.") from error
+    return True
