@@ -22,8 +22,8 @@ from goalgrid.runners.training import checkpoints
 from goalgrid.runners.watching.mirror import final_metrics
 
 from ... import networks
+from ...retrieval.components.xvlm import xvlm_files
 from ...retrieval.literal_peers import Peer
-from ...retrieval.parts.xvlm import xvlm_files
 from ..conftest import Verb
 
 

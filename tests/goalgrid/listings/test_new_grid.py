@@ -11,8 +11,8 @@ from goalgrid.grid.gridfile import load
 from goalgrid.listings import new_grid
 
 from ...conftest import Goalgrid
+from ...retrieval.components.video import made
 from ...retrieval.packages import write_csv, write_precomp
-from ...retrieval.parts.video import made
 
 
 @pytest.mark.parametrize(("write", "recipe"), [(write_csv, "cnn-bow"), (write_precomp, "fc-bow")])

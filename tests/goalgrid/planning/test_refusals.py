@@ -12,8 +12,8 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
 
+from ...retrieval.components.video import made
 from ...retrieval.packages import write_precomp
-from ...retrieval.parts.video import made
 from ..conftest import Verb
 
 

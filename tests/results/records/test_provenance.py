@@ -114,7 +114,7 @@ def test_the_data_at_hand_decide_where_there_are_any() -> None:
 def test_every_source_counts_for_the_nodes_of_a_cluster(tmp_path: Path) -> None:
     copied(tmp_path)
     before = program(tmp_path)
-    append(tmp_path / "goalgrid" / "showing" / "report.py")
+    append(tmp_path / "goalgrid" / "reports" / "report.py")
     assert program(tmp_path) != before
 
 

@@ -62,7 +62,7 @@ def whole() -> dict[str, str]:
 def test_without_its_folder_all_other_grids_plan_with_the_same_ids(
     system: str, whole: dict[str, str], tmp_path: Path
 ) -> None:
-    shutil.rmtree(copied(tmp_path) / "retrieval" / "parts" / system)
+    shutil.rmtree(copied(tmp_path) / "retrieval" / "components" / system)
     without = plans(tmp_path)
     changed = {name for name in whole if without[name] != whole[name]}
     grids, message = NEEDED_BY[system]
