@@ -36,6 +36,7 @@ from goalgrid.grid.store.files import (
     write_text,
 )
 from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.earlier_searches import take_earlier_searches
 from goalgrid.grid.store.imported import add, imported_cells
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.grid.trusted_code import Untrusted
@@ -131,6 +132,8 @@ def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: boo
     for trial in trials_of(imported) if take and ran else ():
         if outcomes[trial.id].outcome != "refused":
             add(grid, home, trial.id)
+    if take and ran:
+        take_earlier_searches(grid.name, other, home)
     return list(outcomes.values())
 
 

@@ -32,6 +32,14 @@ def note_earlier_searches(grid: Grid, ids: Collection[str], home: Home) -> None:
         write_json_lines(home.grid(grid.name).searches, [*noted, *new])
 
 
+def take_earlier_searches(name: str, other: Home, home: Home) -> None:
+    """Note the searches that a grid noted in another runs folder, whose test results its reader knows, too."""
+    noted = list(json_lines(home.grid(name).searches))
+    known = set[str]().union(*map(_ids, noted))
+    if new := [row for row in json_lines(other.grid(name).searches) if _ids(row) - known]:
+        write_json_lines(home.grid(name).searches, [*noted, *new])
+
+
 def _rows(grid: Grid, ids: Collection[str], home: Home) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The searches that are noted for this grid, and those that are not noted yet."""
     folder = home.grid(grid.name)

@@ -140,3 +140,15 @@ def test_damaged_notes_are_left_out(home: Home, verb: Verb, damage: str) -> None
     notes = home.grid("mixed").searches
     notes.write_text(f"{damage}\n{notes.read_text()}")
     assert told(verb, home) == {"searches": 1, "trials": 6}
+
+
+def test_a_merge_brings_the_searches_that_were_noted_there_once(home: Home, verb: Verb) -> None:
+    search(FIRST, home)
+    search(THIRD, home)
+    here = Home(home.path.with_name("here"))
+    search(THIRD, here, final=False)
+    for _ in range(2):
+        verb("merge", str(home.path), runs=here)
+    assert here.grid("mixed").searches.read_bytes() == home.grid("mixed").searches.read_bytes()
+    verb("merge", str(here.path), "--dry-run", runs=Home(home.path.with_name("other")))
+    assert not (home.path.with_name("other")).exists()
