@@ -16,7 +16,7 @@ from pydantic import Field, PositiveInt, StrictBool, field_validator
 
 from goalgrid.grid.errors import UserError, check_known, counted
 from goalgrid.grid.settings import TrainSettings, components
-from goalgrid.grid.settings.base import CHOICES, WHOLE, Gpus, Settings
+from goalgrid.grid.settings.base import WHOLE, Gpus, Settings, remaining_fields
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.syntax import flat
 
@@ -252,10 +252,8 @@ def _combined(content: dict[str, Any], members: Sequence[dict[str, Any]], place:
 
 
 def over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged, values replaced; a table that names another encoder or scorer replaces the whole table."""
-    if any(base.get(choice) != content.get(choice, base.get(choice)) for choice in CHOICES):
-        return content
-    merged = dict(base)
+    """Tables are merged, values replaced; another encoder, scorer or call drops fields of its table."""
+    merged = remaining_fields(base, content)
     for key, value in content.items():
         both = isinstance(value, dict) and isinstance(base.get(key), dict) and not _is_whole(key)
         merged[key] = over(base[key], value) if both else value

@@ -5,7 +5,7 @@ from typing import Any
 
 from goalgrid.grid import catalog
 from goalgrid.grid.settings import DatasetSettings, TrainSettings
-from goalgrid.grid.settings.base import CHOICES, Settings
+from goalgrid.grid.settings.base import CALL, CHOICES, Settings, remaining_fields
 from goalgrid.grid.settings.model import ModelSettings
 
 SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
@@ -22,16 +22,22 @@ def section_from(section: str, dataset: str, recipe: str, overrides: Mapping[str
     content: dict[str, Any] = {"name": dataset, "protocol": catalog.protocols(dataset)[0]}
     if section != "dataset":
         content = catalog.content(recipe)[section]
-    for name, value in sorted(overrides.items(), key=lambda item: item[0].rpartition(".")[2] not in CHOICES):
+    for name, value in sorted(overrides.items(), key=lambda item: _rank(item[0].rpartition(".")[2])):
         put(content, name, value)
     return SECTIONS[section].model_validate(content)
 
 
+def _rank(field: str) -> int:
+    """Fields that drop others of their table come first."""
+    return 0 if field in CHOICES else 1 if field == CALL else 2
+
+
 def put(table: dict[str, Any], name: str, value: Any) -> None:
-    """Set a value by its dotted name; another encoder or scorer drops the settings of the one that it replaces."""
+    """Set a value by its dotted name; another encoder, scorer or call drops the settings of the old one."""
     *parents, last = name.split(".")
     for part in parents:
         table = table.setdefault(part, {})
-    if last in CHOICES and table.get(last) != value:
-        table.clear()
+    remaining = remaining_fields(table, {last: value})
+    for dropped in table.keys() - remaining.keys():
+        del table[dropped]
     table[last] = value

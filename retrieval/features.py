@@ -27,7 +27,8 @@ from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import TransformerSettings
 from goalgrid.grid.store.files import read_json, write_json
 from goalgrid.retrieval.data.images import ImageFiles
-from goalgrid.retrieval.encoders import calls, pretrained
+from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders.calls import caption_call
 from goalgrid.retrieval.encoders.text import features_of, text_network
 from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.growing_array import GrowingArray
@@ -334,8 +335,8 @@ class CaptionSource(FeatureSource):
 
     def _filled(self) -> dict[str, int]:
         """What fills captions up, unless features under keys without it were filled with the same."""
-        fill = calls.fill_of(self.network, self.places)
-        right = self.network.output == "projected" and fill == calls.fill_before(self.network, self.places)
+        fill = caption_call.fill_of(self.network, self.places)
+        right = self.network.output == "projected" and fill == caption_call.fill_before(self.network, self.places)
         return {} if fill is None or right else {"filled": fill}
 
     def blocks(self, split: str) -> list[int]:

@@ -1,7 +1,7 @@
 """What all settings are made of: a closed, immutable model, and the mark of a field that came later."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_args
 
 from pydantic import (
@@ -94,6 +94,24 @@ class Settings(BaseModel):
 
 CHOICES = ("encoder", "kind")
 """The field by which a table of settings chooses its class: of an encoder, and of a scorer."""
+
+
+CALL = "call"
+"""The field by which a table says how its network is called."""
+CALL_FIELDS = frozenset({"framing", "margin", "filter", "statistics", "prompt", "max_words"})
+"""Fields of the same table that another call drops, as another encoder drops all."""
+
+
+def remaining_fields(table: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is left of a table when these values are put over it: another encoder, scorer or call drops fields.
+
+    >>> remaining_fields({"call": "plain", "filter": "bilinear", "size": 224}, {"call": "published"})
+    {'call': 'plain', 'size': 224}
+    """
+    if any(choice in given and table.get(choice) != given[choice] for choice in CHOICES):
+        return {}
+    other = CALL in given and table.get(CALL, "plain") != given[CALL]
+    return {name: value for name, value in table.items() if not (other and name in CALL_FIELDS)}
 
 
 WHOLE = frozenset({"architecture"})

@@ -1,26 +1,32 @@
 """Settings of the image encoders: how an image becomes vectors."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, StrictBool
+from pydantic import Field, PositiveInt, StrictBool, model_validator
 
 from goalgrid.grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit, told_once
 from goalgrid.grid.settings.components import PartRead
 from goalgrid.grid.settings.image_views import Augmentation, Filter, Framing, Resampling, View
 from goalgrid.grid.settings.poolings import HAS_HEAD, SEVERAL, PoolingSettings
-from goalgrid.grid.settings.pretrained_networks import Pretrained
+from goalgrid.grid.settings.pretrained_networks import PUBLISHED, Call, Pretrained
 from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings, user_modules
 
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
 MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")
 DropRule = Literal["each", "graded"]
 Margin = Annotated[float, Field(ge=1)] | None
+Published = Literal["published"]
 Deviation = Annotated[float, Field(gt=0)]
 Statistics = (
-    Literal["imagenet", "clip", "half", "caffe", "none"] | tuple[float, float, float, Deviation, Deviation, Deviation]
+    Literal["imagenet", "clip", "half", "caffe", "none", "published"]
+    | tuple[float, float, float, Deviation, Deviation, Deviation]
 )
 
 IMAGE_ENCODER = "the image network; another choice drops the settings of the one before"
+CALLED = (
+    "published: framing, margin, filter and statistics that this table does not set are read from the weights' "
+    "preprocessor_config.json; plain: they have their defaults"
+)
 FRAMED = "the square in evaluation: the picture squeezed, or its centre in its proportions"
 MARGIN = (
     "the shorter side is resized to margin x size, in whole pixels, before the centre is cut; 1: all of the shorter "
@@ -37,7 +43,7 @@ _CROPS = ReadWhere(
     lambda part, _: part.frozen and (part.view.random or part.crops == "online"),
     "frozen = true, and random views or crops = online",
 )
-_CROPPED = ReadWhere(lambda part, _: part.view is not None and part.framing == "centre-crop", "framing = centre-crop")
+_CROPPED = ReadWhere(lambda part, _: part.view is not None and part.framing != "square", "framing = centre-crop")
 _PICTURES = ReadWhere(lambda part, _: part.view is not None, 'an encoder on = "pictures"')
 _VIEWS = ReadWhere(lambda part, _: not part.frozen or part.crops != 1, "frozen = false, or crops above 1")
 
@@ -141,16 +147,21 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         True, description="batch norms of the backbone keep their pretrained statistics"
     )
     size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(224, description="side of the square that it sees")
-    framing: Framing = Field("centre-crop", description=FRAMED)
-    margin: Annotated[Margin, IdentityDefault(None), _CROPPED] = Field(None, description=MARGIN)
-    filter: Annotated[Filter | None, IdentityDefault(None)] = Field(
+    call: Annotated[Call, IdentityDefault("plain")] = Field("plain", description=CALLED)
+    framing: Framing | Published = Field("centre-crop", description=FRAMED)
+    margin: Annotated[
+        Margin | Published, told_once("a number from 1, none or published"), IdentityDefault(None), _CROPPED
+    ] = Field(None, description=MARGIN)
+    filter: Annotated[Filter | Published | None, IdentityDefault(None)] = Field(
         None, description="how pictures are resized; none: bicubic with output = projected, else bilinear"
     )
     augmentation: Annotated[Augmentation, _VIEWS] = Field("resized-crop", description=AUGMENTED)
     flip: Annotated[StrictBool, _VIEWS] = Field(True, description="mirror half of the training images")
     statistics: Annotated[
         Statistics,
-        told_once("imagenet, clip, half, caffe, none, or six numbers: three means, three deviations above 0"),
+        told_once(
+            "imagenet, clip, half, caffe, none, published, or six numbers: three means, three deviations above 0"
+        ),
     ] = Field(
         "imagenet",
         description="mean and deviation that pixels are normalised with; half: 0.5 and 0.5; caffe: a mean of its own "
@@ -171,8 +182,21 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
 
     @property
     def view(self) -> View:
-        resampling = Resampling[(self.filter or self.usual_filter).upper()]
-        return View(self.size, self.framing, self.augmentation, self.flip, resampling, self.margin)
+        """The view; what the folder of the weights decides is known once `calls.as_called` has read it."""
+        framing, margin, filter_ = self.framing, self.margin, self.filter or self.usual_filter
+        if margin == PUBLISHED or filter_ == PUBLISHED:
+            return View(self.size, PUBLISHED, self.augmentation, self.flip)
+        return View(self.size, framing, self.augmentation, self.flip, Resampling[filter_.upper()], margin)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _called(cls, content: Any) -> Any:
+        return cls._with_call(content, **dict.fromkeys(("framing", "margin", "filter", "statistics"), PUBLISHED))
+
+    @model_validator(mode="after")
+    def _call_has_a_source(self) -> Self:
+        self._check_source_of_call()
+        return self
 
     @property
     def feature_network(self) -> "BackboneSettings | None":

@@ -22,7 +22,8 @@ class View:
 
     Args:
         size: side in pixels.
-        framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions.
+        framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions; `published`:
+            not known without the folder of the weights.
         augmentation: in training, as `model.image.augmentation` says.
         flip: mirror half of the training views.
         margin: of `centre-crop`, what `size` is multiplied with for the side, in whole pixels, that the picture's
@@ -30,7 +31,7 @@ class View:
     """
 
     size: int
-    framing: Framing = "square"
+    framing: Framing | Literal["published"] = "square"
     augmentation: Augmentation = "none"
     flip: bool = False
     resampling: Resampling = Resampling.BILINEAR

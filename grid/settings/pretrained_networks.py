@@ -1,16 +1,21 @@
 """Settings of networks whose weights come from elsewhere: by name, or from a file of their authors'."""
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from goalgrid.grid.settings.base import Settings
+from goalgrid.grid.settings.base import CALL, Settings
 
 RANDOM = "random"
 """The name of no weights: a network built from its architecture and started from a fixed seed."""
 
 WeightsName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$")]
 """A name as model hubs give it, `google-bert/bert-base-uncased`. The folder on this machine is no setting."""
+
+
+Call = Literal["plain", "published"]
+PUBLISHED: Literal["published"] = "published"
+"""The value of a field that the folder of the weights decides."""
 
 
 class Pretrained(Settings):
@@ -31,6 +36,18 @@ class Pretrained(Settings):
         sizes = {"embedding_size", "hidden_sizes", "depths"}
         kind = {"model_type": "resnet", "layer_type": "basic"}
         return kind.items() <= self.architecture.items() and self.architecture.keys() == kind.keys() | sizes
+
+    @classmethod
+    def _with_call(cls, content: Any, **published: Any) -> Any:
+        """The content with these values of the published call, where it asks for that call and does not say others."""
+        asked = isinstance(content, dict) and content.get(CALL) == PUBLISHED
+        return {**published, **content} if asked else content
+
+    def _check_source_of_call(self) -> None:
+        if self.weights == RANDOM and getattr(self, CALL) == PUBLISHED:
+            raise ValueError(
+                f'call = "{PUBLISHED}" is read from the folder of the weights, and random weights have none'
+            )
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

@@ -61,6 +61,7 @@ def _resized(picture: Image.Image, view: View, box: Box) -> Image.Image:
 
 def _framed(picture: Image.Image, view: View) -> Image.Image:
     width, height = picture.size
+    assert view.framing != "published", "the folder of the weights is read before pictures are"
     if view.framing == "square":
         return _resized(picture, view, (0.0, 0.0, float(width), float(height)))
     if view.margin is not None:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from goalgrid.grid.errors import UserError, in_short
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import BiGruSettings, BowSettings, GruSettings, TransformerSettings
-from goalgrid.retrieval.encoders import calls, pretrained
+from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders.calls import caption_call
 from goalgrid.retrieval.encoders.pooling import Encoded, pooling
 from goalgrid.retrieval.encoders.reasoning import PaddedGru
 from goalgrid.retrieval.scorers.sets import sent
@@ -103,9 +104,9 @@ def text_network(settings: Pretrained, words: int, places: pretrained.Places) ->
             f"weights {settings.weights!r} are of the kind {kind!r}, whose encoder has a decoder behind it: it writes "
             "texts. Captions are read by an encoder alone, e.g. google-bert/bert-base-uncased."
         )
-    if (fill := calls.fill_of(settings, places)) is not None:
+    if (fill := caption_call.fill_of(settings, places)) is not None:
         config.pad_token_id = fill
-    if projected and kind not in (*CLIP, *calls.FILLED):
+    if projected and kind not in (*CLIP, *caption_call.FILLED):
         raise UserError(
             f"model.text.output = projected needs a text network that was trained beside an image network, CLIP's or "
             f"SigLIP's; {settings.weights!r} is of the kind {kind!r}. Set model.text.output = states."
@@ -141,7 +142,7 @@ def features_of(network: Any, output: str, ids: Int[Tensor, "b n"], lengths: Int
     length that it was trained with, and it sees the filling, as the states of its tokens do.
     """
     present = present_of(ids, lengths)
-    if network.config.model_type in calls.FILLED:
+    if network.config.model_type in caption_call.FILLED:
         fill, room = network.config.pad_token_id, network.config.max_position_embeddings - ids.shape[1]
         whole = nn.functional.pad(ids.where(present, fill), (0, room), value=fill)
         given = network(input_ids=whole)

@@ -10,15 +10,8 @@ from torch import Tensor, nn
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.retrieval.encoders import pretrained
-
-STATISTICS = {
-    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
-    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
-    "caffe": ((122.7717 / 255, 115.9465 / 255, 102.9801 / 255), (1 / 255, 1 / 255, 1 / 255)),
-    "none": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
-}
-"""Mean and standard deviation of each colour, red, green and blue, of values from 0 to 1."""
+from goalgrid.retrieval.encoders.calls.called import as_called
+from goalgrid.retrieval.encoders.statistics import STATISTICS
 
 NAFLEX = "siglip2_vision_model"
 CLASS_TOKENS = ("cls_token", "class_embedding")
@@ -40,7 +33,7 @@ class Vision(nn.Module):
         _check_pixels(self.network, settings.weights)
         self.grid = settings.output == "grid"
         self.still, self.frozen = settings.norm_eval, settings.frozen
-        given = settings.statistics
+        given: Any = as_called(settings, places).statistics
         means, deviations = STATISTICS[given] if isinstance(given, str) else (given[:3], given[3:])
         self.register_buffer("mean", torch.tensor(means)[:, None, None] * 255, persistent=False)
         self.register_buffer("deviation", torch.tensor(deviations)[:, None, None] * 255, persistent=False)

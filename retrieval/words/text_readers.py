@@ -9,7 +9,8 @@ import numpy as np
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.text_encoders import TextEncoderSettings
-from goalgrid.retrieval.encoders import calls, pretrained
+from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders.calls import caption_call
 from goalgrid.retrieval.words import vocabulary_files
 from goalgrid.retrieval.words.splitting import SPLITTERS, Splitter, frequent, unknown_share, words
 from goalgrid.retrieval.words.tokens import Tokens, WordDropping, padded
@@ -187,9 +188,9 @@ def build(
     network, prepare = settings.tokenizer, PREPARATIONS[settings.preparation]
     if network is not None:
         tokenizer = pretrained.tokenizer(network, places)
-        lowers = calls.lowers(network, places, tokenizer)
+        lowers = caption_call.lowers(network, places, tokenizer)
         prepared = (lambda caption: prepare(caption).lower()) if lowers else prepare
-        return WordPieces(tokenizer, network.weights, prepared, calls.length_of(network, places, tokenizer))
+        return WordPieces(tokenizer, network.weights, prepared, caption_call.length_of(network, places, tokenizer))
     return Vocabulary(
         captions,
         min_count=min_count,

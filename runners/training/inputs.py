@@ -21,6 +21,7 @@ from goalgrid.retrieval.components.training_method import TrainingMethod
 from goalgrid.retrieval.data import opening
 from goalgrid.retrieval.data.content import Content, content
 from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders.calls.called import as_called
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.features import CaptionSource, ImageSource
 from goalgrid.retrieval.fit import check_sizes
@@ -187,6 +188,7 @@ def image_source(
     dataset: DatasetSettings, image: ImageSettings, machine: Machine
 ) -> ImageSource | ShrunkPictures | None:
     """What is computed of a data set's images once for all trials, features or smaller pictures; None: nothing is."""
+    image = as_called(image, machine.places)
     network = image.feature_network
     kind = network.encoder if network else dataset.cache if image.view else None
     if kind is None:
@@ -236,6 +238,7 @@ def _inputs(
 def opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
     """The data as they lie; images that a network reads once are not kept in memory."""
     root, on_gpu = machine.root(dataset.name), machine.device.type == "cuda"
+    image = as_called(image, machine.places)
     options: dict[str, Any] = {"reads": image.reads, "keep": image.feature_network is None}
     options |= {"workers": machine.resources.threads, "pinned": on_gpu}
     options["repeats"] = held.repeats

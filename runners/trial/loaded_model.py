@@ -25,6 +25,7 @@ from goalgrid.results.records.finished_trial import FinishedTrial
 from goalgrid.results.records.models import Speed
 from goalgrid.retrieval import eccv
 from goalgrid.retrieval.data.photographs import Photographs
+from goalgrid.retrieval.encoders.calls.called import as_called
 from goalgrid.retrieval.evaluation import Ranks, Rows
 from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.published.published_model import PublishedModel
@@ -175,7 +176,7 @@ class LoadedModel:
 
     def photographs(self, machine: Machine, regions: int) -> Photographs:
         """The images of the test split, as figures show them, of so many regions each."""
-        name, view = self.settings.dataset.name, self.settings.model.image.view
+        name, view = self.settings.dataset.name, as_called(self.settings.model.image, machine.places).view
         return Photographs(self.inputs.pairs.test, name, machine.root(name), view, regions)
 
     def speed(self, protocol_name: str | None = None) -> Speed:

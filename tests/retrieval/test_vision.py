@@ -129,7 +129,7 @@ def test_statistics_are_a_name_or_six_numbers_or_none() -> None:
     torch.testing.assert_close(seen(clip), seen("clip"))
     torch.testing.assert_close(seen("none"), pictures / 255)
     for wrong in ("imagenet2", clip[:5], [*clip[:5], 0.0]):
-        with pytest.raises(ValidationError, match="imagenet, clip, half, caffe, none, or six numbers"):
+        with pytest.raises(ValidationError, match="imagenet, clip, half, caffe, none, published, or six numbers"):
             backbone("dinov2", statistics=wrong)
 
 

@@ -16,7 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from goalgrid.retrieval.components.xvlm.settings import SWIN_PATCH, SwinSettings
 from goalgrid.retrieval.encoders.pretrained import Places
-from goalgrid.retrieval.encoders.vision import STATISTICS
+from goalgrid.retrieval.encoders.statistics import STATISTICS
 
 MLP_RATIO = 4
 """Width of a block's MLP, in widths of its stage."""
