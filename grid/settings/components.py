@@ -44,7 +44,7 @@ class Component:
         of: how a model says that it has the part; empty: it has none.
         settings: the classes of settings by which a model may choose it: encoders, scorers, second stages.
         fits: what does not fit to it in a model that has it, for a user; empty: all does.
-        companion: dotted name of the class of its companion in training; empty: it has none.
+        training_method: dotted name of its `TrainingMethod`; empty: it has none.
         network: dotted name of the class of the models that have it; empty: models stay as they are.
         data: dotted name of the form of the data that it reads (`retrieval/data/forms.py`); empty: images or features.
         warms_up: whether a training may warm up without it, since it estimates what a new model knows nothing of.
@@ -60,7 +60,7 @@ class Component:
     settings: "tuple[type[Settings], ...]" = ()
     fits: "Callable[[ModelSettings], str]" = lambda model: ""
     of: "Callable[[ModelSettings], str]" = lambda model: ""
-    companion: str = ""
+    training_method: str = ""
     network: str = ""
     data: str = ""
     warms_up: bool = False

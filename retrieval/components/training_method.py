@@ -1,12 +1,13 @@
-"""What a method adds to training, beside its loss: a companion of the learner, which calls it at fixed points.
+"""Training methods: what a method adds to training in addition to its loss.
 
-A training has a companion for each part that its objective needs (`goalgrid.grid.settings.components`); most have none.
+A training has one for each component that its objective needs (`goalgrid.grid.settings.components`); most have none.
+The learner calls their hooks at fixed points.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -22,14 +23,14 @@ from goalgrid.retrieval.splits.pairs import Pairs
 
 @dataclass(frozen=True)
 class Around:
-    """Where a companion finds what it prepares.
+    """What a training method may use to prepare.
 
     Args:
         root: folder of the data set; None: it has none.
-        cache: folder in which what was computed once is kept.
-        ranker: gives a checksum of a finished trial, and a function that embeds the training split by its model: unit
-            vectors of images and captions, and the image of each caption.
-        beat: called after each step of a long computation.
+        cache: folder for results that are computed once.
+        ranker: maps the id of a finished trial to a checksum of its model, and to a function that embeds the training
+            split by that model: unit vectors of images and captions, and the image of each caption.
+        beat: is called after each step of a long computation.
     """
 
     root: Path | None
@@ -38,87 +39,104 @@ class Around:
     beat: Callable[[], None] = lambda: None
 
 
+class Cost(NamedTuple):
+    """What a training method adds to the memory and time of a step."""
+
+    extra_pairs: int = 0
+    """Extra pairs embedded per pair of the batch."""
+    meta_batch: bool = False
+    """Whether each step also reads a batch of the validation split."""
+
+
+class Request(NamedTuple):
+    """What a training method adds to one batch."""
+
+    extra_pairs: tuple[Int[np.ndarray, " f"], Int[np.ndarray, " f"]] | None = None
+    """Rows of training images and of captions to embed after the batch's own pairs."""
+    values: Float[Tensor, "networks b"] | None = None
+    """Values that the loss reads for each pair, as each network reads them; in host memory."""
+    meta_batch: Int[np.ndarray, " m"] | None = None
+    """Rows of validation captions for `before_step`."""
+
+
+NOTHING = Request()
+
+
 class TrainingMethod:
-    """Accompanies a trial's training; by default, no method does anything. `prepared` is what `prepare` returned."""
+    """Base class of training methods, whose hooks do nothing. `prepared` is the result of `prepare`."""
 
     name: ClassVar[str]
-    """Of what it writes into checkpoints."""
-    pairs_beside: ClassVar[int] = 0
-    """Pairs that are embedded beside each pair of a batch."""
-    second_batch: ClassVar[bool] = False
-    """Whether it reads a batch of the validation split, too."""
-    listens: bool = False
-    """Whether it wants to see the scores of each batch; where memory and time are measured, it is set to False."""
+    """Key of its state in checkpoints, and of its values for the loss."""
+    cost: ClassVar[Cost] = Cost()
+    reads_scores: bool = False
+    """Whether `on_scores` is called; estimates of memory and time set it to False."""
     network: nn.Module | None = None
-    """What learns beside the model; a checkpoint of the best model keeps it, too."""
+    """A network that learns in addition to the model; a checkpoint of the best model includes it."""
 
     def __init__(self, settings: TrialSettings, pairs: Pairs, device: torch.device, prepared: Any) -> None:
         self.settings, self.device, self.prepared = settings, device, prepared
 
     @classmethod
     def check(cls, dataset: DatasetSettings, root: Path | None, pairs: Pairs) -> None:
-        """Check files that it will read below the data set's root; a UserError says what is wrong with them."""
+        """Check the files that it will read below the data set's root; raise a UserError if they are wrong."""
 
     @classmethod
     def prepare(cls, settings: TrialSettings, pairs: Pairs, around: Around) -> Any:
-        """What all epochs read, computed before the first one; a UserError says which files do not fit."""
+        """Compute what all epochs read, before the first one; raise a UserError if files do not fit."""
         return None
 
     @classmethod
     def rehearsal(cls, pairs: Pairs) -> Any:
-        """What stands for the result of `prepare` where memory and time are measured."""
+        """Return a stand-in for the result of `prepare`, for measurements of memory and time."""
         return None
 
     @classmethod
     def sources(cls, prepared: Any) -> dict[str, str]:
-        """Fingerprints of what `prepare` returned, as far as it decides numbers, for checkpoints and the record."""
+        """Return fingerprints of those prepared inputs that change results, for checkpoints and the record."""
         return {}
 
     @classmethod
     def selecting(cls, images: int) -> int:
-        """How many of the validation images choose the checkpoint."""
+        """Return how many of these validation images select the checkpoint."""
         return images
 
     def join(self, objective: Objective) -> None:
-        """Take part in this objective."""
+        """Change the objective before training, if the method has to."""
 
     def begin(self, epoch: int, order: Callable[[int], Int[Tensor, " n"]]) -> None:
-        """Make ready for an epoch; `order` gives the rows of the captions of an epoch as they are trained."""
+        """Begin an epoch; `order` maps an epoch to the rows of its captions, in training order."""
 
-    def further(
-        self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], place: int
-    ) -> tuple[Int[np.ndarray, " f"], Int[np.ndarray, " f"]] | None:
-        """Rows of images and captions that are embedded behind those of a batch, the epoch's batch number `place`."""
-        return None
+    def batch(self, owners: Int[np.ndarray, " b"], texts: Int[Tensor, " b"], index: int, seed: int) -> Request:
+        """Return what to add to batch `index` of the epoch.
 
-    def second(self, count: int, draw: int) -> Int[np.ndarray, " m"]:
-        """Rows of the validation captions of a second batch, beside one of `count` pairs; `draw` is the seed."""
-        raise NotImplementedError
-
-    def of_batch(self, texts: Int[Tensor, " b"]) -> Tensor | None:
-        """What the objective reads of each pair, network by network, in host memory; None: nothing."""
-        return None
+        Args:
+            owners: row of each pair's image.
+            texts: row of each pair's caption.
+            index: number of the batch in its epoch, from 0.
+            seed: a seed for this batch.
+        """
+        return NOTHING
 
     def split(self, network: Any, image: Embedded, text: Embedded, count: int) -> tuple[Embedded, Embedded, Extra]:
-        """The first `count` pairs that a network embedded, and what the objective reads of the `further` ones."""
+        """Split off the embeddings of extra pairs; return the first `count` pairs, and values for the loss."""
         return image, text, {}
 
-    def scored(self, place: int, sim: Float[Tensor, "b b"]) -> None:
-        """See the scores of a batch by the network at this place, without a graph."""
+    def on_scores(self, network: int, sim: Float[Tensor, "b b"]) -> None:
+        """Read the scores of a batch by the network of this index, without gradients."""
 
     def before_step(self, model: nn.Module, lr: float, batch: Any, mean_loss: Callable[..., Float[Tensor, ""]]) -> None:
-        """Learn ahead of the model's step, of this batch and `batch.second`; the model is as before afterwards.
+        """Run an inner update (e.g. meta-learning) before the optimizer step; must restore the model.
 
-        `mean_loss` gives the mean loss of a batch, by the objective or by another one.
+        `mean_loss` maps a batch, and optionally another objective, to the mean loss per pair.
         """
 
     def report(self) -> dict[str, float]:
-        """Values of an epoch for the history."""
+        """Return values of the epoch for the history."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """What the next epochs depend on; empty: nothing."""
+        """Return the state that later epochs depend on; empty if there is none."""
         return {}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned; empty: there was nothing."""
+        """Restore what `state` returned."""

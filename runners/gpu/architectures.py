@@ -101,14 +101,14 @@ def _shared(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
 
 
 def inputs_of(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs:
-    """A data set of these shapes without content, with stand-ins for the inputs that companions prepare."""
+    """A data set of these shapes without content, with stand-ins for what training methods prepare."""
     batch = settings.train.batch_size
     blank = Features(Path(), np.broadcast_to(np.float16(0), (batch, *shapes.image)), np.arange(batch))
     vocabulary: Any = range(shapes.words)  # it has a size and no words
     split = Split(blank, [""] * batch, np.arange(batch))
     tokens = Tokens(torch.ones(batch, 1, dtype=torch.int64), torch.ones(batch, dtype=torch.int64))
     pairs, device = Pairs(split, split, split), torch.device("cpu")
-    prepared = training_methods.prepared(settings, lambda kind: kind.rehearsal(pairs))
+    prepared = training_methods.prepared(settings, lambda method: method.rehearsal(pairs))
     return Inputs(pairs, vocabulary, {"train": tokens}, device, places, Content("", "", ()), prepared)
 
 
@@ -117,9 +117,9 @@ def without_weights(learner: Learner, trace: Trace) -> None:
     replaced = [remove_data(module, trace) for module in (learner.model, learner.objective)]
     if any(replaced):
         learner.take_weights()
-    for companion in learner.companions:
-        if companion.network is not None:
-            remove_data(companion.network, trace)
+    for method in learner.methods:
+        if method.network is not None:
+            remove_data(method.network, trace)
 
 
 def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple[int, ...]]:

@@ -20,7 +20,7 @@ from goalgrid.runners.gpu.outcomes import Hollow
 from goalgrid.runners.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu.trace import Trace, Work, remove_data, without_data
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE
-from goalgrid.runners.training.inputs import Batch
+from goalgrid.runners.training.inputs import Added, Batch
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import precision
 
@@ -167,8 +167,8 @@ def _heaviest_step(learner: Learner, shapes: Shapes, trace: Trace) -> None:
 
 
 def _step(learner: Learner, epoch: int, batch: Batch, trace: Trace, *, frozen: bool = False) -> Work:
-    for companion in learner.companions:
-        companion.listens = False  # the scores have a shape, and no values
+    for method in learner.methods:
+        method.reads_scores = False  # the scores have a shape, and no values
     learner.begin(epoch)
     learner.model.hold_image_backbone(frozen)
     trace.work = Work()
@@ -179,14 +179,15 @@ def _step(learner: Learner, epoch: int, batch: Batch, trace: Trace, *, frozen: b
 
 
 def _batch(learner: Learner, shapes: Shapes, lengths: np.ndarray, trace: Trace) -> Batch:
-    """A batch on the device with captions of these lengths, and the further pairs that companions read."""
-    count = len(lengths)
-    embedded = np.tile(lengths, 1 + sum(companion.pairs_beside for companion in learner.companions))
+    """Return a batch on the device with captions of these lengths, and what training methods add to it."""
+    count, costs = len(lengths), [method.cost for method in learner.methods]
+    embedded = np.tile(lengths, 1 + sum(cost.extra_pairs for cost in costs))
     read = images(shapes, len(embedded), trace), captions(shapes, embedded, trace)
-    second = None
-    if any(companion.second_batch for companion in learner.companions):
-        second = Batch(torch.arange(count), images(shapes, count, trace), captions(shapes, lengths, trace))
-    return Batch(torch.arange(count), *read, second=second)
+    added = None
+    if any(cost.meta_batch for cost in costs):
+        pairs = images(shapes, count, trace), captions(shapes, lengths, trace)
+        added = Added(meta_batch=Batch(torch.arange(count), *pairs))
+    return Batch(torch.arange(count), *read, added)
 
 
 def around(length: int, count: int) -> np.ndarray:

@@ -164,8 +164,8 @@ def longest(inputs: Inputs, count: int) -> Inputs:
 
 
 def with_stand_ins(settings: TrialSettings, inputs: Inputs) -> Inputs:
-    """The inputs with stand-ins for the inputs that companions prepare."""
-    return replace(inputs, prepared=training_methods.prepared(settings, lambda kind: kind.rehearsal(inputs.pairs)))
+    """Return the inputs with stand-ins for what training methods prepare."""
+    return replace(inputs, prepared=training_methods.prepared(settings, lambda method: method.rehearsal(inputs.pairs)))
 
 
 def train(settings: TrialSettings, inputs: Inputs) -> None:

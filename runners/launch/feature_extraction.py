@@ -32,7 +32,7 @@ from goalgrid.runners.training.inputs import (
     opened,
     reader_of,
 )
-from goalgrid.runners.training.training_methods import kinds
+from goalgrid.runners.training.training_methods import classes
 from goalgrid.runners.trial import evaluations
 
 
@@ -45,8 +45,8 @@ def check_inputs(
 ) -> tuple[tuple[DataKey, str], ...]:
     """Open all data sets and find all networks' weights, so that a wrong path is one UserError, not 45 failed trials.
 
-    Also check that companions' files belong to these data, and that batches are large enough. Returns the fingerprints
-    of all data.
+    Also check that files of training methods belong to these data, and that batches are large enough. Returns the
+    fingerprints of all data.
 
     Args:
         allow_leak: whether test images may train or validate.
@@ -68,11 +68,11 @@ def check_inputs(
     warn_once, check_whole_once = cache(warn), cache(check_whole)
     read = set[Any]()
     configurations = (
-        (job.machine, settings.dataset, settings.model, settings.train, tuple(kinds(settings)))
+        (job.machine, settings.dataset, settings.model, settings.train, tuple(classes(settings)))
         for job in jobs
         for settings in job.trials
     )
-    for machine, dataset, model, train, companions in dict.fromkeys(configurations):
+    for machine, dataset, model, train, methods in dict.fromkeys(configurations):
         root, data = machine.root(dataset.name), content_of(dataset, model.image, machine)
         fingerprints[DataKey.of(dataset, model)] = data.fingerprint
         chosen = chooses or train.selection != "last"
@@ -88,8 +88,8 @@ def check_inputs(
             shares = check_known(reader_of(pairs, dataset, model.text, machine), pairs, dataset)
             if any(shares.values()):
                 warn_once(f"{dataset.name}: {spelled_shares(shares)}", "note")
-        for companion in companions:
-            companion.check(dataset, root, pairs)
+        for method in methods:
+            method.check(dataset, root, pairs)
         check_batches(train, captions_of_epoch(dataset, train, pairs.train), machine.resources)
     return tuple(fingerprints.items())
 

@@ -48,7 +48,7 @@ def roots_and_names(
         *components.of_objective(settings.objective.name),
         *(p for m in models for p in components.of_model(m).values()),
     ]
-    roots |= {name for part in needed for name in (part.companion, part.network, part.data) if name}
+    roots |= {name for part in needed for name in (part.training_method, part.network, part.data) if name}
     chosen = [part for model in models for part in (model.image, model.text, model.scorer)]
     roots |= {part.network.replace(":", ".") for part in chosen if part.network}
     frozen = {network.encoder for part in chosen if (network := getattr(part, "feature_network", None))}

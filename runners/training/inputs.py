@@ -17,7 +17,7 @@ from goalgrid.grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from goalgrid.grid.settings.image_encoders import ImageSettings
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.text_encoders import TextSettings
-from goalgrid.retrieval.components.training_method import TrainingMethod
+from goalgrid.retrieval.components.training_method import Request, TrainingMethod
 from goalgrid.retrieval.data import opening
 from goalgrid.retrieval.data.content import Content, content
 from goalgrid.retrieval.encoders import pretrained
@@ -51,7 +51,7 @@ class Inputs:
     places: Places
     content: Content
     prepared: Mapping[str, Any] = field(default_factory=dict)
-    """What the companions of the training prepared, by their names."""
+    """What training methods prepared, by their names."""
     layout: torch.memory_format = torch.preserve_format
     """Of the model's weights."""
     graphs: bool = False
@@ -137,26 +137,38 @@ def check_known(reader: CaptionReader, pairs: Pairs, dataset: DatasetSettings) -
 
 
 @dataclass(frozen=True)
+class Added:
+    """What training methods added to a batch in addition to extra pairs, in host memory."""
+
+    values: Mapping[str, Float[Tensor, "networks b"]] = field(default_factory=dict)
+    """Values that the loss reads for each pair of the whole batch, as each network reads them, by method."""
+    meta_batch: "Batch | None" = None
+    """Pairs of the validation split."""
+
+    def pinned(self) -> "Added":
+        """Copy to pinned memory."""
+        values = {name: part.pin_memory() for name, part in self.values.items()}
+        return Added(values, self.meta_batch and self.meta_batch.pinned())
+
+
+@dataclass(frozen=True)
 class Batch:
-    """What a training step reads, in host memory; behind its pairs, those that a companion has embedded with them."""
+    """One training batch on the host: B pairs, then extra pairs requested by training methods."""
 
     owners: Int[Tensor, " b"]
     """Row of each caption's image, for the whole batch, even where images and tokens are a rank's part."""
     images: Tensor
     tokens: tuple[Tensor, Tensor]
-    extra: Mapping[str, Float[Tensor, "networks b"]] = field(default_factory=dict)
-    """What a loss reads of each pair of the whole batch, as each network reads it, by the companion's name."""
-    second: "Batch | None" = None
-    """Pairs of the validation split, where a companion reads them."""
+    added: Added | None = None
+    """None: the trial has no training method."""
 
     def pinned(self) -> "Batch":
-        """The batch in pinned memory, from which a GPU copies while the host goes on."""
+        """Copy to pinned memory, from which a GPU copies while the host goes on."""
         owners, images, ids, lengths = (part.pin_memory() for part in (self.owners, self.images, *self.tokens))
-        extra = {name: part.pin_memory() for name, part in self.extra.items()}
-        return Batch(owners, images, (ids, lengths), extra, self.second and self.second.pinned())
+        return Batch(owners, images, (ids, lengths), self.added and self.added.pinned())
 
     def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
-        """Images, tokens and owners on the device; lengths stay on the host, where recurrent encoders need them."""
+        """Copy images, tokens and owners to the device; lengths stay on the host, for recurrent encoders."""
         ids, lengths = self.tokens
         images, ids, owners = (part.to(device, non_blocking=True) for part in (self.images, ids, self.owners))
         return images, (ids, lengths), owners
@@ -250,9 +262,9 @@ def batches(
     inputs: Inputs,
     epoch: int,
     group: ProcessGroup = ALONE,
-    companions: Sequence[TrainingMethod] = (),
+    methods: Sequence[TrainingMethod] = (),
 ) -> "Epoch":
-    """The batches of one epoch, by seed and epoch; a rank reads its part of each. Companions have begun it."""
+    """Return the batches of one epoch, by seed and epoch; a rank reads its part of each. `methods` have begun it."""
     train, split = settings.train, inputs.pairs.train
     learnt = torch.from_numpy(split.first(settings.dataset.train_images)[1])
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
@@ -264,7 +276,7 @@ def batches(
     read = order[: whole * train.batch_size + last]
     rows = read.split(train.batch_size) if len(read) else ()
     views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
-    return Epoch(inputs, rows, views, words, group, companions)
+    return Epoch(inputs, rows, views, words, group, methods)
 
 
 def captions_of_epoch(dataset: DatasetSettings, train: TrainSettings, split: Split) -> int:
@@ -284,7 +296,7 @@ class Epoch:
     views: int
     words: int
     group: ProcessGroup = ALONE
-    companions: Sequence[TrainingMethod] = ()
+    methods: Sequence[TrainingMethod] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -296,26 +308,30 @@ class Epoch:
         brief = self.inputs.device.type == "cpu" and len(self.inputs.pairs.train.images.shape) == 1
         return enumerate(map(self._read, places) if brief else ahead(self._read, places), start)
 
-    def _read(self, place: int) -> Batch:
-        split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[place]
+    def _read(self, index: int) -> Batch:
+        split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[index]
         owners = split.image_of_text[texts.numpy()]
         part = self.group.part(len(texts))
         rows, columns = owners, texts
-        for companion in self.companions:
-            if further := companion.further(owners, texts.numpy(), place):
-                rows, columns = np.concatenate([owners, further[0]]), torch.cat([texts, torch.from_numpy(further[1])])
-                part = slice(None)  # process groups do not go with such a companion
-        images = split.images.gather(rows, self.views + place, part)
-        ids, lengths = tokens.gather(columns, self.words + place)
-        extra = {own.name: values for own in self.companions if (values := own.of_batch(texts)) is not None}
-        second = next((self._second(own, place) for own in self.companions if own.second_batch), None)
-        tokens_of_part = ids[part], lengths[part]
-        batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, tokens_of_part, extra, second)
+        requests = {method.name: method.batch(owners, texts, index, self.views + index) for method in self.methods}
+        for images_and_captions in (request.extra_pairs for request in requests.values() if request.extra_pairs):
+            more_images, more_captions = images_and_captions
+            rows = np.concatenate([rows, more_images])
+            columns = torch.cat([columns, torch.from_numpy(more_captions)])
+            part = slice(None)  # a component with extra pairs excludes process groups
+        images = split.images.gather(rows, self.views + index, part)
+        ids, lengths = tokens.gather(columns, self.words + index)
+        added = self._added(requests) if requests else None
+        batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, (ids[part], lengths[part]), added)
         return batch.pinned() if self.inputs.device.type == "cuda" else batch
 
-    def _second(self, companion: TrainingMethod, place: int) -> Batch:
-        """A companion's batch of the validation split, read as in evaluation."""
-        texts = companion.second(len(self.rows[place]), self.views + place)
+    def _added(self, requests: Mapping[str, Request]) -> Added:
+        values = {name: request.values for name, request in requests.items() if request.values is not None}
+        meta_batches = [request.meta_batch for request in requests.values() if request.meta_batch is not None]
+        return Added(values, self._of_validation(meta_batches[0]) if meta_batches else None)
+
+    def _of_validation(self, texts: Int[np.ndarray, " m"]) -> Batch:
+        """Read these captions of the validation split with their images, as in evaluation."""
         split, tokens = self.inputs.pairs.val, self.inputs.tokens["val"]
         owners = np.ascontiguousarray(split.image_of_text[texts])
         return Batch(torch.from_numpy(owners), split.images.gather(owners), tokens.gather(torch.from_numpy(texts)))

@@ -1,4 +1,4 @@
-"""A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or in a process group."""
+"""Compute the gradient of a batch, for a model with its objective, optimiser and schedules; alone or in a group."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,7 +25,7 @@ from goalgrid.runners.training.graphed import Graphs
 from goalgrid.runners.training.inputs import Batch, Epoch, Inputs, batches
 from goalgrid.runners.training.machine import precision, set_tf32
 from goalgrid.runners.training.optimizers import Clipping, learning_rate, linear_rate, optimizer, ramp
-from goalgrid.runners.training.training_methods import companions_of
+from goalgrid.runners.training.training_methods import methods_of
 
 
 class Learner:
@@ -52,13 +52,13 @@ class Learner:
         self.objective = objective_of(settings, inputs.device)
         self._mining = self.objective
         """The objective; while the training warms up, the same on all negatives."""
-        self.companions = companions_of(settings, inputs)
-        for companion in self.companions:
-            companion.join(self.objective)
+        self.methods = methods_of(settings, inputs)
+        for method in self.methods:
+            method.join(self.objective)
         self.take_weights()
         self.group: ProcessGroup = ALONE
         """The gradient is computed together with its other ranks."""
-        alone = not self.companions  # one of them may ask for the losses of two batches before it takes a gradient
+        alone = not self.methods  # one of them may ask for the losses of two batches before it takes a gradient
         self._graphs = Graphs(enabled=inputs.graphs and alone, pairs=settings.train.batch_size)
 
     def take_weights(self) -> None:
@@ -78,14 +78,14 @@ class Learner:
         self.objective.train()
         warming = epoch < train.warmup_epochs
         self._mining = self.objective.with_all_negatives() if warming else self.objective
-        for companion in self.companions:
-            companion.begin(epoch, lambda number: torch.cat(list(batches(self.settings, self.inputs, number).rows)))
-        trained = batches(self.settings, self.inputs, epoch, self.group, self.companions)
+        for method in self.methods:
+            method.begin(epoch, lambda number: torch.cat(list(batches(self.settings, self.inputs, number).rows)))
+        trained = batches(self.settings, self.inputs, epoch, self.group, self.methods)
         self._steps = len(trained)
         return trained
 
     def _gradient_sums(self) -> AbstractContextManager[object]:
-        """While backward runs in the block, gradients become their sums over the ranks."""
+        """Sum gradients over the ranks while backward runs in the block."""
         if self.group.size == 1:
             return nullcontext()
         scorers = [network.scorer for network in self.model.networks if network.scorer]
@@ -105,8 +105,8 @@ class Learner:
         """
         if self.settings.train.schedule == "linear":
             self._set_rates(linear_rate(self.settings.train, self.epoch, round(passed * self._steps), self._steps))
-        for companion in self.companions:
-            companion.before_step(self.model, self.lr, batch, self._mean_loss)
+        for method in self.methods:
+            method.before_step(self.model, self.lr, batch, self._mean_loss)
         with of_step() as logged:
             value, reports = self._loss(batch, self._mining)
         loss = ramp(self.settings.train, self.epoch, passed) * value
@@ -127,16 +127,17 @@ class Learner:
         return measured | {name: _mean(values, loss) for name, values in logged.items()}
 
     def _mean_loss(self, batch: Batch, objective: Objective | None = None) -> Float[Tensor, ""]:
-        """The loss of a batch by another objective, else by that of the training, divided by the number of pairs."""
+        """Return the loss per pair of a batch, by `objective` (default: the objective of the training)."""
         return self._loss(batch, objective or self._mining)[0] / len(batch.owners)
 
     def _loss(self, batch: Batch, objective: Objective) -> tuple[Float[Tensor, ""], list[dict[str, Tensor]]]:
-        """The sum of the networks' losses, and the objective's report of each network, which backward completes.
+        """Return the sum of the networks' losses, and the objective's report of each network, which backward completes.
 
         In a process group, each rank embeds a part of the batch and gathers the embeddings of all.
         """
         images, tokens, owners = batch.on(self.inputs.device)
-        extra = {name: values.to(self.inputs.device, non_blocking=True) for name, values in batch.extra.items()}
+        added = batch.added.values if batch.added else {}
+        extra = {name: values.to(self.inputs.device, non_blocking=True) for name, values in added.items()}
         values, reports = list[Tensor](), list[dict[str, Tensor]]()
         for place, network in enumerate(self.model.networks):
             with precision(self.settings, self.inputs.device), synchronised(self.group):
@@ -157,17 +158,17 @@ class Learner:
     def _value(
         self, objective: Objective, place: int, image: Embedded, text: Embedded, owners: Tensor, extra: Extra
     ) -> Tensor:
-        """The loss of the embeddings of the network at this place.
+        """Return the loss of the embeddings of network number `place`.
 
         If only mined pairs get a gradient, mine on scores computed under no_grad, then recompute those pairs with grad.
         """
         network = self.model.networks[place]
-        for companion in self.companions:
-            image, text, further = companion.split(network, image, text, len(owners))
-            extra = {**extra, **further}
+        for method in self.methods:
+            image, text, given = method.split(network, image, text, len(owners))
+            extra = {**extra, **given}
         if isinstance(image, Tensor) and isinstance(text, Tensor):
             image, text = (self.group.all_gather(part, len(owners)) for part in (image, text))
-            self._scored(place, partial(product, image.detach(), text.detach()))
+            self._on_scores(place, partial(product, image.detach(), text.detach()))
             if extra or self.group.size > 1:
                 return objective(image, text, owners, extra=extra)
             return self._graphs(objective, place, image, text, owners)
@@ -179,14 +180,14 @@ class Learner:
         few = objective.learns_from_few and scorer.by_pair
         with torch.set_grad_enabled(not few):
             scores = scorer(image, text)
-        self._scored(place, scores.detach)
+        self._on_scores(place, scores.detach)
         again = partial(scorer.pairs, image, text) if few else None
         return objective.from_similarity(scores, owners, extra=extra, rescore=again)
 
-    def _scored(self, place: int, scores: Callable[[], Float[Tensor, "b b"]]) -> None:
-        for companion in self.companions:
-            if companion.listens:
-                companion.scored(place, scores())
+    def _on_scores(self, place: int, scores: Callable[[], Float[Tensor, "b b"]]) -> None:
+        for method in self.methods:
+            if method.reads_scores:
+                method.on_scores(place, scores())
 
     def _gathered(self, part: TokenSets, count: int) -> TokenSets:
         if self.group.size == 1:
@@ -196,12 +197,12 @@ class Learner:
         return TokenSets(self.group.all_gather(part.vectors, count), sizes, whole)
 
     def state(self) -> dict[str, Any]:
-        """The state of the next update, without random states: "model", "optimizer", any "objective" and companions."""
+        """Return the state of training without random states: "model", "optimizer", any "objective" and methods."""
         state = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict(), **self.learnt()}
-        return state | {companion.name: part for companion in self.companions if (part := companion.state())}
+        return state | {method.name: part for method in self.methods if (part := method.state())}
 
     def learnt(self) -> dict[str, dict[str, Tensor]]:
-        """Weights outside the model that training changes: of the "objective", of companions by name; mostly none."""
+        """Return the weights that learn in addition to the model, by "objective" or training method; mostly none."""
         return {name: values for name, network in self._learning().items() if (values := network.state_dict())}
 
     def load_learnt(self, learnt: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -210,8 +211,8 @@ class Learner:
             network.load_state_dict(learnt.get(name, {}))
 
     def _learning(self) -> dict[str, torch.nn.Module]:
-        """The modules beside the model that may learn."""
-        networks = {companion.name: companion.network for companion in self.companions if companion.network}
+        """Return the modules that may learn in addition to the model."""
+        networks = {method.name: method.network for method in self.methods if method.network}
         return {"objective": self.objective, **networks}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -219,17 +220,17 @@ class Learner:
         self.model.load_weights(state["model"])
         self.objective.load_state_dict(state.get("objective", {}))
         self.optimizer.load_state_dict(state["optimizer"])
-        for companion in self.companions:
-            companion.load(state.get(companion.name, {}))
+        for method in self.methods:
+            method.load(state.get(method.name, {}))
 
 
 def _mean(values: Sequence[Any], like: Tensor) -> Tensor:
-    """The mean of numbers and tensors of one number, without their graph, on the device of `like`."""
+    """Return the mean of numbers and one-element tensors, detached, on the device of `like`."""
     return torch.stack([torch.as_tensor(value).detach().to(like).reshape(()) for value in values]).mean()
 
 
 class FiniteCheck:
-    """Whether loss and gradient of a step were finite, copied to host memory while the device goes on."""
+    """Copy to the host whether loss and gradient of a step were finite, while the device goes on."""
 
     def __init__(self, measured: Mapping[str, Tensor], finite: Bool[Tensor, ""]) -> None:
         self.measured = measured
@@ -241,14 +242,14 @@ class FiniteCheck:
             self._copied.record()
 
     def finite(self) -> bool:
-        """Wait until the device has finished this step; later work in its queue goes on."""
+        """Wait until the device has finished this step, not for later work in its queue."""
         if self._copied is not None:
             self._copied.synchronize()
         return bool(self._finite)
 
 
 def model_of(settings: TrialSettings, inputs: Inputs) -> DualEncoder:
-    """The trial's model before training, on the device that trains."""
+    """Build the trial's untrained model on the device that trains."""
     shape, words, seed = inputs.pairs.train.images.shape, inputs.words, derived_seed(settings, "weights")
     kind = class_of(settings.model)
     model = kind(settings.model, shape, words, seed=seed, places=inputs.places)
@@ -256,7 +257,7 @@ def model_of(settings: TrialSettings, inputs: Inputs) -> DualEncoder:
 
 
 def objective_of(settings: TrialSettings, device: torch.device) -> Objective:
-    """The trial's objective before training, on this device; its parameters have their own seed."""
+    """Build the trial's untrained objective on this device; its parameters have their own seed."""
     goal = settings.objective
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derived_seed(settings, "objective"))

@@ -39,8 +39,8 @@ class Progress:
     """The progress of a trial.
 
     Args:
-        sources: fingerprints of the "data" and "code" that train it, and of what companions prepared; a checkpoint with
-            other fingerprints is not continued.
+        sources: fingerprints of the "data" and "code" that train it, and of what training methods prepared; a
+            checkpoint with other fingerprints is not continued.
         batch, sums, seconds: of the current epoch: batches trained, sums of their scalars by names with the number of
             batches that have these, and their time.
         selected: the row of the epoch that the selection rule picks among those so far; empty before the first.

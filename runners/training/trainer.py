@@ -167,8 +167,8 @@ class Trainer:
         self._check_finite()
         progress.seconds = before
         metrics = {"lr": self.learner.lr, **progress.means()}
-        for companion in self.learner.companions:
-            metrics |= companion.report()
+        for method in self.learner.methods:
+            metrics |= method.report()
         return metrics
 
     def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The companions of a training: the parts that its objective adds to the shared loop."""
+"""Look up, prepare and build the training methods that a trial's objective adds to the shared loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,39 +9,41 @@ from goalgrid.retrieval.splits.pairs import Pairs
 from goalgrid.runners.training.inputs import Inputs
 
 
-def kinds(settings: TrialSettings) -> list[type[TrainingMethod]]:
-    """The classes of a training's companions; an ensemble trains nothing."""
+def classes(settings: TrialSettings) -> list[type[TrainingMethod]]:
+    """Return the classes of a trial's training methods; an ensemble has none, since it is not trained."""
     needed = [] if settings.ensemble else components.of_objective(settings.objective.name)
-    return [components.loaded(part.companion) for part in needed if part.companion]
+    return [components.loaded(component.training_method) for component in needed if component.training_method]
 
 
 def prepared(settings: TrialSettings, of: Callable[[type[TrainingMethod]], Any]) -> dict[str, Any]:
-    """The inputs that `of` gives of the companions' classes, by their names."""
-    return {kind.name: of(kind) for kind in kinds(settings)}
+    """Return the inputs that `of` gives for each training method, by the method's name."""
+    return {method.name: of(method) for method in classes(settings)}
 
 
-def companions_of(settings: TrialSettings, inputs: Inputs) -> list[TrainingMethod]:
-    """The companions before training."""
-    return [kind(settings, inputs.pairs, inputs.device, inputs.prepared.get(kind.name)) for kind in kinds(settings)]
+def methods_of(settings: TrialSettings, inputs: Inputs) -> list[TrainingMethod]:
+    """Build the training methods, in their state before training."""
+    return [
+        method(settings, inputs.pairs, inputs.device, inputs.prepared.get(method.name)) for method in classes(settings)
+    ]
 
 
 def sources(settings: TrialSettings, inputs: Inputs) -> dict[str, str]:
-    """Fingerprints of the inputs that the companions prepared."""
+    """Return fingerprints of the inputs that training methods prepared."""
     return {
         name: digest
-        for kind in kinds(settings)
-        for name, digest in kind.sources(inputs.prepared.get(kind.name)).items()
+        for method in classes(settings)
+        for name, digest in method.sources(inputs.prepared.get(method.name)).items()
     }
 
 
 def selecting(settings: TrialSettings, pairs: Pairs) -> int:
-    """The number of validation images that choose the checkpoint: those of the settings, less those of companions."""
+    """Return how many validation images select the checkpoint: `dataset.val_images`, less those of training methods."""
     images, _ = pairs.val.first(settings.dataset.val_images)
-    for kind in kinds(settings):
-        images = kind.selecting(images)
+    for method in classes(settings):
+        images = method.selecting(images)
     return images
 
 
 def learning(settings: TrialSettings) -> list[str]:
-    """Names in a checkpoint of modules beside the model that may learn."""
-    return ["objective", *(kind.name for kind in kinds(settings))]
+    """Return the names that a checkpoint has for modules that learn in addition to the model."""
+    return ["objective", *(method.name for method in classes(settings))]

@@ -242,7 +242,7 @@ class TrialRun:
         root, trials = self.machine.root(self.settings.dataset.name), folder.path.parent
         around = Around(root, self.machine.features, lambda name: ranker(trials / name, self.machine), self._beat)
         prepared = training_methods.prepared(
-            self.settings, lambda kind: kind.prepare(self.settings, inputs.pairs, around)
+            self.settings, lambda method: method.prepare(self.settings, inputs.pairs, around)
         )
         return replace(inputs, prepared=prepared)
 

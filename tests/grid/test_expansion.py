@@ -138,7 +138,7 @@ def test_a_ranker_that_cannot_rank_is_refused(words: tuple[str, ...], message: s
     [
         (
             ("meta-spn", "model.networks=twins"),
-            "frozen-bow with meta-spn: objective 'meta-spn' needs a second batch for a single network",
+            "frozen-bow with meta-spn: objective 'meta-spn' needs a meta batch for a single network",
         ),
         (
             ("aoq", "recipes=xvlm-tiny", "train.ranker=cnn-bow"),

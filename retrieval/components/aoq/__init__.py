@@ -8,7 +8,7 @@ register(
         needs="negatives from outside the batch",
         without="choose another objective",
         excludes=frozenset({"fusion", "replicas"}),
-        companion=f"{__name__}.training_method.OfflineNegatives",
+        training_method=f"{__name__}.training_method.OfflineNegatives",
         about="It needs candidates for negatives: train.ranker = RECIPE, or dataset.candidates = FOLDER.",
     )
 )

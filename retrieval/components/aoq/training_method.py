@@ -14,7 +14,7 @@ from goalgrid.grid.settings import DatasetSettings, TrialSettings
 from goalgrid.objectives.mining import full
 from goalgrid.objectives.triplets import Extra
 from goalgrid.retrieval.components.aoq.candidates import Candidates, rank
-from goalgrid.retrieval.components.training_method import Around, TrainingMethod
+from goalgrid.retrieval.components.training_method import Around, Cost, Request, TrainingMethod
 from goalgrid.retrieval.scorers.sets import Embedded, TokenSets
 from goalgrid.retrieval.splits.pairs import Pairs
 
@@ -27,7 +27,7 @@ class OfflineNegatives(TrainingMethod):
     """
 
     name: ClassVar[str] = "offline"
-    pairs_beside: ClassVar[int] = 2
+    cost: ClassVar[Cost] = Cost(extra_pairs=2)
     prepared: Candidates
     _draw = 0
 
@@ -58,15 +58,13 @@ class OfflineNegatives(TrainingMethod):
     def begin(self, epoch: int, order: Any) -> None:
         self._draw = derived_seed(self.settings, f"negatives of epoch {epoch}")
 
-    def further(
-        self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], place: int
-    ) -> tuple[Int[np.ndarray, " f"], Int[np.ndarray, " f"]]:
-        images, captions = self.prepared.draw(owners, texts, self._draw + place)
-        return images.ravel(), captions.ravel()
+    def batch(self, owners: Int[np.ndarray, " b"], texts: Int[Tensor, " b"], index: int, seed: int) -> Request:
+        images, captions = self.prepared.draw(owners, texts.numpy(), self._draw + index)
+        return Request(extra_pairs=(images.ravel(), captions.ravel()))
 
     def split(self, network: Any, image: Embedded, text: Embedded, count: int) -> tuple[Embedded, Embedded, Extra]:
-        extra = {"offline": self.scores(network.scorer, image, text, count)}
-        return image[:count], text[:count], extra
+        values = {"offline": self.scores(network.scorer, image, text, count)}
+        return image[:count], text[:count], values
 
     def scores(self, scorer: Any, image: Embedded, text: Embedded, count: int) -> Float[Tensor, "2 b 2"]:
         """Scores of each pair with its offline negatives, then of these with one another, by direction.

@@ -5,10 +5,10 @@ from goalgrid.grid.settings.components import Component, register
 register(
     Component(
         "learnt-weights",
-        needs="a second batch for a single network",
+        needs="a meta batch for a single network",
         without="choose another objective",
         excludes=frozenset({"twins", "replicas"}),
-        companion=f"{__name__}.pair_weights.LearntWeights",
+        training_method=f"{__name__}.pair_weights.LearntWeights",
         about="The paper leaves much open: docs/negatives.md says what is ours. Half of the validation split selects.",
     )
 )

@@ -18,7 +18,7 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives import build
 from goalgrid.objectives.objective import Objective
 from goalgrid.objectives.triplets import Triplets
-from goalgrid.retrieval.components.training_method import TrainingMethod
+from goalgrid.retrieval.components.training_method import Cost, Request, TrainingMethod
 from goalgrid.retrieval.splits.pairs import DataError, Pairs
 
 HIDDEN, LR, DECAY = 100, 1e-3, 1e-4
@@ -55,7 +55,7 @@ class LearntWeights(TrainingMethod):
     """
 
     name: ClassVar[str] = "weights"
-    second_batch: ClassVar[bool] = True
+    cost: ClassVar[Cost] = Cost(meta_batch=True)
     network: PairWeightNetwork
 
     def __init__(self, settings: TrialSettings, pairs: Pairs, device: torch.device, prepared: Any = None) -> None:
@@ -84,13 +84,13 @@ class LearntWeights(TrainingMethod):
         loss: Callable[..., Tensor] = objective.loss
         objective.loss = partial(loss, weigh=self.weigh)
 
-    def second(self, count: int, draw: int) -> Int[np.ndarray, " m"]:
-        generator = torch.Generator().manual_seed(draw)
-        return self._meta[torch.randperm(len(self._meta), generator=generator)[:count]].numpy()
+    def batch(self, owners: Int[np.ndarray, " b"], texts: Int[Tensor, " b"], index: int, seed: int) -> Request:
+        order = torch.randperm(len(self._meta), generator=torch.Generator().manual_seed(seed))[: len(texts)]
+        return Request(meta_batch=self._meta[order].numpy())
 
     def before_step(self, model: nn.Module, lr: float, batch: Any, mean_loss: Callable[..., Float[Tensor, ""]]) -> None:
         plain = build("triplet-hn", margin=self.margin).to(self.device)
-        self.learn(model, lr, partial(mean_loss, batch), partial(mean_loss, batch.second, plain))
+        self.learn(model, lr, partial(mean_loss, batch), partial(mean_loss, batch.added.meta_batch, plain))
 
     def weigh(self, t: Triplets) -> tuple[Tensor, Tensor]:
         """The weights for a loss: constants, except while they learn."""

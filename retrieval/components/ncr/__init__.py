@@ -7,7 +7,7 @@ register(
         "clean-probabilities",
         needs="the losses of all pairs",
         without="choose another objective",
-        companion=f"{__name__}.clean_probabilities.CleanProbabilities",
+        training_method=f"{__name__}.clean_probabilities.CleanProbabilities",
         warms_up=True,
         libraries=frozenset({"scikit-learn"}),
         logged={

@@ -14,7 +14,7 @@ from goalgrid.grid import optional_dependencies
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives.assisted import pair_losses
-from goalgrid.retrieval.components.training_method import TrainingMethod
+from goalgrid.retrieval.components.training_method import NOTHING, Request, TrainingMethod
 from goalgrid.retrieval.splits.pairs import Pairs
 
 SPREAD = 5e-4
@@ -28,7 +28,7 @@ class CleanProbabilities(TrainingMethod):
     """
 
     name: ClassVar[str] = "clean"
-    listens = True
+    reads_scores = True
 
     def __init__(self, settings: TrialSettings, pairs: Pairs, device: torch.device, prepared: Any = None) -> None:
         super().__init__(settings, pairs, device, prepared)
@@ -62,11 +62,11 @@ class CleanProbabilities(TrainingMethod):
         self._texts = order(epoch).sort().values
         self._read = self.values.clone() if self.known and epoch >= self.warmup else None
 
-    def of_batch(self, texts: Int[Tensor, " b"]) -> Float[Tensor, "networks b"] | None:
-        return None if self._read is None else self._read[:, texts]
+    def batch(self, owners: Int[np.ndarray, " b"], texts: Int[Tensor, " b"], index: int, seed: int) -> Request:
+        return NOTHING if self._read is None else Request(values=self._read[:, texts])
 
-    def scored(self, place: int, sim: Float[Tensor, "b b"]) -> None:
-        self._losses[place].append(pair_losses(sim, margin=self.margin))
+    def on_scores(self, network: int, sim: Float[Tensor, "b b"]) -> None:
+        self._losses[network].append(pair_losses(sim, margin=self.margin))
 
     def report(self) -> dict[str, float]:
         """The mean over the epoch's pairs; where mismatches are known, the share of (matched, other) in right order."""

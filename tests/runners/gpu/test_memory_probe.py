@@ -51,7 +51,7 @@ def test_it_trains_on_the_longest_captions_as_they_are() -> None:
     assert few.pairs.val is inputs.pairs.val
 
 
-def test_objectives_that_read_pairs_beside_the_batch_are_measured_with_them() -> None:
+def test_objectives_that_read_pairs_outside_the_batch_are_measured_with_them() -> None:
     plain, other = (settings("objectives=infonce", f"seeds=[{seed}]") for seed in (0, 1))
     aoq, again = (settings(*OFFLINE, f"seeds=[{seed}]") for seed in (0, 1))
     meta = settings("objectives=meta-spn")
@@ -65,8 +65,9 @@ def test_objectives_that_read_pairs_beside_the_batch_are_measured_with_them() ->
     assert len(batch.images) == len(batch.tokens[0]) == 3 * len(batch.owners) == 300
     assert min(batch.tokens[1]) >= few.tokens["train"].lengths.min()
     (_, batch), *_ = Learner(meta, few).begin(0).since(0)
-    assert batch.second is not None
-    assert len(batch.second.owners) == 100
+    assert batch.added is not None
+    assert batch.added.meta_batch is not None
+    assert len(batch.added.meta_batch.owners) == 100
 
 
 def test_it_trains_all_that_learns_and_on_all_negatives_if_ever() -> None:

@@ -81,14 +81,16 @@ def test_whole_batches_have_graphs_and_learnt_temperatures_none(name: str) -> No
 
 
 @every("objective", ["con_con", "meta-spn"])
-def test_a_companion_which_takes_gradients_of_its_own_has_no_graphs(objective: str) -> None:
+def test_a_training_method_takes_no_graphs_and_a_trial_without_one_finds_no_field_of_it(objective: str) -> None:
     words = (f"objectives={objective}", 'recipes=["cnn-bow"]', "seeds=[0]", "train.batch_size=32")
     settings = trials_of(expand(load("demo", words)))[0].settings
     learner = Learner(settings, replace(prepare(settings, Machine()), graphs=True))
     image, text, _ = next(batches("cpu"))
     learning = image.requires_grad_(), text.requires_grad_()
-    assert learner._graphs.suit(learner.objective, *learning) == (not learner.companions)
-    assert bool(learner.companions) == (objective == "meta-spn")
+    assert learner._graphs.suit(learner.objective, *learning) == (not learner.methods)
+    assert bool(learner.methods) == (objective == "meta-spn")
+    _, batch = next(learner.begin(0).since(0))
+    assert (batch.added is None) == (objective == "con_con")
 
 
 def test_a_cpu_has_no_graphs() -> None:

@@ -375,9 +375,10 @@ def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated_al
 
     def watched(batch: Batch, passed: float) -> dict[str, torch.Tensor]:
         measured = step(batch, passed)
-        (companion,) = trainer.learner.companions
-        assert isinstance(companion, CleanProbabilities)
-        seen.append((batch.extra.get("clean"), [own[-1] for own in companion._losses]))
+        (method,) = trainer.learner.methods
+        assert isinstance(method, CleanProbabilities)
+        assert batch.added is not None
+        seen.append((batch.added.values.get("clean"), [own[-1] for own in method._losses]))
         return measured
 
     trainer._step = watched  # type: ignore[method-assign]

@@ -116,8 +116,8 @@ def test_a_batch_brings_its_offline_negatives_and_their_scores(recipe: str) -> N
     images = rng.integers(counts[0], size=(counts[1], 4))
     offline = Candidates(captions, images, owners, "these")
     learner = Learner(settings, replace(inputs, prepared={"offline": offline}))
-    (companion,) = learner.companions
-    assert isinstance(companion, OfflineNegatives)
+    (method,) = learner.methods
+    assert isinstance(method, OfflineNegatives)
     epoch = learner.begin(0)
     (_, batch), (place, later) = next(epoch.since(0)), next(epoch.since(2))
     third = [batch for _, batch in zip(range(3), epoch.since(0), strict=False)][2][1]
@@ -129,7 +129,7 @@ def test_a_batch_brings_its_offline_negatives_and_their_scores(recipe: str) -> N
     assert batch.images.equal(inputs.pairs.train.images.gather(wanted, epoch.views))
     with torch.no_grad():
         image, text = learner.model.embed_images(batch.images), learner.model.embed_texts(*batch.tokens)
-        found = companion.scores(learner.model.scorer, image, text, 12)
+        found = method.scores(learner.model.scorer, image, text, 12)
         if recipe == "saf-tiny":  # its scores in training depend on the batch
             assert found.shape == (2, 12, 2)
             return

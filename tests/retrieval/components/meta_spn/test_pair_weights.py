@@ -105,18 +105,20 @@ def test_half_of_the_validation_images_select_and_the_others_teach_weights() -> 
     assert selecting(settings, inputs.pairs) == 50
     assert len(embedded(learner.model, settings, inputs, "val")[0]) == 50
     _, batch = next(learner.begin(0).since(0))
-    assert batch.second is not None
-    assert len(batch.second.owners) == 50
-    assert set(batch.second.owners.tolist()) <= set(range(50, 100))
-    of_validation = inputs.pairs.val.images.gather(batch.second.owners.numpy())
-    assert batch.second.images.equal(of_validation)
-    assert not batch.second.images.equal(inputs.pairs.train.images.gather(batch.second.owners.numpy()))
-    (companion,) = learner.companions
-    assert isinstance(companion, LearntWeights)
+    assert batch.added is not None
+    meta = batch.added.meta_batch
+    assert meta is not None
+    assert len(meta.owners) == 50
+    assert set(meta.owners.tolist()) <= set(range(50, 100))
+    of_validation = inputs.pairs.val.images.gather(meta.owners.numpy())
+    assert meta.images.equal(of_validation)
+    assert not meta.images.equal(inputs.pairs.train.images.gather(meta.owners.numpy()))
+    (method,) = learner.methods
+    assert isinstance(method, LearntWeights)
     weights, model = ({name: one.clone() for name, one in module.state_dict().items()} for module in (
-        companion.network, learner.model))  # fmt: skip
-    companion.before_step(learner.model, learner.lr, batch, learner._mean_loss)
-    assert any(not one.equal(weights[name]) for name, one in companion.network.state_dict().items())
+        method.network, learner.model))  # fmt: skip
+    method.before_step(learner.model, learner.lr, batch, learner._mean_loss)
+    assert any(not one.equal(weights[name]) for name, one in method.network.state_dict().items())
     assert all(one.equal(model[name]) for name, one in learner.model.state_dict().items())
 
 
@@ -124,12 +126,12 @@ def test_validation_images_beyond_the_margin_teach_nothing() -> None:
     settings = settings_of("train.batch_size=50", "dataset.val_images=100")
     learner = Learner(settings, prepare(settings, Machine()))
     _, batch = next(learner.begin(0).since(0))
-    (companion,) = learner.companions
-    assert isinstance(companion, LearntWeights)
+    (method,) = learner.methods
+    assert isinstance(method, LearntWeights)
     for margin, teaches in ((0.2, True), (-5.0, False)):
-        companion.margin = margin
-        companion.before_step(learner.model, learner.lr, batch, learner._mean_loss)
-        assert any(weight.grad.any() for weight in companion.network.parameters()) == teaches
+        method.margin = margin
+        method.before_step(learner.model, learner.lr, batch, learner._mean_loss)
+        assert any(weight.grad.any() for weight in method.network.parameters()) == teaches
 
 
 def test_weights_are_given_in_the_precision_that_is_asked_for() -> None:

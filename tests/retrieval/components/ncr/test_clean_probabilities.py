@@ -89,10 +89,10 @@ def test_the_variant_chooses_the_mixture(name: str, variant: str, mixture: str) 
     order, rows = (lambda epoch: torch.arange(200)), torch.arange(200)
     sim = torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
     clean.begin(0, order)
-    assert clean.of_batch(rows) is None
-    clean.scored(0, sim)
+    assert clean.batch(rows.numpy(), rows, 0, 0).values is None
+    clean.on_scores(0, sim)
     clean.begin(1, order)
-    found = clean.of_batch(rows)
+    found = clean.batch(rows.numpy(), rows, 0, 0).values
     assert found is not None
     expected = clean_probability(pair_losses(sim, margin=0.2).double().numpy(), 0, mixture)
     assert found[0].tolist() == pytest.approx(expected.tolist(), abs=1e-4)
@@ -110,7 +110,7 @@ def test_what_is_logged_is_of_the_pairs_that_the_epoch_reads() -> None:
     clean = CleanProbabilities(trials_of(expand(load("demo", given)))[0].settings, pairs, torch.device("cpu"))
     rows = torch.arange(40, 80)
     clean.begin(0, lambda epoch: rows.flip(0))
-    clean.scored(0, torch.randn(40, 40, generator=torch.Generator().manual_seed(0)))
+    clean.on_scores(0, torch.randn(40, 40, generator=torch.Generator().manual_seed(0)))
     clean.begin(1, lambda epoch: rows.flip(0))
     values = clean.values[0, rows]
     assert clean.report() == {
