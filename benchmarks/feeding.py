@@ -22,6 +22,7 @@ import torch
 from PIL import Image
 
 from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.images import ImageFiles, pixels_of, planes
 from goalgrid.retrieval.data.images import _crop as crop
 from goalgrid.retrieval.data.picture_files import opened
@@ -47,7 +48,7 @@ class Watched(ImageFiles):
 def large(files: list[Path], folder: Path) -> list[Path]:
     """The pictures at 640 x 480 pixels with grain, as JPEGs of the size that COCO's have: 110 KB or so."""
     for place, file in enumerate(files):
-        smooth = np.asarray(opened(file).resize((640, 480), Image.Resampling.BICUBIC), dtype=np.float32)
+        smooth = np.asarray(opened(FileSlice(file)).resize((640, 480), Image.Resampling.BICUBIC), dtype=np.float32)
         grain = np.random.default_rng(place).normal(0, 9, (480, 640, 1))
         Image.fromarray((smooth + grain).clip(0, 255).astype(np.uint8)).save(folder / file.name, quality=85)
     return [folder / file.name for file in files]
@@ -55,7 +56,8 @@ def large(files: list[Path], folder: Path) -> list[Path]:
 
 def tail(files: list[Path], threads: int) -> tuple[float, float, float]:
     """Milliseconds of a batch: after its last view, of CPU in the thread that gathers, and of a stack instead."""
-    images, tails, serial, stacked = Watched(files, VIEWS[0], workers=threads, keep=False), [], [], []
+    images = Watched([*map(FileSlice, files)], VIEWS[0], workers=threads, keep=False)
+    tails, serial, stacked = [], [], []
     for draw in range(BATCHES):
         rows = np.random.default_rng(draw).integers(len(files), size=BATCH)
         before = time.thread_time()
@@ -73,13 +75,16 @@ def view_seconds(files: list[Path], view: View) -> float:
     """Seconds of a core a view, opened from its file."""
     started = time.process_time()
     for place, file in enumerate(files):
-        pixels_of(opened(file), view, np.random.default_rng(place))
+        pixels_of(opened(FileSlice(file)), view, np.random.default_rng(place))
     return (time.process_time() - started) / len(files)
 
 
 def shrunk_seconds(files: list[Path], view: View) -> tuple[float, float, float]:
     """Seconds of a core a view of the cache's pictures, as they are and as JPEGs of quality 95; share of bytes."""
-    splits = [Split(ImageFiles(part, view), [], np.zeros(0, dtype=int)) for part in (files, files[:1], files[:1])]
+    splits = [
+        Split(ImageFiles([*map(FileSlice, part)], view), [], np.zeros(0, dtype=int))
+        for part in (files, files[:1], files[:1])
+    ]
     with tempfile.TemporaryDirectory() as folder:
         images = ShrunkPictures("made", Pairs(*splits), "made", Path(folder)).load().train.images
         assert isinstance(images, ShrunkImages)
@@ -111,7 +116,7 @@ def halved(files: list[Path], view: View) -> tuple[float, float, float, float]:
             half = picture.convert("RGB").resize((view.size,) * 2, view.resampling, box=tuple(x / factor for x in box))
         seconds[0] += time.process_time() - started
         started = time.process_time()
-        whole = opened(file).resize((view.size,) * 2, view.resampling, box=box)
+        whole = opened(FileSlice(file)).resize((view.size,) * 2, view.resampling, box=box)
         seconds[1] += time.process_time() - started
         if factor > 1:
             differences.append(float(np.abs(np.subtract(half, whole, dtype=np.float32)).mean()))
@@ -121,7 +126,7 @@ def halved(files: list[Path], view: View) -> tuple[float, float, float, float]:
 
 def crops(files: list[Path]) -> tuple[float, float]:
     """Seconds of a core for ten training views of a picture: decoded once, and ten times."""
-    images, rows = ImageFiles(files[:64], VIEWS[0], keep=False), np.arange(len(files[:64]))
+    images, rows = ImageFiles([*map(FileSlice, files[:64])], VIEWS[0], keep=False), np.arange(len(files[:64]))
     once = measuring.cpu_seconds(lambda: images.looks(rows, range(10)))
     each = measuring.cpu_seconds(lambda: [images.gather(rows, draw) for draw in range(10)])
     return once / len(rows), each / len(rows)
@@ -131,7 +136,7 @@ def flipped_later(files: list[Path], view: View) -> float:
     """Share of views that another byte differs in if the mirrored place is cropped first and the view is mirrored."""
     mirror, other = Image.Transpose.FLIP_LEFT_RIGHT, 0
     for place, file in enumerate(files):
-        picture, size = opened(file), (view.size,) * 2
+        picture, size = opened(FileSlice(file)), (view.size,) * 2
         left, top, right, bottom = crop(view, *picture.size, np.random.default_rng(place))
         first = picture.transpose(mirror).resize(size, view.resampling, box=(left, top, right, bottom))
         there = (max(0.0, picture.width - right), top, picture.width - left, bottom)

@@ -18,6 +18,7 @@ from PIL import Image
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.store.files import atomic_write
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.images import ImageFiles
 from goalgrid.retrieval.data.picture_files import opened, size_of
 from goalgrid.retrieval.features import BLOCK, SPLITS, Block, CachedArrays, Unit
@@ -114,5 +115,5 @@ class ShrunkPictures(CachedArrays):
         return np.concatenate
 
 
-def _shrunk(file: Path, size: list[int]) -> np.ndarray:
+def _shrunk(file: FileSlice, size: list[int]) -> np.ndarray:
     return np.asarray(opened(file).resize(size, Image.Resampling.BICUBIC)).reshape(-1)

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 from unicodedata import is_normalized, normalize
 
-from PIL import Image
-
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import check_fetched, counted, sha256_of
+from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.settings import DatasetSettings
 from goalgrid.retrieval.data import annotations, precomp
 from goalgrid.retrieval.data.content import Stamp, content
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.forms import CheckProgress, Part, SplitSize, forms
-from goalgrid.retrieval.data.picture_files import remedy, ways_of
+from goalgrid.retrieval.data.picture_files import remedy, undecoded, ways_of
 from goalgrid.retrieval.data.rows import Rows
 from goalgrid.retrieval.splits.pairs import DataError, Listing
 from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, faults_of_ids
@@ -120,8 +119,9 @@ def _pictures(annotated: annotations.Annotated, stamp: Stamp, progress: CheckPro
             part.problems.append(Problem(f"{split} split of {path}", "is empty: 0 images", fix))
     part.files = list(dict.fromkeys(file for _, file in annotated.files))
     torn, part.read_as = look_at(part.files, progress, workers)
-    whole = sorted({*part.files} - {Path(problem.place) for problem in torn})
-    marks = dict(zip(whole, stamp.digests(whole, sha256_of), strict=True))
+    bad = {problem.place for problem in torn}
+    whole = sorted(file for file in part.files if str(file) not in bad)
+    marks = dict(zip(whole, stamp.digests(whole, FileSlice.sha256), strict=True))
     by_split = {
         split: [marks.get(file, "") for file in listing.images] for split, listing in annotated.listings.items()
     }
@@ -130,7 +130,7 @@ def _pictures(annotated: annotations.Annotated, stamp: Stamp, progress: CheckPro
 
 
 def look_at(
-    files: Sequence[Path], progress: CheckProgress = lambda what, done, of: None, workers: int = 1
+    files: Sequence[FileSlice], progress: CheckProgress = lambda what, done, of: None, workers: int = 1
 ) -> tuple[list[Problem], Counter[str]]:
     """Files that are not whole images, in their order; and how many are read in which way of `READ_AS`."""
     problems, ways = list[Problem](), Counter[str]()
@@ -144,15 +144,14 @@ def look_at(
     return problems, ways
 
 
-def _look(file: Path) -> tuple[str, tuple[str, ...]]:
+def _look(file: FileSlice) -> tuple[str, tuple[str, ...]]:
     """Why this file is no image, empty for a good image; and how it is read."""
     try:
-        check_fetched(file)
-        with Image.open(file) as image:
+        with undecoded(file) as image:
             image.load()
             return "", ways_of(image)
     except Exception as error:  # decoders raise many kinds on a torn file, and every kind is a fault of the file
-        return str(error).replace(f" {str(file)!r}", "") or type(error).__name__, ()
+        return str(error).replace(f" {str(file.path)!r}", "") or type(error).__name__, ()
 
 
 def _features(name: str, folder: Path, stamp: Stamp, progress: CheckProgress) -> Part:
@@ -162,7 +161,7 @@ def _features(name: str, folder: Path, stamp: Stamp, progress: CheckProgress) ->
     files, rows, images = dict[str, precomp.SplitFiles](), dict[str, Rows](), dict[str, tuple[Rows, list[int]]]()
     for split, file in precomp.splits(folder, test_splits).items():
         array, captions, ids = precomp.read(folder, file, part.problems)
-        part.files += precomp.files(folder, file)
+        part.files += map(FileSlice, precomp.files(folder, file))
         part.problems += faults_of_captions(captions, str(folder / f"{file}_caps.txt"))
         keys[split], part.captions[split] = ids, captions
         count = len(ids) if len(ids) < len(captions) else len(set(ids))  # as far as ids tell
@@ -172,7 +171,7 @@ def _features(name: str, folder: Path, stamp: Stamp, progress: CheckProgress) ->
             part.notes[split] = f"{shapes[split]} {array.dtype}"
             files[split] = precomp.SplitFiles(array, captions, ids)
             rows[split] = Rows.read(array, partial(_reading, progress, path, len(array)))
-            stamp.digests([path], partial(_text, rows[split]))
+            stamp.digests([FileSlice(path)], partial(_text, rows[split]))
             part.problems += rows[split].problems(path)
             if listing := precomp.align(*files[split], folder / file, part.problems, rows[split].repeats):
                 count, part.sizes[split] = len(listing.images), SplitSize.of(listing)
@@ -194,7 +193,7 @@ def _reading(progress: CheckProgress, path: Path, rows: int, done: int) -> None:
     progress(f"reading {path.name}", done, rows)
 
 
-def _text(rows: Rows, path: Path) -> str:
+def _text(rows: Rows, file: FileSlice) -> str:
     """What a stamp keeps of a file whose rows were read."""
     return str(rows)
 

@@ -20,12 +20,13 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from goalgrid.grid import catalog
-from goalgrid.grid.errors import LARGE, UserError, counted, parsed_json, regular_bytes, sha256_of
+from goalgrid.grid.errors import LARGE, UserError, counted, parsed_json, regular_bytes
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.components import PartRead
 from goalgrid.grid.settings.image_views import View
 from goalgrid.grid.store.files import write_text
 from goalgrid.retrieval.data import annotations, precomp
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.forms import READ_AS, Summed, form_of, forms
 from goalgrid.retrieval.data.rows import Rows, finite_rows
 from goalgrid.retrieval.splits.pairs import DataError, Listing, check_sizes
@@ -39,6 +40,8 @@ EMBEDDED = "1"
 """To be counted up when what an embedded data set renders changes."""
 NOTED = 3
 """To be counted up when `Content.problems` would tell more of the same files: a kept result is then made again."""
+PART = "//"
+"""In a stamp, between a file and the bytes of a part of it; no path has it."""
 THREADS = 4
 """Files read at a time."""
 
@@ -103,7 +106,8 @@ def _content(name: str, root: Path, read: Mapping[str, Sequence[Any]], *, featur
     place = digest([str(root.absolute()), root.stat().st_ino])[:16]
     file = kept / f"{name}-{'rows' if features else 'images'}-{place}.json" if kept else None
     paths, known = _kept(file) if file else ({}, None)
-    same = all(_status(root / path) == tuple(status[:2]) for path, status in paths.items())
+    files = {path: status for path, status in paths.items() if PART not in path}
+    same = all(_status(root / path) == tuple(status[:2]) for path, status in files.items())
     if known and same and known.fingerprint.startswith(VERSION):
         return known
     stamp = Stamp(root, {**read, **paths})
@@ -199,22 +203,35 @@ class Stamp:
         for file in files:
             self._look_at([file.parent, *([file] if file.exists() else [])])
 
-    def digests(self, files: Sequence[Path], summed: Callable[[Path], str]) -> list[str]:
+    def digests(self, files: Sequence[FileSlice], summed: Callable[[FileSlice], str]) -> list[str]:
         """SHA-256 of every file by `summed`, read where its stamp does not hold; DataError: it cannot be read."""
-        self._look_at(dict.fromkeys(file.parent for file in files))
+        whole = {file.path for file in files if file.length is not None}
+        self._look_at(dict.fromkeys(file.path.parent for file in files) | dict.fromkeys(whole))
         with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
             return list(pool.map(partial(self._digest, summed=summed), files))
 
-    def ways(self, pictures: Sequence[Path]) -> list[str]:
+    def ways(self, pictures: Sequence[FileSlice]) -> list[str]:
         """How each picture is read, once it is summed: ways of `forms.READ_AS`, with commas between."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
             return list(pool.map(self._ways, pictures))
 
     def _look_at(self, paths: Iterable[Path]) -> None:
-        self.paths |= {str(path.relative_to(self.root)): (*_status(path), "") for path in paths}
+        self.paths |= {self._key(FileSlice(path)): (*_status(path), "") for path in paths}
 
-    def _digest(self, file: Path, summed: Callable[[Path], str]) -> str:
-        key, status = str(file.relative_to(self.root)), _status(file)
+    def _key(self, file: FileSlice) -> str:
+        """The path below the root, or the whole path of a file elsewhere; of a part of a file, with its bytes."""
+        path = file.path.relative_to(self.root) if file.path.is_relative_to(self.root) else file.path.absolute()
+        return str(path) if file.length is None else f"{path}{PART}{file.offset}+{file.length}"
+
+    def _status(self, file: FileSlice) -> tuple[int, int]:
+        """Of a part: that of its file, which was looked at before."""
+        if file.length is None:
+            return _status(file.path)
+        size, time, *_ = self.paths[self._key(FileSlice(file.path))]
+        return size, time
+
+    def _digest(self, file: FileSlice, summed: Callable[[FileSlice], str]) -> str:
+        key, status = self._key(file), self._status(file)
         size, time, mark, *_ = self.before.get(key, (-1, -1, ""))
         try:
             self.paths[key] = (*status, mark if mark and (size, time) == status else summed(file))
@@ -222,15 +239,15 @@ class Stamp:
             raise DataError(f"{file} cannot be read: {error.strerror or error}. Fetch this file again.") from error
         return str(self.paths[key][2])
 
-    def _ways(self, picture: Path) -> str:
-        key = str(picture.relative_to(self.root))
+    def _ways(self, picture: FileSlice) -> str:
+        key = self._key(picture)
         summed, before = self.paths[key], self.before.get(key, ())
         ways = before[3] if len(before) > 3 and tuple(before[:3]) == tuple(summed) else _ways_of(picture)
         self.paths[key] = (*summed[:3], ways)
         return str(ways)
 
 
-def _ways_of(picture: Path) -> str:
+def _ways_of(picture: FileSlice) -> str:
     from goalgrid.retrieval.data.picture_files import read_as
 
     with suppress(DataError):  # training names a damaged picture
@@ -250,7 +267,7 @@ def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
     listings = annotated.listings
     marks, sums, read_as = dict[str, str](), dict[str, list[str]](), Counter[str]()
     for split, listing in listings.items():
-        sums[split], ways = stamp.digests(listing.images, sha256_of), stamp.ways(listing.images)
+        sums[split], ways = stamp.digests(listing.images, FileSlice.sha256), stamp.ways(listing.images)
         marks[split] = digest([f"{summed} {way}".rstrip() for summed, way in zip(sums[split], ways, strict=True)])
         read_as.update(way for listed in ways for way in listed.split(",") if way)
     problems = [*annotated.problems, *annotated.notes(), *annotated.equal(sums)]
@@ -274,7 +291,7 @@ def _features(name: str, root: Path, stamp: Stamp) -> Summed:
         array, texts, ids = precomp.files(folder, file)
         stamp.note([texts, ids])
         files[split] = precomp.present(folder, file)
-        rows[split] = Rows.from_text(*stamp.digests([array], lambda path: str(finite_rows(path))))
+        rows[split] = Rows.from_text(*stamp.digests([FileSlice(array)], lambda file: str(finite_rows(file.path))))
         listings[split] = precomp.fitted(folder, file, files[split], rows[split].repeats)
         marks[split] = digest([rows[split].whole, listings[split].images.rows.tolist()])
         problems += [*faults_of_captions(files[split].captions, str(texts)), *rows[split].problems(array)]

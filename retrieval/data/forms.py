@@ -12,6 +12,7 @@ from goalgrid.grid.catalog import Dataset
 from goalgrid.grid.errors import counted
 from goalgrid.grid.settings import components
 from goalgrid.grid.settings.components import PartRead
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.splits.pairs import Listing, Pairs
 from goalgrid.retrieval.splits.problems import Problem
 
@@ -58,7 +59,7 @@ class Part:
     sizes: dict[str, SplitSize] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     """By split: shape and type of its features, or what its images look like."""
-    files: list[Path] = field(default_factory=list)
+    files: list[FileSlice] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     read_as: dict[str, int] = field(default_factory=dict)
     """How many pictures are read in which way of `READ_AS`."""
@@ -73,7 +74,7 @@ class Part:
     @property
     def bytes(self) -> int:
         """Size on disk."""
-        return sum(path.stat().st_size for path in self.files if path.exists())
+        return sum(file.bytes for file in self.files if file.path.exists())
 
     def lines(self) -> list[str]:
         text = [f"{self.format}: {self.path}"]

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.picture_files import opened
 from goalgrid.retrieval.splits.pairs import WHOLE
 
@@ -158,7 +158,7 @@ class ImageFiles:
     """
 
     def __init__(
-        self, files: list[Path], view: View, *, workers: int = 1, keep: bool = True, pinned: bool = False
+        self, files: list[FileSlice], view: View, *, workers: int = 1, keep: bool = True, pinned: bool = False
     ) -> None:
         self.files, self.view, self.pinned = files, view, pinned
         self.options: dict[str, Any] = {"workers": workers, "keep": keep, "pinned": pinned}

@@ -14,6 +14,7 @@ from goalgrid.grid.settings.image_views import View
 from goalgrid.grid.store.files import readable_text
 from goalgrid.retrieval.data import opening, precomp
 from goalgrid.retrieval.data.annotations import Annotated
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.images import pixels_of
 from goalgrid.retrieval.data.picture_files import opened
 from goalgrid.retrieval.data.precomp import Features
@@ -69,7 +70,7 @@ class Photographs:
         """The row of each image by each of its names."""
         if self.files or self.ids:
             named = dict(zip(self.ids, range(len(self.ids)), strict=True))
-            files = {file.stem: row for row, file in self.files.items()}
+            files = {Path(file.name).stem: row for row, file in self.files.items()}
             return named | files | {file.name: row for row, file in self.files.items()}
         return {str(row): row for row in range(len(self.split.images))}
 
@@ -80,7 +81,7 @@ class Photographs:
         captions = tuple(self.split.captions[place] for place in np.flatnonzero(self.split.image_of_text == row))
         return Photograph(name, captions, self._picture(row, file), self._boxes(row))
 
-    def _picture(self, row: int, file: Path | None) -> np.ndarray | None:
+    def _picture(self, row: int, file: FileSlice | None) -> np.ndarray | None:
         """The part of the picture that the network sees; of an image that it reads as features, the whole picture."""
         if file and self.view:
             return pixels_of(opened(file), replace(self.view, size=SIDE))
@@ -146,7 +147,7 @@ def _ids(split: Split) -> list[str]:
     return ids if len(ids) == len(split.images) else []
 
 
-def _files(split: Split, dataset: str, root: Path | None) -> dict[int, Path]:
+def _files(split: Split, dataset: str, root: Path | None) -> dict[int, FileSlice]:
     """The picture of each row: that of the annotated image with the same captions. Empty without annotations."""
     if root is None:
         return {}

@@ -5,12 +5,11 @@ Most files are none of these: what Pillow converts them to is what networks see.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, UnidentifiedImageError
 
-from goalgrid.grid.errors import check_fetched
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.retrieval.splits.problems import CAUSES, POINTER, TOO_LARGE
 
@@ -40,7 +39,7 @@ REMEDIES = {
 """What mends a picture, by words of what is wrong with it."""
 
 
-def opened(file: Path) -> Image.Image:
+def opened(file: FileSlice) -> Image.Image:
     """The picture in this file, in RGB; DataError: it is missing, no readable image, or its white cannot be told."""
     with _readable(file) as image:
         seen = _rgb(image)
@@ -48,14 +47,14 @@ def opened(file: Path) -> Image.Image:
         return seen if turn is None else seen.transpose(turn)
 
 
-def size_of(file: Path) -> tuple[int, int]:
+def size_of(file: FileSlice) -> tuple[int, int]:
     """Width and height as `opened` gives them, by the file's header; DataError: as `opened`."""
     with _readable(file) as image:
         width, height = image.size
         return (height, width) if _orientation(image) in ON_SIDE else (width, height)
 
 
-def read_as(file: Path) -> tuple[str, ...]:
+def read_as(file: FileSlice) -> tuple[str, ...]:
     """As `ways_of`; DataError: as `opened`."""
     with _readable(file) as image:
         return ways_of(image)
@@ -119,10 +118,19 @@ def _white(image: Image.Image) -> float:
 
 
 @contextmanager
-def _readable(file: Path) -> Iterator[Image.Image]:
+def undecoded(file: FileSlice) -> Iterator[Image.Image]:
+    """The picture with its header read; OSError, SyntaxError or ValueError: it is missing, cut or no picture."""
     try:
-        check_fetched(file)
-        with Image.open(file) as image:
+        with file.open() as source, Image.open(source) as image:
+            yield image
+    except UnidentifiedImageError as error:
+        raise error if file.length is None else OSError("cannot identify image file") from None
+
+
+@contextmanager
+def _readable(file: FileSlice) -> Iterator[Image.Image]:
+    try:
+        with undecoded(file) as image:
             yield image
     except FileNotFoundError:
         raise DataError(f"image {file} is missing.") from None

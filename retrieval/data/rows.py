@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.retrieval.splits.problems import Problem, array_of, shortened
 
@@ -98,13 +99,13 @@ def finite_rows(file: Path) -> Rows:
     return rows
 
 
-def finite_sum(file: Path) -> str:
+def finite_sum(file: FileSlice) -> str:
     """SHA-256 of an array; DataError: a value is NaN or infinite."""
-    array = array_of(file)
+    array = array_of(file.path)
     summed = hashlib.sha256(f"{array.shape} {array.dtype}".encode())
     for start, block in blocks(array):
         if (bad := unfit(block)).any():
-            raise _not_finite(file, start + int(bad.argmax()))
+            raise _not_finite(file.path, start + int(bad.argmax()))
         summed.update(block.data)
     return summed.hexdigest()
 

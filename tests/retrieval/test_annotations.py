@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from goalgrid.retrieval.data.annotations import Annotated, find
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.splits.pairs import DataError, Listing
 
 from .packages import (
@@ -36,14 +37,14 @@ def change(path: Path, edit: Callable[[Any], object]) -> None:
     path.write_text(json.dumps(content))
 
 
-def load(name: str, root: Path) -> list[Listing[list[Path]]]:
+def load(name: str, root: Path) -> list[Listing[list[FileSlice]]]:
     """Train, val and test."""
     return list(Annotated.of(name, root).listings.values())
 
 
-def aligned(listing: Listing[list[Path]]) -> bool:
+def aligned(listing: Listing[list[FileSlice]]) -> bool:
     """Whether every caption `image N ...` stands with the file of that number."""
-    owners = [listing.images[row].stem.removeprefix("COCO_") for row in listing.image_of_text]
+    owners = [listing.images[row].path.stem.removeprefix("COCO_") for row in listing.image_of_text]
     return [caption.split()[1] for caption in listing.captions] == owners
 
 
@@ -114,7 +115,7 @@ class TestKarpathy:
         for file in (tmp_path / "aside").iterdir():
             file.rename(tmp_path / folder / file.name)
         train = load("flickr30k", tmp_path)[0]
-        assert [file.parent for file in train.images] == [tmp_path / folder] * 2
+        assert [file.path.parent for file in train.images] == [tmp_path / folder] * 2
 
     @pytest.mark.parametrize("folder", [".", "images"])
     @pytest.mark.parametrize("flat", [False, True])
@@ -149,8 +150,8 @@ class TestCoco:
             for year in ("train2014", "val2014"):
                 (tmp_path / "images" / year).rename(tmp_path / year)
         train, val, test = load("coco", tmp_path)
-        assert [file.stem for file in train.images] == ["COCO_1", "COCO_0", "COCO_11", "COCO_10"]
-        assert [file.parent.name for file in train.images] == ["train2014"] * 2 + ["val2014"] * 2
+        assert [file.path.stem for file in train.images] == ["COCO_1", "COCO_0", "COCO_11", "COCO_10"]
+        assert [file.path.parent.name for file in train.images] == ["train2014"] * 2 + ["val2014"] * 2
         assert train.captions[:2] == ["image 1 caption 0", "image 1 caption 1"]
         assert (len(val.images), len(test.images)) == (2, 2)
         assert all(aligned(listing) for listing in (train, val, test))
@@ -357,8 +358,8 @@ class TestVseInfinity:
     def test_ids_may_stand_once_an_image_or_once_a_caption(self, tmp_path: Path, repeated: bool, folder: str) -> None:
         write_vse_infinity(tmp_path, repeated=repeated, folder=folder)
         train, val, test = load("flickr30k", tmp_path)
-        assert [file.stem for file in train.images] == [str(i) for i in range(6)]
-        assert [file.stem for file in val.images] == [str(100 + i) for i in range(6)]
+        assert [file.path.stem for file in train.images] == [str(i) for i in range(6)]
+        assert [file.path.stem for file in val.images] == [str(100 + i) for i in range(6)]
         assert [len(listing.captions) for listing in (train, val, test)] == [30] * 3
         assert aligned(train)
 

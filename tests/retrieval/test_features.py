@@ -19,6 +19,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.retrieval import features
 from goalgrid.retrieval.data import opening
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.images import ImageFiles
 from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.features import Bank, ImageSource
@@ -188,7 +189,7 @@ def test_files_are_decoded_once_for_all_crops_and_give_the_views_of_each(tmp_pat
     for place, file in enumerate(files):
         noise = np.random.default_rng(place).integers(0, 255, (40, 50, 3), dtype=np.uint8)
         Image.fromarray(noise).save(file)
-    ours, rows, decoded = ImageFiles(files, backbone(crops=4).view), np.array([2, 0, 1]), list[int]()
+    ours, rows, decoded = ImageFiles([*map(FileSlice, files)], backbone(crops=4).view), np.array([2, 0, 1]), list[int]()
     whole = [ours.gather(rows, draw) for draw in (3, 5, 8, 9)]
     decode = ours._decode
     ours._decode = lambda views, row, seeds: (decoded.append(row), decode(views, row, seeds))  # type: ignore[method-assign]

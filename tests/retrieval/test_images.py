@@ -9,29 +9,30 @@ from PIL import Image
 from goalgrid.grid.settings.image_views import View
 from goalgrid.retrieval.data import images
 from goalgrid.retrieval.data.check import look_at
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.images import ImageFiles, pixels_of
 from goalgrid.retrieval.data.picture_files import opened
 from goalgrid.retrieval.splits.pairs import DataError
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> list[Path]:
+def files(tmp_path: Path) -> list[FileSlice]:
     """Three pictures of noise, each of another shape."""
     rng = np.random.default_rng(0)
     paths = [tmp_path / f"{name}.png" for name in "abc"]
     for path, (width, height) in zip(paths, [(40, 30), (30, 60), (32, 32)], strict=True):
         Image.fromarray(rng.integers(0, 255, (height, width, 3), dtype=np.uint8)).save(path)
-    return paths
+    return [*map(FileSlice, paths)]
 
 
 ROWS = np.array([1, 0, 2, 1])
 RANDOM = View(16, "centre-crop", "resized-crop", flip=True)
 
 
-def test_a_square_view_squeezes_the_whole_picture(files: list[Path]) -> None:
+def test_a_square_view_squeezes_the_whole_picture(files: list[FileSlice]) -> None:
     pixels = ImageFiles(files, View(16)).gather(ROWS)
     assert pixels.shape == (4, 3, 16, 16)
-    with Image.open(files[0]) as picture:
+    with Image.open(files[0].path) as picture:
         expected = np.asarray(picture.resize((16, 16), Image.Resampling.BILINEAR))
     assert (pixels[1].permute(1, 2, 0).numpy() == expected).all()
 
@@ -49,7 +50,7 @@ def test_a_centre_crop_is_resize_and_crop_in_one(width: int, height: int) -> Non
     assert np.abs(ours - expected).max() <= 2
 
 
-def test_training_views_depend_on_the_draw_and_the_place_alone(files: list[Path]) -> None:
+def test_training_views_depend_on_the_draw_and_the_place_alone(files: list[FileSlice]) -> None:
     alone, many = ImageFiles(files, RANDOM, workers=1), ImageFiles(files, RANDOM, workers=4)
     first = alone.gather(ROWS, 7)
     assert first.equal(many.gather(ROWS, 7))
@@ -58,13 +59,13 @@ def test_training_views_depend_on_the_draw_and_the_place_alone(files: list[Path]
     assert not first[0].equal(first[3]), "the same picture twice in a batch is seen twice"
 
 
-def test_a_part_of_a_batch_is_as_in_the_whole(files: list[Path]) -> None:
+def test_a_part_of_a_batch_is_as_in_the_whole(files: list[FileSlice]) -> None:
     images, part = ImageFiles(files, RANDOM), slice(1, 3)
     for draw in (None, 7):
         assert images.gather(ROWS, draw, part).equal(images.gather(ROWS, draw)[part])
 
 
-def test_evaluation_views_are_the_same_each_time(files: list[Path]) -> None:
+def test_evaluation_views_are_the_same_each_time(files: list[FileSlice]) -> None:
     ours = ImageFiles(files, RANDOM)
     assert ours.gather(ROWS).equal(ours.gather(ROWS))
 
@@ -101,7 +102,7 @@ def test_crops_keep_as_little_of_the_area_as_the_papers_and_as_much_as_all(augme
     assert 0.95 < max(shares) <= 1 + 1e-9
 
 
-def test_flipping_mirrors_about_half(files: list[Path]) -> None:
+def test_flipping_mirrors_about_half(files: list[FileSlice]) -> None:
     plain, mirrored = ImageFiles(files, View(16)), ImageFiles(files, View(16, flip=True))
     original = plain.gather(np.zeros(200, dtype=int))
     views = mirrored.gather(np.zeros(200, dtype=int), 3)
@@ -111,7 +112,7 @@ def test_flipping_mirrors_about_half(files: list[Path]) -> None:
     assert 70 < sum(flipped) < 130
 
 
-def test_keeping_decoded_images_changes_nothing(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeping_decoded_images_changes_nothing(files: list[FileSlice], monkeypatch: pytest.MonkeyPatch) -> None:
     kept = ImageFiles(files, View(16))
     monkeypatch.setattr(images, "KEPT_BYTES", 0)
     read = ImageFiles(files, View(16))
@@ -119,9 +120,9 @@ def test_keeping_decoded_images_changes_nothing(files: list[Path], monkeypatch: 
     assert kept.gather(ROWS).equal(read.gather(ROWS))
 
 
-def test_an_unreadable_image_is_named(files: list[Path]) -> None:
-    files[0].write_bytes(files[0].read_bytes()[:40])
-    files[2].unlink()
+def test_an_unreadable_image_is_named(files: list[FileSlice]) -> None:
+    files[0].path.write_bytes(files[0].path.read_bytes()[:40])
+    files[2].path.unlink()
     ours = ImageFiles(files, View(16))
     with pytest.raises(DataError, match=r"image .*a\.png cannot be read"):
         ours.gather(np.array([0]))
@@ -133,6 +134,6 @@ def test_a_picture_of_too_many_pixels_is_named_with_the_remedy(tmp_path: Path) -
     file = tmp_path / "huge.png"
     Image.new("1", (14_000, 14_000)).save(file)
     with pytest.raises(DataError, match=r"image .*huge\.png is too large to be read: .*196000000.* Save it smaller"):
-        opened(file)
-    [problem], _ = look_at([file])
+        opened(FileSlice(file))
+    [problem], _ = look_at([FileSlice(file)])
     assert "Save it smaller" in str(problem)

@@ -66,7 +66,7 @@ def test_equal_bytes_in_train_and_test_are_a_leak_in_each_format(title: str, tmp
     annotated = Annotated.of("mine", tmp_path)
     assert annotated.title == title
     assert of(tmp_path).problems == ()
-    train, test = (annotated.listings[split].images[0] for split in ("train", "test"))
+    train, test = (annotated.listings[split].images[0].path for split in ("train", "test"))
     shutil.copy(train, test)
     copied = of(tmp_path)
     test.unlink()

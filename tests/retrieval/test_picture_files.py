@@ -9,6 +9,7 @@ from matplotlib.cbook import get_sample_data
 from PIL import Image, ImageOps
 
 from goalgrid.retrieval.data.check import look_at
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.picture_files import opened, read_as, size_of
 from goalgrid.retrieval.splits.pairs import DataError
 
@@ -16,10 +17,10 @@ QUARTERS = np.kron([[10, 80, 150], [220, 50, 120]], np.ones((20, 20)))[..., None
 """Six fields, 60 pixels wide and 40 high, none of which has the colour of another."""
 
 
-def saved(path: Path, values: np.ndarray, mode: str | None = None, **options: Any) -> Path:
+def saved(path: Path, values: np.ndarray, mode: str | None = None, **options: Any) -> FileSlice:
     image = Image.fromarray(values)
     (image.convert(mode) if mode else image).save(path, **options)
-    return path
+    return FileSlice(path)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -28,7 +29,7 @@ def test_a_picture_is_turned_as_exif_says(ending: str, orientation: int, tmp_pat
     exif = Image.Exif()
     exif[0x112] = orientation
     file = saved(tmp_path / f"a.{ending}", QUARTERS.astype(np.uint8), exif=exif)
-    with Image.open(file) as image:
+    with Image.open(file.path) as image:
         expected = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
     assert np.array_equal(np.asarray(opened(file)), expected)
     assert size_of(file) == (expected.shape[1], expected.shape[0])
@@ -45,8 +46,8 @@ def test_transparent_parts_are_seen_as_white(mode: str, tmp_path: Path) -> None:
     if mode == "P":
         palette = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8), "P")
         palette.putpalette([200, 0, 0] * 64)
-        palette.save(file, transparency=bytes(range(0, 256, 4)))
-    with Image.open(file) as image:
+        palette.save(file.path, transparency=bytes(range(0, 256, 4)))
+    with Image.open(file.path) as image:
         colour, alpha = np.split(np.asarray(image.convert("RGBA")).astype(float), [3], axis=2)
     expected = colour * alpha / 255 + 255 - alpha
     assert np.abs(np.asarray(opened(file)) - expected).max() <= 1
@@ -92,9 +93,9 @@ def test_other_pictures_stay_as_pillow_converts_them(mode: str, tmp_path: Path) 
     """A real photograph in the modes that collections have; one with an alpha that hides nothing, too."""
     with get_sample_data("grace_hopper.jpg") as stored:
         photograph = Image.open(stored).convert("RGB").resize((128, 150))
-    file = tmp_path / ("a.jpg" if mode == "CMYK" else "a.png")
-    photograph.convert(mode).save(file)
-    with Image.open(file) as image:
+    file = FileSlice(tmp_path / ("a.jpg" if mode == "CMYK" else "a.png"))
+    photograph.convert(mode).save(file.path)
+    with Image.open(file.path) as image:
         expected = np.asarray(image.convert("RGB"))
     assert np.array_equal(np.asarray(opened(file)), expected)
     assert read_as(file) == ()

@@ -10,6 +10,7 @@ from PIL import Image
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_views import View
 from goalgrid.retrieval.data import opening
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.images import ImageFiles, pixels_of
 from goalgrid.retrieval.shrunk import ShrunkImages, ShrunkPictures
 from goalgrid.retrieval.splits.pairs import Pairs, Split
@@ -29,7 +30,7 @@ def pairs(tmp_path: Path) -> Pairs:
         for place, (file, size) in enumerate(zip(files, [(60, 40), (30, 71), (32, 32), (18, 40), (8, 8)], strict=True)):
             noise = np.random.default_rng(place).integers(0, 255, (*size[::-1], 3), dtype=np.uint8)
             Image.fromarray(noise).save(file)
-        splits.append(Split(ImageFiles(files, VIEW), list("vwxyz"), np.arange(5)))
+        splits.append(Split(ImageFiles([*map(FileSlice, files)], VIEW), list("vwxyz"), np.arange(5)))
     return Pairs(*splits)
 
 
@@ -41,7 +42,7 @@ def test_views_are_those_of_the_picture_with_a_shorter_side_of_the_cache(pairs: 
     for draw in (None, 7):
         views = images.gather(rows, draw)
         for place, row in enumerate(rows):
-            with Image.open(images.files[row]) as picture:
+            with Image.open(images.files[row].path) as picture:
                 scale = min(1.0, SIDE / min(picture.size))
                 size = tuple(round(side * scale) for side in picture.size)
                 small = picture.resize(size, Image.Resampling.BICUBIC)  # type: ignore[arg-type]
@@ -54,7 +55,7 @@ def test_files_are_read_once_for_all_trials(pairs: Pairs, tmp_path: Path) -> Non
     for split in pairs.splits.values():
         assert isinstance(split.images, ImageFiles)
         for file in split.images.files:
-            file.unlink()
+            file.path.unlink()
     done: list[int] = []
     pictures = ShrunkPictures("some", tmp_path / "cache", pairs, "print")
     pictures.fill(CPU, done.append)

@@ -9,6 +9,7 @@ from goalgrid.grid.identity import digest
 from goalgrid.retrieval.components.video import expert_files, msr_vtt
 from goalgrid.retrieval.components.video.settings import ExpertRead
 from goalgrid.retrieval.data.content import Stamp
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.data.forms import CheckProgress, Form, Part, SplitSize, Summed
 from goalgrid.retrieval.data.rows import blocks, finite_sum, unfit
 from goalgrid.retrieval.splits.equality import overlaps
@@ -36,7 +37,7 @@ def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
         part.notes[split] = ", ".join([counted(len(experts), "expert"), *lacks])
     for expert in experts:
         _values(expert, part.problems, progress)
-    part.files = [*expert_files.files(folder), *msr_vtt.files(captions)]
+    part.files = [*map(FileSlice, [*expert_files.files(folder), *msr_vtt.files(captions)])]
     videos = {split: listing.images for split, listing in listings.items()}
     part.problems += expert_files.lacking(experts, videos)
     if msr_vtt.JSFUSION in official.test_splits and not set(videos["val"]) - set(videos["train"]):
@@ -83,7 +84,7 @@ def _summed(root: Path, test_splits: Sequence[str], stamp: Stamp) -> Summed:
     listings = msr_vtt.splits(captions, test_splits, problems)
     refuse(problems, str(root))
     present = [expert for expert in experts if expert]
-    sums = stamp.digests([expert.folder / expert_files.FEATURES for expert in present], finite_sum)
+    sums = stamp.digests([FileSlice(expert.folder / expert_files.FEATURES) for expert in present], finite_sum)
     times = [None if expert.times is None else sha256_of(expert.folder / expert_files.TIMES) for expert in present]
     marks = dict[str, str]()
     for split, listing in listings.items():

@@ -10,6 +10,7 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import coco, csv_captions, flickr_tokens, karpathy, vse_infinity, xvlm_json
 from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, located
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.splits.equality import doubles, overlaps
 from goalgrid.retrieval.splits.pairs import DataError, Listing
 from goalgrid.retrieval.splits.problems import Problem, check_command, faults_of_captions, refuse
@@ -90,7 +91,7 @@ class Annotated:
     title: str
     path: Path
     by_split: dict[str, list[Annotation]]
-    files: list[tuple[Annotation, Path]]
+    files: list[tuple[Annotation, FileSlice]]
     problems: list[Problem]
 
     @classmethod
@@ -116,9 +117,9 @@ class Annotated:
         return annotated
 
     @property
-    def listings(self) -> dict[str, Listing[list[Path]]]:
+    def listings(self) -> dict[str, Listing[list[FileSlice]]]:
         """The image files of each split, as training reads them."""
-        listings = dict[str, Listing[list[Path]]]()
+        listings = dict[str, Listing[list[FileSlice]]]()
         for split, entries in self.by_split.items():
             files = [file for entry, file in self.files if entry.split == split]
             captions, ids = [entry.captions for entry in entries], [entry.ids for entry in entries]
@@ -164,11 +165,11 @@ class Annotated:
         return problems
 
 
-def _same_files(files: Sequence[Path], marks: Sequence[str]) -> list[int]:
+def _same_files(files: Sequence[FileSlice], marks: Sequence[str]) -> list[int]:
     """Rows whose file is that of an earlier row, by another name or link; marks tell which files may be the same."""
     again = []
     for mark, rows in grouped((mark, row) for row, mark in enumerate(marks)).items():
         if mark and rows[1:]:
-            by_file = grouped((files[row].resolve(), row) for row in rows)
+            by_file = grouped((files[row].resolved(), row) for row in rows)
             again += [row for same in by_file.values() for row in same[1:]]
     return sorted(again)

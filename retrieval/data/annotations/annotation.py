@@ -16,6 +16,7 @@ from pathlib import Path
 
 from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
+from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.splits.problems import Problem
 
 SPLITS = ("train", "val", "test")
@@ -154,11 +155,11 @@ class Locator:
             return len(out.args) > 1
 
 
-def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, Path]]:
+def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, FileSlice]]:
     """Every entry with its file; those without one are left out and reported."""
     locator = _best(entries, root)
     faults: list[Problem] = []
-    pairs = [(entry, file) for entry in entries if (file := locator.of(entry, faults))]
+    pairs = [(entry, FileSlice(file)) for entry in entries if (file := locator.of(entry, faults))]
     leading_out = [fault for fault in faults if "leads out of" in fault.what]
     if entries and not pairs and not leading_out:
         faults = [_all_missing(entries[0].names, root)]

@@ -285,7 +285,7 @@ def test_what_a_replica_raises_is_raised(tmp_path: Path, few_pictures: Path) -> 
             reads = [batches(settings, inputs, 0, ProcessGroup(rank, 2)) for rank in range(2)]
             owners = inputs.pairs.train.image_of_text[reads[0].rows[0].numpy()]
             for row in set(owners[4:]) - set(owners[:4]):
-                inputs.pairs.train.images.files[row].unlink()
+                inputs.pairs.train.images.files[row].path.unlink()
 
         trainer = Trainer(settings, inputs, TrialFolder(tmp_path), hooks=Hooks(begin=remove), replicas=replicas)
         with pytest.raises(DataError, match="is missing") as raised:
