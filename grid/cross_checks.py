@@ -90,9 +90,9 @@ def _of_seeds(content: GridDocument) -> list[str]:
     if seeds == [UNTIL_RESOLVED]:
         return []
     if any(isinstance(seed, str) for seed in seeds):
-        return [f'seeds: the only text that stands there is "{UNTIL_RESOLVED}"']
+        return [f'seeds must be a list of whole numbers or "{UNTIL_RESOLVED}"']
     wrong = {"seeds", "budget"} <= content.fields.keys()
-    return [f'[budget] goes with seeds = "{UNTIL_RESOLVED}", not with a list of seeds'] if wrong else []
+    return [f'[budget] needs seeds = "{UNTIL_RESOLVED}" instead of a list of seeds'] if wrong else []
 
 
 def _unknown_names(content: GridDocument) -> list[str]:
@@ -122,7 +122,7 @@ def _unknown_names(content: GridDocument) -> list[str]:
             near = [known for known in settings if known.startswith(section)] or settings
             problems.append(unknown("setting", name, near, where=f"in {field}"))
         swept = [name for name in table if field.startswith("where") and name in content.table("sweep")]
-        problems += [f"{field}: {name} is swept, so [sweep] says its values" for name in swept]
+        problems += [f"{field}: {name} is swept; give its values in [sweep]" for name in swept]
     return problems
 
 
@@ -136,7 +136,9 @@ def _of_select(content: GridDocument) -> list[str]:
     """Settings that no cell can choose for itself, or that the grid gives in another place, too; fields unread."""
     unread = [name for name in ("grace", "factor") if name in content.table("select")]
     problems = [
-        f'select.{name} is read with stop = "asha" alone' for name in unread if "stop" not in content.table("select")
+        f'select.{name} has no effect without select.stop = "asha"'
+        for name in unread
+        if "stop" not in content.table("select")
     ]
     places = {"[set]": content.table("set"), "[sweep]": content.table("sweep")}
     entries = [entry["cells"] | entry["set"] for entry in content.values("where")]
@@ -145,9 +147,11 @@ def _of_select(content: GridDocument) -> list[str]:
     for name in content.over():
         last = name.rpartition(".")[2]
         if name.startswith("dataset."):
-            problems.append(f"select.over: {name} decides the data, on which choices are compared; put it in [sweep]")
+            problems.append(
+                f"select.over: {name} changes the data, and choices must be compared on the same data; put it in [sweep]"
+            )
         elif last in CHOICES or name in PARENTS:
-            problems.append(f"select.over: {name} is what a recipe fixes; name two recipes instead")
+            problems.append(f"select.over: {name} is fixed by the recipe; name two recipes instead")
         others = [place for place, table in places.items() if isinstance(table, dict) and name in table]
         problems += [f"{place} has {name}, which [select] chooses; leave it out of one of the two" for place in others]
     return problems
@@ -175,7 +179,7 @@ def _doubled(content: GridDocument) -> list[str]:
     values += [(f"sweep {name!r}", value) for name, value in content.swept()]
     values += [(f"select.over {name!r}", value) for name, value in content.tried()]
     counts = Counter(pair for pair in values if isinstance(pair[1], Hashable))
-    return [f"{axis}: {value} stands there more than once" for (axis, value), count in counts.items() if count > 1]
+    return [f"{axis}: {value} is listed more than once" for (axis, value), count in counts.items() if count > 1]
 
 
 def _wrong_values(content: GridDocument) -> list[str]:
@@ -188,7 +192,7 @@ def _wrong_values(content: GridDocument) -> list[str]:
         section, _, name = key.partition(".")
         field = SECTIONS[section].model_fields.get(name) if section in SECTIONS else None
         if key in {**sweep, **content.over()} and field and NoIdentity in field.metadata:
-            problems.append(f"{key} is no part of a trial's id, so it is no axis; give one value in [set]")
+            problems.append(f"{key} does not change trial ids, so it cannot be swept; give one value in [set]")
         holders = [entry[name] for entry in objectives if section == "objective" and name in entry]
         if key == "dataset.protocol":
             for dataset in datasets:

@@ -12,10 +12,12 @@ class Evaluate(Settings):
     """[evaluate]: further evaluations of every finished trial, by its best checkpoint."""
 
     protocols: list[str] = Field(
-        default=[], description="eccv: ECCV Caption and CxC, on COCO; others: of `datasets`, only these protocols"
+        default=[],
+        description="eccv: ECCV Caption and CxC on COCO; any other: evaluate `datasets` by these protocols only",
     )
     datasets: list[Name] = Field(
-        default=[], description="data sets on whose test split the models of other data sets are evaluated"
+        default=[],
+        description="further data sets to test on: models of other data sets are evaluated on their test splits",
     )
 
     @property

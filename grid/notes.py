@@ -11,10 +11,10 @@ from goalgrid.grid.settings.base import Settings
 class Notes(Settings):
     """[notes]: of a grid file; the file `notes.md` in the grid's folder adds to them later."""
 
-    title: str = Field(default="", description="of the report, instead of the grid's name")
-    hypothesis: str = Field(default="", description="what the grid is to show or refute")
-    text: str = Field(default="", description="more, in Markdown")
-    author: str = Field(default="", description="who asks")
+    title: str = Field(default="", description="title of the report, instead of the grid's name")
+    hypothesis: str = Field(default="", description="hypothesis that the grid tests")
+    text: str = Field(default="", description="further text, in Markdown")
+    author: str = Field(default="", description="author of the grid")
 
     def markdown(self, later: str = "") -> str:
         """All of it, and what `notes.md` adds `later`, as one text; empty without notes."""

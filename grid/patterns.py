@@ -49,8 +49,10 @@ class CellPatterns:
                 elif not any(fits(value, pattern) for value in self._axes[axis]):
                     known, hint = list(map(str, self._axes[axis])), f"To have no entry: --set '{self._field}=[]'."
                     first = pattern[0] if isinstance(pattern, list) else pattern
-                    causes.append(unknown(axis, first, known, where=f"in {where}, which no cell fits", hint=hint))
-            problems += causes or [f"{where} fits no cell of the grid: its axes have these values, never together"]
+                    causes.append(unknown(axis, first, known, where=f"in {where}, which matches no cell", hint=hint))
+            problems += causes or [
+                f"{where} matches no cell of the grid: each value exists, but no cell has all of them"
+            ]
         return problems
 
 

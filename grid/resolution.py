@@ -75,7 +75,7 @@ class Resolver:
     def unread(self) -> list[str]:
         """Messages about set and swept settings that no trial reads; call it after all sections are resolved."""
         return [
-            f"{name}: no trial of this grid reads it; it needs {' and '.join(needed)}"
+            f"{name} has no effect in this grid: it needs {' and '.join(needed)}"
             for name, needed in self._unread.items()
             if name not in self._read
         ]
@@ -169,4 +169,6 @@ def _trains_nothing(recipe: str) -> tuple[str, ...]:
         return ()
     # a shipped recipe without training extends the recipe that trains its model
     other = catalog.read("recipes", recipe).get("extends") if recipe in catalog.names("recipes") else None
-    return (f"a recipe that trains: {recipe!r} does not" + (f", take {other!r}" if other else ""),)
+    if other:
+        return (f"a recipe that trains, such as {other!r} instead of {recipe!r}",)
+    return (f"a recipe that trains, instead of {recipe!r}",)

@@ -32,57 +32,57 @@ class Resources(Settings):
 
     cpu: Annotated[PositiveInt, Unit("CPUs")] = Field(
         default=1,
-        description="CPUs of each process that trains, and its threads; on a CPU their number changes the last digits",
+        description="CPUs and threads of each training process; in training on CPUs, their number changes the last digits",
     )
     gpu: Annotated[Gpus | None, Unit("GPUs")] = Field(
         default=None,
-        description="share of a GPU, or a whole number of GPUs, without which nothing is trained; none: the share that "
-        "the memory probe measured, and CPUs where there is no GPU",
+        description="share of one GPU, or a whole number of GPUs, that every job requires; none: the share that the "
+        "memory probe measured, or CPUs on a machine without GPUs",
     )
     replicas: Annotated[PositiveInt, Unit("processes")] = Field(
         default=1,
-        description="processes that train a trial together, each with a part of every batch, `cpu` CPUs and a GPU of "
-        "its own; the gradient is that of the whole batch, so they train a trial for which a GPU is too small",
+        description="processes that train one trial together, each with a part of every batch, `cpu` CPUs and its own "
+        "GPU; they compute the gradient of the whole batch, so the trial may need more memory than one GPU has",
     )
     exchange: Literal["gloo"] | None = Field(
         default=None,
-        description="gloo: replicas exchange through host memory, slower, and may share a GPU; none: nccl between "
+        description="gloo: replicas exchange through host memory (slower) and may share a GPU; none: nccl between "
         "GPUs, gloo between CPUs",
     )
     custom: dict[str, PositiveFloat] = Field(
         default={},
-        description="further resources by the names that a Ray cluster's nodes give them, e.g. "
+        description="custom Ray resources that every job requires, by the names that nodes give them, e.g. "
         '`"accelerator_type:A100" = 0.001`',
     )
     concurrency: Annotated[PositiveInt | None, Unit("jobs")] = Field(
-        default=None, description="jobs at a time; none: as many as the CPUs and GPUs hold"
+        default=None, description="jobs that run at once; none: as many as fit the CPUs and GPUs"
     )
     workers: Annotated[PositiveInt | None, Unit("threads")] = Field(
-        default=None, description="threads that decode pictures, in each process that trains; none: as many as `cpu`"
+        default=None, description="threads that decode pictures, in each training process; none: as many as `cpu`"
     )
     channels_last: StrictBool = Field(
         default=False,
-        description="on a GPU, convolutions keep the channels of a pixel together; last digits change, the id does not",
+        description="use the channels-last memory format for convolutions on a GPU; last digits change, trial ids do not",
     )
     cudnn_benchmark: StrictBool = Field(
         default=False,
-        description="on a GPU, cuDNN times its algorithms for each shape and takes the fastest, which may differ from "
-        "run to run, and so the last digits; the id does not change",
+        description="let cuDNN time its algorithms for each shape on a GPU and take the fastest, which may differ from "
+        "run to run; last digits change, trial ids do not",
     )
     cuda_graphs: StrictBool = Field(
         default=True,
-        description="on a GPU, all kernels of an objective are launched at once, in batches of up to 1,024 pairs; "
-        "neither numbers nor the id change",
+        description="launch all kernels of an objective at once on a GPU, as a CUDA graph, in batches of up to 1,024 "
+        "pairs; changes neither numbers nor trial ids",
     )
     features: str | None = Field(
-        default=None, description="folder of the features of frozen backbones; none: `features` in the runs folder"
+        default=None, description="cache folder for features of frozen backbones; none: `features` in the runs folder"
     )
 
     @model_validator(mode="after")
     def _a_gpu_each(self) -> "Resources":
         if self.replicas > 1 and not self.exchange and self.gpu not in (None, 0, self.replicas):
             raise ValueError(
-                f"gpu = {self.gpu:g} does not go with replicas = {self.replicas}, which have a GPU each. "
+                f"gpu = {self.gpu:g} conflicts with replicas = {self.replicas}, which have a GPU each. "
                 f"Leave gpu out, or give {self.replicas}; 0 trains on CPUs; "
                 'exchange = "gloo" lets them share a GPU.'
             )
@@ -130,30 +130,30 @@ class Reliability(Settings):
     """[reliability]: how much work a failure may cost, and how long to wait."""
 
     checkpoint_minutes: Annotated[PositiveFloat | None, Unit("minutes")] = Field(
-        default=10, description="time between checkpoints; every epoch ends with a checkpoint, too"
+        default=10, description="time between checkpoints; every epoch also ends with a checkpoint"
     )
     checkpoint_steps: Annotated[PositiveInt | None, Unit("steps")] = Field(
-        default=None, description="steps between checkpoints; none: only the time counts"
+        default=None, description="steps between checkpoints; none: by time alone"
     )
     stall_minutes: Annotated[PositiveFloat, Unit("minutes")] = Field(
-        default=30, description="time without any progress after which a trial is killed and tried again"
+        default=30, description="time without any progress after which a trial is killed and retried"
     )
     grace_seconds: Annotated[NonNegativeFloat, Unit("seconds")] = Field(
         default=25,
-        description="time for the checkpoints of running trials when a launch is asked to end (SIGTERM, Ctrl-C)",
+        description="time for running trials to write checkpoints when a launch is asked to end (SIGTERM, Ctrl-C)",
     )
     folder_seconds: Annotated[NonNegativeFloat, Unit("seconds")] = Field(
         default=60, description="how long a node waits for a shared folder to appear"
     )
     keep: Literal["weights", "record"] = Field(
         default="weights",
-        description="what stays of a finished trial: its best weights, too; or its record, history and log alone, "
-        "unless another trial of the grid starts from it, ranks by it or averages it",
+        description="files to keep of a finished trial; weights: all, with its best weights; record: only record, history "
+        "and log, unless another trial of the grid starts from it, is ranked by it or averages it",
     )
 
 
 UNTIL_RESOLVED = "until resolved"
-"""What stands for the seeds of a grid with a budget."""
+"""Takes the place of the seeds of a grid with a budget."""
 
 
 class Budget(Settings):
@@ -161,11 +161,11 @@ class Budget(Settings):
 
     seeds: Annotated[int, Field(ge=4, le=1000), Unit("seeds")] = Field(
         default=10,
-        description="most seeds of a cell; each cell gets 3, and the cells that compete for the best get more",
+        description="most seeds of a cell; every cell gets 3, and cells that compete for the best get more",
     )
     difference: Annotated[NonNegativeFloat, Unit("percent points")] = Field(
-        default=0.5, description="cells that differ by less need not be told apart"
+        default=0.5, description="smallest difference between cells that is worth resolving"
     )
     metric: Literal["r1", "r5", "r10", "rsum"] = Field(
-        default="r1", description="what decides: a recall, as the mean of both directions, or rsum"
+        default="r1", description="metric that decides: a recall, averaged over both directions, or rsum"
     )

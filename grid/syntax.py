@@ -54,7 +54,8 @@ def dotted(table: Mapping[str, Any], where: str, *, swept: bool) -> dict[str, An
     """The values of [set] or [sweep] by dotted names; of [sweep], a list for a range and for a single value."""
     pairs = list(_pairs(table, where, swept=swept))
     if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
-        raise UserError(f"{where}: {twice[0]} stands in [{'sweep' if swept else 'set'}] more than once")
+        section = "[sweep]" if swept else "[set]"
+        raise UserError(f"{where}: {twice[0]} appears more than once in {section}")
     return dict(pairs)
 
 
@@ -77,11 +78,12 @@ def _range(table: Mapping[str, Any], where: str) -> list[int] | list[float]:
     (kind, ends), *others = table.items()
     numbers = isinstance(ends, list) and all(type(end) in (int, float) for end in ends)
     if others or not numbers or len(ends) != 3 or type(ends[2]) is not int:
-        raise UserError(f"{where}: {dict(table)} is no range; {form}, e.g. {{ log = [1e-4, 1e-3, 5] }}.")
+        raise UserError(f"{where}: {dict(table)} is not a range; {form}, e.g. {{ log = [1e-4, 1e-3, 5] }}.")
     first, last, count = ends
-    if count < 2 or first == last or (kind == "log" and min(first, last) <= 0):
-        needs = "two values or more, from one number to another" + ", both above 0" * (kind == "log")
-        raise UserError(f"{where}: {kind} = {ends} should give {needs}.")
+    if kind == "log" and min(first, last) <= 0:
+        raise UserError(f"{where}: {kind} = {ends} needs a first and a last number above 0.")
+    if count < 2 or first == last:
+        raise UserError(f"{where}: {kind} = {ends} needs two different ends and a count of at least 2.")
     return spaced(kind, first, last, count)
 
 

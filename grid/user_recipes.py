@@ -30,7 +30,7 @@ class OwnRecipes:
         path = (folder / user_path(text)).absolute()
         in_grid = not before or before[-1].startswith("[")
         if text.endswith(".toml"):
-            whole = toml_of(path, f"recipe {text!r}", "A path begins at the folder of its file.")
+            whole = toml_of(path, f"recipe {text!r}", "Relative paths start at the folder of the file that names them.")
             name, place, folder = path.stem, str(path), path.parent
         elif in_grid and text in self._tables:
             name, place, whole = text, f"[recipe.{text}]", dict(self._tables[text])
@@ -43,7 +43,7 @@ class OwnRecipes:
         trail = *before, place
         if place in before:
             circle = " -> ".join(trail[trail.index(place) :])
-            raise UserError(f"recipes that extend or start from one another: {circle}")
+            raise UserError(f"recipes extend or start from one another in a circle: {circle}")
         whole = catalog.whole_recipe(whole, place, lambda other: self._read(other, folder, trail))
         if parent := whole.get("starts_from"):
             whole["starts_from"] = self._read(str(parent), folder, trail)[0]

@@ -34,7 +34,7 @@ def check_fit(
     if root and model.image.view is None and not model.image.reads:
         model.check_image(precomp.shape(package(dataset.name, root)))
     if (leaks := content.leaks(chooses=chooses)) and not allow_leak:
-        raise DataError(f"{leaks[0]} If it must be: --allow-leak; then records say it.")
+        raise DataError(f"{leaks[0]} To train anyway: --allow-leak (recorded).")
     check_sizes(dataset, content, root)
     odd = ((split, catalog.odd_size(dataset.name, split, *size)) for split, *size in content.sizes)
     return {
@@ -60,8 +60,8 @@ def check_protocol(images: int, dataset: str, protocol: str, root: Path | None) 
         return
     partial, noun = catalog.dataset(dataset).partial, f"{catalog.noun(dataset)}s"
     missing = next((part.missing for part in partial if (part.split, part.images) == ("test", images)), "")
-    check = f"See what is wrong with it: {check_command(dataset, root.absolute() if root else 'DIR')}"
-    reason = f"What is missing: {missing}" if missing else check
+    check = check_command(dataset, root.absolute() if root else "DIR")
+    reason = f"What is missing: {missing}" if missing else f"Find out why: {check}"
     raise DataError(
         f"the test split of {dataset!r} has {images:,} {noun}; protocol {protocol!r} demands {expected:,}. {reason}. "
         f'To evaluate on what is there, give the data a name of its own: datasets = ["my-{dataset}"] with '

@@ -25,7 +25,7 @@ def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int, 
     """The user's encoder of images (b, *shape) into (b, dim); UserError: the data hold other features than it reads."""
     chosen = user_modules[settings.of][settings.name]
     if len(shape) != DIMENSIONS[chosen.on]:
-        known = {1: "a vector an image", 2: "several vectors an image", 3: "pixels"}
+        known = {1: "one vector per image", 2: "several vectors per image", 3: "pixels"}
         raise UserError(
             f"image encoder {settings.name!r} is declared with on = {chosen.on!r}, but an image of these data has the "
             f"shape {shape}: {known.get(len(shape), 'more')}. Change its on, or take other data."

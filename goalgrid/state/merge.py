@@ -231,7 +231,7 @@ def _copy(source: Path, target: Path) -> None:
     descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file, target.open("wb") as copy:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, f"{source} is no regular file")
+            raise OSError(errno.EINVAL, f"{source} is not a regular file")
         shutil.copyfileobj(file, copy)
 
 

@@ -152,7 +152,7 @@ def _undecoded(path: str) -> str:
     try:
         text = path.encode(errors="surrogateescape").decode()
     except UnicodeDecodeError:
-        return f"the path {path!r} has bytes that are no UTF-8. Rename it, or choose another."
+        return f"the path {path!r} contains bytes that are not UTF-8. Rename it, or choose another path."
     return (
         f"the path {text!r} is UTF-8, but this locale has Python read names of files as {sys.getfilesystemencoding()}. "
         "Set LC_ALL=C.UTF-8, or PYTHONUTF8=1."
@@ -168,7 +168,7 @@ def check_regular(path: Path) -> int:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return status.st_size
 
 
@@ -194,7 +194,7 @@ def regular_bytes(path: Path, most: int | None = SMALL) -> bytes:
 
 def _check_no_pointer(content: bytes) -> None:
     if content.startswith(POINTER):
-        raise OSError("it is a pointer of git-lfs: git lfs pull fetches the file itself")
+        raise OSError("it is a git-lfs pointer: git lfs pull fetches the file itself")
 
 
 def parsed_json(text: str | bytes) -> Any:
@@ -233,8 +233,8 @@ def text_of(path: Path, what: str, hint: str) -> str:
         return text.replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         close = nearest(path.stem, [other.stem for other in path.parent.glob(f"*{path.suffix}")])
-        beside = f" Did you mean '{close[0]}{path.suffix}', beside it?" if close else ""
-        raise UserError(f"{what}: no file {path}.{beside} {hint}") from None
+        sibling = f" Did you mean '{close[0]}{path.suffix}' in the same folder?" if close else ""
+        raise UserError(f"{what}: no file {path}.{sibling} {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{what}: cannot read {path}: {error}") from error
 

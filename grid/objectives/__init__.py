@@ -48,7 +48,7 @@ def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str,
     """
     if name not in CATALOGUE:
         raise UserError(
-            f"{unknown_objective(name)} In Python, goalgrid.load(GRID) makes the losses known that a grid uses."
+            f"{unknown_objective(name)} In Python, goalgrid.load(GRID) registers the losses that a grid uses."
         )
     problems = []
     if variant not in VARIANTS:
@@ -119,8 +119,12 @@ def unknown_objective(name: str, where: str = "", *, option: bool = False) -> st
         return unknown("pair weight", pair, PAIR_WEIGHTS, where=within)
     if pair in PAIR_WEIGHTS and triplet and triplet not in TRIPLET_WEIGHTS:
         return unknown("triplet weight", triplet, TRIPLET_WEIGHTS, where=within)
-    goal = f"{'In a grid file, ' if option else ''}'goal' stands for the 15 PAIR_TRIPLET."
-    hint = f'{goal} A loss of your own: uses = ["losses.py"] in the grid file{", or --uses losses.py" * option}.'
+    hint = "'goal' means the 15 PAIR_TRIPLET. A loss of your own: uses = [\"losses.py\"] in the grid file."
+    if option:
+        hint = (
+            "In a grid file, 'goal' means the 15 PAIR_TRIPLET. "
+            'A loss of your own: uses = ["losses.py"] in the grid file, or --uses losses.py.'
+        )
     names = [*CATALOGUE, *["goal"] * (not option)]
     near = nearest(name, names, count=8, cutoff=0.0)
     known = [*near, f"and {len(names) - len(near)} more"] if nearest(name, names) else names

@@ -56,10 +56,10 @@ class Parameter:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         this = f"Parameter({self.default!r}, ...)"
         if not all(isinstance(choice, str) for choice in self.choices):
-            raise UserError(f"{this}: choices are texts; without choices, a number may be any")
+            raise UserError(f"{this}: choices must be texts; a number takes no choices")
         for value in (self.default, self.released):
             if isinstance(value, str) and not self.choices:
-                raise UserError(f"{this}: a parameter that is a text needs its choices, e.g. ('a', 'b')")
+                raise UserError(f"{this}: a text parameter needs choices, e.g. ('a', 'b')")
             if isinstance(value, float) and not math.isfinite(value):  # no grid file may say it again
                 raise UserError(f"{this}: the default must be finite")
             try:
@@ -148,15 +148,16 @@ def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:
     meaning = "sum over pairs and directions; mean over pairs, sum of directions; average over both, and over negatives"
     return {
         "reduction": Parameter(paper, meaning, released=released, choices=REDUCTIONS, silent=("sum",)),
-        "ignore_same_image": Parameter(False, "captions of the same image are no negatives"),
+        "ignore_same_image": Parameter(False, "exclude captions of the same image from the negatives"),
     }
 
 
-MARGIN = Parameter(0.2, "by how much the positive is to lead, in similarity")
+MARGIN = Parameter(0.2, "lead in similarity that a positive must have")
 BASE = Parameter(10.0, "base of the exponential from clean probability to margin")
 MIXTURE = Parameter(
     "quartiles",
-    "two Gaussians tell clean pairs: quartiles, to convergence; k-means, ten steps, as NCR's code",
+    "start of the two Gaussians that find clean pairs: quartiles, then to convergence; k-means, then ten steps, as "
+    "NCR's code",
     choices=("quartiles", "k-means"),
     silent=("quartiles",),
 )

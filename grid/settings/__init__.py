@@ -52,47 +52,53 @@ _NOISY = ReadWhere(lambda part, _: part.noise > 0, "dataset.noise above 0")
 class DatasetSettings(Settings):
     """Which pairs, by which protocol."""
 
-    name: Name = Field(description="the data set, as an axis of the grid names it")
+    name: Name = Field(description="name of the data set, as in the grid's axis")
     protocol: str = Field(description="evaluation protocol, printed under tables, e.g. flickr8k-1k")
     min_count: Annotated[PositiveInt, Unit("uses"), _WORDS, _OWN] = Field(
-        4, description="a word belongs to the vocabulary if the training captions use it at least this often"
+        4, description="how often the training captions must use a word for it to enter the vocabulary"
     )
-    max_words: Annotated[PositiveInt, Unit("words or word pieces")] = Field(60, description="longer captions are cut")
+    max_words: Annotated[PositiveInt, Unit("words or word pieces")] = Field(
+        60, description="length at which captions are truncated"
+    )
     words: Annotated[Literal["plain", "nltk"], IdentityDefault("plain"), _WORDS] = Field(
-        "plain", description="plain: words and numbers; nltk: its word tokenizer's, punctuation included, as the peers"
+        "plain",
+        description="plain: words and numbers; nltk: by its word tokenizer, with punctuation, as the published codes",
     )
     vocabulary: Annotated[str | None, IdentityDefault(None), _WORDS] = Field(
         default=None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
-        description="a peer's vocabulary, .pkl or .json, by its path in the data set's folder; none: the captions' own",
+        description="vocabulary file of a published code, .pkl or .json, by its path in the data set's folder; none: build "
+        "the vocabulary from the training captions",
     )
     train_images: Annotated[PositiveInt | None, Unit("images"), IdentityDefault(None)] = Field(
-        default=None, description="train on this many first images and on their words alone; none: on all"
+        default=None, description="train on the first N images and their words only; none: on all"
     )
     val_images: Annotated[PositiveInt | None, Unit("images"), IdentityDefault(None)] = Field(
-        default=None, description="validate on the first so many images; none: on all; the papers' code takes 1,000"
+        default=None, description="validate on the first N images; none: on all; the papers' code takes 1,000"
     )
     noise: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
-        0.0, description="share of the training captions whose images are shuffled among them, as NCR's noisy pairs"
+        0.0, description="share of the training captions that swap images among them, as NCR's noisy pairs"
     )
     noise_seed: Annotated[NonNegativeInt, IdentityDefault(0), _NOISY] = Field(
         0, description="seed of the shuffle by dataset.noise, the same for all seeds of a grid"
     )
     cache: Annotated[Literal["shrunk"] | None, IdentityDefault(None), _PICTURES] = Field(
         default=None,
-        description="shrunk: pictures are decoded once and kept, the shorter side 1.15 times that of a view, for all "
-        "trials; other pixels, so other trials; none: files are decoded at each look",
+        description="shrunk: decode pictures once for all trials and keep them, with a shorter side of 1.15 times that "
+        "of a view; changes pixels, hence trial ids; none: decode files at each use",
     )
     candidates: Annotated[str | None, IdentityDefault(None), _OFFLINE] = Field(
         default=None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
-        description="folder in the data set's folder with AOQ's i2t*.npy and t2i*.npy; none: train.ranker ranks",
+        description="folder with AOQ's i2t*.npy and t2i*.npy, in the data set's folder; none: train.ranker ranks",
     )
 
 
 def _checkpoint(name: str | None) -> str | None:
     if name is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", name):
-        raise ValueError("in a grid file's [set] or [sweep] write file:PATH, the file of a published checkpoint")
+        raise ValueError(
+            "it should be file:PATH, the file of a published checkpoint, in [set] or [sweep] of a grid file"
+        )
     return name
 
 
@@ -100,28 +106,28 @@ class TrainSettings(Settings):
     """One loop for all recipes."""
 
     epochs: Annotated[NonNegativeInt, Unit("epochs")] = Field(
-        description="passes over the training captions; 0: the model is evaluated as it starts"
+        description="passes over the training captions; 0: evaluate the model as it starts"
     )
     batch_size: Annotated[int, Field(ge=2), Unit("pairs")] = Field(
-        128, description="pairs of image and caption in a batch; a batch of one has no negatives"
+        128, description="pairs of image and caption in a batch; at least 2, since one pair has no negatives"
     )
     captions: Annotated[Literal["all", "one"], IdentityDefault("all")] = Field(
-        "all", description="captions of an image that train in an epoch: all, or one that is drawn"
+        "all", description="captions per image that train in an epoch: all, or one drawn at random"
     )
     optimizer: Annotated[Literal["adam", "adamw", "ranger"], _KNOWS_DECAY] = Field(
         "adam",
-        description="Adam; AdamW, which keeps weight decay apart from the gradient; or Ranger, RAdam with lookahead",
+        description="Adam; AdamW, which decouples weight decay from the gradient; or Ranger, RAdam with lookahead",
     )
     mean_loss: Annotated[StrictBool, IdentityDefault(False)] = Field(
-        False, description="divide the loss, which sums over the pairs of a batch, by their number"
+        False, description="divide the loss, a sum over the pairs of a batch, by their number"
     )
-    lr: PositiveFloat = Field(2e-4, description="learning rate of the first epochs")
+    lr: PositiveFloat = Field(2e-4, description="learning rate before it decays")
     weight_decay: NonNegativeFloat = Field(0.0, description="strength of the weight decay; 0: none")
     undecayed: Annotated[Literal["none", "biases-and-norms"], IdentityDefault("none"), _DECAYS] = Field(
-        "none", description="weights without weight decay; biases and norms are recognised by name, as in X-VLM"
+        "none", description="weights exempt from weight decay; biases and norms are recognised by name, as in X-VLM"
     )
     beta2: Annotated[float, Field(gt=0, lt=1), IdentityDefault(0.999)] = Field(
-        0.999, description="Adam's decay of the mean of squared gradients"
+        0.999, description="Adam's beta2: decay of the mean of squared gradients"
     )
     schedule: Annotated[Literal["steps", "linear"], IdentityDefault("steps")] = Field(
         "steps", description="steps: the learning rate falls by decay_factor; linear: it rises from 0, then falls to 0"
@@ -133,25 +139,26 @@ class TrainSettings(Settings):
         15, description="epochs between two steps of the learning rate"
     )
     decay_factor: Annotated[float, Field(gt=0, le=1), _IN_STEPS] = Field(
-        0.1, description="what the learning rate is multiplied by at each step"
+        0.1, description="factor on the learning rate at each step"
     )
     warmup_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _WARMS_UP] = Field(
-        0, description="first epochs, on all negatives, all pairs alike; for objectives that mine or estimate"
+        0,
+        description="first epochs, which train on all negatives and all pairs alike; for objectives that mine or estimate",
     )
     text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _TEXT_LEARNS] = Field(
-        1.0, description="the text backbone learns with lr times this"
+        1.0, description="factor on lr for the text backbone"
     )
     image_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _IMAGE_LEARNS] = Field(
-        1.0, description="the image backbone learns with lr times this"
+        1.0, description="factor on lr for the image backbone"
     )
     frozen_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _HELD] = Field(
-        0, description="first epochs in which the image backbone stays as it is"
+        0, description="first epochs, in which the image backbone is frozen"
     )
     ramp_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0)] = Field(
         0, description="epochs after frozen_epochs in which the loss rises linearly from 0 to its full size"
     )
     drop_last: Annotated[StrictBool, IdentityDefault(False)] = Field(
-        False, description="leave out the last batch of an epoch when it is smaller"
+        False, description="leave out the last batch of an epoch if it is smaller"
     )
     precision: Annotated[Literal["fp32", "bf16"], IdentityDefault("fp32")] = Field(
         "fp32", description="number format of the encoders' arithmetic; objectives always compute in fp32"
@@ -164,29 +171,30 @@ class TrainSettings(Settings):
     )
     micro_batch: Annotated[PositiveInt | None, Unit("pairs"), NoIdentity] = Field(
         default=None,
-        description="embed a batch in parts of so many pairs, twice, for less memory: the whole batch's gradient to "
-        "rounding, and dropout drawn part by part; none: at once",
+        description="embed a batch N pairs at a time, twice, to save memory: the gradient equals the whole batch's to "
+        "rounding, dropout is drawn part by part; none: the whole batch at once",
     )
     checkpoint_activations: Annotated[StrictBool, NoIdentity] = Field(
-        False, description="keep the inputs of each block of transformers and ResNets alone, and compute the rest twice"
+        False,
+        description="save memory: keep only the input of each block of transformers and ResNets, recompute the rest",
     )
-    clip_norm: PositiveFloat = Field(2.0, description="bound on the norm of the whole gradient")
+    clip_norm: PositiveFloat = Field(2.0, description="gradient clipping: bound on the norm of the whole gradient")
     ranker: Annotated[Name | None, IdentityDefault(None), _OFFLINE] = Field(
         default=None,
         description="recipe whose trial on the same data and seed ranks the training split for offline negatives",
     )
     ranker_objective: Annotated[Name, IdentityDefault("triplet-hn"), _RANKED] = Field(
-        "triplet-hn", description="objective of that trial"
+        "triplet-hn", description="objective of the ranker's trial"
     )
     starts_from: Annotated[str | None, IdentityDefault(None), AfterValidator(_checkpoint)] = Field(
         default=None,
-        description="a published checkpoint to fine-tune, file:PATH in a grid file; kept as the hash of its content",
+        description="published checkpoint to fine-tune, file:PATH in a grid file; stored as the hash of its content",
     )
     selection: Literal["best-val-rsum", "last"] = Field(
-        "best-val-rsum", description="of which epoch the weights are kept and tested"
+        "best-val-rsum", description="epoch whose weights are kept and tested"
     )
     trace_every: Annotated[PositiveInt | None, Unit("steps"), NoIdentity] = Field(
-        default=None, description="keep every value of each N-th step beside the record; none: only the means of epochs"
+        default=None, description="store all values of every N-th step next to the record; none: only means over epochs"
     )
 
     @property
@@ -205,7 +213,7 @@ class ObjectiveSettings(Settings):
 
     name: str
     variant: Literal["paper", "released"] = Field(
-        default="paper", description="the equations of the papers, or of the code that they released"
+        default="paper", description="equations of the papers, or of the code that they released"
     )
     parameters: dict[str, int | float | bool | str | None] = {}
 

@@ -34,17 +34,17 @@ class ModelSettings(Settings):
     image: ImageSettings
     text: TextSettings
     dim: Annotated[int, Field(ge=2), Unit("values")] = Field(
-        1024, description="width of the joint space: of the vector of an image or a caption"
+        1024, description="dimension of the joint space of images and captions"
     )
     scorer: Annotated[AnyScorer, IdentityDefault(ProductSettings())] = Field(
-        ProductSettings(), description="what makes scores of images by texts of what the encoders give"
+        ProductSettings(), description="computes image-text scores from the encoder outputs"
     )
     fusion: Annotated[AnyFusion, IdentityDefault(NoFusionSettings())] = Field(
-        NoFusionSettings(), description="what looks at an image and a caption together, beside the two encoders"
+        NoFusionSettings(), description="cross-modal (fusion) encoder, in addition to the two encoders"
     )
     networks: Annotated[Literal["single", "twins"], IdentityDefault("single")] = Field(
         "single",
-        description="twins: two networks as in NCR's co-teaching, here on the same batches; their scores are averaged",
+        description="twins: two networks, as in NCR's co-teaching, trained on the same batches; their scores are averaged",
     )
 
     @property
@@ -58,7 +58,7 @@ class ModelSettings(Settings):
         if (self.of_sets or image.of_regions) and len(shape) == 1 and not image.reads:
             reader = f"scorer {self.scorer.kind!r}" if self.of_sets else f"image encoder {image.encoder!r}"
             raise UserError(
-                f"{reader} reads several vectors an image, e.g. (36, 2048) of BUTD regions; these features have one of "
+                f"{reader} reads several vectors per image, e.g. (36, 2048) of BUTD regions; these features have one of "
                 f"{shape[0]:,} values. Take features of regions, or another recipe."
             )
 

@@ -55,13 +55,13 @@ class PoolingSettings(Settings):
     )
     pool_balance: Annotated[Balance, IdentityDefault("learnt"), SEVERAL, _ADPOOL] = Field(
         "learnt",
-        description="share of ADPOOL's token level, the rest is its embedding level: learnt; drawn once from U(0, 1), "
-        "random; or a number, 1: the token level alone",
+        description="share of ADPOOL's token level, the rest is its embedding level: learnt; random, drawn once from "
+        "U(0, 1); or a number, 1: the token level alone",
     )
     pool_parameters: Annotated[dict[str, Value], IdentityDefault({}), SEVERAL, _OWN] = Field(
         {},
         validate_default=True,
-        description="of your own poolings, values of the parameters that the decorator declares",
+        description="parameters of your own pooling, as its decorator declares them",
     )
 
     @field_validator("pool_parameters")

@@ -24,10 +24,10 @@ class Pretrained(Settings):
     of_file: ClassVar[bool] = False
     """Whether the weights are a file of their authors', which no hub has."""
     weights: WeightsName = Field(
-        description="name on the model hub, or random; --weights says where it lies on this machine"
+        description="name on the model hub, or random; --weights NAME=DIR gives its folder on this machine"
     )
     architecture: dict[str, int | float | bool | str | list[int] | list[str]] = Field(
-        {}, description="a network without pretrained weights: model_type and its sizes; in a recipe only"
+        {}, description="network without pretrained weights: model_type and its sizes; in a recipe only"
     )
 
     @property
@@ -54,7 +54,7 @@ class Pretrained(Settings):
         if self.weights == RANDOM and "model_type" not in self.architecture:
             raise ValueError(f'weights = "{RANDOM}" needs an architecture with a model_type')
         if self.weights != RANDOM and self.architecture:
-            raise ValueError(f"the architecture comes with weights {self.weights!r}; give one of the two")
+            raise ValueError(f"weights {self.weights!r} come with an architecture; give only one of the two")
         return self
 
 

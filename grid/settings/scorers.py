@@ -8,7 +8,7 @@ from goalgrid.grid.settings.base import ReadWhere, Settings
 from goalgrid.grid.settings.pretrained_networks import PretrainedFile
 from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings
 
-KIND = "the scorer; another choice drops the settings of the one before"
+KIND = "which scorer; changing it drops the previous scorer's settings"
 Direction = Literal["t2i", "i2t"]
 """t2i: words attend to regions; i2t: regions attend to words."""
 ScorePooling = Literal["mean", "lse", "max", "sum"]
@@ -30,7 +30,7 @@ class ProductSettings(ScorerSettings):
 class AttentionSettings(ScorerSettings):
     """What the cross-attention scorers share. They read sets of vectors: regions of an image, words of a caption."""
 
-    sharpness: PositiveFloat = Field(description="lambda: what attention is multiplied by before its softmax")
+    sharpness: PositiveFloat = Field(description="lambda: factor on attention before its softmax")
 
 
 class ScanSettings(AttentionSettings):
@@ -39,7 +39,7 @@ class ScanSettings(AttentionSettings):
     network: ClassVar[str] = "goalgrid.retrieval.scorers.cross_attention:Scan"
     kind: Literal["scan"] = Field(description=KIND)
     direction: Direction = Field(description="t2i: words attend to regions; i2t: regions attend to words")
-    pooling: ScorePooling = Field("mean", description="of the cosines; lse: log-sum-exp, which may exceed 1")
+    pooling: ScorePooling = Field("mean", description="pooling of the cosines; lse: log-sum-exp, which may exceed 1")
     lse_sharpness: Annotated[PositiveFloat, ReadWhere(lambda part, _: part.pooling == "lse", "pooling = lse")] = Field(
         6.0, description="lambda of the log-sum-exp"
     )
@@ -50,16 +50,20 @@ class BfanSettings(AttentionSettings):
 
     network: ClassVar[str] = "goalgrid.retrieval.scorers.cross_attention:Bfan"
     kind: Literal["bfan"] = Field(description=KIND)
-    focal: Literal["equal", "prob"] = Field(description="what attention is compared with: its mean, or a weighted mean")
-    sharpness: PositiveFloat = Field(20.0, description="lambda: what attention is multiplied by before its softmax")
+    focal: Literal["equal", "prob"] = Field(
+        description="value that attention is compared with: its mean, or a weighted mean"
+    )
+    sharpness: PositiveFloat = Field(20.0, description="lambda: factor on attention before its softmax")
 
 
 class SgrafSettings(AttentionSettings):
     """What SGR and SAF share: vectors of similarity between words and what they attend to, and of the whole sets."""
 
-    sharpness: PositiveFloat = Field(9.0, description="lambda: what attention is multiplied by before its softmax")
-    width: PositiveInt = Field(256, description="of a vector of similarity")
-    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.4, description="in the attention that sums up a whole set")
+    sharpness: PositiveFloat = Field(9.0, description="lambda: factor on attention before its softmax")
+    width: PositiveInt = Field(256, description="dimension of a similarity vector")
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.4, description="dropout in the attention that summarises a whole set"
+    )
 
 
 class SgrSettings(SgrafSettings):
@@ -67,7 +71,7 @@ class SgrSettings(SgrafSettings):
 
     network: ClassVar[str] = "goalgrid.retrieval.scorers.similarity:Sgr"
     kind: Literal["sgr"] = Field(description=KIND)
-    steps: PositiveInt = Field(3, description="of reasoning over the graph")
+    steps: PositiveInt = Field(3, description="reasoning steps over the graph")
 
 
 class SafSettings(SgrafSettings):
@@ -90,7 +94,7 @@ AnyScorer = Annotated[
     Field(discriminator="kind"),
 ]
 
-FUSION = "what looks at an image and a caption together; another choice drops the settings of the one before"
+FUSION = "which fusion encoder; changing it drops the previous one's settings"
 
 
 class FusionSettings(Settings):

@@ -129,12 +129,16 @@ def flush(file: Path) -> None:
 def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError:
     """The error for a disk that is full, read-only or not the user's, and for a file where a folder has to be."""
     a_file = isinstance(error, FileExistsError | NotADirectoryError)
-    reason = "a file stands where its folder has to be" if a_file else error.strerror or error
-    room = "Choose" if error.errno == NO_LINKS else "Make room or choose"
+    reason = "a file is in the place of its folder" if a_file else error.strerror or error
     consequence += _of_a_colleague(path) if error.errno == errno.EACCES else ""
+    if error.errno == NO_LINKS:
+        return UserError(
+            f"cannot write {path}: {reason}. {consequence}"
+            "Choose another folder (of trials: --runs), then run the same command again to continue."
+        )
     return UserError(
         f"cannot write {path}: {reason}. {consequence}"
-        f"{room} another folder, of trials with --runs; the same command goes on from here."
+        "Make room or choose another folder (of trials: --runs), then run the same command again to continue."
     )
 
 
@@ -189,7 +193,7 @@ def _link(aside: Path, path: Path) -> None:
         os.link(aside, path)
     except OSError as error:
         if error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-            raise OSError(NO_LINKS, "its file system has no hard links, by which a process takes a trial") from error
+            raise OSError(NO_LINKS, "its file system has no hard links, which processes need to lock trials") from error
         raise
 
 

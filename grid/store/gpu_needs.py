@@ -82,6 +82,6 @@ def too_large(recipe: str, batch: int, device: str, *, taken: float, free: float
     return UserError(
         f"out of memory: one trial of {recipe} at a batch of {batch} needs more than {taken / 1e9:.1f} GB of a GPU; "
         f"{device} has {total / 1e9:.1f} GB, {free / 1e9:.1f} GB were free. What helps: train.micro_batch or "
-        "train.checkpoint_activations, a larger GPU, several for a trial (resources.replicas); and for another trial, "
-        'train.precision = "bf16" or a smaller train.batch_size.'
+        "train.checkpoint_activations, a larger GPU, or several GPUs per trial (resources.replicas). These help, too, "
+        'but change results, hence trial ids: train.precision = "bf16", a smaller train.batch_size.'
     )

@@ -94,8 +94,9 @@ class KeptLaunch:
 
 def version_words(made_by: Mapping[str, Any]) -> str:
     """`goalgrid 0.2.0 (commit 3fa94c210b7e, with changes)`."""
-    commit = str(made_by.get("commit", ""))[:12]
-    changes = ", with changes" if made_by.get("changed") else ""
-    return (
-        f"goalgrid {made_by.get('goalgrid', 'of an unknown version')}{f' (commit {commit}{changes})' if commit else ''}"
-    )
+    version, commit = made_by.get("goalgrid", "of an unknown version"), str(made_by.get("commit", ""))[:12]
+    if not commit:
+        return f"goalgrid {version}"
+    if made_by.get("changed"):
+        return f"goalgrid {version} (commit {commit}, with changes)"
+    return f"goalgrid {version} (commit {commit})"

@@ -38,12 +38,12 @@ def read_grid(
     Unknown keys in [resources] and [reliability], which another version wrote, are left out: they change no trial.
     Untrusted: it runs code that this user never named.
     """
-    again = f"Run the grid {name!r} again, by its file or as shipped: that writes this copy again."
+    again = f"Run the grid {name!r} again, by its file or its shipped name, to rewrite this copy."
     try:
         content = _content(home.grid(name).grid, plugins.again, again)  # a file may have been edited since
     except Untrusted as error:
         tables = home.grid(name).tables
-        raise Untrusted(f"{error}{f' Its tables of the last run: {tables}.' if tables.is_dir() else ''}") from None
+        raise Untrusted(f"{error} Its tables of the last run: {tables}." if tables.is_dir() else str(error)) from None
     return _changed(content, overrides, roots=roots, weights=weights, again=again)
 
 

@@ -174,7 +174,7 @@ def check_form(name: str, root: Path | None, view: View | None, reads: tuple[Par
         form_of(reads).check(folder, reads)
     elif form := next((form for form in forms() if form.has_features(folder)), None):
         raise DataError(
-            f"data set {name!r} has {form.title}, and this recipe reads images: take a recipe for {form.noun}s, "
+            f"data set {name!r} has {form.title}, and this recipe reads images: choose a recipe for {form.noun}s, "
             f"e.g. {form.recipes}."
         )
 
@@ -260,8 +260,8 @@ def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
         stamp.note(annotations.files(source[1], root))
     elif package := precomp.find(name, root):
         raise DataError(
-            f"{package} has features, and this recipe reads pictures: take a recipe for features, e.g. fc-bow, or lay "
-            "pictures with their annotations under the root. goalgrid recipes says what a recipe reads."
+            f"{package} has features, and this recipe reads pictures: choose a recipe for features, e.g. fc-bow, or put "
+            "pictures with their annotations under the root. goalgrid recipes shows what a recipe reads."
         )
     annotated = annotations.Annotated.of(name, root)
     listings = annotated.listings

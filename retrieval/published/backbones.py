@@ -86,9 +86,9 @@ def butd(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
     stem, stages = "embedder.embedder.convolution.weight", "encoder.stages.{}.layers.{}.layer.2.convolution.weight"
     depths = [sum(stages.format(stage, block) in weights for block in range(100)) for stage in range(4)]
     if len(weights) != len(tensors) or stem not in weights or not all(depths):
-        odd = next((name for name in tensors if not _BUTD.match(name)), "")
+        odd = next((f"it holds {name!r}" for name in tensors if not _BUTD.match(name)), "it lacks layers")
         raise UserError(
-            f"{file.path} is no backbone of BUTD's detector{f': it holds {odd!r}' if odd else ''}. VSE-infinity's "
+            f"{file.path} is not the backbone of BUTD's detector: {odd}. VSE-infinity's "
             "original_updown_backbone.pth has the first layers and three stages under 'base', the fourth under 'top'."
         )
     weights[stem] = weights[stem].flip(1).contiguous()

@@ -92,7 +92,7 @@ class CheckpointFile:
     def known(cls, digest: str, places: Mapping[str, str]) -> "CheckpointFile":
         """The file of this hash, `sha256:...`, at its place on this machine; UserError: it is not there."""
         if digest not in places:
-            raise UserError(f"train.starts_from = {digest!r}: no file is known for it. Name it: file:PATH.")
+            raise UserError(f"train.starts_from = {digest!r}: its file is unknown. Name it: file:PATH.")
         file = cls.read(Path(places[digest]))
         if f"sha256:{file.digest}" != digest:
             raise UserError(
@@ -118,8 +118,8 @@ def _flat(model: Any) -> dict[str, Tensor]:
 
 def _refused(error: pickle.UnpicklingError) -> str:
     if named := re.search(r"GLOBAL (\S+)", str(error)):
-        return f"its pickle names {named[1].rstrip('.')}, which is no part of a checkpoint and is not run."
-    return "it is damaged, or no file that torch.save wrote."
+        return f"its pickle names {named[1].rstrip('.')}, which does not belong in a checkpoint; it was not run."
+    return "it is damaged, or torch.save did not write it."
 
 
 def _cut(path: Path) -> str:

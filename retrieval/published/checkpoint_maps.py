@@ -207,7 +207,7 @@ def fitting_map(file: CheckpointFile) -> CheckpointMap:
     """The map that a file fits; UserError: it fits no map."""
     if mapping := next((mapping for mapping in maps() if mapping.fits(file)), None):
         return mapping
-    raise UserError(f"{file.path} is no checkpoint of a known family: {', '.join(families())}.")
+    raise UserError(f"{file.path} is not a checkpoint of a known family. Known: {', '.join(families())}.")
 
 
 def map_of_family(file: CheckpointFile, family: str) -> CheckpointMap:
@@ -219,10 +219,14 @@ def map_of_family(file: CheckpointFile, family: str) -> CheckpointMap:
         if mapping.family == family:
             return mapping
     if fitting:
-        claim = f"is no {family}: it looks like" if family else "looks like"
-        raise UserError(f"{file.path} {claim} {fitting[0].description}. Give --as {fitting[0].family}.")
+        likely = f"{fitting[0].description}. Give --as {fitting[0].family}."
+        raise UserError(
+            f"{file.path} is not {family}: it looks like {likely}" if family else f"{file.path} looks like {likely}"
+        )
     if not family:
-        raise UserError(f"whose checkpoint is {file.path}? Give --as FAMILY: {', '.join(families())}.")
+        raise UserError(
+            f"cannot tell the family of the checkpoint {file.path}. Give --as FAMILY: {', '.join(families())}."
+        )
     members = [mapping for mapping in maps() if mapping.family == family]
     nearest = min(members, key=lambda mapping: len(mapping.extra(file.weights)) + len(mapping.lacking(file.weights)))
     problems = [f"missing: {name}" for name in nearest.lacking(file.weights)]
@@ -233,7 +237,7 @@ def map_of_family(file: CheckpointFile, family: str) -> CheckpointMap:
         for name, setting in nearest.options.items()
         if setting.option not in file.options
     ]
-    raise several(f"{file.path} is no {family} that is known here ({nearest.description})", first_few(problems))
+    raise several(f"{file.path} is not a known {family} checkpoint ({nearest.description})", first_few(problems))
 
 
 def size_at(weights: Mapping[str, Tensor], place: tuple[str, int]) -> int:

@@ -164,7 +164,7 @@ def _check_words(mapping: CheckpointMap, file: CheckpointFile, words: Sequence[s
         return False
     if not words:
         raise UserError(
-            f"which vocabulary? {file.path} knows words by their index: --vocabulary FILE, e.g. VSE++'s "
+            f"no vocabulary given: {file.path} knows words by their index. Give --vocabulary FILE, e.g. VSE++'s "
             "vocab/f30k_precomp_vocab.pkl or SCAN's vocab/f30k_precomp_vocab.json."
         )
     rows = size_at(file.weights, mapping.rows)

@@ -11,9 +11,9 @@ from goalgrid.retrieval.splits.problems import Problem
 PUBLISHED = 0.01
 """Share of its images that a published split may have in other splits, too: people upload photographs twice."""
 REPAIR = {
-    ("train", "val"): "Validation must not be on images that train: take each {noun} out of all splits but one.",
-    ("train", "test"): "A model must not train on what tests it: take each {noun} out of all splits but one.",
-    ("val", "test"): "What is chosen by test images is chosen on test: take each {noun} out of all splits but one, or "
+    ("train", "val"): "Validation images must not train: keep each {noun} in one split only.",
+    ("train", "test"): "Test images must not train: keep each {noun} in one split only.",
+    ("val", "test"): "Validation on test images chooses models on test: keep each {noun} in one split only, or "
     'choose nothing by validation: train.selection = "last".',
 }
 _Kind = Literal["leak", "tested validation", "note"]

@@ -63,14 +63,14 @@ NEAR = {
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 QUOTES = "Put quotation marks around a cell with a comma, a line break or a quotation mark, and double the last."
 ARCHIVE = "it holds several arrays, as an .npz file, not one"
-POINTER = "pointer of git-lfs"
+POINTER = "git-lfs pointer"
 CAUSES = {
     POINTER: "In its clone: git lfs install && git lfs pull",
     ARCHIVE: "Save the array that is meant: np.save('{name}', np.load('{name}')['NAME'])",
     "'utf-8' codec can't decode": "Convert it there: iconv -f cp1252 -t utf-8 {name} > fixed && mv fixed {name}",
     "field larger than field limit": "Close the quotation mark that opens there, or shorten that caption.",
     "Python objects in dtype": "Save numbers of one shape: np.save('{name}', np.stack(rows).astype('float32'))",
-    "pickled (object) data": "It is no .npy file: fetch it again, or save numbers by np.save",
+    "pickled (object) data": "It is not an .npy file: fetch it again, or save numbers by np.save",
 }
 """By words of what a library says: what mends a file that is whole, and not to be fetched again."""
 
@@ -176,7 +176,7 @@ def json_of(path: Path, kind: type[Json], layout: str, problems: list[Problem]) 
         return kind()
     if isinstance(content, kind) and content:
         return content
-    what = f"holds no JSON {'object' if kind is dict else 'list'}, or an empty one"
+    what = "holds no JSON object, or an empty one" if kind is dict else "holds no JSON list, or an empty one"
     problems.append(Problem(str(path), what, f"Expected {layout}."))
     return kind()
 
@@ -236,7 +236,9 @@ def rows_of(
             elif cells:
                 rows.append((reader.line_num, dict(zip(columns, cells, strict=True))))
     except csv.Error as error:
-        problems.append(Problem(f"{path}, line {reader.line_num}", f"is no CSV: {error}", _fix(path, error, QUOTES)))
+        problems.append(
+            Problem(f"{path}, line {reader.line_num}", f"is not valid CSV: {error}", _fix(path, error, QUOTES))
+        )
     return rows
 
 
@@ -253,7 +255,7 @@ def _faults_of_columns(columns: Sequence[str], needed: Sequence[str], optional: 
     faults = [(f"names column {name!r} more than once", layout) for name in repeated(columns) if name not in others]
     if lacking := [name for name in needed if name not in columns]:
         renamed = [f"{name} in place of {other!r}" for name in lacking if (other := _nearest(name, others))]
-        what = f"has no column{'s' * (len(lacking) > 1)} {' and '.join(map(repr, lacking))}"
+        what = f"lacks {counted(len(lacking), 'column')}: {', '.join(map(repr, lacking))}"
         fix = f"Write {' and '.join(renamed)} there." if len(renamed) == len(lacking) else layout
         faults.append((f"{what}; its columns: {', '.join(map(repr, columns)) or 'none'}", fix))
     typos = [(name, near[0]) for name in others if (near := get_close_matches(name, optional, n=1))]
@@ -284,8 +286,8 @@ def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
     except UnicodeDecodeError as error:
         line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start : error.start + 1]
         coding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "cp1252"
-        letter = f"byte {byte[0]:#04x}, which is {byte.decode(coding, 'replace')!r} in {coding}"
-        what = f"is not UTF-8: {letter if coding == 'cp1252' else 'it is UTF-16'}"
+        letter = f"is not UTF-8: byte {byte[0]:#04x}, which is {byte.decode(coding, 'replace')!r} in {coding}"
+        what = letter if coding == "cp1252" else "is not UTF-8: it is UTF-16"
         fixed = f"iconv -f {coding} -t utf-8 {path.name} > fixed && mv fixed {path.name}"
         problems.append(Problem(f"{path}, line {line}", what, f"Convert it in its folder: {fixed}"))
         return content.decode(coding if coding == "utf-16" else "utf-8", errors="replace")
@@ -296,21 +298,24 @@ def faults_of_captions(captions: Sequence[str], place: str) -> list[Problem]:
 
     >>> [problem.what for problem in faults_of_captions(["a dog", " ", "b'a cat'", "nan"], "train_caps.txt")]
     ... # doctest: +NORMALIZE_WHITESPACE
-    ['1 caption is empty, the first is number 2',
-     "1 caption looks like python bytes, the first is number 3: b'a cat'",
-     '1 caption is a word for a missing value, the first is number 4: nan']
+    ['1 caption is empty: number 2',
+     "1 caption looks like python bytes, number 3: b'a cat'",
+     '1 caption is a word for a missing value, number 4: nan']
     """
     problems = []
     texts = [caption.strip() for caption in captions]
     if empty := [number for number, text in enumerate(texts, 1) if not text]:
-        are = "is" if len(empty) == 1 else "are"
-        what = f"{counted(len(empty), 'caption')} {are} empty, the first is number {empty[0]}"
+        what = f"1 caption is empty: number {empty[0]}"
+        if len(empty) > 1:
+            what = f"{len(empty):,} captions are empty, the first is number {empty[0]}"
         fix = "Fill them in, or take the file from its source: each is a query."
         problems.append(Problem(place, what, fix, "note"))
     for look, (is_odd, fix) in ODD_CAPTIONS.items():
         if odd := [number for number, text in enumerate(texts, 1) if is_odd(text)]:
-            count = f"1 caption {look}" if len(odd) == 1 else f"{len(odd):,} captions: each {look}"
-            what = f"{count}, the first is number {odd[0]}: {texts[odd[0] - 1][:40]}"
+            first = texts[odd[0] - 1][:40]
+            what = f"1 caption {look}, number {odd[0]}: {first}"
+            if len(odd) > 1:
+                what = f"{len(odd):,} captions: each {look}, the first is number {odd[0]}: {first}"
             problems.append(Problem(place, what, fix, "note"))
     return problems
 
@@ -326,5 +331,5 @@ def faults_of_ids(ids: Sequence[str], captions: int, images: int, place: str) ->
     else:
         twice = repeated(key for key, _ in groupby(ids))
         what = "with captions in lines that are not consecutive"
-        fix = "Sort ids, captions and features alike: captions of one image stand together."
+        fix = "Sort ids, captions and features alike: captions of one image must be consecutive."
     return [Problem(place, f"{counted(len(twice), 'id')} {what}, the first is {twice[0]}", fix)] if twice else []

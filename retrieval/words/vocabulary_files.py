@@ -24,13 +24,13 @@ class _Restricted(pickle.Unpickler):
             return object
         if module in ("copy_reg", "copyreg") and name == "_reconstructor":
             return _reconstructed
-        raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of a vocabulary and is not run")
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which does not belong in a vocabulary; it was not run")
 
 
 def _reconstructed(kind: type, base: type, state: object) -> object:
     """What Python 2 writes for an object without arguments."""
     if (kind, base, state) != (_TheirVocabulary, object, None):
-        raise pickle.UnpicklingError("it builds something that is no vocabulary")
+        raise pickle.UnpicklingError("it builds something other than a vocabulary")
     return _TheirVocabulary()
 
 
@@ -44,7 +44,7 @@ def read(path: Path) -> list[str]:
             index = _Restricted(BytesIO(content), encoding="utf-8").load().word2idx
     except FileNotFoundError:
         raise UserError(
-            f"no vocabulary at {path}. It is a file that gives each word its index: VSE++'s "
+            f"no vocabulary at {path}. A vocabulary is a file that gives each word its index: VSE++'s "
             "vocab/f30k_precomp_vocab.pkl, or SCAN's vocab/f30k_precomp_vocab.json. dataset.vocabulary names it in the "
             "folder of the data set."
         ) from None

@@ -122,7 +122,7 @@ class Deaths:
                     self._blame_node(attempt, attempt.message())
         if self._vain <= IN_VAIN:
             return ""
-        last = error.strip().splitlines()[-1:] or ["without a word"]
+        last = error.strip().splitlines()[-1:] or ["no message"]
         why = f"{last[0].rstrip('.')} (dmesg tells whether the system ended them for want of memory)"
         return f"its processes died {self._vain} times before they began a trial: {why}"
 
@@ -158,6 +158,6 @@ class Deaths:
             self._warned_of.add(node)
             why = f"{ROW} attempts in a row died there and none was finished ({message})"
             minutes = f"{self.nodes.pauses[node] / 60:g} minutes"
-            warning = f"node {name} gets no job for {minutes}: {why}. They are no tries of their trials"
+            warning = f"node {name} gets no job for {minutes}: {why}. These do not count as attempts of their trials"
             self.pass_on(Event(attempt.folder.parent.name, "warning", message=warning))
         return bool(blamed)

@@ -45,7 +45,7 @@ def check_member(address: str, nodes: Iterable[str]) -> None:
     ours = {entry.address for interface in psutil.net_if_addrs().values() for entry in interface}
     if ours.isdisjoint(nodes):
         raise UserError(
-            f"this host is no node of the Ray cluster at {address}: a launch is driven from a node. "
+            f"this host is not a node of the Ray cluster at {address}: a launch must be driven from a node. "
             f"Join it first by `ray start --address={address}` (--num-cpus=0: it trains nothing)."
         )
 

@@ -95,8 +95,8 @@ def _too_long(folder: str) -> str:
     if length <= most:
         return ""
     return (
-        f"its sockets lie below TMPDIR, {folder}, whose path has {length} bytes and may have {most}. Give a shorter "
-        "folder of this machine: TMPDIR=/tmp before the command."
+        f"its sockets are below TMPDIR, {folder}, whose path has {length} bytes; at most {most} are possible. Give a "
+        "shorter folder of this machine: TMPDIR=/tmp before the command."
     )
 
 

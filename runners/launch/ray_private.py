@@ -13,8 +13,8 @@ LOSSES = {
     "ray._raylet.AuthenticationTokenLoader": "a cluster that asks for a token may end this process without a message",
     "ray._raylet.GcsClient": "a cluster that refuses a token, or this host, says so after 20 seconds",
     "ray.tune.execution.tune_controller.PlacementGroupResourceManager": "jobs may wait for a node that takes none",
-    "ray.tune.execution.class_cache.DEFAULT_ENV_VARS": "it starts new processes beside idle ones",
-    "ray.tune.execution.class_cache.ENV_VARS_TO_PROPAGATE": "it starts new processes beside idle ones",
+    "ray.tune.execution.class_cache.DEFAULT_ENV_VARS": "it starts new processes although others are idle",
+    "ray.tune.execution.class_cache.ENV_VARS_TO_PROPAGATE": "it starts new processes although others are idle",
 }
 """What a launch loses without each part."""
 

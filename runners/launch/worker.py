@@ -62,7 +62,7 @@ def check(job: Job) -> None:
             fingerprint_here = content_of(settings.dataset, settings.model.image, job.machine).fingerprint
             if fingerprint_here != expected.get(key, fingerprint_here):
                 where = f"{name!r} under {job.machine.root(name)}"
-                raise Refused(f"the data of {where} are not those with which this launch began")
+                raise Refused(f"the data of {where} changed since this launch began")
 
 
 def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judgement | None = None) -> None:

@@ -56,8 +56,10 @@ def gradient(name: str) -> str:
         # gradcheck moves learnt parameters in place, too; in fast_mode, since they may be thousands
         inputs = (_scores().requires_grad_(), *_learnt(objective).values())
         if not gradcheck(partial(_value, objective), inputs, raise_exception=False, fast_mode=len(inputs) > 1):
-            cause = "A detached part, a step, a random draw, a state or a value that leaves torch is the usual cause"
-            raise Broken(f"{way}: it is no derivative of the value. {cause}. If it is meant to differ: {SURROGATE}")
+            raise Broken(
+                f"{way}: it differs from the derivative of the returned value. Usual causes: a detach, a step function, "
+                f"a random draw, a state, a value that leaves torch. If it is meant to differ: {SURROGATE}"
+            )
     return "finite; declared with surrogate=True" if CATALOGUE[name].surrogate else "equals finite differences"
 
 
@@ -69,12 +71,14 @@ def permutation(name: str) -> str:
         gradients = [_gradient(way, objective, matrix) for matrix in (scores, moved)]
         values = [objective.from_similarity(matrix).detach() for matrix in (scores, scores, moved)]
         if not torch.equal(values[0], values[1]):
-            cause = "A random draw, such as dropout, or a state that changes in evaluation is the usual cause"
-            raise Broken(f"{way}: the same batch gives {values[0]:.6g}, then {values[1]:.6g}. {cause}")
+            raise Broken(
+                f"{way}: the same batch gives {values[0]:.6g}, then {values[1]:.6g}. Usual causes: a random draw, such "
+                "as dropout, or a state that changes in evaluation"
+            )
         if not torch.allclose(values[0], values[2], rtol=1e-9, atol=1e-12):
-            raise Broken(f"{way}: the loss is {values[0]:.6g}, and {values[2]:.6g} with the pairs in another order")
+            raise Broken(f"{way}: the loss changes with the order of the pairs: {values[0]:.6g}, then {values[2]:.6g}")
         if not torch.allclose(gradients[0][order][:, order], gradients[1], rtol=1e-7):
-            raise Broken(f"{way}: with the pairs in another order, a pair has another gradient")
+            raise Broken(f"{way}: the gradient of a pair changes with the order of the pairs")
     return "the order of the pairs changes nothing"
 
 
@@ -112,9 +116,11 @@ def weights(name: str) -> str:
         expected = first.from_similarity(_scores())
         restore_random_states(states, CPU)
         if not torch.equal(expected, resumed.from_similarity(_scores())):
-            cause = "State outside state_dict is the cause; a torch.nn.Module holds it as buffers"
-            raise Broken(f"{way}: with the state of a checkpoint, a new loss gives another value. {cause}")
-    return "a checkpoint holds all that its values depend on"
+            raise Broken(
+                f"{way}: a new loss with the state of a checkpoint gives another value. Cause: state outside "
+                "state_dict; a torch.nn.Module holds it as buffers"
+            )
+    return "all state is in state_dict"
 
 
 def speed(name: str) -> str:
@@ -151,8 +157,10 @@ def scale(name: str) -> str:
         f"gradient norm {norm:,.4g} at the start of {RECIPE}; {others} on the same batch; train.clip_norm is {clip:g}"
     )
     if build(name).reduction != "sum" and norm * FEW < min(norms.values()):
-        why = "A loss that averages over a batch is clipped less often than these, which sum"
-        raise Remark(f"{text}. {why}. To divide sums by the number of pairs, write below [set]: {MEAN_LOSS}")
+        raise Remark(
+            f"{text}. A loss that averages over a batch is clipped less often than these, which sum. To divide sums by "
+            f"the number of pairs, write below [set]: {MEAN_LOSS}"
+        )
     return text
 
 
@@ -228,7 +236,9 @@ def _learnt(objective: Objective) -> dict[str, Tensor]:
 
 
 def _finite(where: str, loss: Tensor, *gradients: Tensor | None) -> None:
+    if loss.item() == -math.inf:
+        raise Broken(f"{where}: the loss is -inf. {MASK}")
     if not loss.isfinite():
-        raise Broken(f"{where}: the loss is {loss.item()}{f'. {MASK}' * (loss.item() == -math.inf)}")
+        raise Broken(f"{where}: the loss is {loss.item()}")
     if any(gradient is not None and not gradient.isfinite().all() for gradient in gradients):
         raise Broken(f"{where}: the gradient is not finite")

@@ -113,7 +113,7 @@ def gradient(part: Part) -> str:
             module.double()
         read = tuple(x.double().requires_grad_() if x.is_floating_point() else x for x in read)
         if not torch.autograd.gradcheck(call, read, raise_exception=False):
-            raise Broken("it is no derivative of the value. A detached part is the usual cause")
+            raise Broken("it differs from the derivative of the returned value (a detach?)")
     output = call(*read)
     output = output if part.of_sets else normalize(output.float(), dim=-1)
     (output * torch.randn(output.shape, generator=_random(), dtype=output.dtype)).sum().backward()
@@ -121,11 +121,11 @@ def gradient(part: Part) -> str:
     learning = {name: weight.grad for name, weight in named if weight.requires_grad}
     for name, grad in learning.items():
         if grad is None:
-            raise Broken(f"{name} gets no gradient. A part that forward does not use, or detaches, is the usual cause")
+            raise Broken(f"{name} gets no gradient: does forward use it, without a detach?")
         if not grad.isfinite().all():
             raise Broken(f"the gradient of {name} is not finite")
     if not learning and not part.of_sets:
-        raise Broken("it has no parameter that learns")
+        raise Broken("it has no trainable parameter")
     return "equals finite differences; " * part.of_sets + f"finite for all {len(learning)} parameters"
 
 
@@ -137,8 +137,8 @@ def batch(part: Part) -> str:
     for what, other in (("at the second call", call(*part.read)), *part.again(call, part.read)):
         off = float((other - output).abs().max() / output.abs().max())
         if not off <= ALIKE:
-            raise Broken(f"{what}, an input has other values: off by {off:.1e} of the largest")
-    return "the values of an input depend on no other input, and on no padding"
+            raise Broken(f"{what}, the output of an input changes by {off:.1e} of the largest value")
+    return "the output of an input depends neither on other inputs nor on padding"
 
 
 def half_precision(part: Part) -> str:
@@ -157,7 +157,7 @@ def half_precision(part: Part) -> str:
             (output * torch.linspace(1, 2, output.numel()).view_as(output)).sum().backward()
             if not all(x.isfinite().all() for x in (output, *(x.grad for x in read if x.grad is not None))):
                 raise Broken(f"{dtype} vectors, {what}: the value or the gradient is not finite")
-    return "finite for bfloat16 and float16" if part.of_sets else "reads no vectors of 16 bits"
+    return "finite for bfloat16 and float16" if part.of_sets else "not applicable"
 
 
 @torch.no_grad()
@@ -169,8 +169,8 @@ def weights(part: Part) -> str:
         other.load_state_dict(first.state_dict())
         first.eval(), other.eval()
     if not torch.equal(part.call(first, *part.read), part.call(other, *part.read)):
-        raise Broken("with the weights of a checkpoint it gives other values. State outside state_dict is the cause")
-    return "a checkpoint holds all that its values depend on"
+        raise Broken("it gives other values with the weights of a checkpoint. Cause: state outside state_dict")
+    return "all state is in state_dict"
 
 
 CHECKS = (shape, gradient, batch, half_precision, weights)

@@ -29,8 +29,8 @@ PATIENCE = 180.0
 """Seconds to wait for anything; on a slow machine Ray alone takes half a minute to start."""
 
 ADVICE = (
-    "Nothing of your own was touched; what was tried is kept in {place}, with the log that tells more. A folder has to "
-    "be on a local disk, NFS or Lustre, with hard links, renames in one step and the same content on every node."
+    "Your own trials are untouched; those of this test are kept in {place}, with their log. The runs folder must be on a "
+    "local disk, NFS or Lustre, with hard links, atomic renames and the same content on every node."
 )
 
 
@@ -53,8 +53,8 @@ def selftest(runs: Path, address: str | None) -> Iterator[str]:
     log, undisturbed, disturbed = place / "log.txt", Home(place / "undisturbed"), Home(place / "disturbed")
     claims: dict[str, Callable[[], str]] = {
         "a tiny grid trains here": partial(_train, undisturbed, log),
-        "a worker that is killed is replaced, and its trial goes on": partial(_kill_worker, disturbed, log, address),
-        "all results equal those of an undisturbed run, to the bit": lambda: "; ".join(
+        "a killed worker is replaced, and its trial resumes": partial(_kill_worker, disturbed, log, address),
+        "all results are bit-identical to those of an undisturbed run": lambda: "; ".join(
             differences(expand(load("demo", SETTINGS)), undisturbed, disturbed)
         ),
     }
@@ -88,7 +88,7 @@ def _kill_worker(home: Home, log: Path, address: str | None) -> str:
     after = TrialFolder(victim.folder.parent).attempts()[victim.number :]
     return (
         ""
-        if after and "goes on from step" in readable_text(after[0].log)
+        if after and "resumes from step" in readable_text(after[0].log)
         else f"{victim.folder.parent} began from scratch"
     )
 

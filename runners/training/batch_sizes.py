@@ -33,6 +33,6 @@ def check_batches(train: TrainSettings, captions: int, resources: Resources) -> 
     least, replicas = last or (train.batch_size if whole else 0), resources.replicas
     if replicas > 1 and least < replicas:
         raise UserError(
-            f"the smallest batch of an epoch has {least} pairs, of {captions:,} in batches of {train.batch_size}: too "
-            f"few for resources.replicas = {replicas}, of which each takes a part. Use at most {max(least, 1)}."
+            f"the smallest batch of an epoch has {least} pairs ({captions:,} in batches of {train.batch_size}): too few "
+            f"for resources.replicas = {replicas}, since each takes a part of it. Use at most {max(least, 1)} replicas."
         )

@@ -54,7 +54,7 @@ class Progress:
     device: torch.device
     sources: Mapping[str, str]
     warn: Callable[[str], None] = lambda message: None
-    begin_anew: Callable[[str], None] = lambda reason: None
+    restart: Callable[[str], None] = lambda reason: None
     epoch: int = 0
     step: int = 0
     batch: int = 0
@@ -163,7 +163,7 @@ class Progress:
         if content is None:
             return None
         if reason := self._differs(content) or (best and self._differs(best)):
-            self.begin_anew(reason)
+            self.restart(reason)
             return None
         rank = self.train.selection_rank
         ranks = [rank(row) for row in content["rows"]]
@@ -173,7 +173,7 @@ class Progress:
         for name in SAVED:
             setattr(self, name, content.get(name, getattr(self, name)))
         if self.devices[-1] != (now := self.device.type):
-            self.warn(f"it goes on with {now} after {self.devices[-1]}, which rounds otherwise; its record names both")
+            self.warn(f"it resumes on {now} after {self.devices[-1]}, which rounds differently; its record names both")
             self.devices.append(now)
         self.sums = {names: (values.to(self.device), count) for names, (values, count) in self.sums.items()}
         self.trace.load(content["trace"])
@@ -215,20 +215,22 @@ class Progress:
             return None
         except checkpoints.Corrupt as error:
             aside = path.replace(path.with_name(f"{path.stem}.corrupt"))
-            self.warn(f"{error}; set aside as {aside.name}, the one before is used")
+            self.warn(f"{error}; set aside as {aside.name}, and the previous checkpoint is used")
             return None
 
 
 def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     """The best checkpoint of a trial; UserError: it is missing, damaged, without weights or not that of the record."""
-    path, anew = folder.best_checkpoint, "Retrain its trial: goalgrid run GRID --force --only FILTER."
+    path, retrain = folder.best_checkpoint, "Retrain its trial: goalgrid run GRID --force --only FILTER."
     try:
         content = _own(folder, path, device)
     except (checkpoints.Corrupt, OSError) as error:
         cause = None if isinstance(error, FileNotFoundError) else error  # a missing file is no failure of the disk
-        raise UserError(f"the best checkpoint {path} cannot be read. {anew}") from cause
+        raise UserError(f"the best checkpoint {path} cannot be read. {retrain}") from cause
     if "model" not in content:
-        raise UserError(f'{folder.trial_id} has no weights any more: its grid has reliability.keep = "record". {anew}')
+        raise UserError(
+            f'{folder.trial_id} has no weights any more: its grid has reliability.keep = "record". {retrain}'
+        )
     if folder.is_done():
         FinishedTrial.read(folder).check_weights(content)
     return content

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
-from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.retrieval.encoders.reasoning import NormOfPresent
 from goalgrid.retrieval.model import DualEncoder, EmbeddedBatch
@@ -42,10 +42,12 @@ def _problem(settings: TrialSettings, model: nn.Module) -> str:
     norms = [part for stack in stacks for part in stack.modules() if isinstance(part, _BatchNorm | NormOfPresent)]
     if not (count := sum(norm.training for norm in norms)):
         return ""
-    learn = f"{counted(count, 'batch norm')} of its model {'learns' if count == 1 else 'learn'}"
-    learning = not getattr(image, "frozen", True) and not getattr(image, "norm_eval", True)
-    helps = " model.image.norm_eval = true keeps the statistics of its backbone." if learning else ""
-    return f"{asked} with {settings.recipe}: {learn} from a whole batch, once a step.{helps}"
+    problem = (
+        f"{asked} with {settings.recipe}: batch norms of its model ({count}) must see the whole batch once a step."
+    )
+    if not getattr(image, "frozen", True) and not getattr(image, "norm_eval", True):
+        return f"{problem} model.image.norm_eval = true keeps the statistics of its backbone."
+    return problem
 
 
 def checkpoint_blocks(model: nn.Module) -> None:

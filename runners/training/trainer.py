@@ -89,8 +89,8 @@ class Trainer:
         content, words = best_of(parent, self.inputs.device), self.inputs.vocabulary
         if content.get("vocabulary", words) != words:
             raise UserError(
-                f"it starts from {parent.trial_id}, which read other words ({content['vocabulary']}) than are here now "
-                f"({words}). Retrain that trial first: goalgrid resume GRID --stale."
+                f"it starts from {parent.trial_id}, whose vocabulary ({content['vocabulary']}) is not that of the data "
+                f"here ({words}). Retrain that trial first: goalgrid resume GRID --stale."
             )
         self.model.start_from(content["model"])
 
@@ -217,7 +217,7 @@ class Trainer:
             checkpoints.restore_random_states(state["random"], self.inputs.device)
             before, now = len(others) + 1, self.replicas.count
             if before != now:
-                self.hooks.warn(f"it goes on with resources.replicas = {now} after {before}: dropout draws differently")
+                self.hooks.warn(f"it resumes with resources.replicas = {now} after {before}: dropout draws differently")
         self._keep_threads()
         self.replicas.start(self.learner, others, self.progress.step)
         self.progress.replicas = max(self.progress.replicas, self.replicas.count)
@@ -233,8 +233,8 @@ class Trainer:
             resources = machine.resources.model_copy(update={"cpu": began})
             self.replicas.machine = replace(machine, resources=resources)
             self.hooks.warn(
-                f"it goes on with {counted(began, 'thread')}, with which it began, though resources.cpu is {now} now: "
-                f"another number of threads gives other digits. To train it with {now} from the beginning: "
+                f"it resumes with {counted(began, 'thread')}, as it began, although resources.cpu is {now} now: "
+                f"the number of threads changes the last digits. To retrain it from scratch with {now}: "
                 "goalgrid run GRID --force --only FILTER"
             )
 
@@ -242,7 +242,9 @@ class Trainer:
 def _advice(step: int, settings: TrialSettings) -> str:
     """What to do where this step was not finite."""
     if step == 1:
-        return "No update came before it: look at the loss, the pooling, the encoders, the features and first weights."
+        return (
+            "No update came before it: check the loss, the pooling, the encoders, the features and the initial weights."
+        )
     steep = [f"objective.{name}" for name in ("tau", "gamma") if name in settings.objective.parameters]
     return f"A smaller {' or '.join(['train.lr', *steep])} often helps."
 

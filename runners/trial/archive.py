@@ -15,7 +15,9 @@ def replace(home: Home, trial_id: str) -> None:
     if not folder.path.exists():
         return
     if not take_away(folder, _target(home.replaced, trial_id)):
-        raise UserError(f"cannot train {trial_id} anew: it is being trained. Wait for that, or leave it out by --only.")
+        raise UserError(
+            f"cannot retrain {trial_id}: it is being trained now. Wait until it is done, or leave it out by --only."
+        )
 
 
 def progress(folder: TrialFolder) -> Path:

@@ -58,7 +58,7 @@ class TrialAttention:
         whole, alone = (reader.encode([words], max_words=cut) for words in read)
         if isinstance(reader, Vocabulary) and not bool((alone.ids >= reader.first).any()):
             raise UserError(
-                f"caption {text!r} has no word that {self.trial} knows: they stand in its vocabulary.json. Give other "
+                f"caption {text!r} has no word that {self.trial} knows: its vocabulary.json lists them. Give other "
                 "words, or the number of a caption of the image."
             )
         with torch.inference_mode(), precision(member.settings, member.inputs.device):

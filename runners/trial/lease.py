@@ -75,7 +75,7 @@ class Lease:
         if COUNT_STEPS in os.environ:
             self._steps = self.attempt.steps.open("wb")
         self._count(step)
-        self.log(f"goes on from step {step:,}" if step else "starts from the beginning")
+        self.log(f"resumes from step {step:,}" if step else "starts from scratch")
 
     def beat(self, step: int) -> bool:
         """Note progress; returns whether the trial is asked to end. Fenced: another process holds the trial now."""
@@ -99,7 +99,7 @@ class Lease:
         if self._fenced:
             raise Fenced
         if not self.attempt.lease.exists():
-            gone = FileNotFoundError(errno.ENOENT, "it was moved away, or its disk is not mounted any more")
+            gone = FileNotFoundError(errno.ENOENT, "it was moved away, or its disk is no longer mounted")
             raise cannot_write(self.attempt.lease, gone) from gone
 
     def _count(self, step: int) -> None:
@@ -190,7 +190,7 @@ def _acquire(folder: TrialFolder, launch: str, node: str, launch_id: str) -> tup
     before = folder.latest()
     if before and not over(before):
         lease = before.content()
-        raise Busy(f"process {lease.get('pid')} on {lease.get('host')} trains this trial; it is left to that one")
+        raise Busy(f"process {lease.get('pid')} on {lease.get('host')} trains this trial, so this process skips it")
     if before and folder.is_done():  # checked after the attempt's end, which is written later than `done`
         raise Busy("another process has just finished this trial")
     attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
@@ -201,7 +201,7 @@ def _acquire(folder: TrialFolder, launch: str, node: str, launch_id: str) -> tup
         "from_step": 0, "step": 0, "progress": 0, **({"launch_id": launch_id} if launch_id else {}),
     }  # fmt: skip
     if not create_text(attempt.lease, json.dumps(lease)):
-        raise Busy("another process has just begun to train this trial; it is left to that one")
+        raise Busy("another process has just begun to train this trial, so this process skips it")
     if before and before.outcome() is None:
         end(before, Failure.KILLED, "its process is gone")
     return attempt, lease

@@ -128,7 +128,7 @@ class LoadedModel:
         inputs = prepare(settings, machine, model.words)
         shape = inputs.pairs.train.images.shape
         if len(shape) != len(model.map.image):
-            reads = "a vector an image" if len(model.map.image) == 1 else "several vectors an image"
+            reads = "one vector per image" if len(model.map.image) == 1 else "several vectors per image"
             raise UserError(f"{model.map.description} reads {reads}; the images of these data have the shape {shape}.")
         return cls.with_weights(model.weights, settings, inputs)
 
@@ -218,8 +218,10 @@ def settings_of(folder: TrialFolder) -> TrialSettings:
     try:
         settings = TrialSettings.model_validate(read_json(folder.settings))
     except ValidationError as error:
-        anew = "Retrain its trial by goalgrid run GRID --force --only FILTER."
-        raise UserError(f"the settings {folder.settings} are missing or damaged. {anew}") from error
+        raise UserError(
+            f"the settings {folder.settings} are missing or damaged. "
+            "Retrain its trial: goalgrid run GRID --force --only FILTER."
+        ) from error
     if folder.is_done():
         FinishedTrial.read(folder).check_settings(settings)
     return settings

@@ -137,7 +137,7 @@ class TrialRun:
         with Replicas(settings, self.machine) as replicas:
             inputs = self.start()
             beat = self._beats(settings.train.epochs * len(batches(settings, inputs, 0)))
-            hooks = Hooks(self._begin, self._epoch, beat, self._warn, self._begin_anew)
+            hooks = Hooks(self._begin, self._epoch, beat, self._warn, self._restart)
             parent = next((parent for parent in self.parents() if parent.trial_id == settings.starts_from), None)
             if replicas.count > 1:
                 self.hold.log(replicas.summary())
@@ -200,10 +200,13 @@ class TrialRun:
         """The folders of an ensemble's members, or of parent and ranker; UserError: a trial among them is not done."""
         folders = [TrialFolder(self.folder.path.parent / name) for name in self.settings.parents]
         if undone := [folder for folder in folders if not folder.is_done()]:
-            ranks = undone[0].trial_id == self.settings.ranker
-            does = "averages" if self.settings.ensemble else "is ranked by" if ranks else "starts from"
+            parent = undone[0].trial_id
             state = "failed" if undone[0].error.exists() else "is not done"
-            raise UserError(f"it {does} {undone[0].trial_id}, which {state}. Run the grid: parents come first.")
+            if self.settings.ensemble:
+                raise UserError(f"it averages {parent}, which {state}. Run the grid: parents come first.")
+            if parent == self.settings.ranker:
+                raise UserError(f"it is ranked by {parent}, which {state}. Run the grid: parents come first.")
+            raise UserError(f"it starts from {parent}, which {state}. Run the grid: parents come first.")
         return folders
 
     def published(self) -> Callable[[DualEncoder], Mapping[str, Tensor]] | None:
@@ -323,7 +326,7 @@ class TrialRun:
         """Write how the attempt ended before the trial was done: classify a failure, and see whether to try again."""
         with suppress(lease.Fenced):
             if isinstance(error, Preempted):
-                self.hold.end(Failure.PREEMPTED, "asked to end; it goes on from its checkpoint")
+                self.hold.end(Failure.PREEMPTED, "asked to end; it will resume from its checkpoint")
                 self._tell("interrupted")
                 return State.INTERRUPTED
             if isinstance(error, Halted):
@@ -350,7 +353,7 @@ class TrialRun:
         self._tell("failed" if over else "retry", f"{failure}: {message}")
         return State.FAILED if over else State.INTERRUPTED
 
-    def _begin_anew(self, reason: str) -> None:
+    def _restart(self, reason: str) -> None:
         """Warn that the trial starts from scratch, and move the files of its earlier training to `replaced/`."""
         target = archive.progress(self.folder)
         self._warn(f"{reason}; the trial starts from scratch, and what was there is kept in {target}")

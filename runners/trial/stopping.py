@@ -130,7 +130,7 @@ class Interrupts:
             with suppress(FileNotFoundError, NotADirectoryError):
                 self.stop.request.unlink()
         if kind is KeyboardInterrupt:
-            self.warn("interrupted; what is done is kept")
+            self.warn("interrupted; finished work is kept")
         return kind is KeyboardInterrupt
 
     def _hear(self, number: int, frame: FrameType | None) -> None:

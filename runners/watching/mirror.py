@@ -89,10 +89,14 @@ class Mirror:
             if self._failed_at is None or time.monotonic() - self._failed_at > RETRY_SECONDS:
                 self._catch_up()
         if self._behind and not self._catch_up():
-            copies = self.tracker.copies
-            remedy = f"; if {copies} is damaged, remove it: that run makes it again from the records" if copies else ""
-            missing = f"not in {self.tracker.name}: {counted(len(self._behind), 'trial')}"
-            self.warn(f"{missing}; the next run of this grid copies what is missing{remedy}")
+            missing = f"{counted(len(self._behind), 'trial')} not copied to {self.tracker.name}"
+            if copies := self.tracker.copies:
+                self.warn(
+                    f"{missing}; the next run of this grid copies what is missing; if {copies} is damaged, remove it: "
+                    "that run recreates it from the records"
+                )
+            else:
+                self.warn(f"{missing}; the next run of this grid copies what is missing")
         if self._store:
             self._store.close()
 
@@ -127,7 +131,7 @@ class Mirror:
         if self._failed_at is None:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             where = f"{self.tracker.name} at {self.tracker.place}"
-            self.warn(f"{where} is out of reach, training goes on without it: {self.tracker.public(reason)}")
+            self.warn(f"{where} is out of reach, training continues without it: {self.tracker.public(reason)}")
         self._failed_at = time.monotonic()
 
 

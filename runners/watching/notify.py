@@ -46,9 +46,10 @@ class Notify:
                 timeout=SECONDS, check=True,
             )  # fmt: skip
         except subprocess.CalledProcessError as error:
-            last = (error.stderr or "").strip().splitlines()[-1:]
-            self.warn(f"--notify {self.command!r} exited with {error.returncode}{': ' * bool(last)}{''.join(last)}")
+            *_, last = ["", *(error.stderr or "").strip().splitlines()]
+            code = f"{error.returncode}: {last}" if last else str(error.returncode)
+            self.warn(f"--notify {self.command!r} exited with {code}")
         except subprocess.TimeoutExpired:
-            self.warn(f"--notify {self.command!r} took more than {SECONDS:.0f} s, and was ended")
+            self.warn(f"--notify {self.command!r} took more than {SECONDS:.0f} s and was killed")
         except OSError as error:
             self.warn(f"--notify {self.command!r} could not be run: {error}")

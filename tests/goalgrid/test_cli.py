@@ -56,7 +56,7 @@ WRONG = [
     (("settings", "train.lrr"), "unknown setting 'train.lrr'. Did you mean 'train.lr'?"),
     (("objectives", "slehn"), "Did you mean 'selhn'? Known: selhn, "),
     (("objectives", "slehn"), " and 28 more. In a grid file, 'goal' stands"),
-    (("diagrams", "goal"), "In a grid file, 'goal' stands for the 15 PAIR_TRIPLET. A loss"),
+    (("diagrams", "goal"), "In a grid file, 'goal' means the 15 PAIR_TRIPLET. A loss"),
     (("list",), "error: unknown verb 'list'. Did you mean 'grids'? All verbs: goalgrid --help."),
     (("data", "whre"), "error: unknown verb 'whre'. Did you mean 'where'? All verbs: goalgrid data --help."),
     (("plan", "demo", "--rooot"), "error: no such option: --rooot"),
@@ -107,8 +107,8 @@ def test_a_file_where_a_folder_has_to_be_is_named(tmp_path: Path, goalgrid: Goal
         assert "file/trials: Not a directory. --runs DIR names another." in finished.stderr
     drawn = goalgrid("diagrams", "-o", str(tmp_path / "file"), runs=tmp_path)
     assert drawn.returncode == 2
-    assert "a file stands where its folder has to be" in drawn.stderr
-    assert "choose another folder, of trials with --runs" in drawn.stderr
+    assert "a file is in the place of its folder" in drawn.stderr
+    assert "choose another folder (of trials: --runs)" in drawn.stderr
 
 
 @pytest.mark.parametrize("verb", ["table", "effects", "figures"])
@@ -302,4 +302,4 @@ def test_a_folder_that_no_file_could_name_is_refused(goalgrid: Goalgrid, tmp_pat
     """MLflow, Parquet and JSON hold paths as UTF-8."""
     refused = goalgrid("status", "demo", "--runs", str(tmp_path / os.fsdecode(b"\xff\xfe")), runs=tmp_path)
     assert refused.returncode == 2
-    assert "has bytes that are no UTF-8. Rename it, or choose another" in refused.stderr
+    assert "contains bytes that are not UTF-8. Rename it, or choose another" in refused.stderr

@@ -122,7 +122,7 @@ def test_a_launch_on_whose_only_host_attempts_only_die_ends_so_that_its_job_goes
     assert process.returncode == 5, talk
     assert "Ray failed: attempts only die on this host" in talk
     outcomes = [attempt.outcome() for folder in home.trials() for attempt in folder.attempts()]
-    assert outcomes.count("sick-node") >= 3, "they are no tries of their trials"
+    assert outcomes.count("sick-node") >= 3, "These do not count as attempts of their trials"
     assert set(outcomes) <= {"sick-node", "pre-empted"}
     assert not running(home)
     monkeypatch.delenv(ELSEWHERE)
@@ -162,7 +162,7 @@ def test_a_folder_for_temporary_files_that_is_too_long_for_sockets_is_named(
     monkeypatch.setenv("TMPDIR", str(own))
     refused = goalgrid(*GRID, runs=tmp_path / "runs")
     assert refused.returncode == 2
-    assert f"its sockets lie below TMPDIR, {own}, whose path has {len(str(own))} bytes and may have " in refused.stderr
+    assert f"its sockets are below TMPDIR, {own}, whose path has {len(str(own))} bytes; at most " in refused.stderr
     assert "Give a shorter folder of this machine: TMPDIR=/tmp before the command" in refused.stderr
 
 

@@ -157,7 +157,7 @@ def test_a_trial_that_stopped_on_other_data_or_code_starts_anew(
     (told,) = [message for message in said if "starts from scratch" in message]
     assert f"other {what} (" in told
     assert str(kept) in told
-    assert "starts from the beginning" in folder.attempts()[-1].log.read_text()
+    assert "starts from scratch" in folder.attempts()[-1].log.read_text()
     fresh = Home(tmp_path / "fresh").trial(trial.id)
     assert run_trial(trial.settings, fresh, lambda event: None, machine) is State.DONE
     ours, theirs = (pd.read_parquet(found.record) for found in (folder, fresh))
@@ -194,7 +194,7 @@ def test_a_leak_into_test_is_refused_unless_allowed_and_then_recorded(root: Path
     allowed = verb(*words, "--allow-leak", runs=home)
     assert allowed.exit_code == 0
     assert "warning: " in allowed.stderr
-    assert "1 caption is empty, the first is number 1" in allowed.stderr
+    assert "1 caption is empty: number 1" in allowed.stderr
     (trial,) = grid_state(home).trials
     (environment,) = pd.read_parquet(home.trial(trial.id).record)["environment"]
     blank, leaked = sorted(json.loads(environment)["data_problems"], key=len)

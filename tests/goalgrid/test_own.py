@@ -208,14 +208,14 @@ def test_own_encoders_and_scorers_are_checked(goalgrid: Goalgrid, tmp_path: Path
     (tmp_path / "nets.py").write_text(ENCODERS + SCORER, encoding="utf-8")
     checked = goalgrid("check", str(tmp_path / "nets.py"), runs=tmp_path)
     assert checked.returncode == 0, checked.stdout
-    assert checked.stdout.count("  ok      batch: the values of an input depend on no other input") == 3
+    assert checked.stdout.count("  ok      batch: the output of an input depends neither on other inputs") == 3
 
 
 def test_own_poolings_are_checked(goalgrid: Goalgrid, tmp_path: Path) -> None:
     (tmp_path / "pooling.py").write_text(POOLING, encoding="utf-8")
     checked = goalgrid("check", str(tmp_path / "pooling.py"), runs=tmp_path)
     assert checked.returncode == 0, checked.stdout
-    assert "  ok      batch: the values of an input depend on no other input, and on no padding" in checked.stdout
+    assert "  ok      batch: the output of an input depends neither on other inputs nor on padding" in checked.stdout
 
 
 def test_a_check_ends_with_4_where_a_line_fails(goalgrid: Goalgrid, tmp_path: Path) -> None:
@@ -232,7 +232,9 @@ def test_a_check_ends_with_4_where_a_line_fails(goalgrid: Goalgrid, tmp_path: Pa
     (tmp_path / "losses.py").write_text(LOSSES.replace("(t.s_neg - t", "(t.s_neg.detach() - t"), encoding="utf-8")
     wrong = goalgrid("check", str(tmp_path / "losses.py"), runs=tmp_path)
     assert wrong.returncode == 4
-    assert "\n  FAILED  gradient: mining = hardest: it is no derivative of the value" in wrong.stdout
+    assert (
+        "\n  FAILED  gradient: mining = hardest: it differs from the derivative of the returned value" in wrong.stdout
+    )
     assert wrong.stdout.count("FAILED") == 1
 
 

@@ -55,7 +55,7 @@ def test_a_folder_without_hard_links_is_refused_in_one_line(tmp_path: Path) -> N
     assert finished.returncode == 4, finished.stdout + finished.stderr
     failed, verdict = finished.stdout.splitlines()
     assert failed.startswith("FAILED  a tiny grid trains here: ")
-    assert "its file system has no hard links, by which a process takes a trial" in failed
+    assert "its file system has no hard links, which processes need to lock trials" in failed
     assert verdict.startswith(f"goalgrid cannot be trusted with {tmp_path} yet. ")
     assert "Traceback" not in finished.stderr
     assert [path.name[:9] for path in tmp_path.iterdir()] == ["selftest-"]

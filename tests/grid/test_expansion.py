@@ -74,10 +74,10 @@ def test_cells_that_do_not_read_a_swept_setting_share_their_trials(
 @pytest.mark.parametrize(
     ("override", "lacking"),
     [
-        ("model.text.pool_k=3", "model.text.pool_k: no trial of this grid reads it; it needs pooling = kmax"),
+        ("model.text.pool_k=3", "model.text.pool_k has no effect in this grid: it needs pooling = kmax"),
         ("sweep.model.text.pool_k=[3,5]", "it needs pooling = kmax"),
         ("train.image_lr_factor=0.1", "it needs an image backbone that learns"),
-        ("sweep.objective.k=[2,3]", "objective.k: no trial of this grid reads it; it needs objective.mining = hardest"),
+        ("sweep.objective.k=[2,3]", "objective.k has no effect in this grid: it needs objective.mining = hardest"),
     ],
 )
 def test_a_setting_that_no_trial_reads_is_refused(override: str, lacking: str) -> None:
@@ -129,7 +129,7 @@ def test_a_ranker_comes_first_and_is_part_of_identity() -> None:
 def test_a_ranker_that_cannot_rank_is_refused(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
         expand(load("demo", ['objectives=["aoq"]', *words]))
-    with pytest.raises(UserError, match=r"train\.ranker: no trial of this grid reads it"):
+    with pytest.raises(UserError, match=r"train\.ranker has no effect in this grid"):
         expand(load("demo", ["train.ranker=cnn-bow"]))
 
 

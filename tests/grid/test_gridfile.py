@@ -59,7 +59,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
         "unknown recipe 'cnn-bwo' in recipes[0]. Did you mean 'cnn-bow'?",
         "unknown pair weight 'sigg' of objective 'sigg_cir' in objectives[0]. Did you mean 'sig'?",
         "unknown triplet weight 'circle' of objective 'con_circle' in objectives[1]. Did you mean 'cir'?",
-        "objectives: con_con stands there more than once",
+        "objectives: con_con is listed more than once",
         "seeds: it needs 1 or more entries",
         "unknown setting 'train.epoch' in [set]. Did you mean 'train.epochs'?",
         "unknown key 'colour'. Known: name, datasets, recipes,",
@@ -133,7 +133,7 @@ def test_a_wrong_type_of_an_objective_parameter_is_an_error() -> None:
         ("seeds=99999999999999999999", "seeds.0: it should be below"),
         ('evaluate.protocols="eccv"', "evaluate.protocols: it should be a list (got 'eccv')"),
         ('trackers=["wandbb"]', "unknown tracker 'wandbb'. Did you mean 'wandb'? Known: mlflow, tensorboard, wandb."),
-        ('seeds="until resolvd"', 'seeds: the only text that stands there is "until resolved"'),
+        ('seeds="until resolvd"', 'seeds must be a list of whole numbers or "until resolved"'),
         (
             "model.image.encoder=linaer",
             "unknown encoder 'linaer' in recipe 'frozen-bow': model.image. Did you mean 'linear'?",
@@ -286,7 +286,7 @@ class TestForms:
         assert self.loaded(tmp_path, self.AXES + swept).sweep == {"train.epochs": [1, 2]}
 
     def test_a_setting_that_stands_there_twice_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match=r"train\.epochs stands in \[set\] more than once"):
+        with pytest.raises(UserError, match=r"train\.epochs appears more than once in \[set\]"):
             self.loaded(tmp_path, self.AXES + '[set]\n"train.epochs" = 1\n[set.train]\nepochs = 2\n')
 
     def test_an_override_replaces_a_setting_in_a_table(self, tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ class TestForms:
             (["recipes=scan-t2i", "model.text.encoder=gru"], "set model.text.encoder = bigru"),
             (
                 ["recipes=scan-t2i", "model.scorer.lse_sharpness=5"],
-                "no trial of this grid reads it; it needs pooling = lse",
+                "has no effect in this grid: it needs pooling = lse",
             ),
             (
                 ["recipes=scan-t2i", "model.scorer.focal=equal"],

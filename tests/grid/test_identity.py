@@ -88,7 +88,7 @@ def test_where_and_with_what_it_runs_is_no_identity(operational: str) -> None:
 
 
 def test_what_is_no_identity_is_no_axis() -> None:
-    with pytest.raises(UserError, match=r"train\.trace_every is no part of a trial's id, so it is no axis"):
+    with pytest.raises(UserError, match=r"train\.trace_every does not change trial ids, so it cannot be swept"):
         trials("sweep.train.trace_every=[1, 10]")
 
 

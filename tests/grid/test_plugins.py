@@ -110,7 +110,7 @@ def test_parameters_of_an_own_pooling_are_set_and_swept_and_count_for_its_trials
     ):
         with pytest.raises(UserError, match=re.escape(said)):
             pooled(own, f"model.text.pool_parameters.{wrong}")
-    with pytest.raises(UserError, match="no trial of this grid reads it; it needs pooling = a pooling of your own"):
+    with pytest.raises(UserError, match="has no effect in this grid: it needs pooling = a pooling of your own"):
         pooled("model.text.pool_parameters.p=3")
 
 
@@ -291,10 +291,10 @@ WRONG = {
         "mining is a parameter that the program gives to objectives",
     ),
     "no Parameter": (MINE.replace('Parameter(10.0, "steepness")', "10.0"), "tau = 10.0 is not a goalgrid.Parameter"),
-    "a text without choices": (MINE.replace("10.0", '"steep"'), "a parameter that is a text needs its choices"),
+    "a text without choices": (MINE.replace("10.0", '"steep"'), "a text parameter needs choices"),
     "a choice of numbers": (
         MINE.replace('"steepness"', '"steepness", choices=(1.0, 10.0)'),
-        "Parameter(10.0, ...): choices are texts; without choices, a number may be any",
+        "Parameter(10.0, ...): choices must be texts; a number takes no choices",
     ),
     "an infinite default": (
         MINE.replace("10.0", 'float("inf")'),
@@ -341,7 +341,7 @@ def test_a_file_with_the_same_ending_is_not_near_for_that(tmp_path: Path) -> Non
 def test_a_file_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
     own_grid(tmp_path)
     (tmp_path / "losses.py").rename(tmp_path / "loses.py")
-    with pytest.raises(UserError, match=r"uses './losses.py': no file .* Did you mean 'loses.py', beside it\?"):
+    with pytest.raises(UserError, match=r"uses './losses.py': no file .* Did you mean 'loses.py' in the same folder\?"):
         load(str(tmp_path / "g.toml"))
 
 

@@ -164,7 +164,7 @@ def test_a_recipe_without_training_has_no_epochs(recipe: str, other: str) -> Non
     wanted = 'objectives=["unified"]', "seeds=[0]", "train.epochs=3"
     both = trials(f'recipes=["{recipe}", "{other}"]', *wanted)
     assert [(trial.settings.recipe, trial.epochs) for trial in both] == [(recipe, 0), (other, 3)]
-    said = rf"train\.epochs: no trial .* it needs a recipe that trains: '{recipe}' does not, take '{other}'"
+    said = rf"train\.epochs has no effect .* it needs a recipe that trains, such as '{other}' instead of '{recipe}'"
     with pytest.raises(UserError, match=said):
         trials(f'recipes=["{recipe}"]', *wanted)
 

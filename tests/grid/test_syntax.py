@@ -83,14 +83,17 @@ WRONG = {
     "a seed": (('objective = "con_*"', "seed = 0"), r"unknown axis 'seed' in exclude\[1\].*with all their seeds"),
     "no cell": (
         ("lin_cir", "lin_crc"),
-        r"unknown objective 'lin_crc' in exclude\[0\], which no cell fits. Did you",
+        r"unknown objective 'lin_crc' in exclude\[0\], which matches no cell. Did you",
     ),
-    "a value that is none": (("= 1 }", "= 2 }"), r"unknown objective.tau 2 in exclude\[0\], which no cell fits"),
+    "a value that is none": (("= 1 }", "= 2 }"), r"unknown objective.tau 2 in exclude\[0\], which matches no cell"),
     "every cell": (('objective = "con_*", "train.lr" = 1e-3', 'recipe = "*"'), "exclude leaves out every cell"),
-    "a range from 0": (("1e-4", "0"), r"train.lr in \[sweep\]: log = \[0, 0.001, 3\] should give .*, both above 0"),
+    "a range from 0": (
+        ("1e-4", "0"),
+        r"train.lr in \[sweep\]: log = \[0, 0.001, 3\] needs a first and a last number above 0",
+    ),
     "a range of two": (
         ("1e-3, 3]", "1e-3]"),
-        r"train.lr in \[sweep\]: .* is no range; a range is { log = \[first, last",
+        r"train.lr in \[sweep\]: .* is not a range; a range is { log = \[first, last",
     ),
     "another range": (("{ log", "{ lag"), r"unknown setting 'train.lr.lag' in \[sweep\]. Did you mean 'train.lr'\?"),
 }

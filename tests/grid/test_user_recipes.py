@@ -85,15 +85,21 @@ def test_a_saved_grid_keeps_its_recipes_whole(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "no such file": ('recipes = "./shrt.toml"\n', "recipe './shrt.toml': no file .*Did you mean 'short.toml', beside"),
+    "no such file": (
+        'recipes = "./shrt.toml"\n',
+        "recipe './shrt.toml': no file .*Did you mean 'short.toml' in the same",
+    ),
     "no TOML": (
         'recipes = "./broken.toml"\n',
         "recipe './broken.toml': .*broken.toml is not valid TOML: Invalid value",
     ),
-    "a cycle": ('recipes = "./a.toml"\n', "recipes that extend or start from one another: .*a.toml -> .*b.toml -> "),
+    "a cycle": (
+        'recipes = "./a.toml"\n',
+        "recipes extend or start from one another in a circle: .*a.toml -> .*b.toml -> ",
+    ),
     "a cycle of tables": (
         'recipes = "x"\n[recipe.x]\nextends = "y"\n[recipe.y]\nextends = "x"\n',
-        r"extend or start from one another: \[recipe.x\] -> \[recipe.y\] -> \[recipe.x\]",
+        r"extend or start from one another in a circle: \[recipe.x\] -> \[recipe.y\] -> \[recipe.x\]",
     ),
     "an unknown key": (
         'recipes = "x"\n[recipe.x]\nextends = "cnn-bow"\ntrain.epoch = 3\n',

@@ -99,7 +99,7 @@ WRONG = {
     ),
     "no cell": (
         '[[where]]\nrecipe = "fc-grv"\nset."train.epochs" = 4\n',
-        r"unknown recipe 'fc-grv' in where\[0\], which no cell fits. Did you mean 'fc-gru'",
+        r"unknown recipe 'fc-grv' in where\[0\], which matches no cell. Did you mean 'fc-gru'",
     ),
     "an axis": (
         '[[where]]\nrecpe = "fc-gru"\nset."train.epochs" = 4\n',
@@ -108,7 +108,7 @@ WRONG = {
     "never together": (
         'exclude = [{ dataset = "shapes", recipe = "fc-gru" }]\n'
         '[[where]]\ndataset = "shapes"\nrecipe = "fc-gru"\nset."train.epochs" = 4\n',
-        r"where\[0\] fits no cell of the grid",
+        r"where\[0\] matches no cell of the grid",
     ),
     "a setting": (
         '[[where]]\nrecipe = "fc-gru"\nset."train.epoch" = 4\n',
@@ -116,7 +116,7 @@ WRONG = {
     ),
     "what is swept": (
         '[[where]]\nrecipe = "fc-gru"\nset."train.lr" = 4.0\n',
-        r"where\[0\].set: train.lr is swept, so \[sweep\] says its values",
+        r"where\[0\].set: train.lr is swept; give its values in \[sweep\]",
     ),
     "a parameter's value": (
         '[[where]]\nrecipe = "fc-gru"\nset."objective.gamma" = "big"\n',
@@ -129,7 +129,7 @@ WRONG = {
     ),
     "what nobody reads": (
         '[[where]]\nobjective = "con_con"\nset."objective.gamma" = 4.0\n',
-        r"objective.gamma: no trial of this grid reads it",
+        r"objective.gamma has no effect in this grid",
     ),
 }
 
@@ -161,7 +161,7 @@ def test_a_member_that_the_grid_names_stays() -> None:
 def test_entries_may_fit_no_cell_once_the_command_line_has_narrowed_the_axes(tmp_path: Path) -> None:
     cells = expand(grid_of(tmp_path, BASE + ENTRIES, 'objectives="con_con"', 'recipes="fc-bow"'))
     assert {settings(cell)[:2] for cell in cells} == {(3, 2.0), (3, 1.0)}
-    with pytest.raises(UserError, match=r"unknown recipe 'fc-grv' in exclude\[0\], which no cell fits"):
+    with pytest.raises(UserError, match=r"unknown recipe 'fc-grv' in exclude\[0\], which matches no cell"):
         expand(grid_of(tmp_path, BASE, 'exclude=[{recipe="fc-grv"}]'))
 
 

@@ -247,7 +247,7 @@ def test_same_images_must_be_known_to_be_ignored() -> None:
         ("sigg_con", {}, "unknown pair weight 'sigg'"),
         ("sig_cirr", {}, "unknown triplet weight 'cirr'"),
         ("unifed", {}, "Did you mean 'unified'"),
-        ("my-own", {}, r"In Python, goalgrid.load\(GRID\) makes the losses known that a grid uses"),
+        ("my-own", {}, r"In Python, goalgrid.load\(GRID\) registers the losses that a grid uses"),
         ("con_con", {"tau": 1}, "unknown parameter 'tau'"),
         ("con_con", {"k": 0}, "whole number from 1 up"),
         ("con_con", {"k": 1.5}, "whole number from 1 up"),

@@ -277,7 +277,7 @@ class TestXvlm:
             (lambda items: items[1].pop("image"), r"mine_train\.json: item 1: names no image"),
             (lambda items: items[2].update(caption=[]), r"item 2: image 'photos/train0\.png' has no caption"),
             (lambda items: items[3].update(caption=7), r"item 3: image .* has no caption"),
-            (lambda items: items[3].update(caption=["a dog", None]), r"item 3: image .*: its caption\[1\] is no text"),
+            (lambda items: items[3].update(caption=["a dog", None]), r"item 3: image .*: its caption\[1\] is not text"),
             (lambda items: items.clear(), r"mine_train\.json: holds no JSON list, or an empty one"),
         ],
     )
@@ -456,7 +456,7 @@ class TestOutside:
             (tmp_path / "root" / "images" / file.name).symlink_to(file)
         with pytest.raises(DataError, match=r"the link '0\.png' leads out of .*/images; so do 3 others") as told:
             load("flickr8k", tmp_path / "root")
-        command = str(told.value).partition("by a link to that folder (")[2].partition(")")[0]
+        command = str(told.value).partition("make a link to that folder (")[2].partition(")")[0]
         subprocess.run(shlex.split(command), check=True)
         assert len(load("flickr8k", tmp_path / "root")[0].images) == 2
 

@@ -136,7 +136,7 @@ def pointer(file: str) -> Plant:
     return lambda root: (root / file).write_text(text)
 
 
-PULL = "cannot be read: it is a pointer of git-lfs: git lfs pull fetches the file itself. In its clone: git lfs install"
+PULL = "cannot be read: it is a git-lfs pointer: git lfs pull fetches the file itself. In its clone: git lfs install"
 
 PRECOMP: dict[str, tuple[Plant, str]] = {
     "nan": (features("train", put(4, np.nan)), "train_ims.npy: row 4 holds NaN or infinity"),
@@ -148,29 +148,29 @@ PRECOMP: dict[str, tuple[Plant, str]] = {
     "rows": (features("test", lambda a: a[:4]), "test_ims.npy has 4 rows"),
     "no rows": (features("dev", lambda a: a[:0]), "is empty: 0 feature rows, 30 captions"),
     "negative shape": (negative_shape("dev_ims.npy"), "cannot be read"),
-    "features from a pipe": (pipe("dev_ims.npy"), "it is no regular file"),
-    "captions from a pipe": (pipe("train_caps.txt"), "train_caps.txt: cannot be read: it is no regular file"),
+    "features from a pipe": (pipe("dev_ims.npy"), "it is not a regular file"),
+    "captions from a pipe": (pipe("train_caps.txt"), "train_caps.txt: cannot be read: it is not a regular file"),
     "torn features": (torn("test_ims.npy"), "cannot be read"),
     "missing features": (lambda r: (r / "dev_ims.npy").unlink(), "dev_ims.npy: is missing"),
     "missing captions": (lambda r: (r / "dev_caps.txt").unlink(), "dev_caps.txt: is missing"),
-    "empty caption": (line("dev_caps.txt", 6, "  "), "1 caption is empty, the first is number 7"),
-    "python bytes": (line("train_caps.txt", 0, "b'a dog'"), "looks like python bytes, the first is number 1"),
+    "empty caption": (line("dev_caps.txt", 6, "  "), "1 caption is empty: number 7"),
+    "python bytes": (line("train_caps.txt", 0, "b'a dog'"), "looks like python bytes, number 1"),
     "latin 1": (
         lambda r: (r / "test_caps.txt").write_bytes(b"caf\xe9\n" * 30),
         "test_caps.txt, line 1: is not UTF-8: byte 0xe9",
     ),
     "missing value": (
         line("train_caps.txt", 2, "NaN"),
-        "1 caption is a word for a missing value, the first is number 3",
+        "1 caption is a word for a missing value, number 3",
     ),
     "list": (line("dev_caps.txt", 0, "['a dog', 'a dog runs']"), "1 caption looks like a list of captions"),
     "html": (
         line("test_caps.txt", 4, "black &amp; white"),
-        "1 caption has HTML in it, the first is number 5: black &amp;",
+        "1 caption has HTML in it, number 5: black &amp;",
     ),
     "spreadsheet": (line("test_caps.txt", 4, "#NAME?"), "1 caption is an error of a spreadsheet"),
     "coding": (line("test_caps.txt", 4, "a cafÃ© at night"), "1 caption is UTF-8 read as another coding"),
-    "empty last caption": (line("dev_caps.txt", 29, ""), "1 caption is empty, the first is number 30"),
+    "empty last caption": (line("dev_caps.txt", 29, ""), "1 caption is empty: number 30"),
     "features of git-lfs": (pointer("dev_ims.npy"), f"dev_ims.npy: {PULL}"),
     "captions of git-lfs": (pointer("dev_caps.txt"), f"dev_caps.txt: {PULL}"),
     "doubled id": (line("train_ids.txt", 5, "0"), "train_ids.txt: 1 id given more than once, the first is 0"),
@@ -196,7 +196,7 @@ KARPATHY: dict[str, tuple[Plant, str]] = {
     "json of git-lfs": (pointer("dataset.json"), f"dataset.json: {PULL}"),
     "image of git-lfs": (
         pointer("images/1.png"),
-        "images/1.png: the image cannot be read: it is a pointer of git-lfs: git lfs pull fetches the file itself. In",
+        "images/1.png: the image cannot be read: it is a git-lfs pointer: git lfs pull fetches the file itself. In",
     ),
     "empty caption": (entry(2, sentences=[{"raw": ""}]), "captions of the val split"),
     "python bytes": (entry(3, sentences=[{"raw": 'b"a cat"'}]), "1 caption looks like python bytes"),
@@ -210,7 +210,7 @@ VSE: dict[str, tuple[Plant, str]] = {
         lines("precomp/test_ids.txt", lambda t: t.insert(0, t.pop())),
         "1 id with captions in lines that are not consecutive",
     ),
-    "empty last caption": (line("precomp/dev_caps.txt", 29, ""), "1 caption is empty, the first is number 30"),
+    "empty last caption": (line("precomp/dev_caps.txt", 29, ""), "1 caption is empty: number 30"),
     "too few ids": (lines("precomp/train_ids.txt", lambda t: t.pop()), "has 29 ids for the 30 lines"),
     "not utf-8": (
         lambda r: (r / "precomp" / "dev_caps.txt").write_bytes(b"\xff\n" * 30),
@@ -231,7 +231,7 @@ COCO: dict[str, tuple[Plant, str]] = {
 CSV: dict[str, tuple[Plant, str]] = {
     "column": (
         line("captions.csv", 0, "image,captoin,split"),
-        "line 1: has no column 'caption'; its columns: 'image',",
+        "line 1: lacks 1 column: 'caption'; its columns: 'image',",
     ),
     "nearest column": (line("captions.csv", 0, "image,caption,splt"), "has a column 'splt'; did you mean 'split'?"),
     "column twice": (line("captions.csv", 0, "image,caption,image"), "names column 'image' more than once"),
@@ -245,7 +245,7 @@ CSV: dict[str, tuple[Plant, str]] = {
     ),
     "open quotation mark": (
         lines("captions.csv", lambda t: t.append('0.png,"a dog,train')),
-        "is no CSV: unexpected end",
+        "is not valid CSV: unexpected end",
     ),
     "not utf-8": (
         lambda r: (r / "captions.csv").write_bytes(b"image,caption,split\n0.png,caf\xe9,train\n"),
@@ -260,7 +260,7 @@ CSV: dict[str, tuple[Plant, str]] = {
     "only a header": (lambda r: (r / "captions.csv").write_text("image,caption,split\n"), "is empty: 0 images"),
     "empty file": (
         lambda r: (r / "captions.csv").write_text(""),
-        "has no columns 'image' and 'caption'; its columns: none",
+        "lacks 2 columns: 'image', 'caption'; its columns: none",
     ),
     "other columns": (
         line("captions.csv", 0, "filename,text,split"),
@@ -274,7 +274,7 @@ CSV: dict[str, tuple[Plant, str]] = {
         lambda r: (r / "captions.csv").write_text("filepath\ttitle\n0.png\ta dog\n"),
         "Save the file as CSV with commas. Write image in place of 'filepath' and caption in place of 'title' there.",
     ),
-    "backslashes": (beneath("images\\"), "Write / between folders in place of \\"),
+    "backslashes": (beneath("images\\"), "Write / between folders instead of \\"),
     "capital split": (lines("captions.csv", lambda t: t.append("0.png,a,Train")), "Did you mean 'train'?"),
     "utf-16": (
         lambda r: (r / "captions.csv").write_text((r / "captions.csv").read_text("utf-8-sig"), encoding="utf-16"),
@@ -285,7 +285,10 @@ CSV: dict[str, tuple[Plant, str]] = {
 }
 
 LISTED: dict[str, tuple[Plant, str]] = {
-    "missing list": (lambda r: (r / "val.txt").unlink(), "says no split of its images, and val.txt is not beside it"),
+    "missing list": (
+        lambda r: (r / "val.txt").unlink(),
+        "says no split of its images, and val.txt is not in the same folder",
+    ),
     "unknown image": (
         lines("test.txt", lambda t: t.append("3.pgn")),
         "test.txt: 1 image without a caption in captions.csv: 3.pgn; the nearest to the first is 3.png",
@@ -296,17 +299,17 @@ LISTED: dict[str, tuple[Plant, str]] = {
 }
 
 TOKENS: dict[str, tuple[Plant, str]] = {
-    "no tab": (line("mine.token.txt", 3, "1.png#1 a dog"), "line 4: is no caption with its image: '1.png#1 a dog'"),
-    "no number": (line("mine.token.txt", 0, "0.png\ta dog"), "line 1: is no caption with its image"),
+    "no tab": (line("mine.token.txt", 3, "1.png#1 a dog"), "line 4: is not a caption with its image: '1.png#1 a dog'"),
+    "no number": (line("mine.token.txt", 0, "0.png\ta dog"), "line 1: is not a caption with its image"),
     "unknown image": (lines("train.txt", lambda t: t.append("7.png")), "1 image without a caption in mine.token.txt"),
     "no lists": (
         lambda r: [(r / f"{split}.txt").unlink() for split in ("train", "val", "test")],
-        "mine.token.txt: says no split of its images, and train.txt is not beside it",
+        "mine.token.txt: says no split of its images, and train.txt is not in the same folder",
     ),
 }
 
 ONE_FILE: dict[str, tuple[Plant, str]] = {
-    "column": (line("splits.csv", 0, "image,spilt"), "splits.csv, line 1: has no column 'split'"),
+    "column": (line("splits.csv", 0, "image,spilt"), "splits.csv, line 1: lacks 1 column: 'split'"),
     "unknown split": (line("splits.csv", 2, "1.png,training"), "splits.csv, line 3: unknown split 'training'"),
     "unknown image": (
         lines("splits.csv", lambda t: t.append("7.png,val")),
@@ -376,7 +379,7 @@ def test_what_is_whole_is_not_to_be_fetched_again(tmp_path: Path) -> None:
     said = "\n".join(named(check("mine", root)) for root in (karpathy, features, table))
     assert f"iconv -f cp1252 -t utf-8 {annotations.name} > fixed" in said
     assert "Save numbers of one shape: np.save('train_ims.npy'" in said
-    assert "It is no .npy file: fetch it again, or save numbers by np.save" in said
+    assert "It is not an .npy file: fetch it again, or save numbers by np.save" in said
     assert "Change the order of bytes: np.save('test_ims.npy', np.load('test_ims.npy')" in said
     assert "Close the quotation mark that opens there, or shorten that caption" in said
     assert "Fetch it again" not in said

@@ -323,7 +323,7 @@ class TestPretrained:
         [{"weights": "/data/bert"}, {"weights": "random"}, {"weights": "bert", "architecture": {"model_type": "bert"}}],
     )
     def test_settings_have_one_source_and_no_path(self, wrong: dict[str, object]) -> None:
-        with pytest.raises(ValueError, match=r"pattern|needs an architecture|comes with weights"):
+        with pytest.raises(ValueError, match=r"pattern|needs an architecture|come with an architecture"):
             settings_of("vse-inf-butd", text=wrong)
 
 

@@ -106,5 +106,5 @@ def test_the_converted_backbone_of_butd_computes_what_theirs_does(goalgrid: Goal
     torch.save({"base": theirs.base.state_dict()}, file)
     wrong = goalgrid("data", "backbone", str(file), str(tmp_path / "other"), runs=tmp_path)
     assert wrong.returncode == 2
-    assert f"{file} is no backbone of BUTD's detector. VSE-infinity's original_updown_backbone.pth" in wrong.stderr
+    assert f"{file} is not the backbone of BUTD's detector: it lacks layers. VSE-infinity's original" in wrong.stderr
     assert not (tmp_path / "other").exists()

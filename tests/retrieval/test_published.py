@@ -111,7 +111,7 @@ def test_clip_has_the_scores_of_transformers(tmp_path: Path) -> None:
         UserError, match=r"tuned\.pt has other sizes than the weights 'clip', from which .* cannot see 32"
     ):
         PublishedModel.of(CheckpointFile.read(tmp_path / "tuned.pt"), "clip", (), {"clip": larger})
-    with pytest.raises(UserError, match=r"tuned\.pt is no x-vlm: it looks like CLIP.*Give --as clip"):
+    with pytest.raises(UserError, match=r"tuned\.pt is not x-vlm: it looks like CLIP.*Give --as clip"):
         PublishedModel.of(CheckpointFile.read(tmp_path / "tuned.pt"), "x-vlm", (), {})
 
 
@@ -233,11 +233,11 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
 def test_a_file_of_another_family_is_recognised(tmp_path: Path) -> None:
     scan = Peer("scan", "bigru", len(WORDS)).save(tmp_path / "scan.tar")
     rvse = Peer("rvse", "bigru", len(WORDS)).save(tmp_path / "rvse.tar")
-    with pytest.raises(UserError, match=r"scan\.tar is no vsepp: it looks like SCAN .* Give --as scan"):
+    with pytest.raises(UserError, match=r"scan\.tar is not vsepp: it looks like SCAN .* Give --as scan"):
         read(scan, "vsepp")
-    with pytest.raises(UserError, match=r"scan\.tar is no bfan: it looks like SCAN"):
+    with pytest.raises(UserError, match=r"scan\.tar is not bfan: it looks like SCAN"):
         read(scan, "bfan")
-    with pytest.raises(UserError, match=r"rvse\.tar is no vse-infinity: it looks like RVSE\+\+"):
+    with pytest.raises(UserError, match=r"rvse\.tar is not vse-infinity: it looks like RVSE\+\+"):
         read(rvse, "vse-infinity")
     with pytest.raises(UserError, match=r"unknown family 'vsep' in --as\. Did you mean 'vsepp'\?"):
         read(scan, "vsep")
@@ -299,7 +299,7 @@ def test_a_file_that_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.M
     cases[Path("text")] = r"text of 5 bytes is damaged or half downloaded; fetch it again\.$"
     Path("old").write_bytes(pickle.dumps({"model": Evil()}))
     torch.save({"model": [], "opt": Evil()}, "evil.pth")
-    cases |= {Path("evil.pth"): r"its pickle names posix\.mkdir, which is no part of a checkpoint and is not run"}
+    cases |= {Path("evil.pth"): r"its pickle names posix\.mkdir, which does not belong in a checkpoint; it was not run"}
     torch.save({"epoch": 1}, "empty")
     cases[Path("empty")] = r"empty holds no weights"
     for path, said in cases.items():
@@ -308,11 +308,11 @@ def test_a_file_that_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(UserError, match="old"):
         read(Path("old"), "vsepp")
     assert not Path("evil").exists()
-    with pytest.raises(UserError, match=r"which vocabulary\? whole knows words by their index"):
+    with pytest.raises(UserError, match=r"no vocabulary given: whole knows words by their index"):
         read(whole, "vsepp", [])
 
 
 def test_a_pipe_is_no_checkpoint(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.pt")
-    with pytest.raises(UserError, match=r"the checkpoint .*pipe\.pt cannot be read: it is no regular file\."):
+    with pytest.raises(UserError, match=r"the checkpoint .*pipe\.pt cannot be read: it is not a regular file\."):
         CheckpointFile.read(tmp_path / "pipe.pt")

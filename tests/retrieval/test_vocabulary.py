@@ -223,5 +223,7 @@ def test_a_vocabulary_with_holes_is_refused(index: object, problem: str, tmp_pat
     (tmp_path / "v.json").write_text(json.dumps({"word2idx": index}))
     with pytest.raises(UserError, match=problem):
         vocabulary_files.read(tmp_path / "v.json")
-    with pytest.raises(UserError, match=r"no vocabulary at .*none\.json\. It is a file that gives each word its index"):
+    with pytest.raises(
+        UserError, match=r"no vocabulary at .*none\.json\. A vocabulary is a file that gives each word its index"
+    ):
         vocabulary_files.read(tmp_path / "none.json")

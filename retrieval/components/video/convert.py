@@ -56,7 +56,7 @@ class _Arrays(pickle.Unpickler):
             return OrderedDict
         if (module, name) == ("_codecs", "encode"):  # how Python 3 writes the bytes of an array by Python 2's protocol
             return _encoded
-        raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of an array and is not run")
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which does not belong in an array; it was not run")
 
 
 def _encoded(text: str, encoding: str) -> bytes:

@@ -137,9 +137,9 @@ class Annotated:
         """Annotations under the root that are not read, since these come first."""
         alike = {place: "" for pattern in FORMATS[self.title].alike for place in sorted(self.path.parent.glob(pattern))}
         others = {place: f"{title} " for title, form in FORMATS.items() if (place := form.find(self.name, self.root))}
-        fix = "To read it, give it a root of its own."
+        fix = "To read it, move it to a root of its own."
         return [
-            Problem(str(place), f"{title}is not read, since {self.path} comes first", fix, "remark")
+            Problem(str(place), f"{title}is not read, since {self.path} is read instead", fix, "remark")
             for place, title in (alike | others).items()
             if place != self.path
         ]

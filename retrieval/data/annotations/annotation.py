@@ -26,7 +26,7 @@ FOLDERS += ["train2014", "val2014"]
 ENDINGS = (".jpg", ".JPG", ".jpeg", ".JPEG", ".png", ".PNG")
 """Endings under which an image may lie that the annotations name by another."""
 OTHER_ENDING = "Write that ending in the annotations."
-SLASHES = "Write / between folders in place of \\, which only Windows reads so: {name}."
+SLASHES = "Write / between folders instead of \\, which only Windows understands: {name}."
 SAMPLE = 20
 """Entries, spread over all, by which the image folder is recognised."""
 
@@ -118,7 +118,7 @@ class Locator:
             if target:
                 what = f"the link {name!r}"
                 link = shlex.join(["ln", "-s", str(target[0].parent), str(self.root / "linked")])
-                fix = f"Say that links may lead there, by a link to that folder ({link}), or copy the images in."
+                fix = f"To allow links there, make a link to that folder ({link}); or copy the images in."
             problems.append(Problem(entry.place, f"{what} leads out of {self.folder}", fix))
             return None
         if file is None:

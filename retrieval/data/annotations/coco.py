@@ -119,7 +119,9 @@ def _named(place: Path, captions: Captions, year: str, problems: list[Problem]) 
     if ids is None:
         return []
     if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-        problems.append(Problem(str(place), "is no array of integers", "Expected one annotation id a caption, (n)."))
+        problems.append(
+            Problem(str(place), "is not an array of integers", "Expected one annotation id a caption, (n).")
+        )
         return []
     unknown = [key for key in ids.tolist() if key not in captions]
     if unknown and captions:
@@ -162,11 +164,11 @@ def _captions(path: Path, problems: list[Problem], *, all_images: bool = False) 
     lost = [f"{key} (image {image})" for key, image, _ in notes if image not in files]
     if lost:
         what = f"{counted(len(lost), 'annotation')} of an image that is not in its list of images: {shortened(lost)}"
-        problems.append(Problem(str(path), what, "Remove it, or add its image; it is left out.", "note"))
+        problems.append(Problem(str(path), what, "It is left out: remove it, or add its image.", "note"))
     return {key: (files[image], caption) for key, image, caption in notes if image in files}
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value

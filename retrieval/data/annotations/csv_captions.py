@@ -17,7 +17,7 @@ LONGEST = 10_000
 """Characters of a first line that are looked at for columns."""
 TREE = """
 DIR/captions.csv            columns image,caption,split; the split is train, val or test
-    or columns image,caption, and beside it DIR/splits.csv (image,split), or DIR/{train,val,test}.txt (a name a line)
+    or columns image,caption, with DIR/splits.csv (image,split) or DIR/{train,val,test}.txt (a name a line)
     or columns image,caption alone: a hash of the image's name says the split, about 80, 10 and 10 percent
 DIR/images/*.jpg            or in DIR, or in any other folder below it
 """

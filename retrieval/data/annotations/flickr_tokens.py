@@ -33,6 +33,6 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
         if image and count.isdigit() and "\t" in line:
             pairs.append((image, caption))
         elif line.strip():
-            what = f"is no caption with its image: {line[:40]!r}"
+            what = f"is not a caption with its image: {line[:40]!r}"
             problems.append(Problem(f"{path}, line {number}", what, f"Expected {LAYOUT}."))
     return split_files.entries(pairs, path, problems)

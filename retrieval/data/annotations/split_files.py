@@ -83,7 +83,7 @@ def _of_lists(captions: Path, problems: list[Problem]) -> dict[str, tuple[Path, 
     for split, names in LISTS.items():
         path = next((path for name in names if os.path.lexists(path := captions.parent / name)), None)
         if path is None:
-            what = f"says no split of its images, and {names[0]} is not beside it"
+            what = f"says no split of its images, and {names[0]} is not in the same folder"
             problems.append(Problem(str(captions), what, f"Expected {EXPECTED}."))
             continue
         lines = lines_of(path, "a file name a line", problems)

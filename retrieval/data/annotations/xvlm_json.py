@@ -67,6 +67,6 @@ def _pairs(item: Any, path: Path, row: int, problems: list[Problem]) -> list[tup
         return [(image, caption) for caption in captions]
     what = "names no image" if not isinstance(image, str) or not image else f"image {image!r} has no caption"
     if (wrong := next((n for n, caption in enumerate(given) if not isinstance(caption, str)), None)) and captions:
-        what = f"image {image!r}: its caption[{wrong}] is no text"
+        what = f"image {image!r}: its caption[{wrong}] is not text"
     problems.append(Problem(f"{path}: item {row}", what, f"Expected {LAYOUT}."))
     return []

@@ -233,8 +233,8 @@ def test_a_grid_fine_tunes_a_published_checkpoint(verb: Verb, few_pictures: Path
     assert {trial["trial"] for trial in again["reasons"]} == {home.trials()[0].trial_id}  # the content is what counts
     for change, said in {
         "train.starts_from=file:/nowhere": r"'file:/nowhere': /nowhere cannot be read",
-        "train.starts_from=x": r"write file:PATH, the file of a published checkpoint",
-        f"train.starts_from=file:{grid}": r"tuned\.toml cannot be read: it is damaged, or no file",
+        "train.starts_from=x": r"it should be file:PATH, the file of a published checkpoint",
+        f"train.starts_from=file:{grid}": r"tuned\.toml cannot be read: it is damaged, or torch.save",
         "model.dim=32": r"does not fit this recipe and these words.*\n.*img_enc\.fc\.weight is \(16, ",
         "train.epochs=0": r"trains nothing that starts from a model\. Evaluate it: goalgrid evaluate",
     }.items():
@@ -268,7 +268,7 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_pictures: Path, tmp
     assert "test split of mine, protocol mine-test: 12 images, 60 captions" in shown
     for options, said in {
         (scan, *given): "scan looks like SCAN .*Give --as scan",
-        (vsepp, "--as", "vsepp", *given): r"reads a vector an image; the images of these data have the shape \(9, ",
+        (vsepp, "--as", "vsepp", *given): r"reads one vector per image; the images of these data have the shape \(9, ",
         (scan, "--as", "scan", *given[:2]): "which data",
         (scan, "--as", "scan", *given[:2], "--root", "shapes=/x"): "--root shapes=/x: data set 'shapes' is generated",
     }.items():

@@ -278,7 +278,7 @@ def test_gpus_without_work_are_told_before_a_job_takes_them(tmp_path: Path, verb
         ),
         (("--log", "a\rb.txt"), "--output 'a\\rb.txt' has a line break or another control character"),
         (("--sbatch", "comment=a\x0bb"), "--comment 'a\\x0bb' has a line break"),
-        (("--setup", "/dev/zero"), "--setup: cannot read /dev/zero: [Errno 22] it is no regular file"),
+        (("--setup", "/dev/zero"), "--setup: cannot read /dev/zero: [Errno 22] it is not a regular file"),
         (("--setup", sys.executable), "--setup: cannot read"),
         (("--only", "nosuch=x"), "unknown axis 'nosuch' in --only 'nosuch=x'"),
         (("--only", "objective=nosuch"), "--only 'objective=nosuch' names none of the grid's trials."),

@@ -50,7 +50,7 @@ def vectors(root: Path) -> None:
 REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "features-of-pictures": (nothing, 'datasets=["shapes"] recipes=["vse-inf-butd-tiny"]', "has images only"),
     "pictures-of-features": (features, 'recipes=["cnn-bow"]', "precomp has features, and this recipe reads pictures"),
-    "sets-of-single-vectors": (vectors, 'recipes=["scan-t2i"]', "scorer 'scan' reads several vectors an image"),
+    "sets-of-single-vectors": (vectors, 'recipes=["scan-t2i"]', "scorer 'scan' reads several vectors per image"),
     "images-of-videos": (videos, 'recipes=["fc-bow"]', "has features of videos by experts"),
     "an-expert-that-is-not-there": (videos, 'recipes=["ce"]', "has no expert 'i3d', which the recipe reads"),
     "test-images-that-train": (leaking, 'recipes=["fc-bow"]', "train and test share 6 image ids.* --allow-leak"),
@@ -79,7 +79,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "parts-of-batches-for-batch-norms": (
         nothing,
         'datasets=["shapes"] recipes=["cnn-bow"] train.micro_batch=8',
-        "train.micro_batch with cnn-bow: 3 batch norms of its model learn from a whole batch",
+        "train.micro_batch with cnn-bow: batch norms of its model (3) must see the whole batch",
     ),
 }
 """What lies under the root, what a grid sets, and what is said."""

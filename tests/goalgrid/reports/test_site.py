@@ -73,5 +73,5 @@ def test_nothing_of_others_is_overwritten(trained_pair: Home, verb: Verb, tmp_pa
     with pytest.raises(UserError, match=r"no grid ran under .*Start one: goalgrid run demo"):
         verb("site", str(tmp_path / "web"), runs=Home(tmp_path / "empty"))
     index.rename(file := tmp_path / "file")
-    with pytest.raises(UserError, match="a file stands where its folder has to be"):
+    with pytest.raises(UserError, match="a file is in the place of its folder"):
         verb("site", str(file), runs=trained_pair)

@@ -138,7 +138,7 @@ def test_a_plan_of_many_seeds_is_short_and_soon_there(tmp_path: Path, verb: Verb
 
 def test_a_double_in_many_values_is_found_in_linear_time() -> None:
     """A comparison of all pairs would take hours."""
-    with pytest.raises(UserError, match="seeds: 7 stands there more than once"):
+    with pytest.raises(UserError, match="seeds: 7 is listed more than once"):
         load("demo", [f"seeds={[*range(300_000), 7]}"])
 
 

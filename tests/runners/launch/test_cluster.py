@@ -315,7 +315,7 @@ def test_a_lost_node_costs_no_trial_and_changes_no_number(
         assert outcomes == (["node-lost", "done"] if folder == checkpoint.parent else ["done"])
         assert numbers(made.record).equals(numbers(undisturbed.trial(folder.name).record))
     resumed = Home(tmp_path).trial(checkpoint.parent.name).attempts()[1]
-    assert "goes on from step" in resumed.log.read_text()
+    assert "resumes from step" in resumed.log.read_text()
     assert resumed.content()["node"] != lost
     assert len(list((tmp_path / "trials").iterdir())) == len(list((undisturbed.path / "trials").iterdir())) == 3
 

@@ -161,7 +161,7 @@ def test_a_head_of_another_cluster_with_the_same_port_is_told_that_it_is_no_node
     wait_until(lambda: "This command will now block" in other.said(), seconds=60)
     run = other.start(*RUN, "--runs", str(hosts.shared / "runs"), "--address", hosts.ray)
     assert run.wait() == 2
-    assert f"this host is no node of the Ray cluster at {hosts.ray}" in other.said()
+    assert f"this host is not a node of the Ray cluster at {hosts.ray}" in other.said()
 
 
 def test_a_host_that_joins_late_with_other_code_trains_nothing(hosts: Hosts) -> None:

@@ -66,7 +66,7 @@ def test_each_replica_has_cpus_and_a_gpu_of_its_own() -> None:
 
 @pytest.mark.parametrize("gpu", [0.5, 1, 3])
 def test_replicas_share_no_gpu_and_leave_none_idle(gpu: float) -> None:
-    with pytest.raises(UserError, match=f"resources: .*gpu = {gpu:g} does not go with replicas = 2.* or give 2"):
+    with pytest.raises(UserError, match=f"resources: .*gpu = {gpu:g} conflicts with replicas = 2.* or give 2"):
         load("demo", ["resources.replicas=2", f"resources.gpu={gpu}"])
 
 

@@ -160,7 +160,7 @@ def test_a_launch_whose_processes_all_die_before_they_begin_a_trial_ends(tmp_pat
 def test_a_node_of_another_cluster_is_no_node_of_this_cluster() -> None:
     """Both heads may have the same port."""
     check_member("10.77.0.1:6379", ["10.77.0.1", "127.0.0.1"])
-    with pytest.raises(UserError, match=r"this host is no node of the Ray cluster at 10\.77\.0\.1:6379"):
+    with pytest.raises(UserError, match=r"this host is not a node of the Ray cluster at 10\.77\.0\.1:6379"):
         check_member("10.77.0.1:6379", ["10.77.0.1"])
 
 

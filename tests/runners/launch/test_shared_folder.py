@@ -45,7 +45,7 @@ def test_a_folder_that_is_mounted_late_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot write .*\.goalgrid.*choose another folder, of trials with --runs"):
+    with pytest.raises(UserError, match=r"cannot write .*\.goalgrid.*choose another folder \(of trials: --runs\)"):
         shared_folder.mark(Home(tmp_path / "file" / "runs"))
 
 
@@ -64,7 +64,9 @@ def test_a_file_system_without_hard_links_is_named(tmp_path: Path, monkeypatch: 
         raise PermissionError(errno.EPERM, "Operation not permitted")  # as FAT and many object stores say it
 
     monkeypatch.setattr(os, "link", link)
-    with pytest.raises(UserError, match=r"has no hard links, by which a process takes a trial\. Choose another folder"):
+    with pytest.raises(
+        UserError, match=r"has no hard links, which processes need to lock trials\. Choose another folder"
+    ):
         shared_folder.mark(Home(tmp_path))
 
 

@@ -143,7 +143,7 @@ def test_a_worker_whose_data_are_not_the_launch_s_makes_no_attempt(tmp_path: Pat
     few = (f'data.few.root="{few_pictures}"', 'datasets=["few"]', "dataset.train_images=40", "train.epochs=1")
     one = job(tmp_path, *few)
     other = replace(one, launched=replace(one.launched, data=((DataKey("few", False, None), "2:other"),)))
-    with pytest.raises(worker.Refused, match=r"the data of 'few' under .* are not those with which this launch began"):
+    with pytest.raises(worker.Refused, match=r"the data of 'few' under .* changed since this launch began"):
         tried(other)
     found = content("few", few_pictures, features=False).fingerprint
     assert tried(replace(one, launched=replace(one.launched, data=((DataKey("few", False, None), found),)))) == [one.id]

@@ -158,13 +158,13 @@ WRONG = {
     "a parameter that is detached in part": (
         LEARNT % "torch.cat([t.s_pos * self.tau, t.s_neg * self.tau.detach()], -1)",
         "gradient",
-        "A detached part",
+        "Usual causes: a detach",
     ),
-    "a detached part": (f"{TRIPLETS}t.s_neg.detach() * (t.s_neg - t.s_pos)", "gradient", "A detached part"),
+    "a detached part": (f"{TRIPLETS}t.s_neg.detach() * (t.s_neg - t.s_pos)", "gradient", "Usual causes: a detach"),
     "the first pair counts twice": (
         f"{SCORES}scores.sum() - scores[0].sum() / 2",
         "permutation",
-        "with the pairs in another order",
+        "the loss changes with the order of the pairs",
     ),
     "another value each time": (f"{TRIPLETS}t.s_neg * torch.rand(1) - t.s_pos", "permutation", "the same batch gives"),
     "a root at a full score": (
@@ -384,11 +384,16 @@ class Mine(torch.nn.Module):
             IMAGES,
             ("project(x)", "project(x - x.mean(0))"),
             "batch",
-            "alone, an input has other values: off by",
+            "alone, the output of an input changes by",
         ),
-        (IMAGES, ("project(x)", "project(x) + torch.rand(1)"), "batch", "at the second call, an input has other"),
+        (
+            IMAGES,
+            ("project(x)", "project(x) + torch.rand(1)"),
+            "batch",
+            "at the second call, the output of an input changes",
+        ),
         (IMAGES, ("project(x)", "project(x).detach() + 0 * self.project.bias"), "gradient", "project.weight gets no"),
-        (IMAGES, ("self.dim = dim", "self.by = torch.rand(dim)"), "weights", "State outside state_dict"),
+        (IMAGES, ("self.dim = dim", "self.by = torch.rand(dim)"), "weights", "state outside state_dict"),
         (swapped(swapped(IMAGES, '"mine"', '"mine", on="features"'), ".mean(dim=(2, 3))", ""), ("", ""), "", ""),
         (TEXTS, ("", ""), "", ""),
         (TEXTS, ("sum(dim=1)", "sum(dim=1) / (lengths - 1)[:, None]"), "shape", "a value is not finite"),
@@ -425,7 +430,7 @@ def test_an_encoder_of_a_size_that_is_fixed_is_told_what_it_was_given(tmp_path: 
     assert found["shape"].endswith("), given (4, 3, 64, 64)")
 
 
-@pytest.mark.parametrize(("shape", "said"), [((48,), "a vector an image"), ((6, 48), "several vectors an image")])
+@pytest.mark.parametrize(("shape", "said"), [((48,), "one vector per image"), ((6, 48), "several vectors per image")])
 def test_an_encoder_of_pictures_is_refused_on_features(shape: tuple[int, ...], said: str, tmp_path: Path) -> None:
     define(tmp_path, IMAGES)
     with pytest.raises(
@@ -452,9 +457,21 @@ class Mine(torch.nn.Module):
         (("", ""), "", ""),
         (("products / counts", "torch.nn.functional.dropout(products / counts, 0.5, self.training)"), "", ""),
         (("dim=(2, 3))", "dim=2)"), "shape", "gives (4, 3, 4) for 4 images and 3 captions; it should give (4, 3)"),
-        (("project(images)", "project(images.detach())"), "gradient", "it is no derivative of the value"),
-        (("products / counts", "products / counts * torch.rand(1)"), "batch", "at the second call, an input has"),
-        (("products / counts", "products / counts - products.mean()"), "batch", "alone in a batch, an input has other"),
+        (
+            ("project(images)", "project(images.detach())"),
+            "gradient",
+            "it differs from the derivative of the returned value",
+        ),
+        (
+            ("products / counts", "products / counts * torch.rand(1)"),
+            "batch",
+            "at the second call, the output of an input changes",
+        ),
+        (
+            ("products / counts", "products / counts - products.mean()"),
+            "batch",
+            "alone in a batch, the output of an input changes",
+        ),
         (("products / counts", "(1.001 - products).log()"), "batch", "with more zeros behind an image's last vector"),
         (("self.project(images), words", "images, words"), "gradient", "score.project.weight gets no gradient"),
         (
@@ -478,7 +495,7 @@ SUM = "(values * present[..., None]).sum(1)"
     [
         (f"return {SUM}", "", ""),
         ("return values.mean(1)", "batch", "with another value in a member that is not present"),
-        (f"return {SUM}.detach() * values[:, 0]", "gradient", "it is no derivative of the value"),
+        (f"return {SUM}.detach() * values[:, 0]", "gradient", "it differs from the derivative of the returned value"),
         (f"return {SUM} + values[:1, 0]", "batch", "in another order of the batch"),
         (f"return {SUM}.exp().pow(99)", "half precision", "not finite"),
         (f"return {SUM}.sum(1)", "gradient", "gives (4,) for values (4, 5, 6); it should give (4, 6)"),

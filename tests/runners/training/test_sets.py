@@ -97,7 +97,7 @@ def test_images_of_one_vector_are_refused(tmp_path: Path, few_pictures: Path) ->
     shutil.copytree(few_pictures / "precomp", tmp_path / "precomp")
     for file in (tmp_path / "precomp").glob("*_ims.npy"):
         np.save(file, np.load(file)[:, 0])
-    with pytest.raises(UserError, match=r"scorer 'scan' reads several vectors an image.* have one of 512 values"):
+    with pytest.raises(UserError, match=r"scorer 'scan' reads several vectors per image.* have one of 512 values"):
         prepare(settings_of(tmp_path, "scan-t2i"), machine_of(tmp_path))
 
 

@@ -200,7 +200,7 @@ def test_a_trial_asked_to_end_is_interrupted_and_goes_on(tmp_path: Path, small_t
     assert events[-1].kind == "interrupted"
     assert folder.attempts()[0].failure() is Failure.PREEMPTED
     assert run(small_trial, home)[0] is State.DONE
-    assert "goes on from step 1" in folder.attempts()[1].log.read_text()
+    assert "resumes from step 1" in folder.attempts()[1].log.read_text()
 
 
 def test_a_trial_goes_on_with_the_threads_that_it_began_with_and_the_record_has_their_number(
@@ -217,7 +217,7 @@ def test_a_trial_goes_on_with_the_threads_that_it_began_with_and_the_record_has_
         torch.set_num_threads(threads)
     assert state is State.DONE
     folder = cut.trial(small_trial.id)
-    said = "it goes on with 1 thread, with which it began, though resources.cpu is 2 now"
+    said = "it resumes with 1 thread, as it began, although resources.cpu is 2 now"
     assert [said in event.message for event in events if event.kind == "warning"] == [True]
     assert said in folder.attempts()[1].log.read_text()
     assert json.loads(folder.environment.read_text())["threads"] == 1
@@ -378,4 +378,4 @@ def test_a_runs_folder_that_is_unmounted_gets_no_file_in_its_place(tiny_disk: Pa
     assert left == []
     assert state is State.FAILED
     assert events[-1].message.startswith("storage: cannot write")
-    assert "its disk is not mounted any more" in events[-1].message
+    assert "its disk is no longer mounted" in events[-1].message

@@ -24,7 +24,7 @@ def test_a_signal_asks_for_checkpoints_though_ray_has_replaced_its_handler_and_t
         time.sleep(SAME_SECONDS)
         signal.raise_signal(signal.SIGTERM)
         raise AssertionError("the second signal ends nothing")
-    assert [message.partition(":")[0] for message in told] == ["asked to end", "interrupted; what is done is kept"]
+    assert [message.partition(":")[0] for message in told] == ["asked to end", "interrupted; finished work is kept"]
     assert list(tmp_path.iterdir()) == [], "the request stands for no one"
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -42,7 +42,7 @@ def test_a_second_signal_of_the_scheduler_at_once_is_the_same_request_and_ctrl_c
         assert [message.partition(":")[0] for message in told] == ["asked to end"]
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("Ctrl-C ends nothing")
-    assert told[-1] == "interrupted; what is done is kept"
+    assert told[-1] == "interrupted; finished work is kept"
 
 
 def test_a_second_signal_before_any_trial_runs_does_not_cut_the_end_short(tmp_path: Path) -> None:
@@ -65,4 +65,4 @@ def test_a_signal_that_others_swallow_ends_the_launch_before_any_trial_runs(tmp_
                 signal.raise_signal(signal.SIGTERM)
         interrupts.soften()
         raise AssertionError("the signal ends nothing")
-    assert told == ["interrupted; what is done is kept"]
+    assert told == ["interrupted; finished work is kept"]

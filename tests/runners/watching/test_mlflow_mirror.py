@@ -209,7 +209,7 @@ def test_an_mlflow_that_is_down_costs_two_warnings(trained: Home, tmp_path: Path
         mirror.sync(trained.trial(path.name))
     mirror.close()
     assert len(warned) == 2
-    assert "training goes on without it" in warned[0]
+    assert "training continues without it" in warned[0]
     assert "not in MLflow: 4 trials; the next run of this grid copies what is missing" in warned[1]
 
 

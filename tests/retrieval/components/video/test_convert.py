@@ -79,7 +79,7 @@ def test_a_file_a_video_keeps_its_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"video0": Code()}, "it names posix.system, which is no part of an array and is not run"),
+        ({"video0": Code()}, "it names posix.system, which does not belong in an array; it was not run"),
         ({"video0": np.ones((2, 4)), "video1": np.ones((2, 5))}, "5 values for 'video1', and of 4 for 'video0'"),
         ({"video0": np.array([[1.0, np.nan]])}, "has NaN or infinity in a vector of 'video0'"),
         ({"video0": np.ones((2, 3, 4))}, r"expected numbers \(D\) or \(T, D\)"),

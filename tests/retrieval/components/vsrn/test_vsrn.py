@@ -182,5 +182,5 @@ def test_the_image_encoder_trains_without_the_captioner() -> None:
     assert class_of(settings) is DualEncoder
     model = DualEncoder(settings, (REGIONS, WIDTH), WORDS, seed=0)
     assert model.embed_images(random(IMAGES, REGIONS, WIDTH)).shape == (IMAGES, DIM)
-    with pytest.raises(UserError, match="image encoder 'region-graph' reads several vectors an image"):
+    with pytest.raises(UserError, match="image encoder 'region-graph' reads several vectors per image"):
         DualEncoder(settings, (WIDTH,), WORDS, seed=0)

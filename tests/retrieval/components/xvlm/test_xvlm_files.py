@@ -95,16 +95,16 @@ def test_a_file_that_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.M
     lacking = {name: value for name, value in weights.items() if not name.startswith("itm_head.3")}
     wide = {**weights, "text_proj.weight": torch.ones(7, 12), "text_proj.bias": torch.ones(7)}
     cases = {
-        xvlm_files.save(tmp_path / "lacks", lacking): r"is no x-vlm that is known here .*missing: itm_head\.3",
+        xvlm_files.save(tmp_path / "lacks", lacking): r"is not a known x-vlm checkpoint .*missing: itm_head\.3",
         xvlm_files.save(tmp_path / "more", {**weights, "gate.weight": torch.ones(2)}): r"extra: gate\.weight",
         xvlm_files.save(tmp_path / "wide", wide): r"text_proj\.weight is \(7, 12\) in the file and \(6, 12\)",
-        Peer("scan", "bigru", WORDS).save(tmp_path / "scan"): r"is no x-vlm: it looks like SCAN .*Give --as scan",
+        Peer("scan", "bigru", WORDS).save(tmp_path / "scan"): r"is not x-vlm: it looks like SCAN .*Give --as scan",
         tmp_path / "none": r"none cannot be read: No such file",
     }
     (tmp_path / "half").write_bytes(whole.read_bytes()[:20_000])
     cases[tmp_path / "half"] = r"half of 20,000 bytes is damaged or half downloaded; fetch it again"
     torch.save({"model": weights, "config": Evil()}, tmp_path / "evil")
-    cases[tmp_path / "evil"] = r"its pickle names posix\.mkdir, which is no part of a checkpoint and is not run"
+    cases[tmp_path / "evil"] = r"its pickle names posix\.mkdir, which does not belong in a checkpoint; it was not run"
     for path, said in cases.items():
         with pytest.raises(UserError, match=f"(?s){said}"):
             PublishedModel.of(CheckpointFile.read(path), "x-vlm", (), {})
