@@ -134,12 +134,10 @@ def _joined(axis: str, name: str) -> str:
 
 def _of_select(content: GridDocument) -> list[str]:
     """Settings that no cell can choose for itself, or that the grid gives in another place, too; fields unread."""
-    unread = [name for name in ("grace", "factor") if name in content.table("select")]
-    problems = [
-        f'select.{name} has no effect without select.stop = "asha"'
-        for name in unread
-        if "stop" not in content.table("select")
-    ]
+    select, reader = content.table("select"), {"grace": "stop", "factor": "stop", "confirm_seeds": "confirm"}
+    forms = {"stop": 'select.stop = "asha"', "confirm": "select.confirm, e.g. select.confirm = 3"}
+    unread = [name for name in reader if name in select and reader[name] not in select]
+    problems = [f"select.{name} has no effect without {forms[reader[name]]}" for name in unread]
     places = {"[set]": content.table("set"), "[sweep]": content.table("sweep")}
     entries = [entry["cells"] | entry["set"] for entry in content.values("where")]
     places |= {f"where[{place}]": entry for place, entry in enumerate(entries)}

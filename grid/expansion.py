@@ -8,20 +8,21 @@ from itertools import compress, product, zip_longest
 from typing import NamedTuple
 
 from goalgrid.grid import catalog
+from goalgrid.grid.chosen import Chosen
 from goalgrid.grid.errors import UserError, check_known, nearest, several, unknown
 from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import cell_ids
 from goalgrid.grid.objectives import CATALOGUE, needs
 from goalgrid.grid.patterns import CellPatterns, Overrides
-from goalgrid.grid.resolution import Resolver
+from goalgrid.grid.resolution import Resolver, value_of
 from goalgrid.grid.resolution import Shared as Shared
-from goalgrid.grid.select import Chosen, Point
+from goalgrid.grid.select import Draw, Point
 from goalgrid.grid.settings import RANKED, TrialSettings, components
 from goalgrid.grid.syntax import Scalar
 
-Place = tuple[str, str, str, Point]
-"""A cell by its data set, recipe, objective and swept values."""
+Place = tuple[str, str, str, Draw]
+"""A cell by its data set, recipe, objective, and swept and tried values."""
 BlockKey = tuple[str, str, Point]
 """A block of a table by its data set, recipe and swept values."""
 
@@ -62,8 +63,8 @@ class Cell:
     objective: str
     swept: Point
     trials: tuple[Trial, ...]
-    chosen: Chosen | None = None
-    """How validation chose settings of its trials; None: the grid gives all."""
+    choices: tuple[Chosen, ...] = ()
+    """How validation chose settings of its trials, in each of its searches; empty: the grid gives all."""
 
     @property
     def published(self) -> str:
@@ -108,8 +109,8 @@ def expand(grid: Grid) -> list[Cell]:
     register(grid)
     recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in catalog.lineage(recipe)))
     swept = (tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values()))
-    tried = grid.select.points() if grid.select else [()]
-    points = [(*place, *point) for place, point in product(swept, tried)]
+    tried = grid.select.tried(grid.seeds) if grid.select else [Draw((), tuple(grid.seeds))]
+    points = [(place, Draw((*place, *point), seeds)) for place, (point, seeds) in product(swept, tried)]
     axes: dict[str, Sequence[Scalar]] = {
         "dataset": grid.datasets,
         "recipe": recipes,
@@ -119,8 +120,8 @@ def expand(grid: Grid) -> list[Cell]:
     excluded, overrides = CellPatterns(grid, "exclude", grid.exclude, axes), Overrides(grid, axes)
     resolver = Resolver(grid)
     cells = _Cells(grid, resolver, overrides)
-    for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
-        cell = {"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}
+    for dataset, recipe, (fixed, draw), name in product(grid.datasets, recipes, points, grid.objectives):
+        cell = {"dataset": dataset, "recipe": recipe, "objective": name, **dict(draw.point)}
         if excluded.fitting(cell):
             continue
         shared = resolver.shared(dataset, recipe, name, overrides.of(cell))
@@ -131,14 +132,14 @@ def expand(grid: Grid) -> list[Cell]:
             resolver.problems[f"{of}: {clash}"] = None
             continue
         parents = catalog.recipe(recipe).parents
-        before = [cells.trials.get((dataset, parent, name, point), ()) for parent in parents]
+        before = [cells.trials.get((dataset, parent, name, draw), ()) for parent in parents]
         if not all(before):
             if lost := [parent for parent in parents if excluded.fitting({**cell, "recipe": parent})]:
                 resolver.problems[f"exclude leaves out {lost[0]}, from which {recipe} starts; exclude that, too"] = None
             continue  # or a parent's settings do not fit together, which is among the problems
-        place = dataset, recipe, name, point
+        place = dataset, recipe, name, draw
         if place not in cells.trials:
-            cells.add(place, shared, before)
+            cells.add(place, shared, before, fixed)
     nothing = [] if cells.made or resolver.problems else ["exclude leaves out every cell of the grid"]
     problems = [*(excluded.problems() or nothing), *overrides.problems(), *resolver.problems] or resolver.unread()
     if problems:
@@ -161,29 +162,36 @@ class _Cells:
 
     def __init__(self, grid: Grid, resolver: Resolver, overrides: Overrides) -> None:
         self.resolver, self.overrides = resolver, overrides
-        self.seeds = [grid.select.seed, *grid.seeds] if grid.select else grid.seeds
+        self.chosen = list(grid.select.over) if grid.select else []
         self.made = list[Cell]()
         self.trials = dict[Place, tuple[Trial, ...]]()
 
-    def add(self, place: Place, shared: Shared, before: Sequence[Sequence[Trial]]) -> None:
-        """Make a cell; `before` are the trials of each parent."""
+    def add(self, place: Place, shared: Shared, before: Sequence[Sequence[Trial]], fixed: Point) -> None:
+        """Make a cell; `before` are the trials of each parent, `fixed` the swept values without those of a search."""
+        *names, draw = place
         ensemble = len(before) > 1
-        rankers = [] if ensemble else [trial.id for trial in self._ranking(place, shared)]
+        rankers = [] if ensemble else [trial.id for trial in self._ranking(place, shared, fixed)]
         if ensemble:
             shared = shared._replace(members=tuple(trials[0].shared.model for trials in before))
-        readable = "_".join(place[:3])
+        readable = "_".join(names)
         texts = {name: self.resolver.text(getattr(shared, name)) for name in ("dataset", "model", "train", "objective")}
         parents = list(zip(*([trial.id for trial in trials] for trials in before), strict=True))
-        parents = parents or [()] * len(self.seeds)
-        ids = cell_ids(readable, shared.recipe, self.seeds, parents, **texts, ensemble=ensemble, rankers=rankers)
+        parents = parents or [()] * len(draw.seeds)
+        ids = cell_ids(readable, shared.recipe, draw.seeds, parents, **texts, ensemble=ensemble, rankers=rankers)
         ranked: list[tuple[str, ...]] = [(ranker,) for ranker in rankers] or [()] * len(ids)
-        each = zip(ids, self.seeds, parents, ranked, strict=True)
+        each = zip(ids, draw.seeds, parents, ranked, strict=True)
         self.trials[place] = tuple([Trial(name, shared, seed, named + by, *by) for name, seed, named, by in each])
-        self.made.append(Cell(*place, self.trials[place]))
+        swept = draw.point if draw.point != fixed else (*fixed, *self._default(shared))  # of `DEFAULT`
+        self.made.append(Cell(*place[:3], swept, self.trials[place]))
 
-    def _ranking(self, place: Place, shared: Shared) -> tuple[Trial, ...]:
+    def _default(self, shared: Shared) -> Point:
+        """The values without a search of the settings that validation chooses, without those that there are none of."""
+        values = ((name, value_of(shared, name)) for name in self.chosen)
+        return tuple((name, value) for name, value in values if isinstance(value, Scalar))
+
+    def _ranking(self, place: Place, shared: Shared, fixed: Point) -> tuple[Trial, ...]:
         """The rankers of a cell, seed by seed; none where its objective reads no ranking, or reads files."""
-        dataset, recipe, name, point = place
+        dataset, recipe, name, draw = place
         ranker, goal = shared.train.ranker, shared.train.ranker_objective
         if RANKED not in needs(name) or (shared.dataset.candidates and not ranker):
             return ()
@@ -205,13 +213,13 @@ class _Cells:
         if problem or ranker is None:
             self.resolver.problems[f"{recipe} with {name}: {problem}"] = None
             return ()
-        place = dataset, ranker, goal, point
+        place = dataset, ranker, goal, draw
         if place not in self.trials:
-            given = self.overrides.of({"dataset": dataset, "recipe": ranker, "objective": goal, **dict(point)})
+            given = self.overrides.of({"dataset": dataset, "recipe": ranker, "objective": goal, **dict(draw.point)})
             of_ranker = self.resolver.shared(dataset, ranker, goal, given)
             if of_ranker is None:
                 return ()
-            self.add(place, of_ranker, [])
+            self.add(place, of_ranker, [], fixed)
         return self.trials[place]
 
 
@@ -270,7 +278,14 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
 
     `also` are further axes, each with its values by trial id; no pattern names a trial that has no value.
     """
-    known = ["dataset", "recipe", "objective", "seed", *(name for name, _ in cells[0].swept), *also]
+    known = [
+        "dataset",
+        "recipe",
+        "objective",
+        "seed",
+        *dict.fromkeys(name for cell in cells for name, _ in cell.swept),
+        *also,
+    ]
     every = [(axes, trial) for axes, trials in ((cell.axes, cell.trials) for cell in cells) for trial in trials]
     chosen = set[str]()
     for part in re.split(r"(?:^|\s)\|(?:\s|$)", only):
@@ -305,4 +320,6 @@ def _value(axis: str, axes: Mapping[str, Scalar], trial: Trial, also: Mapping[st
     """The value of a trial on an axis; None: it has none."""
     if axis in also:
         return also[axis].get(trial.id)
-    return str(trial.seed if axis == "seed" else axes[axis])
+    if axis == "seed":
+        return str(trial.seed)
+    return str(axes[axis]) if axis in axes else None

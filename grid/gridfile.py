@@ -117,9 +117,9 @@ class Grid(Settings):
         return self.name.partition("@")[0]
 
     @property
-    def search_seed(self) -> int | None:
-        """The seed of search trials, which no trial of a table has; None: validation chooses nothing."""
-        return self.select.seed if self.select else None
+    def search_seeds(self) -> frozenset[int]:
+        """The seeds of search trials, which no trial of a table has; empty: validation chooses nothing."""
+        return self.select.seeds if self.select else frozenset()
 
     @property
     def settings(self) -> frozenset[str]:
@@ -170,11 +170,7 @@ def check(content: GridDocument) -> Grid:
     """Validate a grid's content; all its problems are one error."""
     problems = mistakes(content)
     fields = content.fields | _within_budget(content)
-    seed = content.table("select").get("seed", Select.model_fields["seed"].default)
-    if "select" in content.fields and seed in content.put(**fields).values("seeds"):
-        problems.append(
-            f"select.seed = {seed} stands in seeds, too; a cell is tested on seeds that did not choose for it"
-        )
+    problems += _wrong_seeds(content, content.put(**fields).values("seeds"))
     try:
         grid = Grid.model_validate(fields)
     except ValidationError as error:
@@ -182,6 +178,31 @@ def check(content: GridDocument) -> Grid:
     if problems:
         raise several(content.where, [*problems, *wrong_settings(content, problems)])
     return grid
+
+
+def _wrong_seeds(content: GridDocument, seeds: Sequence[Any]) -> list[str]:
+    """The grid's seeds by which validation chooses, and searches that have no seed of their own."""
+    if "select" not in content.fields:
+        return []
+    try:
+        select = Select.model_validate(content.table("select"))
+    except ValidationError:  # which is a problem itself
+        return []
+    names = {select.seed: f"select.seed = {select.seed}"}
+    problems = [
+        f"{names.get(seed, f'{seed}, a seed of the search by [select],')} stands in seeds, too; a cell is tested on "
+        "seeds that did not choose for it"
+        for seed in seeds
+        if seed in select.seeds
+    ]
+    if select.repeats > 1 and content.values("seeds") == [UNTIL_RESOLVED]:
+        problems.append("select.repeats: each seed has a search of its own, so seeds cannot be added until resolved")
+    elif select.repeats not in (1, len(seeds)):
+        problems.append(
+            f"select.repeats = {select.repeats}: each seed is trained with the values of a search of its own, so "
+            f"repeats should be 1, or {len(seeds)} as there are seeds"
+        )
+    return problems
 
 
 def _within_budget(content: GridDocument) -> dict[str, Any]:

@@ -172,3 +172,12 @@ def _trains_nothing(recipe: str) -> tuple[str, ...]:
     if other:
         return (f"a recipe that trains, such as {other!r} instead of {recipe!r}",)
     return (f"a recipe that trains, instead of {recipe!r}",)
+
+
+def value_of(shared: Shared, name: str) -> Any:
+    """A setting by its dotted name; None where a trial does not have it."""
+    section, *rest = name.split(".")
+    value: Any = getattr(shared, section)
+    for part in ["parameters", *rest] if section == "objective" and rest != ["variant"] else rest:
+        value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
+    return value

@@ -1,8 +1,8 @@
-"""[select]: settings that each cell chooses by validation: the points of the search, and the choice among them."""
+"""[select]: settings that each cell chooses by validation: the points of its searches, and their seeds."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -18,10 +18,22 @@ Point = tuple[tuple[str, Scalar], ...]
 Range = list[Scalar] | dict[str, list[int | float]]
 """The values of a setting, or a distribution: `{"log_uniform": [1e-5, 1e-3]}`."""
 
+DEFAULT: Point = ()
+"""The point of the default: it sets nothing, so that the cell has the values of its recipe and its objective."""
+STRIDE = 100
+"""By how much the seeds of one search differ from those of the next."""
 _DIGITS = 3
 """Significant digits of a number that is drawn between two ends."""
 _CANDIDATES = 100
 """Points that are drawn at most for each point that is asked for: points that repeat an earlier one do not count."""
+
+
+class Draw(NamedTuple):
+    """A point of a search, with the seeds that a cell is trained with there."""
+
+    point: Point
+    seeds: tuple[int, ...]
+    """Of its search trial, of the trials that confirm it, then those of the trials that it gets if chosen."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +61,23 @@ def _range(value: Any) -> Range:
     raise ValueError(f"it should be a list of values, or {form} with low below high, in a log scale both above 0")
 
 
+def _several(value: Any) -> int:
+    if type(value) is int and (value == 0 or value > 1):
+        return value
+    raise ValueError("it should be 0, or 2 or more: of a single point nothing is decided")
+
+
 class Select(Settings):
     """[select]: what each cell chooses by validation, before it is trained with the grid's seeds."""
 
     over: Annotated[dict[str, Annotated[Range, PlainValidator(_range)]], Field(min_length=1)] = Field(
         description="settings that each cell chooses, with a list of values, { uniform = [low, high] } or "
         "{ log_uniform = [low, high] }; uniform draws whole numbers between whole ends"
+    )
+    include: Literal["none", "default"] = Field(
+        default="none",
+        description="default: the values that recipe and objective have without a search are the first point, one of "
+        "the draws",
     )
     draws: Annotated[PositiveInt | None, Unit("points"), Field(validate_default=True)] = Field(
         default=None, description="points that each cell tries; none: all points of a finite product"
@@ -71,6 +94,31 @@ class Select(Settings):
     )
     factor: Annotated[int, Field(ge=2)] = Field(default=3, description="one of so many search trials goes on, by asha")
 
+    confirm: Annotated[int, Unit("points"), PlainValidator(_several)] = Field(
+        default=0,
+        description="the best points of a cell are trained again, with confirm_seeds further seeds, and the mean over "
+        "seeds decides; 0: the search seed alone decides",
+    )
+    confirm_seeds: Annotated[int, Field(ge=1, lt=STRIDE), Unit("seeds")] = Field(
+        default=2, description="further seeds that confirm a point: those after select.seed"
+    )
+    repeats: PositiveInt = Field(
+        default=1,
+        description="whole searches of a cell, each with draws and seeds of its own; as many as seeds, of which each "
+        "is trained with the values of one search, so that their spread is that of searches",
+    )
+
+    @property
+    def searches(self) -> list[range]:
+        """The seeds of each search: of its search trials, then of those that confirm."""
+        seeds = 1 + (self.confirm_seeds if self.confirm else 0)
+        return [range(first, first + seeds) for first in (self.seed + STRIDE * n for n in range(self.repeats))]
+
+    @property
+    def seeds(self) -> frozenset[int]:
+        """All seeds by which validation chooses: no trial of a table has one."""
+        return frozenset().union(*self.searches)
+
     @field_validator("draws")
     @classmethod
     def _possible(cls, draws: int | None, info: ValidationInfo) -> int | None:
@@ -78,7 +126,7 @@ class Select(Settings):
         if not over:  # which is wrong itself
             return draws
         ranges = [name for name, values in over.items() if _count(values) == math.inf]
-        most = math.prod(map(_count, over.values()))
+        most = math.prod(map(_count, over.values())) + (info.data.get("include") == "default")
         if draws is None and ranges:
             raise ValueError(
                 f"{ranges[0]} is drawn from a range, so say how many points each cell tries, e.g. draws = 12"
@@ -87,18 +135,31 @@ class Select(Settings):
             raise ValueError(f"the product has {counted(int(most), 'point')}; leave draws out to try all of them")
         return draws
 
-    def points(self) -> list[Point]:
-        """The points that every cell tries, in the order in which they are drawn; more draws extend this list."""
+    def points(self, search: int = 0) -> list[Point]:
+        """The points that every cell tries in a search, in the order in which they are drawn; more draws extend them.
+
+        The first is `DEFAULT` where it is included: one of the draws, or one more than a finite product.
+        """
+        included = [DEFAULT] if self.include == "default" else []
         if self.draws is None:
             every = ([*values] if isinstance(values, list) else _whole(values) for values in self.over.values())
-            return [tuple(zip(self.over, values, strict=True)) for values in product(*every)]
-        points = dict[Point, None]()
+            return included + [tuple(zip(self.over, values, strict=True)) for values in product(*every)]
+        points, seed = dict[Point, None].fromkeys(included), self.seed + STRIDE * search
         for number in range(_CANDIDATES * self.draws):
-            shares = {name: int(digest([self.seed, name, number])[:13], 16) / 16**13 for name in self.over}
-            points[tuple((name, _at(values, shares[name])) for name, values in self.over.items())] = None
             if len(points) == self.draws:
                 break
+            shares = {name: int(digest([seed, name, number])[:13], 16) / 16**13 for name in self.over}
+            points[tuple((name, _at(values, shares[name])) for name, values in self.over.items())] = None
         return list(points)
+
+    def tried(self, seeds: Sequence[int]) -> list[Draw]:
+        """The points of all searches; each is trained with all of these seeds if chosen, or each search has one."""
+        finals = [seeds] if self.repeats == 1 else [[seed] for seed in seeds]
+        return [
+            Draw(point, (*before, *after))
+            for search, (before, after) in enumerate(zip(self.searches, finals, strict=True))
+            for point in self.points(search)
+        ]
 
 
 def _whole(values: Mapping[str, Sequence[float]]) -> Sequence[Scalar]:
@@ -119,121 +180,3 @@ def _at(values: Range, share: float) -> Scalar:
     ((kind, (low, high)),) = values.items()  # type: ignore[union-attr]
     exact = low * (high / low) ** share if kind == "log_uniform" else low + (high - low) * share
     return min(max(float(f"{exact:.{_DIGITS}g}"), low), high)
-
-
-class EarlierSearches(NamedTuple):
-    """How many searches ended before the present one began, and how many search trials they had beyond its own."""
-
-    searches: int = 0
-    trials: int = 0
-
-    def __str__(self) -> str:
-        form = "{} earlier search here ({})" if self.searches == 1 else "{} earlier searches here ({})"
-        return form.format(self.searches, counted(self.trials, "further search trial"))
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A point of a cell's search whose trial is done, stopped or diverged, and what validation said of it."""
-
-    trial: str
-    point: Point
-    """Of the settings that the cell reads."""
-    value: float
-    """-inf: its trial diverged."""
-    done: bool = True
-    """False: its trial was stopped, behind others, or diverged."""
-    epochs: int = 0
-    """Epochs that its trial trained."""
-    of: int = 0
-    """Epochs of a whole training."""
-
-    @property
-    def diverged(self) -> bool:
-        return self.value == -math.inf
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """A cell's choice: the best point by validation, the first of a tie; a stopped one only where no trial is done."""
-
-    by: str
-    draws: int
-    """Points that the grid asks for."""
-    points: int
-    """Points that differ for this cell: those that differ in a setting that it does not read are one."""
-    tried: tuple[Tried, ...]
-    """The points whose trial is done, stopped or diverged, in the order in which they were drawn."""
-    missing: Mapping[str, int] = field(default_factory=dict)
-    """How many of `draws` were not tried, by the reason: unread, failed or impossible."""
-    earlier: EarlierSearches = field(default_factory=EarlierSearches)
-    """Of the grid: what was searched here before, with test results known when this search began."""
-
-    @property
-    def possible(self) -> Sequence[Tried]:
-        """The points that may be chosen at all."""
-        return [tried for tried in self.tried if not tried.diverged]
-
-    @property
-    def stopped(self) -> int:
-        return sum(not tried.done for tried in self.possible)
-
-    @property
-    def diverged(self) -> int:
-        return len(self.tried) - len(self.possible)
-
-    @property
-    def epochs(self) -> tuple[int, int]:
-        """Epochs that its search trials trained, and those of whole trainings."""
-        return sum(tried.epochs for tried in self.tried), sum(tried.of for tried in self.tried)
-
-    @property
-    def best(self) -> Tried:
-        return max(self._rivals, key=lambda tried: tried.value)  # the first of several
-
-    @property
-    def _rivals(self) -> Sequence[Tried]:
-        return [tried for tried in self.tried if tried.done] or self.possible
-
-    @property
-    def runner_up(self) -> Tried | None:
-        """The best of the others that may be chosen, if there are any."""
-        return max((tried for tried in self._rivals if tried is not self.best), key=lambda t: t.value, default=None)
-
-    @property
-    def margin(self) -> float | None:
-        """By how much the best point leads, in units of the metric."""
-        return self.best.value - self.runner_up.value if self.runner_up else None
-
-    @property
-    def edges(self) -> list[str]:
-        """The settings whose chosen number is the smallest or the largest of three or more that were tried."""
-        at_edge = list[str]()
-        for name, value in self.best.point:
-            numbers = {dict(tried.point)[name] for tried in self.tried}
-            if len(numbers) > 2 and not any(isinstance(number, bool | str) for number in numbers):
-                at_edge += [name] if value in (min(numbers), max(numbers)) else []
-        return at_edge
-
-    def range(self, name: str) -> str:
-        """`1 to 40`: the least and the most that was tried of a setting that is a number."""
-        numbers = sorted(dict(tried.point)[name] for tried in self.tried)
-        return f"{numbers[0]} to {numbers[-1]}"
-
-    def to_dict(self) -> dict[str, Any]:
-        other = self.runner_up
-        return {
-            "chosen": dict(self.best.point),
-            "by": self.by,
-            "value": self.best.value,
-            "runner_up": other and {**dict(other.point), "value": other.value},
-            "margin": self.margin,
-            "points": self.points,
-            "done": sum(tried.done for tried in self.tried),
-            "stopped": self.stopped,
-            "diverged": self.diverged,
-            "missing": {reason: count for reason, count in self.missing.items() if count},
-            "epochs": self.epochs[0],
-            "epochs_of_whole_trainings": self.epochs[1],
-            "at_edge": self.edges,
-        }

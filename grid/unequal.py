@@ -35,7 +35,7 @@ def unequal(cells: Sequence[Cell]) -> list[Values]:
     """
     values_of: list[Values] = [{} for _ in cells]
     named = {name for cell in cells for name, _ in cell.swept}
-    named |= {name for cell in cells if cell.chosen for tried in cell.chosen.tried for name, _ in tried.point}
+    named |= {name for cell in cells for choice in cell.choices for tried in choice.tried for name, _ in tried.point}
     trained = ((cell.dataset, place) for place, cell in enumerate(cells) if cell.trials and not cell.published)
     for places in grouped(trained).values():
         kinds = grouped((_kind(cells[place]), place) for place in places)

@@ -100,7 +100,7 @@ def to_evaluate(decisions: Iterable[TrialDecision], grid_state: GridState) -> li
         return []
     done = {trial.id for trial in grid_state.having(State.DONE)} & grid_state.lacking.keys() - grid_state.of_other_data
     asked = [d.trial for d in decisions if d.trains or d.trial.id in done]
-    return [trial for trial in asked if trial.seed != grid_state.grid.search_seed]
+    return [trial for trial in asked if trial.seed not in grid_state.grid.search_seeds]
 
 
 def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:

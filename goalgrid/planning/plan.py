@@ -167,6 +167,10 @@ def _search(grid_state: GridState) -> list[str]:
     counts = sorted({len(search.points) for search in grid_state.searches})
     points = f"{' or '.join(map(str, counts))} point{'s' * (counts != [1])} a cell"
     text = f"{', '.join(select.over)}: {points}, with seed {select.seed}, by {select.by}"
+    text += ", the default among them" * (select.include == "default")
+    if select.confirm:
+        text += f"; the best {select.confirm} again with {counted(select.confirm_seeds, 'further seed')}"
+    text += f"; {select.repeats} searches a cell, one for each seed" * (select.repeats > 1)
     return [text, *filter(None, [grid_state.stops_none]), *choice_lines(grid_state), *earlier_lines(grid_state)]
 
 

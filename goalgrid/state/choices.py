@@ -1,17 +1,20 @@
-"""[select]: the search of each cell, and what validation chose, as the finished search trials say.
+"""[select]: the searches of each cell, and what validation chose, as the finished search trials say.
 
-The disk is the state: every look reads the validation metrics anew. No test metric is read here.
+The disk is the state: every look reads the validation metrics again. No test metric is read here.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-from goalgrid.grid.expansion import Cell, Shared, Trial, block_title, expand
+from goalgrid.grid.chosen import Chosen, EarlierSearches, Tried
+from goalgrid.grid.expansion import Cell, Trial, block_title, expand, trials_of
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.select import Chosen, Halving, Point, Select, Tried
+from goalgrid.grid.groups import grouped
+from goalgrid.grid.resolution import value_of
+from goalgrid.grid.select import Halving, Point, Select
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.earlier_searches import earlier_searches
 from goalgrid.grid.store.home import ENDED, Home, State
@@ -20,26 +23,32 @@ from goalgrid.results.records import record_cache
 
 @dataclass(frozen=True)
 class Search:
-    """The search of a cell."""
+    """A search of a cell."""
 
     points: tuple[Cell, ...]
-    """A cell for each point that differs for this cell: its search trial, then the trials that it gets if chosen."""
+    """A cell for each point that differs for this cell: its search trial, those that confirm it, then its finals."""
     swept: Point
     """What the grid sweeps, which tables show."""
     states: Mapping[str, State]
-    """Of its search trials, by id."""
+    """Of its search trials by id, one a point; behind them, of those that confirm the best points."""
     chosen: Chosen | None
     """None: a search trial has not ended, or none is done."""
+    seeds: range
+    """Of its search trials, then of those that confirm."""
+    number: str = ""
+    """`search 2 of 3`; empty where it is the only one of its cell."""
+    confirm: int = 0
+    """How many of its best points are trained with further seeds."""
 
     @property
     def trials(self) -> list[str]:
-        """Ids of the search trials."""
+        """Ids of the search trials, and of those that confirm the best points."""
         return list(self.states)
 
     @cached_property
     def finals(self) -> set[str]:
         """Ids of all trials that may be chosen."""
-        return {trial.id for point in self.points for trial in point.trials[1:]}
+        return {trial.id for point in self.points for trial in self._finals(point)}
 
     @property
     def waiting(self) -> int:
@@ -50,75 +59,148 @@ class Search:
     def title(self) -> str:
         """`con_con by fc-bow on flickr8k`."""
         first = self.points[0]
-        return f"{first.objective} by {block_title((first.dataset, first.recipe, self.swept))}"
+        title = f"{first.objective} by {block_title((first.dataset, first.recipe, self.swept))}"
+        return f"{title}, {self.number}" if self.number else title
 
     @property
-    def cell(self) -> Cell:
-        """The cell of tables, with the trials of the chosen values."""
+    def most(self) -> int:
+        """How many trials it may come to have."""
+        confirmed = min(self.confirm, len(self.points)) * (len(self.seeds) - 1)
+        return len(self.points) + confirmed + len(self._finals(self.points[0]))
+
+    def pending(self, named: Collection[str] | None = None) -> list[Trial]:
+        """Stand-ins, at its first points, for the trials that wait for its choice, or for those that are named."""
+        if not self.waiting:
+            return []
+        finals = ([t for t in self._finals(p) if named is None or t.id in named] for p in self.points)
+        chosen = next(filter(None, finals), [])
+        confirmed = self.points[: self.confirm] if chosen and len(self.states) == len(self.points) else ()
+        return [*(trial for point in confirmed for trial in point.trials[1 : len(self.seeds)]), *chosen]
+
+    @property
+    def final(self) -> tuple[Trial, ...]:
+        """The trials of the chosen values, which tables show."""
         assert self.chosen
         place = self.trials.index(self.chosen.best.trial)
-        return replace(self.points[place], swept=self.swept, trials=self.points[place].trials[1:], chosen=self.chosen)
+        return self._finals(self.points[place])
+
+    def _finals(self, point: Cell) -> tuple[Trial, ...]:
+        return point.trials[len(self.seeds) :]
 
     def to_dict(self) -> dict[str, Any]:
         first = self.points[0]
         names = {"dataset": first.dataset, "recipe": first.recipe, **dict(self.swept), "objective": first.objective}
-        return {**names, **(self.chosen.to_dict() if self.chosen else {"chosen": None, "waiting": self.waiting})}
+        waiting = {"chosen": None, "waiting": self.waiting} | ({"search": self.number} if self.number else {})
+        return {**names, **(self.chosen.to_dict() if self.chosen else waiting)}
 
 
 def searches(grid: Grid, home: Home) -> list[Search]:
     """The searches of a grid with [select], in the order of its cells."""
-    select, groups = grid.select, dict[tuple[str, str, str, Point], dict[str, Cell]]()
+    select, groups = grid.select, dict[tuple[range, str, str, str, Point], list[Cell]]()
     assert select
+    seeds = {of_search[0]: of_search for of_search in select.searches}
     for cell in expand(grid):
         swept = tuple(pair for pair in cell.swept if pair[0] not in select.over)
-        groups.setdefault((cell.dataset, cell.recipe, cell.objective, swept), {}).setdefault(cell.trials[0].id, cell)
-    trials = {cell.trials[0].id: cell.trials[0] for points in groups.values() for cell in points.values()}
-    states = _states(select, list(trials.values()), home)
-    done = [trial_id for trial_id, state in states.items() if state is State.DONE]
-    rows = record_cache.rows(home, done, [select.by, "epochs"], {})
-    values = {trial_id: row[select.by] for trial_id, row in rows.items()}
-    epochs = {trial_id: row["epochs"] for trial_id, row in rows.items()}
-    states |= {trial_id: State.UNREADABLE for trial_id in done if trial_id not in values}
-    for trial_id in [trial_id for trial_id, state in states.items() if state in (State.STOPPED, State.DIVERGED)]:
-        trained = [row for row in home.trial(trial_id).rows() if row.keys() >= {select.by, "val_rsum"}]
-        epochs[trial_id] = len(trained)
-        if states[trial_id] is State.DIVERGED:
-            values[trial_id] = -math.inf
-        elif trained:
-            values[trial_id] = max(trained, key=trials[trial_id].shared.train.selection_rank)[select.by]
-    offered, every = len(select.points()), list[Search]()
-    earlier = earlier_searches(grid, states, home)
-    draws = select.draws or offered
-    for (*_, swept), points in groups.items():  # each of these by its id, so that equal trials are one point
-        cells, of_cell = tuple(points.values()), {trial_id: states[trial_id] for trial_id in points}
-        read = {name for name in select.over if len({_value(cell.trials[0].shared, name) for cell in cells}) > 1}
-        settings = {key: tuple(pair for pair in cell.swept if pair[0] in read) for key, cell in points.items()}
-        tried = tuple(
-            Tried(key, settings[key], values[key], states[key] is State.DONE, epochs[key], trials[key].epochs)
-            for key in points
-            if key in values
+        key = seeds[cell.trials[0].seed], cell.dataset, cell.recipe, cell.objective, swept
+        groups.setdefault(key, []).append(cell)
+    every = [cell for cells in groups.values() for cell in cells]
+    results = _Results.read(select, trials_of(_searching(select, every)), home)
+    earlier = earlier_searches(grid, [cell.trials[0].id for cell in every], home)
+    return [_search(select, key[0], cells, key[-1], results, earlier) for key, cells in groups.items()]
+
+
+def cells_of(every: Iterable[Search]) -> list[Cell]:
+    """The cells of tables, with the trials of the chosen values: those of which no search is waiting."""
+    cells, places = list[Cell](), ((search.points[0], search) for search in every)
+    for several in grouped(((p.dataset, p.recipe, p.objective, s.swept), s) for p, s in places).values():
+        chosen = [search for search in several if search.chosen]
+        if chosen and not any(search.waiting for search in several):
+            trials = tuple(trial for search in chosen for trial in search.final)
+            choices = tuple(search.chosen for search in chosen if search.chosen)
+            cells.append(replace(chosen[0].points[0], swept=chosen[0].swept, trials=trials, choices=choices))
+    return cells
+
+
+class _Results(NamedTuple):
+    """What the disk says of the search trials, by id."""
+
+    states: Mapping[str, State]
+    values: Mapping[str, float]
+    """The metric that decides, of trials that are done, stopped or diverged (-inf)."""
+    epochs: Mapping[str, int]
+    failures: Mapping[str, Failure | None]
+    """Of failed trials."""
+    epochs_of: Mapping[str, int]
+    """Epochs of a whole training."""
+
+    @classmethod
+    def read(cls, select: Select, trials: Sequence[Trial], home: Home) -> Self:
+        states = _states(select, trials, home)
+        done = [trial_id for trial_id, state in states.items() if state is State.DONE]
+        rows = record_cache.rows(home, done, [select.by, "epochs"], {})
+        values = {trial_id: float(row[select.by]) for trial_id, row in rows.items()}
+        epochs = {trial_id: row["epochs"] for trial_id, row in rows.items()}
+        states |= {trial_id: State.UNREADABLE for trial_id in done if trial_id not in values}
+        by_id = {trial.id: trial for trial in trials}
+        for trial_id in [name for name, state in states.items() if state in (State.STOPPED, State.DIVERGED)]:
+            trained = [row for row in home.trial(trial_id).rows() if row.keys() >= {select.by, "val_rsum"}]
+            epochs[trial_id] = len(trained)
+            if states[trial_id] is State.DIVERGED:
+                values[trial_id] = -math.inf
+            elif trained:
+                values[trial_id] = max(trained, key=by_id[trial_id].shared.train.selection_rank)[select.by]
+        failed = [trial_id for trial_id, state in states.items() if state is State.FAILED]
+        failures = {trial_id: home.trial(trial_id).failure() for trial_id in failed}
+        return cls(states, values, epochs, failures, {trial.id: trial.epochs for trial in trials})
+
+
+def _search(
+    select: Select, seeds: range, every: Sequence[Cell], swept: Point, results: _Results, earlier: EarlierSearches
+) -> Search:
+    """A search of a cell, by the cells of all its points: those with equal search trials are one point."""
+    points = dict[str, Cell]()
+    for cell in every:
+        points.setdefault(cell.trials[0].id, cell)
+    cells, offered = list(points.values()), len({cell.swept for cell in every})  # that of the default may be drawn, too
+    read = {name for name in select.over if len({value_of(cell.trials[0].shared, name) for cell in cells}) > 1}
+    tried = tuple(
+        Tried(
+            key,
+            tuple(pair for pair in cell.swept if pair[0] in read),
+            results.values[key],
+            results.states[key] is State.DONE,
+            results.epochs[key],
+            results.epochs_of[key],
+            default=select.include == "default" and cell is every[0],
+            confirmed={t.id: results.values[t.id] for t in cell.trials[1 : len(seeds)] if t.id in results.values},
         )
-        if not any(one.value > -math.inf for one in tried) and of_cell.keys() == {one.trial for one in tried}:
-            of_cell = dict.fromkeys(of_cell, State.FAILED)  # the cell has nothing to choose from
-        failed = [trial_id for trial_id, state in of_cell.items() if state is State.FAILED]
-        impossible = sum(home.trial(trial_id).failure() is Failure.USER for trial_id in failed)
-        missing = {"unread": offered - len(cells), "failed": len(failed) - impossible, "impossible": impossible}
-        missing["impossible"] += draws - offered
-        ended = all(state in ENDED for state in of_cell.values())
-        chosen = Chosen(select.by, draws, len(cells), tried, missing, earlier) if ended else None
-        every.append(Search(cells, swept, of_cell, chosen if chosen and chosen.possible else None))
-    return every
+        for key, cell in points.items()
+        if key in results.values
+    )
+    states = {trial_id: results.states[trial_id] for trial_id in points}
+    if not any(one.value > -math.inf for one in tried) and states.keys() == {one.trial for one in tried}:
+        states = dict.fromkeys(states, State.FAILED)  # the cell has nothing to choose from
+    failed = [trial_id for trial_id, state in states.items() if state is State.FAILED]
+    impossible = sum(results.failures.get(trial_id) is Failure.USER for trial_id in failed)
+    missing = {"unread": offered - len(cells), "failed": len(failed) - impossible, "impossible": impossible}
+    draws = (select.draws or len(every)) - (len(every) - offered)
+    missing["impossible"] += draws - offered
+    number = f"search {select.searches.index(seeds) + 1} of {select.repeats}" if select.repeats > 1 else ""
+    chosen = Chosen(select.by, draws, len(cells), tried, missing, earlier, select.confirm, len(seeds) - 1, number)
+    if all(state in ENDED for state in states.values()) and chosen.possible:
+        confirming = [t.id for one in chosen.candidates for t in points[one.trial].trials[1 : len(seeds)]]
+        states |= {trial_id: results.states[trial_id] for trial_id in confirming}
+    ended = all(state in ENDED for state in states.values()) and bool(chosen.possible)
+    return Search(tuple(cells), swept, states, chosen if ended else None, seeds, number, select.confirm)
 
 
 def with_trials(every: Iterable[Search], finals: Iterable[Cell]) -> list[Cell]:
     """The cells of all points: search trials, and with them the trials of tables and what these start from."""
     needed, points = {trial.id for cell in finals for trial in cell.trials}, [cell for s in every for cell in s.points]
+    needed.update(trial_id for search in every for trial_id in search.trials)
     for cell in reversed(points):  # parents come before
         needed.update(parent for trial in cell.trials if trial.id in needed for parent in trial.parents)
-    return [
-        replace(cell, trials=(cell.trials[0], *(trial for trial in cell.trials[1:] if trial.id in needed)))
-        for cell in points
-    ]
+    return [replace(cell, trials=tuple(trial for trial in cell.trials if trial.id in needed)) for cell in points]
 
 
 def halvings(grid: Grid, every: Iterable[Search]) -> dict[str, Halving]:
@@ -128,6 +210,12 @@ def halvings(grid: Grid, every: Iterable[Search]) -> dict[str, Halving]:
     titles = {cell.trials[0].id: search.title for search in every for cell in search.points}
     select, ruled = grid.select, _ruled(grid.select, [cell.trials[0] for search in every for cell in search.points])
     return {name: Halving(titles[name], select.by, select.grace, select.factor) for name in ruled}
+
+
+def _searching(select: Select, cells: Iterable[Cell]) -> list[Cell]:
+    """The cells with their search trials, and with those that may confirm them, alone."""
+    number = len(select.searches[0])
+    return [replace(cell, trials=cell.trials[:number]) for cell in cells]
 
 
 def _ruled(select: Select, trials: Iterable[Trial]) -> list[str]:
@@ -141,7 +229,10 @@ def _ruled(select: Select, trials: Iterable[Trial]) -> list[str]:
 
 def _states(select: Select, trials: Sequence[Trial], home: Home) -> dict[str, State]:
     """The states of search trials, by id; one that waits for a trial that failed or diverged has done so, too."""
-    states = home.states([trial.id for trial in trials], _ruled(select, trials))
+    first = {seeds[0] for seeds in select.searches}
+    states = home.states(
+        [trial.id for trial in trials], _ruled(select, [trial for trial in trials if trial.seed in first])
+    )
     for trial in trials:  # parents come before
         if states[trial.id] is State.FAILED and home.trial(trial.id).failure() is Failure.NON_FINITE:
             states[trial.id] = State.DIVERGED
@@ -149,12 +240,3 @@ def _states(select: Select, trials: Sequence[Trial], home: Home) -> dict[str, St
             before = {states.get(name) for name in trial.parents}
             states[trial.id] = next((s for s in (State.FAILED, State.DIVERGED) if s in before), State.PLANNED)
     return states
-
-
-def _value(shared: Shared, name: str) -> Any:
-    """A setting by its dotted name; None where the trial does not have it."""
-    section, *rest = name.split(".")
-    value: Any = getattr(shared, section)
-    for part in ["parameters", *rest] if section == "objective" and rest != ["variant"] else rest:
-        value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
-    return value

@@ -64,7 +64,7 @@ class GridState:
             from goalgrid.state import choices
 
             searches = choices.searches(grid, home)
-            finals, contests = _in_budget(grid, [search.cell for search in searches if search.chosen], home)
+            finals, contests = _in_budget(grid, choices.cells_of(searches), home)
             points = [*choices.with_trials(searches, finals), *imported]
             halvings = choices.halvings(grid, searches)
             grid_state = cls(grid, home, [*finals, *imported], points, searches, halvings, contests)
@@ -130,11 +130,7 @@ class GridState:
     def pending(self, only: str = "") -> list[Trial]:
         """Stand-ins, at a first point, for the trials that wait for a choice and that a filter names."""
         named = self._named(only) if only else None
-        stand_ins = list[Trial]()
-        for search in self.searches:
-            finals = ([t for t in point.trials[1:] if named is None or t.id in named] for point in search.points)
-            stand_ins += next(filter(None, finals), []) if search.waiting else []
-        return stand_ins
+        return [trial for search in self.searches for trial in search.pending(named)]
 
     def _named(self, only: str) -> set[str]:
         """Ids of the trials that a filter names, those of values that may still be chosen included."""
@@ -161,7 +157,7 @@ class GridState:
     def most(self) -> int:
         """How many trials there are once all seeds are added."""
         if self.searches:
-            return sum(len(search.points) + len(search.points[0].trials) - 1 for search in self.searches)
+            return sum(search.most for search in self.searches)
         return len(trials_of(expand(self.grid)))
 
     def headline(self) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.cli.options import runs_option
+from goalgrid.grid.chosen import EarlierSearches
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, trials_of
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.objectives import warms_up
-from goalgrid.grid.select import EarlierSearches
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.earlier_searches import earlier_searches
 from goalgrid.grid.store.files import read_json

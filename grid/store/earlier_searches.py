@@ -1,12 +1,16 @@
 """Searches of a grid that ended before its present one, with test results known: `searches.jsonl` in its folder."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+from pydantic import ValidationError
+
+from goalgrid.grid.chosen import EarlierSearches
 from goalgrid.grid.document import parse
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.select import EarlierSearches, Select
+from goalgrid.grid.select import Select
 from goalgrid.grid.store.files import json_lines, write_json_lines
 from goalgrid.grid.store.home import ENDED, GridFolder, Home, State
 
@@ -43,7 +47,7 @@ def take_earlier_searches(name: str, other: Home, home: Home) -> None:
 def _rows(grid: Grid, ids: Collection[str], home: Home) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The searches that are noted for this grid, and those that are not noted yet."""
     folder = home.grid(grid.name)
-    before, now = _searched(folder), _of_seed(ids, grid.search_seed)
+    before, now = _searched(folder), _of_seeds(ids, _first_seeds(grid.select))
     names = [grid.name] if before - now else []
     if now - before:
         names += [name for name in home.grids() if name != grid.name and name.partition("@")[0] == grid.plain_name]
@@ -61,21 +65,28 @@ def _searches(name: str, home: Home) -> Iterator[dict[str, Any]]:
     folder = home.grid(name)
     yield from json_lines(folder.searches)
     searched = _searched(folder)
-    final = set(folder.ids()) - searched - {*folder.imported_ids()}
+    select = _select(folder)
+    final = set(folder.ids()) - _of_seeds(folder.ids(), select.seeds if select else ()) - {*folder.imported_ids()}
     if searched and State.DONE in home.states(final).values():
         states = home.states(searched, searched)
         ended = [trial_id for trial_id in searched if states[trial_id] in ENDED]
-        yield {"grid": name, "select": _select(folder), "trials": ended}
+        yield {"grid": name, "select": _table(folder), "trials": ended}
 
 
 def _searched(folder: GridFolder) -> set[str]:
     """Ids of the search trials of the grid in this folder; none if validation chooses nothing."""
-    select = _select(folder)
-    return _of_seed(folder.ids(), select.get("seed", Select.model_fields["seed"].default)) if select else set()
+    return _of_seeds(folder.ids(), _first_seeds(_select(folder)))
 
 
-def _select(folder: GridFolder) -> Mapping[str, Any]:
-    """[select] of the grid in this folder; empty without it, or if the file is damaged."""
+def _select(folder: GridFolder) -> Select | None:
+    """[select] of the grid in this folder; None without it, or if the file is damaged."""
+    with suppress(ValidationError):
+        return Select.model_validate(_table(folder)) if _table(folder) else None
+    return None
+
+
+def _table(folder: GridFolder) -> Mapping[str, Any]:
+    """[select] as it is written; empty without it, or if the file is damaged."""
     try:
         select = parse(folder.grid).get("select") if folder.grid.exists() else None
     except UserError:
@@ -83,8 +94,14 @@ def _select(folder: GridFolder) -> Mapping[str, Any]:
     return select if isinstance(select, dict) else {}
 
 
-def _of_seed(ids: Collection[str], seed: object) -> set[str]:
-    return {trial_id for trial_id in ids if trial_id.rpartition("-")[0].endswith(f"_s{seed}")}
+def _first_seeds(select: Select | None) -> list[int]:
+    """The seeds of search trials, without those that confirm: which points these are of follows from the others."""
+    return [seeds[0] for seeds in select.searches] if select else []
+
+
+def _of_seeds(ids: Collection[str], seeds: Collection[int]) -> set[str]:
+    ends = tuple(f"_s{seed}" for seed in seeds)
+    return {trial_id for trial_id in ids if ends and trial_id.rpartition("-")[0].endswith(ends)}
 
 
 def _ids(row: Mapping[str, Any]) -> set[str]:

@@ -1,6 +1,7 @@
 """The folder of `goalgrid export`: everything that a paper needs of a grid."""
 
 import json
+import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,9 +68,11 @@ def export(
     write_text(target / "grid.toml", grid.to_toml())
     _write_trials(target)
     _copy_launches(home, grid.name, [*scores.rows], target)
-    if chosen := [cell for cell in cells if cell.chosen]:
-        write_json(target / "choices.json", [cell.axes | cell.chosen.to_dict() for cell in chosen if cell.chosen])
-        searched = [tried.trial for cell in chosen if cell.chosen for tried in cell.chosen.tried if tried.done]
+    if chosen := [(cell, choice) for cell in cells for choice in cell.choices]:
+        write_json(target / "choices.json", [cell.axes | choice.to_dict() for cell, choice in chosen])
+        tried = [one for _, choice in chosen for one in choice.tried]
+        done = [one.trial for one in tried if one.done]
+        searched = [*done, *(name for one in tried for name, value in one.confirmed.items() if math.isfinite(value))]
         record.write_records(searched, home, target / "search.parquet", record.VALIDATED)
     if notes := grid.notes.markdown(later(home.grid(grid.name).notes)):
         write_text(target / "notes.md", notes)
@@ -152,7 +155,7 @@ def readme(
         effects=measured.effects is not None,
         differs=any(_differences(table).rows for table in tables.values()),
         drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),
-        searched=any(cell.chosen for cell in cells), files=[use.path for use in grid.uses if use.is_file],
+        searched=any(cell.choices for cell in cells), files=[use.path for use in grid.uses if use.is_file],
         places=[*(f"--root {name}=DIR" for name in grid.data), *(f"--weights {name}=DIR" for name in grid.weights)],
         some=FOREMOST if measured.narrowed else 0,
     )  # fmt: skip

@@ -12,10 +12,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from goalgrid.grid.chosen import Chosen
 from goalgrid.grid.expansion import Cell, block_title, with_values
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.palette import BLUE, FAINT, INK
-from goalgrid.grid.select import Chosen
 from goalgrid.results.figures.study import FigureKind, Study, regrouped
 from goalgrid.results.figures.style import blank, legend_below, line_styles
 from goalgrid.results.layouts.captions import METRIC_NAMES
@@ -141,10 +141,15 @@ _FACTOR = 10
 
 def draw_search(study: Study) -> Figure | None:
     """A row for each cell, a column for each chosen setting; None where validation chose nothing."""
-    chosen = {name: cell.chosen for name, cell in study.part.cells.items() if cell.chosen}
-    if not any(choice.best.point for choice in chosen.values()):
+    of_cells = [(name, cell.choices) for name, cell in study.part.cells.items()]
+    chosen = {
+        f"{name}, {choice.search}" if choice.search else name: choice
+        for name, choices in of_cells
+        for choice in choices
+    }
+    if not any(one.point for choice in chosen.values() for one in choice.tried):
         return None
-    settings = list(dict.fromkeys(name for choice in chosen.values() for name, _ in choice.best.point))
+    settings = list(dict.fromkeys(name for choice in chosen.values() for one in choice.tried for name, _ in one.point))
     metric = next(iter(chosen.values())).by.removeprefix("val_")
     note = f"{metric} on the validation split; ring: the chosen point; hollow: stopped"
     figure = blank(0.85 * len(chosen) + 0.9, study, note)
@@ -165,19 +170,19 @@ def draw_search(study: Study) -> Figure | None:
 
 def _points(axes: Axes, choice: Chosen, setting: str) -> None:
     """The points of a cell over a setting; a cell that does not read the setting has none there."""
-    if setting not in dict(choice.best.point):
+    if not any(setting in dict(one.point) for one in choice.possible):
         axes.text(0.5, 0.5, "not read", color=FAINT, transform=axes.transAxes, ha="center", va="center")
         axes.set_yticks([])
         return
-    tried = choice.possible
+    tried = [one for one in choice.possible if setting in dict(one.point)]  # the default may have no value
     values = [dict(one.point)[setting] for one in tried]
     places = [str(value) if isinstance(value, bool) else value for value in values]
-    best = tried.index(choice.best)
     for done in (False, True):
         points = [(place, t.value) for place, t in zip(places, tried, strict=True) if t.done is done]
         (marks,) = axes.plot([x for x, _ in points], [y for _, y in points], "o", markersize=4)
         marks.set(color=BLUE if done else FAINT, fillstyle="full" if done else "none")
-    axes.plot(places[best : best + 1], [choice.best.value], "o", markersize=9, color=INK, fillstyle="none")
+    best = [place for place, one in zip(places, tried, strict=True) if one is choice.best]
+    axes.plot(best, [choice.best.value] * len(best), "o", markersize=9, color=INK, fillstyle="none")
     axes.margins(0.06, 0.2)
     axes.grid(visible=True)
 

@@ -7,9 +7,9 @@ from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell, block_title, with_values
 from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.protocols import ECCV, JUDGED, shown
-from goalgrid.grid.select import Chosen
 from goalgrid.results.layouts.cell_settings import BY_CELL, chosen_of, chosen_values, earlier_searches, unequal_settings
 from goalgrid.results.layouts.names import paper_name
+from goalgrid.results.layouts.searched import chosen, fresh_seeds, of_fewer_points, search_against_fresh, validation_of
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
@@ -84,7 +84,9 @@ def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEnt
     keys = {**source.axes(cell), **more, "metric": metric}
     value_of = source.of_model if metric in OF_MODEL and isinstance(source, Scores) else source.of
     settings = source.unequal_of(cell) if isinstance(source, Scores) else {}
-    return TableEntry(value_of(cell, metric), keys, settings=settings, chosen=chosen_of(cell))
+    validation = validation_of(cell, source.rows) if isinstance(source, Scores) else None
+    known = validation.known() if validation else {}
+    return TableEntry(value_of(cell, metric), keys, settings=settings, chosen=chosen_of(cell), validation=known)
 
 
 def beside(what: str, asked: Sequence[str], scores: TableSource) -> str:
@@ -115,7 +117,8 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
         Sentence(of_models) if of_models else conditions(cells, values, chosen(cells)),
         Sentence(chosen_values(cells), printed=""),
         earlier_searches(cells),
-        _of_fewer_points(cells),
+        of_fewer_points(cells),
+        Sentence(search_against_fresh(cells, scores.rows), printed=""),
         Sentence(settings := unequal_settings(cells), settings.replace(BY_CELL, "")),
         _at_chance(cells, scores),
         lacking(values, "cells"),
@@ -144,46 +147,6 @@ def _speeds(scores: Scores) -> Sentence | str:
     """How speeds are measured, and on what they were."""
     models = scores.models
     return Sentence(models.note(), f"kpps on {'; '.join(models.devices)}." if models.devices else "") if models else ""
-
-
-def chosen(cells: Sequence[Cell]) -> str:
-    """`each cell at its own best of 12 points by validation rsum; `: empty where validation chooses nothing."""
-    choices = [cell.chosen for cell in cells if cell.chosen]
-    if not choices:
-        return ""
-    metric = choices[0].by.removeprefix("val_").replace("_r", " R@")
-    draws, stopped = max(choice.draws for choice in choices), _range(choice.stopped for choice in choices)
-    best = f"each cell at its own best of {draws} points by validation {metric}; "
-    if stopped == "0":
-        return best
-    spent, whole = (_range(choice.epochs[place] for choice in choices) for place in (0, 1))
-    form = (
-        "each cell at the best, by validation {}, of the points that were not stopped: of {} points, {} stopped early"
-    )
-    return f"{form.format(metric, draws, stopped)}, {spent} of {whole} epochs; "
-
-
-def _range(values: Iterable[int]) -> str:
-    """`7`, or `5 to 7`."""
-    return " to ".join(map(str, sorted({min(every := [*values]), max(every)})))
-
-
-def _of_fewer_points(cells: Sequence[Cell]) -> str:
-    """Which cells chose among fewer points than the grid draws, and why."""
-    several = len({cell.block for cell in cells}) > 1
-    fewer = [
-        f"{f'{block_title(c.block)}: ' * several}{c.objective} {_count(c.chosen)}"
-        for c in cells
-        if c.chosen and len(c.chosen.possible) < c.chosen.draws
-    ]
-    return f"Chosen among fewer points: {', '.join(fewer)}." if fewer else ""
-
-
-def _count(choice: Chosen) -> str:
-    """`4 (1 failed, 1 diverged)`: the points that could be chosen, and why the others could not."""
-    missing = {**choice.missing, "diverged": choice.diverged}
-    reasons = ", ".join(f"{count} {reason}" for reason, count in missing.items() if count)
-    return f"{len(choice.possible)} ({reasons})" if reasons else str(len(choice.possible))
 
 
 NOT_LEARNT = "no better than chance on the validation split"
@@ -216,9 +179,8 @@ def _spread(cells: Sequence[Cell], values: Iterable[Score]) -> str:
     if counts[-1] > 1 and done == 1:
         return "one seed so far, so no spread"
     if counts[-1] > 1:
-        fresh = "fresh " * any(cell.chosen for cell in cells)
         seeds = f"{done} of {counts[-1]}" if 0 < done < counts[-1] else " or ".join(map(str, counts))
-        return f"mean ± sample standard deviation over {seeds} {fresh}seeds"
+        return f"mean ± sample standard deviation over {fresh_seeds(cells, seeds)}"
     several = len({trial.seed for cell in cells for trial in cell.trials}) > 1
     return "one seed a value, so no spread" if several else "one seed, so no spread"
 

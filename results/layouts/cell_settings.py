@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from goalgrid.grid.chosen import EarlierSearches
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.groups import grouped
-from goalgrid.grid.select import EarlierSearches
+from goalgrid.grid.groups import grouped, nested
 from goalgrid.grid.syntax import setting_text
 from goalgrid.grid.unequal import Values, unequal
 from goalgrid.results.records.rounding import NONE
@@ -29,7 +29,7 @@ def chosen_values(cells: Sequence[Cell]) -> str:
 
 def earlier_searches(cells: Sequence[Cell]) -> str:
     """How many test results were known when the search began; empty: none, or nothing is chosen."""
-    earlier = max((cell.chosen.earlier for cell in cells if cell.chosen), default=EarlierSearches())
+    earlier = max((choice.earlier for cell in cells for choice in cell.choices), default=EarlierSearches())
     return f"Test results of {earlier} were known when this search began." if earlier.trials else ""
 
 
@@ -39,8 +39,12 @@ def conditions_of(cells: Sequence[Cell]) -> tuple[str, ...]:
 
 
 def chosen_of(cell: Cell) -> Values:
-    """The settings of a cell that validation chose."""
-    return dict(cell.chosen.best.point) if cell.chosen else {}
+    """The settings of a cell that validation chose; of several searches all values that differ, in a text."""
+    values = nested((name, value, None) for choice in cell.choices for name, value in choice.best.point)
+    return {
+        name: next(iter(several)) if len(several) == 1 else " or ".join(map(setting_text, several))
+        for name, several in values.items()
+    }
 
 
 def _told(what: str, cells: Sequence[Cell], values: Sequence[Values]) -> str:

@@ -218,7 +218,8 @@ class Scores:
         begun = {name: state for name, state in states.items() if state not in (State.DONE, State.PLANNED)}
         absent = {name: _reason(home.trial(name), state) for name, state in begun.items()}
         columns = ["dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
-        columns += ["environment", "val_rsum", *(f"test_{name}" for name in record.METRICS)]
+        columns += dict.fromkeys(["environment", "val_rsum", *(choice.by for cell in cells for choice in cell.choices)])
+        columns += [f"test_{name}" for name in record.METRICS]
         unreadable: record.Unreadable = {}
         rows = record_cache.rows(home, done, columns, unreadable)
         for path, message in unreadable.items():
@@ -316,7 +317,7 @@ class Scores:
         """Which splits of the data share images that trials were trained in spite of (`--allow-leak`); or empty."""
         shared = dict[str, None]()
         for cell in cells:
-            chooses = cell.chosen is not None or cell.trials[0].shared.train.selection != "last"
+            chooses = bool(cell.choices) or cell.trials[0].shared.train.selection != "last"
             for row in (self.rows[trial.id] for trial in cell.trials if trial.id in self.rows):
                 if '"leaks"' in (environment := row.get("environment", "")):
                     leaks = json.loads(environment)["leaks"]

@@ -41,6 +41,8 @@ class TableEntry:
     """The settings in which its cell differs from others of the data set, though no axis says so."""
     chosen: Mapping[str, object] = field(default_factory=dict)
     """The settings that validation chose for its cell."""
+    validation: Mapping[str, object] = field(default_factory=dict)
+    """What validation said of them: in the search, of the default, and on fresh seeds."""
     contest: str = ""
     """Which of several bests of the same numbers it competes for, as those of R and of RG features; empty: the one."""
     verdict: str = ""
@@ -68,7 +70,9 @@ class TableEntry:
 
     def tidy(self) -> dict[str, object]:
         """Its keys and settings, all that is known of its value, its mark and its text, by column of a tidy export."""
-        tables = {name: dict(values) for name in ("settings", "chosen") if (values := getattr(self, name))}
+        tables = {
+            name: dict(values) for name in ("settings", "chosen", "validation") if (values := getattr(self, name))
+        }
         mark = {} if self.like_best is None else {"like_best": self.like_best}
         known = {name: None if value != value else value for name, value in self.score.tidy().items()}  # NaN
         keys = {name: value or None for name, value in self.keys.items()}

@@ -104,5 +104,7 @@ ALWAYS = (
 TABLES = {
     "settings": "the settings in which its cell differs from others of the data set, though no axis says so",
     "chosen": "the settings that validation chose for its cell",
+    "validation": "the metric that chose: of the chosen point in the search, of the default, the gain over it, and of "
+    "the trials with chosen values on fresh seeds",
 }
-"""Columns of the long form whose values are settings by dotted name, with their meanings."""
+"""Columns of the long form whose values are tables, most of settings by dotted name, with their meanings."""

@@ -95,7 +95,7 @@ class Launch:
         states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials} | dict(known)
         board = Board(
             cells, states | planned, {trial.id for trial in trials}, stopping=stop.asked,
-            history=lambda trial_id: self.home.trial(trial_id).rows(), search_seed=grid.search_seed,
+            history=lambda trial_id: self.home.trial(trial_id).rows(), search_seeds=grid.search_seeds,
         )  # fmt: skip
         with Interrupts(stop, self._warn) as interrupts, Display(board, self.console, live=self.live) as display:
             address = self.options.address

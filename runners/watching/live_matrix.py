@@ -128,7 +128,7 @@ class Board:
         to_train: ids of the trials that this launch trains.
         stopping: says whether the trials were asked to end.
         history: gives the rows of a trial's epochs before the launch; read for the cells that are shown.
-        search_seed: of search trials, whose test metrics are not shown.
+        search_seeds: of search trials, whose test metrics are not shown.
     """
 
     def __init__(
@@ -139,9 +139,9 @@ class Board:
         *,
         stopping: Callable[[], bool] = lambda: False,
         history: Callable[[str], Iterable[Mapping[str, Any]]] = lambda trial_id: (),
-        search_seed: int | None = None,
+        search_seeds: Collection[int] = (),
     ) -> None:
-        self._search_seed = search_seed
+        self._search_seeds = search_seeds
         self.cells, self.stopping, self._history = cells, stopping, history
         self._reading = threading.Lock()
         """Held while rows are noted: events and the display come from two threads."""
@@ -199,7 +199,7 @@ class Board:
 
     def searched(self, trial_id: str) -> bool:
         """Whether it is a search trial, which validates only."""
-        return self.trials[trial_id].trial.seed == self._search_seed
+        return self.trials[trial_id].trial.seed in self._search_seeds
 
     def _behind(self) -> float:
         return sum(trial.behind for trial in self.trials.values())

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -148,14 +148,14 @@ def start_time(folder: TrialFolder) -> float:
     return float(datetime.fromisoformat(row["finished_at"]).timestamp() - row["train_seconds"])
 
 
-def is_search(folder: TrialFolder, search_seed: int | None) -> bool:
+def is_search(folder: TrialFolder, search_seeds: Collection[int]) -> bool:
     """Whether it is a search trial of the grid, of which nothing is shown but validation."""
-    return search_seed is not None and read_json(folder.settings).get("seed") == search_seed
+    return bool(search_seeds) and read_json(folder.settings).get("seed") in search_seeds
 
 
-def final_metrics(folder: TrialFolder, search_seed: int | None) -> dict[str, float]:
+def final_metrics(folder: TrialFolder, search_seeds: Collection[int]) -> dict[str, float]:
     """The test metrics that a finished trial has, and the epoch that they are from; of a search trial, the epoch."""
-    tested = [] if is_search(folder, search_seed) else [f"test_{name}" for name in record.METRICS]
+    tested = [] if is_search(folder, search_seeds) else [f"test_{name}" for name in record.METRICS]
     names = [*tested, "selected_epoch"]
     (row,) = record.collect([folder.record], names).to_pylist()
     return {name: value for name, value in row.items() if value is not None}

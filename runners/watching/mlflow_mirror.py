@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -78,8 +78,8 @@ class Mlflow(Tracker):
     name = "MLflow"
     place: str
 
-    def __init__(self, home: Home, experiment: str, uri: str | None = None, search_seed: int | None = None) -> None:
-        self.search_seed = search_seed
+    def __init__(self, home: Home, experiment: str, uri: str | None = None, search_seeds: Collection[int] = ()) -> None:
+        self.search_seeds = search_seeds
         self.uri = f"sqlite:///{home.mlflow.absolute()}" if uri is None else uri
         self.place = public(self.uri)
         self.experiment = experiment
@@ -188,7 +188,7 @@ class _Experiment(Store):
         if state is State.DONE:
             self._finish(run, folder, end)
         elif state is State.FAILED:
-            diverged = is_search(folder, self.tracker.search_seed) and folder.failure() is Failure.NON_FINITE
+            diverged = is_search(folder, self.tracker.search_seeds) and folder.failure() is Failure.NON_FINITE
             self.client.set_tag(run.id, "goalgrid.error", folder.reason())
             self.client.set_terminated(run.id, "KILLED" if diverged else "FAILED", end)
         elif state is State.STOPPED:
@@ -209,11 +209,11 @@ class _Experiment(Store):
         return [self.metric(name, float(value), 0, epoch) for name, value in numbers.items()]
 
     def _finish(self, run: _Run, folder: TrialFolder, end: int) -> None:
-        searched = is_search(folder, self.tracker.search_seed)
+        searched = is_search(folder, self.tracker.search_seeds)
         for file in (folder.settings, folder.environment, folder.history, *([] if searched else [folder.record])):
             if self.tracker.artifacts and file.exists():  # an ensemble has no history
                 self.client.log_artifact(run.id, str(file))
-        metrics = final_metrics(folder, self.tracker.search_seed)
+        metrics = final_metrics(folder, self.tracker.search_seeds)
         measured = self._metrics(metrics, int(metrics["selected_epoch"]))
         self.client.log_batch(run.id, measured, tags=[self.tag(DONE, when_done(folder))])
         self.client.set_terminated(run.id, "FINISHED", end)

@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +36,7 @@ class RunFiles(Tracker):
     name: str
     begin: "type[EventFile | OfflineRun]"
     place: Path
-    search_seed: int | None = None
+    search_seeds: Collection[int] = ()
 
     def open(self) -> "_Runs":
         return _Runs(self)
@@ -88,7 +88,7 @@ class _Runs(Store):
             copy.run.write(numbers, row["epoch"], copy.when)
             copy.rows.append(row)
         if done:
-            metrics = final_metrics(folder, self.tracker.search_seed)
+            metrics = final_metrics(folder, self.tracker.search_seeds)
             copy.run.write(metrics, max(int(metrics["selected_epoch"]), len(copy.rows)), copy.when)
             self.copies.pop(folder).run.close(done=True)
             write_text(path / COPIED, f"{done}\n", durable=False)
@@ -183,10 +183,10 @@ def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[T
     """The trackers that a grid names, with another MLflow than the runs folder's ('': none); or UserError."""
     trackers: list[Tracker] = []
     if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
-        trackers.append(Mlflow(home, grid.name, mlflow_uri, grid.search_seed))
+        trackers.append(Mlflow(home, grid.name, mlflow_uri, grid.search_seeds))
     if "tensorboard" in grid.trackers:
-        trackers.append(RunFiles("TensorBoard", EventFile, home.tensorboard / grid.name, grid.search_seed))
+        trackers.append(RunFiles("TensorBoard", EventFile, home.tensorboard / grid.name, grid.search_seeds))
     if "wandb" in grid.trackers:
         optional_dependencies.require(f"grid {grid.name!r}, by its trackers,", "wandb")
-        trackers.append(RunFiles("W&B", OfflineRun, home.wandb / grid.name, grid.search_seed))
+        trackers.append(RunFiles("W&B", OfflineRun, home.wandb / grid.name, grid.search_seeds))
     return trackers

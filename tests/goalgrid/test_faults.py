@@ -87,20 +87,26 @@ def test_a_launch_of_pretrained_models_is_killed_and_ends_in_the_same_table(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("done", [1, 4], ids=["in the search", "in the trials of chosen values"])
-def test_a_launch_killed_on_either_side_of_the_choice_ends_in_the_same_choice(
-    done: int, goalgrid: Goalgrid, tmp_path: Path
-) -> None:
+def test_a_launch_killed_in_each_round_of_a_search_ends_in_the_same_choice(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    """In the search, while the best points are confirmed, and in the trials of the chosen values."""
     grid = ("--set", 'objectives=["con_con","sig-ms_cir"]', *LASTING, "--set", "train.epochs=40", "--set", "seeds=[0]")
-    select = ("--set", 'select.over={"train.lr"=[1e-4,1e-3]}', "--set", "name=tuned", "--mlflow-uri", "")
+    words = ('select.over={"train.lr"=[1e-4,1e-3]}', "select.include=default", "select.confirm=2",
+             "select.confirm_seeds=1", "name=tuned")  # fmt: skip
+    select = (*(word for pair in words for word in ("--set", pair)), "--mlflow-uri", "")
     home, undisturbed = Home(tmp_path / "killed"), Home(tmp_path / "whole")
-    process = start("run", "demo", *grid, *select, runs=home.path)
-    ended = ("trials", "*", "done")
-    wait_until(lambda: len(list(home.path.glob("/".join(ended)))) >= done and bool(running(home)), process, seconds=400)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    for done in (1, 7, 11):  # of 6 search trials, 4 that confirm, and 2 that tables show
+        process = start("run", "demo", *grid, *select, runs=home.path)
+        wait_until(
+            lambda done=done: len(list(home.path.glob("trials/*/done"))) >= done and bool(running(home)),
+            process,
+            seconds=400,
+        )
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
     again = goalgrid("run", "demo", *grid, *select, runs=home.path, timeout=600)
     assert again.returncode == 0, again.stderr
+    seeds = [name.rpartition("-")[0].rpartition("_s")[2] for name in folders(home)]
+    assert {seed: seeds.count(seed) for seed in seeds} == {"100": 6, "101": 4, "0": 2}
     alone = goalgrid("run", "demo", *grid, *select, "--here", runs=undisturbed.path)
     assert alone.returncode == 0, alone.stderr
     assert home.grid("tuned").choices.read_bytes() == undisturbed.grid("tuned").choices.read_bytes()

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from goalgrid.grid.chosen import Chosen, Tried
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
-from goalgrid.grid.select import Chosen, Select, Tried
+from goalgrid.grid.select import Select
 
 TUNED = """
 name = "tuned"
@@ -61,6 +62,23 @@ def test_the_points_of_a_finite_product_are_all_of_it_and_draws_are_some_of_it()
     assert Select.model_validate({"over": over}).points() == every
     assert sorted(Select.model_validate({"over": over, "draws": 6}).points()) == sorted(every)
     assert set(Select.model_validate({"over": over, "draws": 4}).points()) < set(every)
+
+
+def test_the_default_is_the_first_of_the_draws_and_one_more_than_a_product() -> None:
+    plain, included = ({"over": DRAWN, "draws": 12, "include": name} for name in ("none", "default"))
+    assert Select.model_validate(included).points() == [(), *Select.model_validate(plain).points()[:11]]
+    over = {"train.lr": [1e-4, 1e-3]}
+    every = Select.model_validate({"over": over}).points()
+    assert Select.model_validate({"over": over, "include": "default"}).points() == [(), *every]
+
+
+def test_searches_have_seeds_and_draws_of_their_own_and_the_first_is_that_of_one_search() -> None:
+    one, several = (Select.model_validate({"over": DRAWN, "draws": 5, "repeats": n}) for n in (1, 3))
+    assert [[*seeds] for seeds in several.searches] == [[100], [200], [300]]
+    assert several.points(0) == one.points() != several.points(1)
+    confirmed = Select.model_validate({"over": DRAWN, "draws": 5, "repeats": 2, "confirm": 3})
+    assert [[*seeds] for seeds in confirmed.searches] == [[100, 101, 102], [200, 201, 202]]
+    assert [draw.seeds for draw in confirmed.tried([0, 1])] == [(100, 101, 102, 0)] * 5 + [(200, 201, 202, 1)] * 5
 
 
 def test_a_grid_with_a_search_comes_back_as_written(tuned: Path, tmp_path: Path) -> None:
@@ -131,6 +149,22 @@ def test_a_grid_that_extends_a_search_replaces_what_it_sets_sweeps_or_chooses(tu
         (["select.stop=soon"], "select.stop: it should be 'none' or 'asha'"),
         (["select.grace=1"], 'select.grace has no effect without select.stop = "asha"'),
         (["select.factor=2"], 'select.factor has no effect without select.stop = "asha"'),
+        (["select.confirm=1"], "select.confirm: it should be 0, or 2 or more"),
+        (
+            ["select.confirm_seeds=3"],
+            "select.confirm_seeds has no effect without select.confirm, e.g. select.confirm = 3",
+        ),
+        (["select.confirm=2", "seeds=[102]"], "102, a seed of the search by .select., stands in seeds, too"),
+        (
+            ["select.repeats=3"],
+            "select.repeats = 3: each seed is trained with the values of a search of its own, so re",
+        ),
+        (
+            ["seeds=until resolved", "select.repeats=2"],
+            "select.repeats: each seed has a search of its own, so seeds can",
+        ),
+        (["select.include=all"], "select.include: it should be 'none' or 'default'"),
+        (["select.include=default", "select.draws=8"], "select.draws: the product has 7 points"),
         (["select.grace=0", "select.stop=asha"], "select.grace: it should be above 0"),
         (["select.over={}"], "select.over: it needs 1 or more entries"),
     ],

@@ -2,12 +2,14 @@
 
 import shlex
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.select import Select
 from goalgrid.listings import new_grid
 
 from ...conftest import Goalgrid
@@ -65,6 +67,15 @@ def test_a_new_grid_says_what_is_not_read(tmp_path: Path, goalgrid: Goalgrid) ->
     (tmp_path / "photos" / "captions.txt").write_text("image,caption\n0.png,a dog\n")
     made = goalgrid("new", "birds", "--root", "photos", runs=tmp_path, folder=tmp_path)
     assert f"note: {tmp_path}/photos/captions.txt: is not read, since " in made.stderr
+
+
+def test_the_search_of_a_new_grid_has_the_default_and_is_confirmed() -> None:
+    content, _ = new_grid.text("mine", None, [], [], None)
+    search = content[content.index("# [select]") :].replace("\n# ", "\n")[2:]
+    lines = [line.partition("  #")[0] for line in search.splitlines()]
+    select = Select.model_validate(tomllib.loads("\n".join(lines))["select"])
+    assert (select.include, select.confirm, select.confirm_seeds) == ("default", 3, 2)
+    assert len(select.points()) == 4
 
 
 def test_a_new_grid_uses_files_of_the_users_own(tmp_path: Path, goalgrid: Goalgrid) -> None:

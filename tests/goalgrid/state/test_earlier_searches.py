@@ -48,7 +48,7 @@ def search(over: str, home: Home, *overrides: str, final: bool = True) -> None:
         grid_state = GridState.of(grid, home)
         save_grid(grid, grid_state.trials, home)
         for trial in grid_state.trials:
-            if (trial.seed == grid.search_seed) is step and not grid_state.folder(trial).is_done():
+            if (trial.seed in grid.search_seeds) is step and not grid_state.folder(trial).is_done():
                 write_trial(home, trial, {}, val_rsum=200 + trial.shared.train.lr)
     save_grid(grid, GridState.of(grid, home).trials, home)
 

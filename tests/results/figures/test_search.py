@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from goalgrid.grid.select import Chosen, Tried
+from goalgrid.grid.chosen import Chosen, Tried
 from goalgrid.results.figures import FIGURES, Study, draw_all, write
 
 
@@ -13,7 +13,10 @@ def test_every_point_of_a_search_is_drawn_and_the_chosen_one_has_a_ring(study: S
     other = tuple(replace(one, point=one.point[:1]) for one in tried)
     names = list(study.part.cells)
     choices = dict(zip(names, (Chosen("val_rsum", 3, 3, tried), Chosen("val_rsum", 3, 3, other)), strict=False))
-    cells = {name: replace(cell, chosen=choices.get(name)) for name, cell in study.part.cells.items()}
+    cells = {
+        name: replace(cell, choices=(choices[name],) if name in choices else ())
+        for name, cell in study.part.cells.items()
+    }
     assert FIGURES["search"].draw(study) is None
     chosen = replace(study, part=replace(study.part, cells=cells))
     drawn = FIGURES["search"].draw(chosen)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from goalgrid.grid.chosen import Chosen, Tried
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.select import Chosen, Tried
 from goalgrid.results.layouts.cell_settings import chosen_values, unequal_settings
 
 from ...grid.test_unequal import INFONCE, cells_of
@@ -54,7 +54,7 @@ def test_a_long_sentence_gives_ranges() -> None:
 
 def chosen(cell: Cell, **point: float) -> Cell:
     values = tuple((name.replace("__", "."), value) for name, value in point.items())
-    return replace(cell, chosen=Chosen("val_rsum", 2, 2, (Tried("a", values, 1.0), Tried("b", values, 0.0))))
+    return replace(cell, choices=(Chosen("val_rsum", 2, 2, (Tried("a", values, 1.0), Tried("b", values, 0.0))),))
 
 
 def test_chosen_values_are_told_for_each_cell_and_are_not_unequal() -> None:

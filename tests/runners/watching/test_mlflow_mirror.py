@@ -110,7 +110,7 @@ def test_a_search_trial_that_diverged_has_not_failed(trained: Home, tmp_path: Pa
     fail(first, Failure.NON_FINITE, "the loss became nan")
     fail(second, Failure.NON_FINITE, "the loss became nan")  # a trial of tables
     fail(third, Failure.BUG, "wrong")
-    mirror = Mirror(Mlflow(Home(tmp_path), "copy", uri, search_seed=0), warned.append)
+    mirror = Mirror(Mlflow(Home(tmp_path), "copy", uri, search_seeds=[0]), warned.append)
     for folder in (first, second, third):
         mirror.sync(folder)
     mirror.close()

@@ -1,0 +1,126 @@
+"""What searches by validation say of a table's cells, in words: chosen of what, and the best against the default."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from goalgrid.grid.chosen import Chosen
+from goalgrid.grid.expansion import Cell, block_title
+from goalgrid.grid.groups import grouped
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The metric that decides, of a cell's best points; means over its searches."""
+
+    search: float
+    """On the seed of the search, by which they were chosen or became candidates."""
+    default: float
+    """Of the default, on the same seed; NaN: it was not tried, or diverged."""
+    gain: float
+    """Of the best over the default, on the seeds that both have; NaN: there is no default."""
+    fresh: float
+    """Of the trials with chosen values, on seeds that did not choose; NaN: none is done."""
+
+    def known(self) -> dict[str, float]:
+        """The values that there are, by name."""
+        return {name: value for name, value in vars(self).items() if not math.isnan(value)}
+
+
+def validation_of(cell: Cell, rows: Mapping[str, Mapping[str, Any]]) -> Validation | None:
+    """Return what validation says of a cell's choices; None: nothing is chosen.
+
+    Args:
+        rows: the records of finished trials, by id, with the metric that decides.
+    """
+    if not cell.choices:
+        return None
+    defaults = [choice.default for choice in cell.choices]
+    known = [default.value for default in defaults if default and not default.diverged]
+    gains = [choice.gain for choice in cell.choices if choice.gain is not None]
+    done = [rows[trial.id] for trial in cell.trials if trial.id in rows]
+    fresh = [value for row in done if (value := row.get(cell.choices[0].by)) is not None]
+    return Validation(_mean([choice.best.value for choice in cell.choices]), _mean(known), _mean(gains), _mean(fresh))
+
+
+def chosen(cells: Sequence[Cell]) -> str:
+    """`each cell at its own best of 12 points by validation rsum; `: empty where validation chooses nothing."""
+    choices = [choice for cell in cells for choice in cell.choices]
+    if not choices:
+        return ""
+    metric = named(choices[0].by)
+    draws, stopped = max(choice.draws for choice in choices), _range(choice.stopped for choice in choices)
+    text = f"each cell at its own best of {draws} points by validation {metric}"
+    if stopped != "0":
+        spent, whole = (_range(choice.epochs[place] for choice in choices) for place in (0, 1))
+        text = (
+            f"each cell at the best, by validation {metric}, of the points that were not stopped: of {draws} points, "
+            f"{stopped} stopped early, {spent} of {whole} epochs"
+        )
+    confirmed = next((choice for choice in choices if choice.candidates), None)
+    if confirmed:
+        text += f", the best {confirmed.confirm} confirmed with {confirmed.confirm_seeds} further seeds"
+    return f"{text}; "
+
+
+def of_fewer_points(cells: Sequence[Cell]) -> str:
+    """Which cells chose among fewer points than the grid draws, and why."""
+    several = len({cell.block for cell in cells}) > 1
+    fewer = [
+        f"{f'{block_title(c.block)}: ' * several}{c.objective} {' or '.join(dict.fromkeys(counts))}"
+        for c in cells
+        if (counts := [points(choice) for choice in c.choices if len(choice.possible) < choice.draws])
+    ]
+    return f"Chosen among fewer points: {', '.join(fewer)}." if fewer else ""
+
+
+def points(choice: Chosen) -> str:
+    """`4 (1 failed, 1 diverged)`: the points that could be chosen, and why the others could not."""
+    missing = {**choice.missing, "diverged": choice.diverged}
+    reasons = ", ".join(f"{count} {reason}" for reason, count in missing.items() if count)
+    return f"{len(choice.possible)} ({reasons})" if reasons else str(len(choice.possible))
+
+
+def fresh_seeds(cells: Sequence[Cell], seeds: str) -> str:
+    """What ± is over, of cells with so many seeds: `3 fresh seeds of one search`, `3 searches, a fresh seed each`."""
+    searches = max(len(cell.choices) for cell in cells)
+    if not searches:
+        return f"{seeds} seeds"
+    return f"{seeds} searches, a fresh seed each" if searches > 1 else f"{seeds} fresh seeds of one search"
+
+
+def search_against_fresh(cells: Sequence[Cell], rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """`Validation rsum of what was chosen: 118.8 in the search (default 110.2), 45.1 on fresh seeds.`; or empty."""
+    known = [(cell, value) for cell in cells if (value := validation_of(cell, rows))]
+    sentences = []
+    for by, pairs in grouped((cell.choices[0].by, value) for cell, value in known).items():
+        values = grouped(item for value in pairs for item in value.known().items())
+        if "fresh" not in values and "default" not in values:
+            continue
+        default = f" (default {_span(values['default'])}, gain {_span(values['gain'])})" if "default" in values else ""
+        fresh = f", {_span(values['fresh'])} on fresh seeds" if "fresh" in values else ""
+        several = "; each cell: goalgrid fair" if len(pairs) > 1 else ""
+        text = f"{_span(values['search'])} in the search{default}{fresh}{several}"
+        sentences.append(f"Validation {named(by)} of what was chosen: {text}.")
+    return " ".join(sentences)
+
+
+def named(by: str) -> str:
+    """`rsum`, `i2t R@1`: the metric that decides."""
+    return by.removeprefix("val_").replace("_r", " R@")
+
+
+def _span(values: Sequence[float]) -> str:
+    """`7.0`, or `5.0 to 7.0`."""
+    return " to ".join(dict.fromkeys(f"{value:.1f}" for value in (min(values), max(values))))
+
+
+def _range(values: Iterable[int]) -> str:
+    """`7`, or `5 to 7`."""
+    return " to ".join(map(str, sorted({min(every := [*values]), max(every)})))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else math.nan
