@@ -1,14 +1,20 @@
 """Settings of the text encoders: how a caption becomes vectors."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, StrictBool
+from pydantic import Field, PositiveInt, StrictBool, model_validator
 
 from goalgrid.grid.settings.base import Dropout, IdentityDefault, Settings, Unit
 from goalgrid.grid.settings.poolings import HAS_HEAD, PoolingSettings
-from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
+from goalgrid.grid.settings.pretrained_networks import PUBLISHED, RANDOM, Call, Pretrained
 from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings
 
+CALLED = (
+    "published: captions are cut at the network's own places, after the prompt exactly as written; plain: at "
+    "dataset.max_words, after the prompt and a blank"
+)
+UNCUT = 1_000_000
+"""More words than any caption has."""
 TEXT_ENCODER = "the text network; another choice drops the settings of the one before"
 
 
@@ -32,6 +38,10 @@ class TextEncoderSettings(Settings):
     def longest(self, dataset_words: int) -> int:
         """Words or word pieces at which captions are cut, on a data set with this `max_words`."""
         return min(dataset_words, self.max_words or dataset_words)
+
+    def prompted(self, caption: str) -> str:
+        """Return the caption after its prompt, as the encoder reads it."""
+        return caption
 
     @property
     def tokenizer(self) -> Pretrained | None:
@@ -92,7 +102,31 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     init: Annotated[Literal["xavier", "torch"], IdentityDefault("xavier"), HAS_HEAD] = Field(
         "torch", description="first weights of the projection: PyTorch's own, or VSE++'s"
     )
-    prompt: Annotated[str, IdentityDefault("")] = Field("", description="words put before every caption")
+    call: Annotated[Call, IdentityDefault("plain")] = Field("plain", description=CALLED)
+    prompt: Annotated[str, IdentityDefault("")] = Field(
+        "",
+        description="words put before every caption; published: those that the weights' "
+        "config_sentence_transformers.json has by default, if any",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _called(cls, content: Any) -> Any:
+        return cls._with_call(content, prompt=PUBLISHED)
+
+    @model_validator(mode="after")
+    def _call_has_a_source(self) -> Self:
+        self._check_source_of_call()
+        return self
+
+    def longest(self, dataset_words: int) -> int:
+        """Word pieces at which captions are cut; as published, only `max_words` or the network's places cut them."""
+        return self.max_words or UNCUT if self.call == PUBLISHED else super().longest(dataset_words)
+
+    def prompted(self, caption: str) -> str:
+        if self.call == PUBLISHED or not self.prompt:
+            return self.prompt + caption
+        return f"{self.prompt} {caption}"
 
     @property
     def feature_network(self) -> "TransformerSettings | None":

@@ -52,6 +52,13 @@ def locate(settings: Pretrained, places: Places) -> Path | None:
     return folder
 
 
+def folder_of(settings: Pretrained, places: Places) -> Path:
+    """The folder of weights that are not random; UserError: they are found nowhere."""
+    folder = locate(settings, places)
+    assert folder is not None, "random weights have no folder"
+    return folder
+
+
 def fingerprint(settings: Pretrained, places: Places) -> str:
     """Hash of the files that a network is loaded from, or of its architecture."""
     folder = locate(settings, places)
@@ -108,8 +115,7 @@ def tokenizer(settings: Pretrained, places: Places) -> Any:
     optional_dependencies.require(f"the tokenizer of weights {settings.weights!r}", "transformers")
     import transformers
 
-    folder = locate(settings, places)
-    assert folder is not None, "a network with random weights reads words"
+    folder = folder_of(settings, places)
     if not any((folder / name).exists() for name in _TOKENIZERS):
         raise UserError(
             f"weights {settings.weights!r} have no tokenizer: {folder} has none of {', '.join(_TOKENIZERS)}."

@@ -190,7 +190,9 @@ def build(
         tokenizer = pretrained.tokenizer(network, places)
         lowers = caption_call.lowers(network, places, tokenizer)
         prepared = (lambda caption: prepare(caption).lower()) if lowers else prepare
-        return WordPieces(tokenizer, network.weights, prepared, caption_call.length_of(network, places, tokenizer))
+        length = caption_call.length_of(network, places, tokenizer)
+        caption_call.check_places(settings, length)
+        return WordPieces(tokenizer, network.weights, prepared, length)
     return Vocabulary(
         captions,
         min_count=min_count,

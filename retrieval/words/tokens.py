@@ -30,7 +30,11 @@ class WordDropping:
     last: int
 
     def thinned(
-        self, ids: Int[np.ndarray, "b n"], rows: Int[np.ndarray, " b"], rng: np.random.Generator
+        self,
+        ids: Int[np.ndarray, "b n"],
+        lengths: Int[np.ndarray, " b"],
+        rows: Int[np.ndarray, " b"],
+        rng: np.random.Generator,
     ) -> tuple[Int[Tensor, "b m"], Int[Tensor, " b"]]:
         """Words are picked independently; the tokens of a word share its fate; replacements are drawn by token."""
         words = self.words[rows, : ids.shape[1]]
@@ -38,13 +42,13 @@ class WordDropping:
         of_token = np.where(words >= 0, np.take_along_axis(fate, np.maximum(words, 0), axis=1), np.inf)
         others = rng.integers(self.first, self.last, ids.shape)
         changed = np.where(of_token < MASKED, self.mask, np.where(of_token < REPLACED, others, ids))
-        real = ids != 0
+        real = np.arange(ids.shape[1]) < lengths[:, None]  # 0 is a word of many tokenizers, e.g. <s> of RoBERTa
         keep = real & ~((of_token >= REPLACED) & (of_token < 1))
         keep |= real & ~keep.any(axis=1, keepdims=True)  # a caption never vanishes
         order = np.argsort(~keep, axis=1, kind="stable")
-        lengths = keep.sum(axis=1)
-        packed = np.take_along_axis(np.where(keep, changed, 0), order, axis=1)[:, : lengths.max()]
-        return torch.from_numpy(np.ascontiguousarray(packed)), torch.from_numpy(lengths)
+        remaining = keep.sum(axis=1)
+        packed = np.take_along_axis(np.where(keep, changed, 0), order, axis=1)[:, : remaining.max()]
+        return torch.from_numpy(np.ascontiguousarray(packed)), torch.from_numpy(remaining)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +76,7 @@ class Tokens:
         ids = self.ids[rows, : int(lengths.max())]
         if draw is None or self.drop is None:
             return ids, lengths
-        return self.drop.thinned(ids.numpy(), rows.numpy(), np.random.default_rng(draw))
+        return self.drop.thinned(ids.numpy(), lengths.numpy(), rows.numpy(), np.random.default_rng(draw))
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int = 0) -> tuple[Int[Tensor, "t n"], Int[Tensor, " t"]]:

@@ -106,10 +106,10 @@ def read_captions(
 ) -> tuple[CaptionReader, dict[str, Tokens]]:
     """The reader of captions, as `reader_of` gives it, and all captions as indices."""
     reader = reader_of(pairs, dataset, text, machine, known)
-    before = f"{prompt} " if (prompt := getattr(text, "prompt", "")) else ""
+    text = as_called(text, machine.places)
     tokens = {
         name: reader.encode(
-            [before + caption for caption in split.captions],
+            list(map(text.prompted, split.captions)),
             max_words=text.longest(dataset.max_words),
             drop=text.word_drop if name == "train" else 0.0,
         )

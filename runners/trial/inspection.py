@@ -11,6 +11,7 @@ from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.analysis.queries import SHOWN, ExampleQuery
 from goalgrid.results.figures.trial import AttentionMap, RetrievalExamples, Retrieved, Shown
 from goalgrid.retrieval.data.photographs import Photograph
+from goalgrid.retrieval.encoders.calls.called import as_called
 from goalgrid.retrieval.encoders.text import features_of, text_network
 from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.retrieval.words.text_readers import Vocabulary
@@ -52,10 +53,9 @@ class TrialAttention:
     def _read(self, text: str) -> tuple[list[int], torch.Tensor]:
         """The words of a caption as indices, and as the scorer reads them."""
         member, reader = self.member, self.member.inputs.reader
-        encoder = member.settings.model.text
-        prompt, cut = getattr(encoder, "prompt", ""), encoder.longest(member.settings.dataset.max_words)
-        read = [f"{prompt} {text}" if prompt else text, text]
-        whole, alone = (reader.encode([words], max_words=cut) for words in read)
+        encoder = as_called(member.settings.model.text, member.inputs.places)
+        cut = encoder.longest(member.settings.dataset.max_words)
+        whole, alone = (reader.encode([words], max_words=cut) for words in (encoder.prompted(text), text))
         if isinstance(reader, Vocabulary) and not bool((alone.ids >= reader.first).any()):
             raise UserError(
                 f"caption {text!r} has no word that {self.trial} knows: its vocabulary.json lists them. Give other "
