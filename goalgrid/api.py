@@ -1,16 +1,14 @@
 """A grid in Python: `goalgrid.load` and what can be done with the grid that it gives."""
 
 import json
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from goalgrid.cli.console import say_left_out
-from goalgrid.cli.exits import INCOMPLETE
 from goalgrid.display import EffectsOutput, FigureOutput, TableOutput, TextOutput
 from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.messages import Step, leave_out
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.trusted_code import trust_everything
 from goalgrid.launching.training import train
@@ -19,7 +17,7 @@ from goalgrid.planning.plan import Plan
 from goalgrid.reports.tables import draw, keep_table, some_scores
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.runners.launch import LaunchOptions
-from goalgrid.state import status
+from goalgrid.state import status, status_lines
 from goalgrid.state.grid_state import GridState
 from goalgrid.state.named_grids import recall
 
@@ -40,7 +38,9 @@ def load(
     weights: Mapping[str, str | Path] = {},
     trust_code: bool = False,
 ) -> "LoadedGrid":
-    """A grid by name or file: as it was last run in this runs folder, else as it is shipped.
+    """Load a grid by name or file: as it was last run in this runs folder, else as it is shipped.
+
+    What goalgrid has to say goes to the logger "goalgrid", and to stderr as long as no handler takes it.
 
     Args:
         grid: the name of a shipped grid or of a grid that ran, or the path of a grid file.
@@ -72,7 +72,7 @@ def paper_table(
     against: str | None = None,
     marks: bool = False,
 ) -> TableOutput:
-    """A paper's own table with the numbers of all finished trials of a runs folder. The options are `goalgrid table`'s.
+    """Fill a paper's own table with all finished trials of a runs folder. The options are those of `goalgrid table`.
 
     Args:
         name: "selhn-table5"; `goalgrid table --reference` lists all.
@@ -113,12 +113,12 @@ class LoadedGrid:
         return {trial_id: state.value for trial_id, state in self._grid_state().states.items()}
 
     def status(self) -> TextOutput:
-        """What is done, running, failed or planned, why each failure failed, and what is stale."""
+        """Show what is done, running, failed or planned, why each failure failed, and what is stale."""
         grid_state = self._grid_state()
-        return TextOutput("\n".join(status.lines(grid_state)), status.to_dict(grid_state))
+        return TextOutput("\n".join(map(str, status_lines.lines(grid_state))), status.to_dict(grid_state))
 
     def records(self) -> "pd.DataFrame":
-        """The records of the finished trials, a row a trial id: metrics in percent, settings by dotted name.
+        """Return the records of the finished trials, a row a trial id: metrics in percent, settings by dotted name.
 
         The column `stale` says what changed since a trial was trained; it is empty where nothing did. A record that
         cannot be read is left out with a warning.
@@ -128,7 +128,7 @@ class LoadedGrid:
         grid_state, unreadable = self._grid_state(), dict[Path, str]()
         frame = data_frame(self._home, list(grid_state.records), unreadable)
         for message in [*grid_state.unreadable.values(), *unreadable.values()]:
-            say_left_out(message)
+            leave_out(message)
         reasons = [grid_state.stale.get(str(trial_id), ()) for trial_id in frame.index]
         frame["stale"] = [", ".join(reason.what for reason in of_trial) for of_trial in reasons]
         return frame
@@ -143,14 +143,14 @@ class LoadedGrid:
         trials: bool = False,
         allow_leak: bool = False,
     ) -> TextOutput:
-        """Why each trial would be trained or not, and what that costs. Trains nothing. Other options are as of `run`.
+        """Show why each trial would be trained or not, and what that costs. Other options are those of `run`.
 
         Args:
             jobs: trials at a time; None: as the grid says, else the number that fits here.
             trials: a line for every trial, too.
         """
         plan = Plan.of(self._grid_state(), Choice(only, force=force, stale=stale), jobs=jobs, allow_leak=allow_leak)
-        return TextOutput("\n".join(plan.lines(per_trial=trials)), plan.to_dict())
+        return TextOutput("\n".join(map(str, plan.lines(per_trial=trials))), plan.to_dict())
 
     def run(
         self,
@@ -164,29 +164,28 @@ class LoadedGrid:
         mlflow_uri: str | None = None,
         allow_leak: bool = False,
     ) -> "LoadedGrid":
-        """Train what is not done, by Ray; the same call again goes on where it was cut off.
+        """Train all unfinished trials, by Ray; call it again to continue where it was cut off.
 
-        An interrupt (Ctrl-C, or a notebook's stop button) has the running trials write a checkpoint; a second one
-        ends them at once. Then it raises KeyboardInterrupt; after SIGTERM or SIGHUP, SystemExit with the code of
-        `goalgrid run`.
+        On an interrupt (Ctrl-C, a notebook's stop button, SIGTERM or SIGHUP) the running trials write a checkpoint; a
+        second one ends them at once. Then it raises KeyboardInterrupt.
 
         Args:
             only: a filter of trials, "objective=*_cir seed=0".
             failed: train only the trials that failed.
-            force: train from the beginning, whatever is there.
-            stale: train from the beginning what other code, versions or data trained.
+            force: retrain from scratch, whatever is there.
+            stale: also retrain finished trials whose code, library versions or data have changed.
             here: train in this process, without Ray.
             address: of a Ray cluster; None: a Ray for this launch.
             mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
-            allow_leak: train even if test images train or validate.
+            allow_leak: train even if test images leak into training or validation.
         """
         choice = Choice(only, failed=failed, force=force, stale=stale)
         options = LaunchOptions(mlflow_uri, here=here, address=address, allow_leak=allow_leak)
         interrupted = train(self._grid_state(), choice, options).interrupted
         keep_table(self._grid_state())
         if interrupted:
-            again = KeyboardInterrupt(f"grid {self.name!r}: the same call goes on where it was cut off")
-            raise again if interrupted == signal.SIGINT else SystemExit(INCOMPLETE)
+            again = Step.of("run", self.name, runs=self._home.path)
+            raise KeyboardInterrupt(f"grid {self.name!r} was interrupted. To continue: {again}")
         return self
 
     def table(
@@ -202,7 +201,7 @@ class LoadedGrid:
         marks: bool = False,
         only: str = "",
     ) -> TableOutput:
-        """The paper's table of what is done so far. The options are those of `goalgrid table`."""
+        """Draw the paper's table of what is done so far. The options are those of `goalgrid table`."""
         request = TableRequest(
             self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
             against=against, marks=marks, only=only, set_=self._overrides,
@@ -218,14 +217,14 @@ class LoadedGrid:
         baseline: str | None = None,
         across: Names = (),
     ) -> EffectsOutput:
-        """Which axis matters: main effects and interaction, what differs from a baseline, and how sure that is.
+        """Report main effects and interactions with their uncertainty, and what differs from a baseline.
 
         Args:
             metric: r1, r5, r10, medr or rsum.
             direction: i2t, t2i or both.
             protocol: another protocol of the data set.
             baseline: an objective; None: con_con if the grid has it, else the first.
-            across: an axis, "objective.tau", or axes that are factors beside the objective.
+            across: an axis, "objective.tau", or axes that are factors in addition to the objective.
         """
         from goalgrid.reports.analyses import analysed
 
@@ -237,7 +236,7 @@ class LoadedGrid:
         return EffectsOutput(analyses, grid_state.cells)
 
     def figure(self, kind: str = "matrix", *, block: str | None = None, quantities: Names = ()) -> FigureOutput:
-        """A figure of what is done so far; attention and examples, of a single trial, are for the command line.
+        """Draw a figure of what is done so far; attention and examples, of a single trial, are for the command line.
 
         Args:
             kind: "matrix", "effects", "training", ...; a wrong name lists all.

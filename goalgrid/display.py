@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.cli.console import plain
 from goalgrid.grid.errors import UserError, check_known, user_path
+from goalgrid.grid.messages import plain
 from goalgrid.grid.store.output_files import write_output
 
 if TYPE_CHECKING:
@@ -58,15 +58,9 @@ class TableOutput:
         return parquet.tidy(self.table).to_pandas()
 
     def __repr__(self) -> str:
-        from rich.console import Console
-
         from goalgrid.results.renderers import terminal
 
-        target = io.StringIO()
-        Console(file=target, width=160, force_jupyter=False, color_system=None).print(
-            terminal.render(self.table, bold=False)
-        )
-        return plain(target.getvalue().rstrip())
+        return plain(terminal.text(self.table, width=160).rstrip())
 
     def _repr_html_(self) -> str:
         from goalgrid.results.pages import page

@@ -61,6 +61,52 @@ def test_the_picture_of_the_rooms_has_every_arrow_and_about_as_many_imports() ->
     assert counts == [pytest.approx(count, rel=0.2, abs=3) for count in wanted], write
 
 
+PRINTING = {"typer", "click", "rich.print", "rich.get_console", "rich.console.Console", "rich.live", "rich.progress"}
+"""Modules, and names in modules, by which a program prints."""
+PRINTS = {
+    "results/renderers/terminal.py": {"rich.console.Console"},  # renders a table as text, into a string
+    "runners/trial/lease.py": {"sys.stdout", "sys.stderr"},  # sends what a trial prints into the trial's log
+    "runners/launch/driver.py": {"os._exit"},  # a stuck trainer in this process: nothing else ends it
+    "runners/launch/ray_head.py": {"os._exit"},  # threads that wait in Ray's compiled code hear no signal
+    "runners/launch/worker.py": {"os._exit"},  # a worker of Ray with a broken GPU
+    "runners/training/replica_process.py": {"os._exit"},  # a process of our own, which ends here
+}
+"""What files outside the command line may use of this, each with the reason."""
+
+
+def printing(path: Path) -> set[str]:
+    """What a file uses to print or to exit: imports of `PRINTING`, streams, `print` and exits."""
+    used = set[str]()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+            used.update(name for name in names if name.split(".")[0] in PRINTING or name in PRINTING)
+        elif isinstance(node, ast.ImportFrom):
+            module, names = str(node.module), [f"{node.module}.{name.name}" for name in node.names]
+            used.update({module, module.split(".")[0]} & PRINTING, {*names} & {*PRINTING, "sys.exit", "os._exit"})
+            used.update({"sys.stdout", "sys.stderr"} & {*names})
+        elif isinstance(node, ast.Name) and node.id in ("print", "input", "exit", "quit", "SystemExit"):
+            used.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = f"{node.value.id}.{node.attr}"
+            used.update(
+                {name} & {"sys.exit", "sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__", "os._exit"}
+            )
+    return used
+
+
+def test_the_library_neither_prints_nor_exits(tmp_path: Path) -> None:
+    """It returns values and reports notes (`grid/messages.py`); the command line prints, and chooses exit codes."""
+    library = {path.relative_to(ROOT).as_posix(): path for path in FILES if "cli" not in path.parts}
+    used = {name: found for name, path in library.items() if (found := printing(path))}
+    assert used == PRINTS
+    trial = tmp_path / "trial.py"
+    trial.write_text(
+        "import sys, typer\nfrom rich.console import Console, Group\nprint(1, file=sys.stderr)\nsys.exit(3)\n"
+    )
+    assert printing(trial) == {"typer", "rich.console.Console", "print", "sys.stderr", "sys.exit"}
+
+
 HEAVY = {"torch", "ray", "mlflow", "pandas", "matplotlib", "scipy", "pyarrow", "numpy"}
 MAY_LOAD: list[tuple[str, set[str]]] = [
     ("--help", set()),

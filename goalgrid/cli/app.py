@@ -9,9 +9,10 @@ import typer
 
 from goalgrid.cli import options
 from goalgrid.cli.commands import data, evaluating, results, shipped, training
-from goalgrid.cli.console import outlive_readers, say, show
-from goalgrid.cli.exits import HOST_FAULT, INCOMPLETE, WRONG_USAGE
-from goalgrid.grid.errors import HostFault, Incomplete, UserError
+from goalgrid.cli.console import outlive_readers, printing_notes, say, show
+from goalgrid.cli.exits import INCOMPLETE, WRONG_USAGE, code_of
+from goalgrid.cli.next_steps import worded
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.trusted_code import trust_everything
 from goalgrid.results.records.provenance import source
 
@@ -78,6 +79,7 @@ def begin(
     trust_code: bool = typer.Option(False, TRUST_CODE, help="Run the Python of grids that ran elsewhere: docs/own.md."),
 ) -> None:
     """Ablation grids for image-text retrieval objectives: from one command to the paper's table."""
+    context.with_resource(printing_notes())
     trust_everything(trust_code)
     if context.invoked_subcommand is None:
         show(BEGIN)
@@ -101,9 +103,8 @@ def main() -> None:
         say("aborted")
         sys.exit(1)
     except UserError as error:
-        say(f"error: {error}")
-        codes = {Incomplete: INCOMPLETE, HostFault: HOST_FAULT}
-        sys.exit(next((code for kind, code in codes.items() if isinstance(error, kind)), WRONG_USAGE))
+        say(f"error: {worded(error)}")
+        sys.exit(code_of(error))
     except OSError as error:  # no part of the command can go on without that file
         where = f": {error.filename}" if error.filename else ""
         go_on = "Fix the disk problem, then run the same command again to continue."

@@ -6,10 +6,11 @@ What files say is untrusted, a terminal may lack letters, and no command ends wi
 import codecs
 import io
 import json
+import logging
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
@@ -18,27 +19,17 @@ from pydantic_core import to_jsonable_python
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from goalgrid.cli.next_steps import worded
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.groups import grouped
+from goalgrid.grid.messages import LOGGER, Note, plain
 
 if TYPE_CHECKING:
     from goalgrid.results.tables import Table
     from goalgrid.runners.selftest.own_check import Verdict
 
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
-"""Control characters but tab and newline; those that change the direction of text; and halves of characters."""
-
 _SPELT = {"→": "->", "−": "-", "±": "+-", "×": "x", "∞": "inf", "…": "...", "\u00a0": " "}
 """What goalgrid prints beyond ASCII, for terminals that cannot show it."""
-
-
-def plain(text: str) -> str:
-    r"""The text with escapes for characters that a terminal would obey.
-
-    >>> plain("a name\x1b[31m")
-    'a name\\x1b[31m'
-    """
-    return _OBEYED.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class PlainConsole(Console):
@@ -167,9 +158,29 @@ def say(message: str) -> None:
     err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
-def say_left_out(message: str) -> None:
-    """Say why a file is not read, and that all else is."""
-    say(f"left out: {message}")
+def show_notes(notes: Iterable[Note]) -> None:
+    """Print notes as lines of the product, for a reader."""
+    show_lines(map(worded, notes))
+
+
+class _Printer(logging.Handler):
+    """Prints notes on stderr, with their next steps as commands."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(worded(record.msg) if isinstance(record.msg, Note) else record.getMessage())
+
+
+@contextmanager
+def printing_notes() -> Iterator[None]:
+    """Print what the library reports while the block runs."""
+    printer, propagate = _Printer(), LOGGER.propagate
+    LOGGER.addHandler(printer)
+    LOGGER.propagate = False
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(printer)
+        LOGGER.propagate = propagate
 
 
 def check_json(as_json: bool, format_: str) -> None:

@@ -1,11 +1,11 @@
-"""The terminal: options that verbs share, what the shell completes, what is printed where, exit codes.
+"""Exit codes of the command line.
 
 Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 this host cannot train, 6 other
 processes train all trials that are left.
 """
 
-from goalgrid.grid.errors import Incomplete
-from goalgrid.grid.store.home import SETTLED, State
+from goalgrid.grid.errors import HostFault, Incomplete, UserError
+from goalgrid.grid.store.home import State
 from goalgrid.runners.trial.stopping import INCOMPLETE as INCOMPLETE
 
 WRONG_USAGE = 2
@@ -13,15 +13,7 @@ HOST_FAULT = 5
 EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUNNING: 6}
 
 
-class NothingDone(Incomplete):
-    """No trial of the grid is done, so that there is nothing to show."""
-
-
-def exit_state(states: list[State]) -> State:
-    """The state that decides how a command exits: done if all are settled, running if all that are left are."""
-    unfinished = set(states) - {*SETTLED}
-    if not unfinished:
-        return State.DONE
-    if State.FAILED in unfinished:
-        return State.FAILED
-    return State.RUNNING if unfinished == {State.RUNNING} else State.INTERRUPTED
+def code_of(error: UserError) -> int:
+    """Return the exit code of a command that ends with this error."""
+    codes = {Incomplete: INCOMPLETE, HostFault: HOST_FAULT}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), WRONG_USAGE)

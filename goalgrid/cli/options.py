@@ -1,8 +1,6 @@
 """The arguments and options that verbs share, each said once."""
 
 import math
-import os
-import shlex
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 from inspect import Parameter, Signature, signature
@@ -13,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from goalgrid.cli import completion
+from goalgrid.cli.next_steps import RUNS_FOLDER
 from goalgrid.grid import overrides, plugins
 from goalgrid.grid.errors import UserError, check_known, nearest, user_path
 from goalgrid.grid.objectives import CATALOGUE, check_objective
@@ -64,7 +63,6 @@ GRIDS = argument(..., "GRID", _SEVERAL, completion.grids)
 OPTIONAL_GRIDS = argument([], "GRID", _SEVERAL, completion.grids)
 _PAPER = "Instead of GRID: the grids that fill this table of a paper, e.g. selhn-table5."
 PAPER = flag(None, "--paper", _PAPER, "NAME", autocompletion=completion.paper_tables)
-RUNS_FOLDER = "runs"
 _RUNS = "The runs folder, which holds trials, tables and reports."
 RUNS = flag(RUNS_FOLDER, "--runs", _RUNS, "DIR", envvar="GOALGRID_RUNS", parser=_home)
 OTHER_RUNS = flag(None, "--other-runs", "The runs folder of the second grid; default: --runs.", "DIR", parser=_home)
@@ -94,12 +92,6 @@ PICTURE_FORMAT = flag("png", "--format", "png, pdf, svg or pgf.")
 OUTPUT = flag(None, "--output -o", "Write to this file; its suffix may choose the format.", "FILE", parser=user_path)
 JSON = flag(False, "--json", "Print JSON, for programs.")
 COMPLETE = flag(False, "--complete", "Exit with 3 if trials are missing, with 4 if any failed, e.g. in a Makefile.")
-
-
-def runs_option(home: Home) -> str:
-    """The option that names the runs folder; empty for the default folder."""
-    default = Path(os.environ.get("GOALGRID_RUNS", RUNS_FOLDER))
-    return "" if home.path == user_path(default) else f" --runs {shlex.quote(str(home.path))}"
 
 
 def either(filters: Iterable[str]) -> str:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.cli.console import say
-from goalgrid.cli.options import runs_option
 from goalgrid.grid import catalog, evaluations, trusted_code
 from goalgrid.grid.cli_option import option
 from goalgrid.grid.errors import UserError, check_known, counted, user_path
 from goalgrid.grid.gridfile import Grid, Location, register
+from goalgrid.grid.messages import Step, tell, warn
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.protocols import ECCV, shown
 from goalgrid.grid.settings import TrialSettings
@@ -247,7 +246,7 @@ def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, reques
         if not home.grid(grid.name).grid.exists():
             save_grid(grid, GridState.of(grid, home).trials, home)
         add(grid, home, imported.trial_id)
-        say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
+        tell(f"{imported.trial_id} is part of grid {grid.name!r} from now on")
     facts = {"checkpoint of": model.map.description, **model.file.facts}
     return _evaluated(loaded, str(path), request, protocol, facts, folder=imported)
 
@@ -273,7 +272,7 @@ def _evaluated(
         try:
             speed.write(folder.speed)
         except UserError as error:
-            say(f"warning: the speed is not kept: {error}")
+            warn(f"the speed is not kept: {error}")
     split = loaded.inputs.pairs.splits[request.split]
     unknown = loaded.inputs.reader.unknown_share(split.captions)
     read = (request.split, protocol, evaluation, facts, judged, recorded, speed, split.ids is not None, unknown)
@@ -289,8 +288,10 @@ def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[Tr
     folder = home.trial(trial_id)
     state, grids = folder.state(), [name for name in home.grids() if trial_id in home.grid(name).ids()]
     if state is not State.DONE:
-        again = f" Train it to its end: goalgrid resume {grids[0]}{runs_option(home)}." if grids else ""
-        raise UserError(f"trial {trial_id} is {state.value}, not done: its best checkpoint may still change.{again}")
+        again = Step.of("resume", grids[0], runs=home.path, load=True) if grids else None
+        helps = " Train it to its end: {step}." if again else ""
+        why = f"trial {trial_id} is {state.value}, not done: its best checkpoint may still change."
+        raise UserError(why + helps, again)
     if folder.imported.exists():
         file = read_json(folder.imported).get("file", "its file")
         raise UserError(f"{trial_id} is the record of a published checkpoint. Evaluate {file} with --as FAMILY.")

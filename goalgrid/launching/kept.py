@@ -7,6 +7,7 @@ from pathlib import Path
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.messages import Note, Step
 from goalgrid.grid.store.home import LaunchFolder, State
 from goalgrid.grid.store.kept_launch import KeptLaunch, version_words
 from goalgrid.grid.store.saved_grid import read_kept, save_grid
@@ -16,7 +17,7 @@ from goalgrid.state.grid_state import GridState
 
 
 def of(grid_state: GridState, archive: bytes = b"") -> KeptLaunch:
-    """What a launch of the grid keeps, by the code that is here now, of which it may keep an archive."""
+    """Return what a launch of the grid keeps, by the code that is here now, of which it may keep an archive."""
     snapshot = hashlib.sha256(archive).hexdigest() if archive else ""
     return KeptLaunch(grid_state.grid.to_toml(), codes(grid_state), provenance.made_by(), snapshot)
 
@@ -28,7 +29,7 @@ def save_new(grid_state: GridState, launch: KeptLaunch) -> None:
 
 
 def codes(grid_state: GridState) -> dict[str, str]:
-    """The fingerprint of the code that trains each trial that the grid may come to have, as it is here now, by id."""
+    """Return the fingerprint of the code here that trains each trial that the grid may come to have, by id."""
     register(grid_state.grid)
     cells = [cell for cell in [*grid_state.candidates, *grid_state.points] if not cell.published]
     return provenance.of_trials(cells, {trial.id for cell in cells for trial in cell.trials}, code_fingerprint)
@@ -37,7 +38,7 @@ def codes(grid_state: GridState) -> dict[str, str]:
 def read(
     folders: Iterable[Path], overrides: Sequence[str], *, roots: Sequence[str], weights: Sequence[str]
 ) -> tuple[list[Grid], dict[str, KeptLaunch]]:
-    """The grids that launches keep, and what they keep, by grid; UserError: as of `KeptLaunch.read` and `read_kept`."""
+    """Read the grids that launches keep, and what they keep, by grid; raises as `KeptLaunch.read` and `read_kept`."""
     grids, launches = list[Grid](), dict[str, KeptLaunch]()
     for folder in map(LaunchFolder, folders):
         launch = KeptLaunch.read(folder)
@@ -50,26 +51,28 @@ def read(
 
 
 def of_other_code(launch: KeptLaunch, grid_state: GridState, trials: Sequence[Trial]) -> dict[str, tuple[str, str]]:
-    """Those of the trials that other code would train now than the launch keeps, as `KeptLaunch.other_code`."""
+    """Return the trials that other code would train now than the launch keeps, as `KeptLaunch.other_code`."""
     return launch.other_code(codes(grid_state), [trial.id for trial in trials])
 
 
-def untrained_words(launch: KeptLaunch, other: Mapping[str, tuple[str, str]], again: str) -> str:
-    """Why trials of a launch were not trained, by both versions, and what helps; `again`: the command that goes on."""
+def untrained_note(launch: KeptLaunch, other: Mapping[str, tuple[str, str]], again: Step) -> Note:
+    """Say why trials of a launch were not trained, by both versions, and what helps; `again` continues it."""
     trial_id, (then, now) = next(iter(other.items()))
     there, here = version_words(launch.made_by), version_words(provenance.made_by())
     code = f"{there} with code {then}" if then else f"{there}, which resolves the grid to other trials"
-    return (
+    return Note(
         f"{counted(len(other), 'trial')} not trained, e.g. {trial_id}: launch {launch.id} was made by {code}; here is "
-        f"{here} with code {now}. Bring that version back, then: {again}. Or launch the grid again with this version: "
-        "it trains from the beginning what the other version has begun."
+        f"{here} with code {now}. Bring that version back, then: {{step}}. Or launch the grid again with this "
+        "version: it retrains from scratch what the other version has begun.",
+        again,
+        "error",
     )
 
 
-def differing(grid_state: GridState, now: KeptLaunch | None) -> list[str]:
-    """A line for each earlier launch whose unfinished trials have other settings or other code than the grid now."""
+def differing(grid_state: GridState, now: KeptLaunch | None) -> list[Note]:
+    """Name each earlier launch whose unfinished trials have other settings or other code than the grid now."""
     folders = grid_state.home.grid(grid_state.grid.name).kept_launches()
-    lines, here = list[str](), dict[str, str]()
+    notes, here = list[Note](), dict[str, str]()
     for folder in folders:
         try:
             launch = KeptLaunch.read(folder)
@@ -81,9 +84,10 @@ def differing(grid_state: GridState, now: KeptLaunch | None) -> list[str]:
             continue
         here = here or codes(grid_state)
         if other := [trial_id for trial_id in unfinished if here.get(trial_id) != launch.code[trial_id]]:
-            lines.append(
+            text = (
                 f"launch {launch.id} keeps other settings or other code of {counted(len(other), 'trial')}, e.g. "
                 f"{other[0]}. Jobs of it that still wait in a queue train those; this command trains what is here "
-                f"now. To train what it keeps: goalgrid run --launch {folder.path}"
+                "now. To train what it keeps: {step}"
             )
-    return lines
+            notes.append(Note(text, Step.of("run", launch=str(folder.path))))
+    return notes

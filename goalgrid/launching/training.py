@@ -1,17 +1,15 @@
-"""Training what is not done of grids: decides which trials, launches them, and shows how each launch ended."""
+"""Training what is not done of grids: decides which trials, launches them, and tells how each launch ended."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from goalgrid.cli.console import err, out, say, show_table
-from goalgrid.cli.exits import exit_state
-from goalgrid.cli.options import runs_option
 from goalgrid.grid import optional_dependencies
 from goalgrid.grid.errors import UserError, counted, several
 from goalgrid.grid.expansion import Cell, Trial, libraries_of
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.messages import Note, Step, tell, warn
 from goalgrid.grid.store import files, saved_grid, speed_probes
 from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.grid.store.kept_launch import KeptLaunch
@@ -23,10 +21,12 @@ from goalgrid.reports.tables import keep_table, table_of_paper
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.runners.trial import lease
 from goalgrid.runners.watching.notify import Notify
-from goalgrid.state import named_grids, status
-from goalgrid.state.grid_state import GridState
+from goalgrid.runners.watching.view import View
+from goalgrid.state import named_grids
+from goalgrid.state.grid_state import GridState, overall
 
 if TYPE_CHECKING:
+    from goalgrid.results.tables import Table
     from goalgrid.runners.watching.mirror import Tracker
 
 
@@ -43,12 +43,44 @@ class LaunchResult(NamedTuple):
     """The trials that other code would train than the launch keeps, by id: that of then, and of now."""
 
 
+@dataclass(frozen=True)
+class GridEnd:
+    """How the launch of a grid ended, as the disk tells.
+
+    Args:
+        table: of the grid, or the paper's that it fills; None: no trial is done.
+        written: whether the grid's folder has its table and records.
+        reached: the states of the trials that it was to train.
+        untrained: why it could not train some of them; None: it could.
+        again: continues the launch where trials are left to train; None: none are.
+    """
+
+    grid_state: GridState
+    table: "Table | None"
+    written: bool
+    reached: Sequence[State]
+    untrained: Note | None = None
+    again: Step | None = None
+
+
 def train_all(
-    grids: Sequence[Grid], home: Home, choice: Choice, options: LaunchOptions, paper: str | None = None
+    grids: Sequence[Grid],
+    home: Home,
+    choice: Choice,
+    options: LaunchOptions,
+    paper: str | None = None,
+    *,
+    view: View,
+    ended: Callable[[GridEnd], None],
 ) -> State:
-    """Train what is chosen, and show the tables of the grids, or the paper's; the state that all trials reached.
+    """Train what is chosen, and return the state that all trials reached.
 
     Grids that follow one another share a launch where one can train them; others wait for the grids before them.
+
+    Args:
+        paper: the table that the grids fill.
+        view: shows the launches as they go.
+        ended: called with the end of each grid's launch.
 
     UserError: as `train`; the grids before the group of this one are trained.
     """
@@ -56,10 +88,10 @@ def train_all(
     groups = [Group((grid,)) for grid in grids] if options.here else groups_of(grids)
     for group in groups:
         if group.why:
-            say(f"{group.name}: after the grids before, since {group.why}")
-        notify = Notify(options.notify, group.name, _warn)
+            tell(f"{group.name}: after the grids before, since {group.why}")
+        notify = Notify(options.notify, group.name, warn)
         try:
-            launched = train_together([GridState.of(grid, home) for grid in group.grids], choice, options, notify)
+            launched = train_together([GridState.of(grid, home) for grid in group.grids], choice, options, notify, view)
         except UserError as error:
             notify.ended("error", str(error), GridState.of(group.grids[0], home).sums())
             raise
@@ -67,23 +99,30 @@ def train_all(
             if not result.interrupted:  # else Slurm may leave us seconds
                 _await_others(GridState.of(grid, home))
             notify.grid = grid.name
-            states += _show_end(GridState.of(grid, home), result, notify, options.launches.get(grid.name), paper)
+            end = _end(GridState.of(grid, home), result, options.launches.get(grid.name), paper)
+            ended(end)
+            _notify_of(end, notify)
+            states += end.reached
         if launched[0].interrupted and group is not groups[-1]:
             rest = [other.name for later in groups[groups.index(group) + 1 :] for other in later.grids]
-            say(f"skipped: {', '.join(rest)}; run the same command again to continue")
+            tell(f"skipped: {', '.join(rest)}; run the same command again to continue")
             states.append(State.INTERRUPTED)
             break
-    return exit_state(states)
+    return overall(states)
 
 
-def train(grid_state: GridState, choice: Choice, options: LaunchOptions, notify: Notify | None = None) -> LaunchResult:
+def train(grid_state: GridState, choice: Choice, options: LaunchOptions) -> LaunchResult:
     """Train the chosen trials of a grid, as `train_together`."""
-    (launched,) = train_together([grid_state], choice, options, notify)
+    (launched,) = train_together([grid_state], choice, options)
     return launched
 
 
 def train_together(
-    grid_states: Sequence[GridState], choice: Choice, options: LaunchOptions, notify: Notify | None = None
+    grid_states: Sequence[GridState],
+    choice: Choice,
+    options: LaunchOptions,
+    notify: Notify | None = None,
+    view: View = View(),  # noqa: B008
 ) -> list[LaunchResult]:
     """Train the chosen trials in a launch of these grids, and save the grids as they are run.
 
@@ -93,7 +132,7 @@ def train_together(
     UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
     """
     options = replace(options, launches=_kept(grid_states, options))
-    launched = partial(_round, options=options, notify=notify)
+    launched = partial(_round, options=options, notify=notify, view=view)
     results = launched(grid_states, choice)
     (grid_state, *others), (trained, *_) = grid_states, results
     known = set(grid_state.states)
@@ -113,28 +152,28 @@ def train_together(
 
 
 def _kept(grid_states: Sequence[GridState], options: LaunchOptions) -> dict[str, KeptLaunch]:
-    """What the launch keeps of each grid, by name: as it was given, or on a cluster, as it is now."""
+    """Return what the launch keeps of each grid, by name: as it was given, or on a cluster, as it is now."""
     contents = dict[str, KeptLaunch]()
     for grid_state in grid_states:
         name = grid_state.grid.name
         now = options.launches.get(name)
         if not now:
             now = launches.of(grid_state) if options.address else None
-            for line in launches.differing(grid_state, now):
-                _warn(line)
+            for note in launches.differing(grid_state, now):
+                warn(note.text, note.step)
         contents |= {name: now} if now else {}
     return contents
 
 
-def measure(grid_state: GridState, choice: Choice) -> None:
+def measure(grid_state: GridState, choice: Choice, view: View) -> None:
     """Measure what no finished trial tells, and what trials need of a GPU; keep it for later plans and runs."""
     from goalgrid.runners.launch.speed_probe import probe, probe_memory
 
     chosen = to_train(decide(grid_state, choice))
-    probe_memory(grid_state.grid, chosen, grid_state.home, err)
+    probe_memory(grid_state.grid, chosen, grid_state.home, view)
     if trials := unmeasured(grid_state, chosen):
-        say(f"probing: {', '.join(trial.id for trial in trials)}")
-        speeds = probe(grid_state.grid, trials, grid_state.home, err)
+        tell(f"probing: {', '.join(trial.id for trial in trials)}")
+        speeds = probe(grid_state.grid, trials, grid_state.home, view)
         speed_probes.remember(grid_state.home.grid(grid_state.grid.plain_name), speeds)
 
 
@@ -164,7 +203,7 @@ class _Work:
 
 
 def _work(grid_state: GridState, choice: Choice, options: LaunchOptions) -> _Work:
-    """What is to do of a grid, once its libraries, data and weights are checked."""
+    """Return what is to do of a grid, once its libraries, data and weights are checked."""
     selected = grid_state.selected(choice.only)
     optional_dependencies.require(f"grid {grid_state.grid.name!r}", *libraries_of(selected))
     grid_state.data.check(selected)
@@ -180,14 +219,14 @@ def _work(grid_state: GridState, choice: Choice, options: LaunchOptions) -> _Wor
     if missing := grid_state.data.missing([*todo, *evaluated]).values():
         raise several(f"grid {grid_state.grid.name!r}", missing)
     for line in grid_state.data.check_starts(todo):
-        _warn(line)
+        warn(line)
     return _Work(grid_state, decisions, content, todo, anew, evaluated, other_code)
 
 
 def _round(
-    grid_states: Sequence[GridState], choice: Choice, *, options: LaunchOptions, notify: Notify | None
+    grid_states: Sequence[GridState], choice: Choice, *, options: LaunchOptions, notify: Notify | None, view: View
 ) -> list[LaunchResult]:
-    """A launch of the chosen trials of grids, if any is left to train."""
+    """Launch the chosen trials of grids, if any is left to train."""
     from goalgrid.runners.watching.trackers import trackers_of
 
     works = [_work(grid_state, choice, options) for grid_state in grid_states]
@@ -197,24 +236,24 @@ def _round(
             work.save()
             _copy_late(work.grid_state, of_grid)
     begun = [(work, of_grid) for work, of_grid in zip(works, trackers, strict=True) if work.todo or work.evaluated]
-    interrupted, names = _launch(begun, options, notify) if begun else (0, frozenset[str]())
+    interrupted, names = _launch(begun, options, notify, view) if begun else (0, frozenset[str]())
     return [LaunchResult(work.decisions, interrupted, names, work.other_code) for work in works]
 
 
 def _launch(
-    works: "Sequence[tuple[_Work, Sequence[Tracker]]]", options: LaunchOptions, notify: Notify | None
+    works: "Sequence[tuple[_Work, Sequence[Tracker]]]", options: LaunchOptions, notify: Notify | None, view: View
 ) -> tuple[int, frozenset[str]]:
     """Launch what is to do of grids, each with its trackers; the signal that interrupted it, and its name in leases."""
     for work, _ in works:
         anew = f", {len(work.anew)} of them from scratch" if work.anew else ""
         further = f", evaluating {counted(len(work.evaluated), 'trial')} further" if work.evaluated else ""
         grid_state = work.grid_state
-        say(f"{grid_state.grid.name}: {grid_state.headline()}; training {len(work.todo)}{anew}{further}")
+        tell(f"{grid_state.grid.name}: {grid_state.headline()}; training {len(work.todo)}{anew}{further}")
         if grid_state.stops_none:
-            _warn(grid_state.stops_none)
+            warn(grid_state.stops_none)
     if len(works) > 1:
         names = ", ".join(work.grid_state.grid.name for work, _ in works[1:])
-        say(
+        tell(
             f"one launch: the jobs of {works[0][0].grid_state.grid.name} start first, those of {names} as there is room"
         )
     from goalgrid.runners.launch.launch import Launch, Share  # takes seconds
@@ -226,8 +265,7 @@ def _launch(
         )
         for work, trackers in works
     ]
-    home, live = first.grid_state.home, out.is_terminal and err.is_terminal
-    launch = Launch(home, err, options, shares, live=live, notify=notify)
+    launch = Launch(first.grid_state.home, options, shares, view=view, notify=notify)
 
     def save() -> None:
         for work, _ in works:
@@ -247,7 +285,7 @@ def _launch(
 
 
 def _cells(grid_states: Sequence[GridState]) -> list[Cell]:
-    """The cells of grids; of several, each with its grid's name as if that were swept."""
+    """Return the cells of grids; of several, each with its grid's name as if that were swept."""
     if len(grid_states) == 1:
         return list(grid_states[0].points)
     return [
@@ -258,45 +296,42 @@ def _cells(grid_states: Sequence[GridState]) -> list[Cell]:
 
 
 def _once(trials: Iterable[Trial]) -> list[Trial]:
-    """The trials in order, those that grids share only once."""
+    """Return the trials in order, those that grids share only once."""
     return list({trial.id: trial for trial in trials}.values())
 
 
 def _await_others(after: GridState) -> None:
     """Wait until processes on other machines show that they live, if they hold all trials that are left."""
-    if exit_state([after.reached(trial) for trial in after.trials]) is State.RUNNING:
+    if overall([after.reached(trial) for trial in after.trials]) is State.RUNNING:
         lease.await_beats(filter(None, (after.folder(trial).latest() for trial in after.having(State.RUNNING))))
 
 
-def _show_end(
-    after: GridState, launched: LaunchResult, notify: Notify, content: KeptLaunch | None, paper: str | None
-) -> list[State]:
-    """Show how a grid's launch ended, as the disk tells; returns the states that its trials reached."""
-    if files := keep_table(after):
-        show_table(table_of_paper(paper, after.home) or files.table)
-    say("\n".join(status.ended(after)))
+def _end(after: GridState, launched: LaunchResult, content: KeptLaunch | None, paper: str | None) -> GridEnd:
+    """Return how a grid's launch ended, and keep its table."""
+    files = keep_table(after)
+    table = (table_of_paper(paper, after.home) or files.table) if files else None
     trials = list({d.trial.id: d.trial for d in launched.decisions if d.trial.id in after.states}.values())
     left = after.left_by(launched.launches)
     lost = after.with_children(launched.other_code)
     reached = [_reached(after, trial, left, lost) for trial in trials]
-    again = f"goalgrid resume {after.grid.name}{runs_option(after.home)}"
+    again, untrained = Step.of("resume", after.grid.name, runs=after.home.path), None
     if content:
         folder = after.home.grid(after.grid.name).launch(content.id).path
-        again = f"goalgrid run --launch {folder}{runs_option(after.home)}"
+        again = Step.of("run", launch=str(folder), runs=after.home.path)
         if launched.other_code:
-            say(f"error: {launches.untrained_words(content, launched.other_code, again)}")
-    if {after.states[trial.id] for trial in trials} - set(ENDED):
-        say(f"not complete; go on with: {again}")
-    state = exit_state(reached)
-    if files and files.written:
-        say("\n".join(status.next_lines(after) if state is State.DONE else [status.written(after)]))
+            untrained = launches.untrained_note(content, launched.other_code, again)
+    rest = {after.states[trial.id] for trial in trials} - set(ENDED)
+    return GridEnd(after, table, bool(files and files.written), reached, untrained, again if rest else None)
+
+
+def _notify_of(end: GridEnd, notify: Notify) -> None:
+    state, after = overall(end.reached), end.grid_state
     word = state.value if state in (State.DONE, State.FAILED) else "incomplete"
     notify.ended(word, f"{after.grid.name}: {after.headline()}", after.sums())
-    return reached
 
 
 def _reached(after: GridState, trial: Trial, abandoned: Collection[str], lost: Collection[str]) -> State:
-    """The state that a launch's trial reached; a trial of those `lost` to it counts as failed: to go on is no use."""
+    """Return the state that a launch's trial reached; failed if it is `lost` to the launch: to go on is no use."""
     state = after.reached(trial, abandoned)
     return State.FAILED if trial.id in lost and state in (State.INTERRUPTED, State.PLANNED) else state
 
@@ -308,12 +343,8 @@ def _copy_late(grid_state: GridState, trackers: "Sequence[Tracker]") -> None:
     trained = [trial for trial in grid_state.trials if not trial.shared.published]
     for tracker in trackers:
         if late := tracker.lacking(map(grid_state.folder, trained)):
-            say(f"{grid_state.grid.name}: copying {counted(len(late), 'trial')} to {tracker.name}")
-            mirror = Mirror(tracker, _warn)
+            tell(f"{grid_state.grid.name}: copying {counted(len(late), 'trial')} to {tracker.name}")
+            mirror = Mirror(tracker, warn)
             for folder in late:
                 mirror.sync(folder)
             mirror.close()
-
-
-def _warn(message: str) -> None:
-    say(f"warning: {message}")

@@ -1,13 +1,14 @@
 """What `goalgrid plan` says: axes, why each trial would be trained or not, tables that it fills, work left, cost."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import optional_dependencies
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, libraries_of
 from goalgrid.grid.groups import grouped
+from goalgrid.grid.messages import Note
 from goalgrid.grid.objectives.goal_matrix import FAINT, FAINT_HELPS, is_faint
 from goalgrid.grid.objectives.parameters import MEAN_LOSS
 from goalgrid.planning.costs import GridCost, cost_of, needs_of, work_of
@@ -15,7 +16,8 @@ from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replac
 from goalgrid.planning.device_costs import DeviceCost, device_cost
 from goalgrid.planning.estimate import GpuMachine
 from goalgrid.state.grid_state import GridState, ranges
-from goalgrid.state.status import choice_lines, earlier_lines, listed, of_other_code, seed_lines
+from goalgrid.state.status import of_other_code
+from goalgrid.state.status_lines import choice_lines, earlier_lines, listed, seed_lines
 
 if TYPE_CHECKING:
     from goalgrid.results.reference.coverage import Coverage
@@ -96,15 +98,15 @@ class Plan:
             ],
         }
 
-    def lines(self, *, per_trial: bool = False) -> list[str]:
-        """The plan for a reader; with `per_trial`, a line for every trial, too."""
+    def lines(self, *, per_trial: bool = False) -> list[Note]:
+        """Return the plan for a reader; with `per_trial`, a line for every trial, too."""
         grid_state, decisions = self.grid_state, self.decisions
         axes = grid_state.grid.axes().items()
         longest = max((len(decision.trial.id) for decision in decisions), default=0)
         width = max(LABEL, *(len(name) + 1 for name, _ in axes))
         work, needs = _work(grid_state, self.trials), needs_of(grid_state, self.trials)
         imported = [f"{len(grid_state.imported):3} x imported"] if grid_state.imported else []
-        groups = {
+        groups: dict[str, Sequence[str | Note]] = {
             "budget": _budget(grid_state),
             "selects": _search(grid_state),
             "trains": _grouped([decision for decision in decisions if decision.starts]),
@@ -123,13 +125,18 @@ class Plan:
         }
         groups |= {self.device.rented.card.name: self.device.lines()} if self.device else {}
         labelled = (("" if place else label, part) for label, of in groups.items() for place, part in enumerate(of))
-        return [
+        lines = [
             f"{grid_state.grid.name}: {grid_state.headline()}",
             *(f"  {'missing':{LABEL}}{reason}" for reason in self.missing),
             *(f"  {name:{width}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
-            *(f"  {label:{LABEL}}{line}" for label, line in labelled),
-            *(f"  {decision.trial.id:{longest}}  {decision.text}" for decision in decisions if per_trial),
         ]
+        trials = [f"  {decision.trial.id:{longest}}  {decision.text}" for decision in decisions if per_trial]
+        return [*map(Note, lines), *(_labelled(label, part) for label, part in labelled), *map(Note, trials)]
+
+
+def _labelled(label: str, part: str | Note) -> Note:
+    note = part if isinstance(part, Note) else Note(part)
+    return replace(note, text=f"  {label:{LABEL}}{note.text}")
 
 
 def scale_lines(trials: Iterable[Trial]) -> list[str]:
@@ -159,8 +166,8 @@ def _budget(grid_state: GridState) -> list[str]:
     return [now, *seed_lines(grid_state)]
 
 
-def _search(grid_state: GridState) -> list[str]:
-    """What each cell chooses, of how many points, and how far the choices are."""
+def _search(grid_state: GridState) -> list[str | Note]:
+    """Say what each cell chooses, of how many points, and how far the choices are."""
     select = grid_state.grid.select
     if select is None:
         return []

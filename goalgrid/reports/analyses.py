@@ -4,10 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from goalgrid.cli.console import say_left_out
-from goalgrid.cli.options import runs_option
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, unknown
+from goalgrid.grid.messages import Step, leave_out
 from goalgrid.grid.store.home import BeforeReplacement, Home, State
 from goalgrid.reports.tables import known_protocol, some_scores
 from goalgrid.results.analysis import claims, documents, grid_comparison, queries
@@ -23,7 +22,7 @@ from goalgrid.state.named_grids import recall
 
 
 def _metrics(metric: str, direction: str, protocol: str | None) -> list[str]:
-    """The metric in this direction, or in both; UserError: an unknown name, or one that does not fit."""
+    """Return the metric in this direction, or in both; UserError: an unknown name, or one that does not fit."""
     check_known("metric", metric, METRIC_NAMES)
     check_known("direction", direction, DIRECTION_NAMES)
     if metric == "rsum" and direction != "both":
@@ -43,7 +42,7 @@ def analysed(
     source: str = "",
     overrides: Sequence[str] = (),
 ) -> list[Analysis]:
-    """An analysis for every block that has finished trials, and every metric.
+    """Analyse every block that has finished trials, by every metric.
 
     `source`, `overrides`: how the grid was named. The others are those of `LoadedGrid.effects`.
     """
@@ -54,7 +53,7 @@ def analysed(
 
 
 def judged(paper: str | None, grid: str | None, home: Home, overrides: Sequence[str] = ()) -> list[claims.ClaimSource]:
-    """Which claims hold in the papers' own tables, and which hold in the finished trials of a grid.
+    """Judge which claims hold in the papers' own tables, and which in the finished trials of a grid.
 
     Args:
         paper: a name in `PAPERS`; a grid, if `grid` is None and no paper has this name; None: all papers.
@@ -92,7 +91,7 @@ def compared(
     direction: str = "both",
     protocol: str | None = None,
 ) -> GridComparison:
-    """B minus A, cell by cell; UserError: nothing to compare with, or grids in which no cells correspond.
+    """Compare B minus A, cell by cell; UserError: nothing to compare with, or grids in which no cells correspond.
 
     Args:
         b: None: the grid `a`.
@@ -111,7 +110,7 @@ def compared(
     grid = recall(a, first)
     read = partial(  # both sides by one protocol
         Scores.read, protocol=known_protocol(grid, protocol), usual=usual_protocol(grid),
-        evaluate=grid.evaluate, leave=say_left_out,
+        evaluate=grid.evaluate, leave=leave_out,
     )  # fmt: skip
     ids = first.standing() if replaced and b is None else None
     one, another = (_side(name, side, read, metrics, ids) for name, side in ((a, first), (b or a, second)))
@@ -122,7 +121,7 @@ def compared(
 
 
 def section(beside: str | None, grid: str, home: Home, other: Home | None) -> documents.Document | None:
-    """A report's section: the grid minus another grid, or minus itself in another runs folder; None without either."""
+    """Compare the grid with another, or with itself in another runs folder, for a report; None without either."""
     if beside is None and other is None:
         return None
     return grid_comparison.document(compared(beside or grid, grid, other or home, other=home))
@@ -131,7 +130,7 @@ def section(beside: str | None, grid: str, home: Home, other: Home | None) -> do
 def _side(
     name: str, home: Home, read: Callable[..., Scores], metrics: Sequence[str], ids: Collection[str] | None
 ) -> Side:
-    """The side as it is on the disk; UserError: no grid has this name, or none of its trials is done.
+    """Read a side from the disk; UserError: no grid has this name, or none of its trials is done.
 
     `ids`: the trials that are compared; None: all.
     """
@@ -141,8 +140,8 @@ def _side(
     if all(states[trial.id] is not State.DONE for cell in cells for trial in cell.trials):
         if isinstance(home, BeforeReplacement):
             raise UserError(f"no trial of grid {grid.name!r} was done and then retrained under {home.path}.")
-        anew = f"Start it: goalgrid run {name}{runs_option(home)}"
-        raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. {anew}")
+        begin = Step.of("run", name, runs=home.path)
+        raise UserError(f"no trial of grid {grid.name!r} is done under {home.path}. Start it: {{step}}", begin)
     if ids is not None:
         few = (replace(cell, trials=tuple(trial for trial in cell.trials if trial.id in ids)) for cell in cells)
         cells = [cell for cell in few if cell.trials]

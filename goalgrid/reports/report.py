@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from goalgrid.cli.console import say_left_out
-from goalgrid.cli.options import runs_option
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.messages import Step, Wording, leave_out
 from goalgrid.grid.notes import later
 from goalgrid.grid.store.home import ENDED, Home, State
 from goalgrid.grid.store.output_files import check_output, write_output
@@ -21,6 +21,7 @@ from goalgrid.results.export.report_page import Measured, picture, rendered
 from goalgrid.results.pages import page
 from goalgrid.state import named_grids, status
 from goalgrid.state.grid_state import ORDER, GridState, ranges
+from goalgrid.state.status_lines import note_lines, running_lines
 
 INDEX, PAGES = "index.html", "grids"
 
@@ -35,8 +36,9 @@ def render(
     examples_of: str = "",
     paper: str | None = None,
     index: str = "",
+    wording: Wording = str,
 ) -> str:
-    """The page as HTML; UserError: records cannot be read, or the trial has no weights.
+    """Return the page as HTML; UserError: records cannot be read, or the trial has no weights.
 
     Args:
         measured: results to show; None: they are read from the records.
@@ -46,20 +48,22 @@ def render(
         examples_of: id of the trial whose queries and answers are shown; empty: none.
         paper: the table of a paper that is shown, filled by the trials of all grids.
         index: the page of all grids, relative to this one; empty: there is none.
+        wording: writes the next steps that the page names.
     """
-    name, runs = grid_state.grid.name, runs_option(grid_state.home)
+    name = grid_state.grid.name
+    step = partial(Step.of, runs=grid_state.home.path)
     examples = [retrieved(grid_state, examples_of)] if examples_of else []
     return rendered(
         measured or read(grid_state),
-        standing_of(grid_state),
+        standing_of(grid_state, wording),
         name=name,
         axes={axis: ranges(values) for axis, values in grid_state.grid.axes().items()},
         file=grid_state.grid.to_toml(),
         commands={
-            "go on": f"goalgrid resume {name}{runs}",
-            "state": f"goalgrid status {name}{runs}",
-            "LaTeX": f"goalgrid table {name}{runs} --format latex",
-            "everything behind this page": f"goalgrid export {name} DIR{runs}",
+            "go on": wording(step("resume", name)),
+            "state": wording(step("status", name)),
+            "LaTeX": wording(step("table", name, format="latex")),
+            "everything behind this page": wording(step("export", name, "DIR")),
         },
         written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
         refresh=refresh if _unfinished(grid_state) else 0,
@@ -67,32 +71,38 @@ def render(
         beside=beside,
         examples=[picture(f"queries of {shown.trial} with their first answers", shown.draw()) for shown in examples],
         paper=table_of_paper(paper, grid_state.home, "paper"),
-        runs=runs,
+        runs=_runs_words(wording, grid_state.home),
         notes=grid_state.grid.notes,
         later=later(grid_state.home.grid(name).notes),
         index=index,
     )
 
 
-def standing_of(grid_state: GridState) -> dict[str, Any]:
-    """The state of the grid, as the page shows it."""
+def _runs_words(wording: Wording, home: Home) -> str:
+    """Return what names the runs folder in commands that templates spell themselves."""
+    bare, whole = (wording(Step.of("status", runs=runs)) for runs in (None, home.path))
+    return whole.removeprefix(bare)
+
+
+def standing_of(grid_state: GridState, wording: Wording) -> dict[str, Any]:
+    """Return the state of the grid, as the page shows it."""
     return {
         "headline": grid_state.headline(),
         "states": {state.value: grid_state.counts[state] for state in ORDER},
         "trials": {trial_id: state.value for trial_id, state in grid_state.states.items()},
-        "running": status.running_lines(grid_state),
-        "troubles": [group.to_dict() for group in status.failures(grid_state)],
-        "notes": status.note_lines(grid_state),
+        "running": running_lines(grid_state),
+        "troubles": [group.to_dict(wording) for group in status.failures(grid_state)],
+        "notes": [note.worded(wording) for note in note_lines(grid_state)],
     }
 
 
 def read(grid_state: GridState) -> Measured:
-    """The results of the finished trials, with examples of attention where a model has it."""
+    """Read the results of the finished trials, with examples of attention where a model has it."""
     grid, left_out = grid_state.grid, list[str]()
     scores = scores_of(grid_state, leave=left_out.append)
     results = replace(Measured.of(grid.name, grid_state.cells, scores, grid_state.home), left_out=left_out)
     for message in left_out:
-        say_left_out(message)
+        leave_out(message)
     try:
         maps = attention_examples(grid_state)
         pictures = (picture(f"{shown.trial}, {shown.image}: {shown.caption}", shown.draw()) for shown in maps)
@@ -102,14 +112,19 @@ def read(grid_state: GridState) -> Measured:
 
 
 def watch(
-    grid_state: GridState, path: Path, seconds: int, beside: Callable[[], Document | None], paper: str | None
+    grid_state: GridState,
+    path: Path,
+    seconds: int,
+    beside: Callable[[], Document | None],
+    paper: str | None,
+    wording: Wording = str,
 ) -> Iterator[GridState]:
     """Write the page every so many seconds until every trial is done or failed; yield the state that it shows."""
     done, measured = None, Measured()
     while True:
         if done != grid_state.having(State.DONE):
             done, measured = grid_state.having(State.DONE), read(grid_state)
-        html = render(grid_state, measured=measured, refresh=seconds, beside=beside(), paper=paper)
+        html = render(grid_state, measured=measured, refresh=seconds, beside=beside(), paper=paper, wording=wording)
         write_output(path, html.encode())
         yield grid_state
         if not _unfinished(grid_state):
@@ -122,7 +137,9 @@ def _unfinished(grid_state: GridState) -> bool:
     return any(state not in ENDED for state in grid_state.states.values())
 
 
-def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequence[str]) -> Iterator[Path]:
+def write_site(
+    folder: Path, names: Sequence[str], home: Home, comparisons: Sequence[str], wording: Wording = str
+) -> Iterator[Path]:
     """Write the pages of these grids, or of all that ran, then the index; yields each path.
 
     Args:
@@ -133,7 +150,8 @@ def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequ
     index = folder / INDEX
     check_output(index)
     if not (names := names or home.grids()):
-        raise UserError(f"no grid ran under {home.path}. Start one: goalgrid run demo{runs_option(home)}")
+        first = Step.of("run", "demo", runs=home.path, load=True)
+        raise UserError(f"no grid ran under {home.path}. Start one: {{step}}", first)
     grids = {grid.name: grid for grid in (named_grids.recall(name, home) for name in names)}
     for name in grids:
         check_output(folder / PAGES / f"{name}.html")
@@ -148,7 +166,7 @@ def write_site(folder: Path, names: Sequence[str], home: Home, comparisons: Sequ
         grid_state = GridState.of(grid, home)
         measured = read(grid_state)
         path = folder / PAGES / f"{grid.name}.html"
-        write_output(path, render(grid_state, measured=measured, index=f"../{INDEX}").encode())
+        write_output(path, render(grid_state, measured=measured, index=f"../{INDEX}", wording=wording).encode())
         yield path
         finished = [home.trial(trial.id).done.stat().st_mtime for trial in grid_state.having(State.DONE)]
         date = f"{datetime.fromtimestamp(max(finished)):%Y-%m-%d}" if finished else ""

@@ -1,8 +1,6 @@
 """`goalgrid report --serve`: the page of a grid on this machine, kept current. It only reads the runs folder."""
 
-import os
 import secrets
-import signal
 import socket
 import threading
 import time
@@ -15,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any
 
-from goalgrid.cli.console import say
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial
+from goalgrid.grid.messages import Wording, tell, warn
 from goalgrid.grid.store.home import State
 from goalgrid.reports import report
 from goalgrid.results.analysis.documents import Document
@@ -42,8 +40,10 @@ class LivePage:
     Results take seconds to read and draw, so another thread does it, and the state does not wait for them.
     """
 
-    def __init__(self, grid_state: GridState, beside: Callable[[], Document | None], paper: str | None) -> None:
-        self._trouble = ""
+    def __init__(
+        self, grid_state: GridState, beside: Callable[[], Document | None], paper: str | None, wording: Wording = str
+    ) -> None:
+        self._trouble, self._wording = "", wording
         self._grid_state, self._beside, self._paper = grid_state, beside, paper
         self._measured, self._read = Measured(), 0
         self._done: list[Trial] | None = None
@@ -67,7 +67,7 @@ class LivePage:
                 self._look()
             except UserError as error:  # a file that cannot be read now: the page stays as it was
                 if str(error) != self._trouble:
-                    say(f"warning: {error}")
+                    warn(error.text, error.step)
                 self._trouble = str(error)
 
     def _look(self) -> None:
@@ -77,10 +77,15 @@ class LivePage:
             self._measured, self._read, self._standing = reading.result(), self._read + 1, None
         if self._reading is None and self._done != (done := self._grid_state.having(State.DONE)):
             self._done, self._reading = done, self._readers.submit(report.read, self._grid_state)
-        if (standing := report.standing_of(self._grid_state)) != self._standing:
+        if (standing := report.standing_of(self._grid_state, self._wording)) != self._standing:
             self._standing = standing
             html = report.render(
-                self._grid_state, measured=self._measured, live=self._read + 1, beside=self._beside(), paper=self._paper
+                self._grid_state,
+                measured=self._measured,
+                live=self._read + 1,
+                beside=self._beside(),
+                paper=self._paper,
+                wording=self._wording,
             )
             self.current = html.encode(), f'"{secrets.token_hex(8)}"'
 
@@ -108,7 +113,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def serve(page: LivePage, host: str, port: int) -> None:
-    """Serve the page until Ctrl-C or SIGTERM ends the process, with exit code 0.
+    """Serve the page until the process ends.
 
     On other interfaces than loopback, it has a secret path.
 
@@ -123,13 +128,11 @@ def serve(page: LivePage, host: str, port: int) -> None:
         raise UserError(
             f"port {port} of {host} cannot be used: {str(error).rstrip('.')}. --port 0 takes a free one."
         ) from None
-    for number in (signal.SIGINT, signal.SIGTERM):  # a KeyboardInterrupt would wait for the threads that read results
-        signal.signal(number, lambda *_: os._exit(0))
     port = server.server_address[1]
     name = socket.gethostname()
-    say(f"http://{host if here else name}:{port}{path}   (Ctrl-C ends it)")
+    tell(f"http://{host if here else name}:{port}{path}   (Ctrl-C ends it)")
     if here:
-        say(f"from another machine: ssh -L {port}:127.0.0.1:{port} {name}, then the same address there")
+        tell(f"from another machine: ssh -L {port}:127.0.0.1:{port} {name}, then the same address there")
     page.follow()
     server.serve_forever()
 

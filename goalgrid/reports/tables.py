@@ -1,17 +1,16 @@
-"""Tables: drawn from records or from a paper, printed or written."""
+"""Tables: drawn from records or from a paper, and written."""
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from goalgrid.cli.console import say, say_left_out, show, show_table
-from goalgrid.cli.exits import NothingDone, exit_state
-from goalgrid.cli.options import runs_option
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, check_known, counted, unknown
 from goalgrid.grid.expansion import trials_of
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.messages import Note, Step, leave_out, warn
 from goalgrid.grid.protocols import ECCV
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.output_files import write_output
@@ -26,14 +25,14 @@ from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.filled import APART
 from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Table
-from goalgrid.state.grid_state import GridState
-from goalgrid.state.named_grids import recall, start, words
+from goalgrid.state.grid_state import GridState, NothingDone, overall
+from goalgrid.state.named_grids import recall, start
 from goalgrid.state.papers import filled
-from goalgrid.state.status import seed_lines
+from goalgrid.state.status_lines import seed_lines
 
 
 def draw(request: TableRequest, home: Home, grid: Grid | None = None) -> Table:
-    """The requested table, of its grid if that is at hand; UserError: an unknown name, or options that do not fit."""
+    """Draw the requested table, of `grid` if it is at hand; UserError: unknown names, or options that do not fit."""
     check_known("layout", request.layout or "goal", layouts.LAYOUTS)
     for name in request.metric.split(","):
         check_known("metric", name, COLUMN_NAMES)
@@ -48,7 +47,7 @@ def draw(request: TableRequest, home: Home, grid: Grid | None = None) -> Table:
 
 
 def with_seeds(table: Table, grid_state: GridState) -> Table:
-    """The table; where validation chooses or seeds are added, its caption says what it lacks, and what is out."""
+    """Add to the caption what the table lacks, where validation chooses, and what is out, where seeds are added."""
     lacking = [search.title for search in grid_state.searches if not search.chosen]
     sentences = [f"Not shown, since nothing is chosen yet: {', '.join(lacking)}."] if lacking else []
     sentences += [f"{line[0].upper()}{line[1:]}." for line in seed_lines(grid_state)]
@@ -58,28 +57,30 @@ def with_seeds(table: Table, grid_state: GridState) -> Table:
 def some_scores(
     grid_state: GridState, protocol: str | None, source: str, overrides: Sequence[str], verb: str = "table"
 ) -> Scores:
-    """What finished trials measured, as `scores_of`; NothingDone: none is done, with what helps a grid so named."""
+    """Return what finished trials measured, as `scores_of`; NothingDone: none is done, with what helps."""
     scores, grid, home = scores_of(grid_state, protocol), grid_state.grid, grid_state.home
     if not scores.rows:
         states = set(grid_state.states.values())
         shown = {grid_state.states[trial.id] for trial in trials_of(grid_state.cells)}
-        named, other = words(source, home, overrides), list(scores.absent.values()).count(OTHER_DATA)
+        other = list(scores.absent.values()).count(OTHER_DATA)
         done = f"no trial{' with chosen values' * bool(grid.select)} is done"
         if other:
             done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}"
-            helps = f"Retrain them: goalgrid run {named} --stale"
+            again = Step.of("run", source, set=tuple(overrides), stale=True, runs=home.path)
+            helps = Note("Retrain them: {step}", again)
         elif states <= {State.PLANNED}:
             helps = start(source, home, overrides, verb=verb)
         else:
             done = f"{'no record can be read' if State.DONE in shown else done} ({grid_state.headline()})"
             to_run = State.DONE not in shown and states <= {State.DONE, State.PLANNED}
-            helps = f"Go on: goalgrid run {named}" if to_run else f"Why, and what helps: goalgrid status {named}"
-        raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {helps}")
+            verb, text = ("run", "Go on") if to_run else ("status", "Why, and what helps")
+            helps = Note(f"{text}: {{step}}", Step.of(verb, source, set=tuple(overrides), runs=home.path))
+        raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {helps.text}", helps.step)
     return scores
 
 
 def known_protocol(grid: Grid, name: str | None) -> str | None:
-    """The protocol of this name, or of the data set of this name that [evaluate] names; None: the usual protocol.
+    """Return the protocol of this name, or of the data set of this name in [evaluate]; None: the usual protocol.
 
     UserError: no data set of the grid has it, and [evaluate] does not ask for it.
     """
@@ -90,13 +91,13 @@ def known_protocol(grid: Grid, name: str | None) -> str | None:
     if grid.datasets == [name]:
         raise UserError(f"grid {grid.name!r} trains on {name!r}, and shows it without this option.")
     field = "datasets" if name in (*catalog.names("datasets"), *grid.datasets) else "protocols" if name == ECCV else ""
-    more = f"[evaluate] may ask for more: goalgrid resume {grid.name} --set 'evaluate.{field}=[\"{name}\"]'."
-    where, hint = f"of grid {grid.name!r}", more if field else ""
-    raise UserError(unknown("protocol or data set", name, dict.fromkeys(known), where=where, hint=hint))
+    more = Step.of("resume", grid.name, set=(f'evaluate.{field}=["{name}"]',), load=True) if field else None
+    where, hint = f"of grid {grid.name!r}", "[evaluate] may ask for more: {step}." if more else ""
+    raise UserError(unknown("protocol or data set", name, dict.fromkeys(known), where=where, hint=hint), more)
 
 
-def scores_of(grid_state: GridState, protocol: str | None = None, leave: Leave = say_left_out) -> Scores:
-    """What finished trials measured, by the usual protocol or this one; UserError: no data set of the grid has it.
+def scores_of(grid_state: GridState, protocol: str | None = None, leave: Leave = leave_out) -> Scores:
+    """Return what finished trials measured, by the usual protocol or this one; UserError: no data set has it.
 
     `leave`: takes the message of a file that cannot be read and is left out.
     """
@@ -128,20 +129,20 @@ def keep_table(grid_state: GridState) -> KeptTable | None:
         write_records(scores.rows, grid_state.home, folder.results)
         renderers.write_all(table, folder.tables)
     except UserError as error:
-        say(f"warning: the table is not kept: {error}")
+        warn(f"the table is not kept: {error}")
         return KeptTable(table, written=False)
     return KeptTable(table, written=True)
 
 
 def table_of_paper(name: str | None, home: Home, against: str | None = None) -> Table | None:
-    """A paper's own table with our numbers, `against` "paper" beside its own; None without name or trials."""
+    """Draw a paper's own table with our numbers, `against` "paper" next to its own; None without name or trials."""
     with suppress(NothingDone):
         return draw(TableRequest("", paper=name, against=against), home) if name else None
     return None
 
 
-def shortfall(request: TableRequest, home: Home, table: Table | None) -> State:
-    """Say on stderr what the requested table lacks, and return the state that decides on the exit code.
+def shortfall(request: TableRequest, home: Home, table: Table | None) -> tuple[State, str]:
+    """Return the state of all trials of the requested table, and what it lacks; empty: nothing.
 
     Failed if a trial of it failed, interrupted if it lacks any other, done if it lacks none. `table`: as drawn, None:
     nothing is done.
@@ -153,16 +154,24 @@ def shortfall(request: TableRequest, home: Home, table: Table | None) -> State:
         grid_state = GridState.of(recall(request.grid, home, request.set_), home, request.only)
         states += [grid_state.reached(trial) for trial in grid_state.trials]
         lacking = grid_state.headline()
-    state = exit_state(states)
-    if state is not State.DONE:
-        say(f"incomplete: {lacking}")
-    return State.INTERRUPTED if state is State.RUNNING else state
+    state = overall(states)
+    return State.INTERRUPTED if state is State.RUNNING else state, lacking if state is not State.DONE else ""
 
 
-def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -> Table:
-    """Print the requested table, or write it; a Parquet table without `output` goes into the grid's folder.
+@dataclass(frozen=True)
+class Delivered:
+    """A table in a format, and the file that it was written to; None: it is to be shown."""
 
-    `kind`: the format; "terminal": of a file, the format that its ending names.
+    table: Table
+    kind: str
+    path: Path | None
+
+
+def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -> Delivered:
+    """Draw the requested table, and write it if it goes to a file.
+
+    A Parquet table without `output` goes into the grid's folder. `kind`: the format; "terminal": of a file, the format
+    that its ending names.
     """
     grid = None if request.reference or request.paper else recall(request.grid, home, request.set_)
     folder = home.path / ("papers" if request.paper else "reference") / (request.paper or request.grid)
@@ -171,28 +180,27 @@ def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -
     table = draw(request, home, grid)
     if kind != "latex" and (given := request.of_latex):
         raise UserError(f"for LaTeX alone: {', '.join(given)}. Give --format latex, or --output NAME.tex.")
-    if kind == "terminal":
-        show_table(table)
-    elif output or kind in renderers.DATA:
-        path = output or folder / f"{table.name}.{renderers.ENDINGS[kind]}"
-        write_output(path, renderers.encoded(table, kind))
-        say(f"written: {path}")
-    else:
-        show(renderers.text(table, kind).rstrip("\n"))
-    return table
+    if kind == "terminal" or not (output or kind in renderers.DATA):
+        return Delivered(table, kind, None)
+    path = output or folder / f"{table.name}.{renderers.ENDINGS[kind]}"
+    write_output(path, renderers.encoded(table, kind))
+    return Delivered(table, kind, path)
 
 
 def _filled(request: TableRequest, home: Home) -> Table:
-    """A paper's table, filled by the trials of all grids."""
+    """Draw a paper's table, filled by the trials of all grids."""
     named = {"GRID": request.grid, "--reference": request.reference, "--protocol": request.protocol}
     named |= {"--rows, --columns and --blocks": request.axes, "--set": request.set_, "--only": request.only}
     if others := [name for name, value in named.items() if value]:
         raise UserError(f"--paper fills a paper's own table by its own protocols; leave {', '.join(others)} out.")
     source = filled(str(request.paper), home)
     if not source.used:
-        start = f"no trial is done. Start it: goalgrid run --paper {source.name}{runs_option(home)}"
-        why = f"trials with different settings could fill each row. {APART}" if source.undecided else start
-        raise NothingDone(f"{source.name} under {home.path}: {why}")
+        if source.undecided:
+            raise NothingDone(
+                f"{source.name} under {home.path}: trials with different settings could fill each row. {APART}"
+            )
+        begin = Step.of("run", paper=source.name, runs=home.path)
+        raise NothingDone(f"{source.name} under {home.path}: no trial is done. Start it: {{step}}", begin)
     return request.draw(list(source.rows), source)
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid.errors import UserError, counted
+from goalgrid.grid.errors import Incomplete, UserError, counted
 from goalgrid.grid.evaluations import moved
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from goalgrid.grid.gridfile import Grid, register
@@ -28,6 +28,20 @@ COLUMNS = (*provenance.COLUMNS, "steps", "epochs", "train_seconds", "parameters"
 """What is read of the records of finished trials."""
 WORDS = 40
 """Values of an axis that are spelled out."""
+
+
+class NothingDone(Incomplete):
+    """No trial of the grid is done, so that there is nothing to show."""
+
+
+def overall(states: Collection[State]) -> State:
+    """Return the state of all trials together: done if all are settled; running if others train all that are left."""
+    unfinished = set(states) - {*SETTLED}
+    if not unfinished:
+        return State.DONE
+    if State.FAILED in unfinished:
+        return State.FAILED
+    return State.RUNNING if unfinished == {State.RUNNING} else State.INTERRUPTED
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import trial_id
 from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.earlier_searches import take_earlier_searches
 from goalgrid.grid.store.files import (
     aside_of,
     cannot_write,
@@ -36,7 +37,6 @@ from goalgrid.grid.store.files import (
     write_text,
 )
 from goalgrid.grid.store.home import Home, State, TrialFolder
-from goalgrid.grid.store.earlier_searches import take_earlier_searches
 from goalgrid.grid.store.imported import add, imported_cells
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.grid.trusted_code import Untrusted

@@ -1,17 +1,15 @@
 """The grids that a command names: by name, file or pattern, as they are shipped or as they were last run."""
 
 import fnmatch
-import shlex
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from goalgrid.cli.console import say, say_left_out
-from goalgrid.cli.options import runs_option
 from goalgrid.grid import catalog, plugins
 from goalgrid.grid.document import content_of, read_text
 from goalgrid.grid.errors import UserError, check_known, counted, unknown
 from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.messages import Note, Step, leave_out, tell
 from goalgrid.grid.overrides import changed, changed_name, key_and_value
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.saved_grid import read_grid
@@ -23,15 +21,16 @@ PATTERN = "*?["
 def grid_to_train(
     source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """A grid to train: by file or preset, else as it was last run under this name; UserError: there is none."""
+    """Return a grid to train: by file or preset, else as it was last run under this name; UserError: there is none."""
     if source.endswith(".toml") or source in catalog.names("presets"):
         table = {**read_text(source).table, **dict(map(key_and_value, overrides))}
         seeds = table.get("seeds")
         if type(seeds) is int and seeds > 1:  # a list of one seed, where a reader may mean so many seeds
             several = ", ".join(map(str, range(seeds))) if seeds < 10 else f"0, 1, ..., {seeds - 1}"
-            say(f"note: seeds = {seeds} is seed {seeds} alone. {seeds} seeds: seeds = [{several}].")
+            tell(f"seeds = {seeds} is seed {seeds} alone. {seeds} seeds: seeds = [{several}].", kind="note")
         if source.endswith(".toml") and (name := table.get("name")) in catalog.names("presets"):
-            say(f"note: a shipped grid is called {name}, too; goalgrid plan, run and resume {name} mean that one.")
+            shadowed = f"a shipped grid is called {name}, too; goalgrid plan, run and resume {name} mean that one."
+            tell(shadowed, kind="note")
         return _with_known_tables(load(source, overrides, roots=roots, weights=weights))
     return recall(source, home, overrides, roots=roots, weights=weights)
 
@@ -39,9 +38,9 @@ def grid_to_train(
 def recall(
     source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """A grid by file, else as it last ran here with these overrides or without, else the preset; or UserError."""
+    """Return a grid by file, else as it last ran here, with or without the overrides, else the preset; or UserError."""
     if not home.path.exists():
-        _say_once(f"note: there is no runs folder {home.path} yet.")
+        _tell_once(f"there is no runs folder {home.path} yet.", "note")
     run_before = home.grids()
     known = sorted({*run_before, *catalog.names("presets")})
     if not source.endswith(".toml"):
@@ -49,8 +48,8 @@ def recall(
             if name in run_before:
                 grid = read_grid(name, home, overrides, roots=roots, weights=weights)
                 for path in (use.path for use in grid.uses if use.gone()):
-                    which = f"warning: {path}, which grid {name!r} uses, is gone."
-                    _say_once(f"{which} Its text of the last run stands for it.")
+                    which = f"{path}, which grid {name!r} uses, is gone."
+                    _tell_once(f"{which} Its text of the last run stands for it.", "warning")
                 return _with_known_tables(grid)
         file = Path(f"{source}.toml")
         hint = f"Or {file}, which is here." if file.exists() else "Or give the path of a grid file, ending in .toml."
@@ -59,46 +58,40 @@ def recall(
 
 
 def _filled_by_other_grids(name: str) -> str:
-    """Where the grids of a paper's table are named; empty: no table has the name."""
+    """Say where the grids of a paper's table are named; empty: no table has the name."""
     from goalgrid.results.reference.reading import table_names
 
     return f"Other grids fill that table of a paper: goalgrid tables {name}." if name in table_names() else ""
 
 
 @cache
-def _say_once(message: str) -> None:
-    """Say it once, however often a verb reads the grid."""
-    say(message)
+def _tell_once(message: str, kind: str) -> None:
+    """Report a note once, however often the grid is read."""
+    tell(message, kind=kind)
 
 
 def variants(name: str, home: Home) -> list[str]:
-    """The names under which a grid was run with overrides."""
+    """Return the names under which a grid was run with overrides."""
     return [variant for variant in home.grids() if variant.startswith(f"{name}@")]
 
 
-def start(name: str, home: Home, overrides: Sequence[str] = (), *, verb: str = "table") -> str:
-    """How to start a grid; of one that was run with overrides alone, under which names, and how to see it by a verb."""
+def start(name: str, home: Home, overrides: Sequence[str] = (), *, verb: str = "table") -> Note:
+    """Say how to start a grid; of one that ran with overrides alone, under which names, and how to see it by a verb."""
     known = variants(name, home)
     before = f"It was run as {', '.join(known)}. " if known else ""
     if known and not overrides and not home.grid(name).grid.exists():
         purpose = "Go on" if verb == "resume" else "See it"
-        return f"{before}{purpose}: goalgrid {verb} {shlex.quote(known[0])}{runs_option(home)}"
-    return f"{before}Start it: goalgrid run {words(name, home, overrides)}"
-
-
-def words(name: str, home: Home, overrides: Sequence[str] = ()) -> str:
-    """How a command line names a grid with these overrides in this runs folder: `mine.toml --set train.epochs=3`."""
-    named = [name, *(word for override in overrides for word in ("--set", override))]
-    return f"{shlex.join(named)}{runs_option(home)}"
+        return Note(f"{before}{purpose}: {{step}}", Step.of(verb, known[0], runs=home.path, load=True))
+    return Note(f"{before}Start it: {{step}}", Step.of("run", name, set=tuple(overrides), runs=home.path))
 
 
 def _with_known_tables(grid: Grid) -> Grid:
-    """The grid, after a check of the names of the papers' tables in it; UserError: with every unknown name.
+    """Check the names of the papers' tables in a grid, and return it; UserError: with every unknown name.
 
-    Says which code runs, where a file that the grid uses is not as the grid has it.
+    It warns of files that the grid uses and that are not as the grid has them.
     """
     for use in plugins.differing.keys() & grid.uses:
-        _say_once(f"warning: {plugins.differing[use]}")
+        _tell_once(plugins.differing[use], "warning")
     if grid.tables:
         from goalgrid.results.reference.coverage import check_names
 
@@ -109,7 +102,7 @@ def _with_known_tables(grid: Grid) -> Grid:
 def grids_to_train(
     sources: Sequence[str], home: Home, overrides: Sequence[str], *, roots: Sequence[str], weights: Sequence[str]
 ) -> list[Grid]:
-    """The grids to plan or train, each once; UserError: no such grid, two of one name, or a grid is wrong.
+    """Return the grids to plan or train, each once; UserError: no such grid, two of one name, or a grid is wrong.
 
     Args:
         sources: names of shipped grids or of grids that ran, paths of grid files, or patterns of shipped names.
@@ -135,7 +128,7 @@ def grids_to_train(
 
 
 def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *, ran: bool = False) -> list[Grid]:
-    """The grids as they were last run, each once; UserError: no such grid, or two of one name.
+    """Return the grids as they were last run, each once; UserError: no such grid, or two of one name.
 
     `ran`: whether a pattern is of the names of grids that ran, rather than of shipped grids.
     """
@@ -145,7 +138,7 @@ def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *,
 
 
 def _spelled_out(sources: Iterable[str], known: Collection[str], what: str) -> list[str]:
-    """The names, with those of a pattern in its place; each once."""
+    """Return the names, with those of a pattern in its place; each once."""
     names = list[str]()
     for source in sources:
         if source.endswith(".toml") or not set(PATTERN) & set(source):
@@ -158,7 +151,7 @@ def _spelled_out(sources: Iterable[str], known: Collection[str], what: str) -> l
 
 
 def _checked(grids: list[Grid]) -> list[Grid]:
-    """The grids, after a check that each has a name of its own."""
+    """Check that each grid has a name of its own, and return them."""
     by_name: dict[str, Grid] = {}
     for grid in grids:
         if by_name.setdefault(grid.name, grid) != grid:
@@ -167,7 +160,7 @@ def _checked(grids: list[Grid]) -> list[Grid]:
 
 
 def of_filter(grids: Sequence[Grid], home: Home, only: str) -> list[Grid]:
-    """The grids that have trials of this filter; says which are left out. UserError: none has, with all reasons."""
+    """Return the grids that have trials of this filter, and report the others; UserError: none has, with reasons."""
     if len(grids) == 1:
         return list(grids)
     chosen, without = list[Grid](), dict[str, list[str]]()
@@ -182,12 +175,12 @@ def of_filter(grids: Sequence[Grid], home: Home, only: str) -> list[Grid]:
     if not chosen:
         raise UserError("\n".join(reasons))
     for reason in reasons:
-        say_left_out(reason)
+        leave_out(reason)
     return chosen
 
 
 def together(grid_states: Sequence[GridState]) -> list[str]:
-    """A line about all trials of several grids, each counted once; none for a single grid."""
+    """Return a line about all trials of several grids, each counted once; none for a single grid."""
     if len(grid_states) < 2:
         return []
     states = {trial_id: state for grid_state in grid_states for trial_id, state in grid_state.states.items()}

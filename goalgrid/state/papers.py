@@ -6,11 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from goalgrid.cli.console import say_left_out
 from goalgrid.grid import catalog, trusted_code
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, Shared, expand
 from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.messages import Step, leave_out
 from goalgrid.grid.store.files import readable_text
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import read_grid
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 @cache
 def shipped() -> list[tuple[Grid, list[Cell]]]:
-    """All shipped grids with their cells."""
+    """Return all shipped grids with their cells."""
     return [(grid, expand(grid)) for grid in map(load, catalog.names("presets"))]
 
 
 def grid_of_paper(name: str) -> str:
-    """The shipped grid of a paper's table; a UserError: no table has this name, or no row of it can be trained."""
+    """Return the shipped grid of a paper's table; UserError: no such table, or no row of it can be trained."""
     from goalgrid.results.reference.reading import Paper
 
     Paper.read(name)
     for grid, _ in shipped():
         if name in grid.tables:
             return grid.name
-    raise UserError(f"no row of {name} can be trained here. As printed: goalgrid table {name} --reference")
+    printed = Step.of("table", name, reference=True)
+    raise UserError(f"no row of {name} can be trained here. As printed: {{step}}", printed)
 
 
 def sources(grids: Sequence[str], paper: str | None, home: Home) -> list[str]:
-    """The grids that a command names, by themselves or by a paper's table.
+    """Return the grids that a command names, by themselves or by a paper's table.
 
     UserError: neither or both, or as `grid_of_paper`.
     """
@@ -54,7 +55,7 @@ def sources(grids: Sequence[str], paper: str | None, home: Home) -> list[str]:
 
 
 def no_grid(home: Home) -> UserError:
-    """That a command names no grid, with those that ran and the grid files at hand."""
+    """Return the error of a command without a grid: it lists those that ran and the grid files at hand."""
     files = {path.name: readable_text(path) for path in sorted(Path().glob("*.toml"))}
     grids = [name for name, text in files.items() if re.search("^(name|datasets|objectives)", text, re.MULTILINE)]
     known = ", ".join(dict.fromkeys([*home.grids(), *grids, "demo"]))
@@ -64,12 +65,12 @@ def no_grid(home: Home) -> UserError:
 
 
 def source(grid: str | None, paper: str | None, home: Home) -> str:
-    """The same for a command that takes a single grid."""
+    """Return the grid of a command that takes a single one, as `sources`."""
     return sources([grid] if grid else [], paper, home)[0]
 
 
 def filled_line(name: str, home: Home) -> str:
-    """How many numbers of a paper's table finished trials fill."""
+    """Say how many numbers of a paper's table finished trials fill."""
     table = filled(name, home)
     scores = table.measured
     return (
@@ -79,7 +80,7 @@ def filled_line(name: str, home: Home) -> str:
 
 
 def filled(name: str, home: Home) -> "Filled":
-    """A paper's table with the scores of the finished trials of shipped grids and of all grids of the runs folder.
+    """Return a paper's table with the scores of finished trials, of shipped grids and of all grids of the runs folder.
 
     UserError: as `grid_of_paper` and `fill`.
     """
@@ -91,18 +92,18 @@ def filled(name: str, home: Home) -> "Filled":
     every = [DataAtHand(grid, home) for grid, _ in [*saved, *shipped()]]
 
     def data(shared: Shared) -> str:
-        """By the first grid that says where the data set lies."""
+        """Return the fingerprint by the first grid that says where the data set is."""
         return next(filter(None, (at_hand.fingerprint(shared) for at_hand in every)), "")
 
-    return fill(name, shipped(), saved, home, Now(code_fingerprint, data), say_left_out)
+    return fill(name, shipped(), saved, home, Now(code_fingerprint, data), leave_out)
 
 
 def _saved(home: Home) -> Iterator[tuple[Grid, Sequence[Cell]]]:
-    """The grids of a runs folder with their cells; a grid that cannot be read here is left out."""
+    """Yield the grids of a runs folder with their cells; a grid that cannot be read here is left out."""
     for name in home.grids():
         try:
             grid = read_grid(name, home)
             yield grid, GridState.of(grid, home).cells
         except UserError as error:
             why = "it uses code that this user never named" if isinstance(error, trusted_code.Untrusted) else str(error)
-            say_left_out(f"grid {name!r}: {why}".partition("\n")[0])
+            leave_out(f"grid {name!r}: {why}".partition("\n")[0])

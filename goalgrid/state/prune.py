@@ -15,8 +15,8 @@ from typing import Any
 
 from rich.filesize import decimal as size
 
-from goalgrid.cli.options import runs_option
 from goalgrid.grid.errors import UserError, counted, regular_bytes
+from goalgrid.grid.messages import Note, Step
 from goalgrid.grid.store.files import bytes_below, is_aside, readable_text
 from goalgrid.grid.store.folder_clock import now_in
 from goalgrid.grid.store.home import Home, State, TrialFolder
@@ -66,8 +66,8 @@ class Rubbish:
     def to_dict(self) -> dict[str, Any]:
         return {"items": self.items, "bytes": self.bytes, "left": self.skipped, "finished": self.finished}
 
-    def lines(self, home: Home) -> list[str]:
-        """A line for each item, the total, and the paths that stay."""
+    def lines(self, home: Home) -> list[Note]:
+        """Return a line for each item, the total, and the paths that stay."""
         shown = [str(item.path.relative_to(home.path)) for item in self.items]
         width = max(map(len, shown), default=0)
         rows = [
@@ -76,10 +76,11 @@ class Rubbish:
         ]
         total = [f"{counted(len(self.items), 'thing')}, {size(self.bytes)}"] if self.items else ["nothing to remove"]
         skips = [f"left: {path.relative_to(home.path)}: {why}" for path, why in self.skipped.items()]
+        lines = [Note(line) for line in (*rows, *total, *skips)]
         if self.finished:
-            count, ask = counted(self.finished, "finished trial"), f"goalgrid prune --done{runs_option(home)}"
-            skips.append(f"left: {count} that no grid names; {ask} takes finished trials, too")
-        return [*rows, *total, *skips]
+            count, ask = counted(self.finished, "finished trial"), Step.of("prune", done=True, runs=home.path)
+            lines.append(Note(f"left: {count} that no grid names; {{step}} takes finished trials, too", ask))
+        return lines
 
 
 def rubbish(home: Home, *, done: bool = False) -> Rubbish:
@@ -155,21 +156,22 @@ def _named(home: Home) -> set[str]:
     named = set[str]()
     for name in names:
         grid = home.grid(name)
-        named.update(_ids(grid.trials, f"goalgrid resume {name}{runs_option(home)}"))
+        named.update(_ids(grid.trials, Step.of("resume", name, runs=home.path, load=True)))
         if grid.imported.exists():
-            named.update(_ids(grid.imported, f"goalgrid evaluate FILE --into {name}{runs_option(home)}"))
+            named.update(_ids(grid.imported, Step.of("evaluate", "FILE", into=name, runs=home.path)))
     return named
 
 
-def _ids(path: Path, anew: str) -> list[str]:
-    """The ids in a grid's list, read once since a second reading may differ; UserError: `anew` is to write it."""
+def _ids(path: Path, again: Step) -> list[str]:
+    """Return the ids in a grid's list, read once since a second reading may differ; UserError: `again` writes it."""
     with suppress(OSError, UnicodeDecodeError):
         text = regular_bytes(path).decode()
         if text.endswith("\n") and all(line and line.isprintable() for line in text.splitlines()):
             return text.splitlines()
     raise UserError(
         f"grid {path.parent.name!r} does not say which trials are its own: {path} is missing or damaged. Write it "
-        f"again: {anew}. Or remove {path.parent} if that grid is not wanted."
+        f"again: {{step}}. Or remove {path.parent} if that grid is not wanted.",
+        again,
     )
 
 

@@ -15,6 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from goalgrid.grid.messages import Note, Step, Wording
+
 LISTED = 500
 """Characters of known names that a message spells out; of a longer list, the nearest names."""
 
@@ -33,7 +35,23 @@ NESTED = 64
 
 
 class UserError(Exception):
-    """A mistake that a user can correct. The command line prints its message alone and exits with 2."""
+    """A mistake that a user can correct. The command line prints its message alone.
+
+    Args:
+        text: with `{step}` where the next step is named.
+        step: the next step; `str` of the error names its Python call.
+    """
+
+    def __init__(self, text: str = "", step: Step | None = None) -> None:
+        super().__init__(text)
+        self.text, self.step = text, step
+
+    def worded(self, wording: Wording) -> str:
+        """Return the message with its step."""
+        return Note(self.text, self.step).worded(wording)
+
+    def __str__(self) -> str:
+        return self.worded(str)
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows: the message alone."""
@@ -41,11 +59,11 @@ class UserError(Exception):
 
 
 class Incomplete(UserError):
-    """What was asked for is not done, by no mistake of the command, which may do it later. It exits with 3."""
+    """What was asked for is not done, by no mistake of the command, which may do it later."""
 
 
 class HostFault(UserError):
-    """This host cannot train, whatever the command is; another host may. The command line exits with 5."""
+    """This host cannot train, whatever the command is; another host may."""
 
 
 def unknown(what: str, name: object, known: Collection[str], *, where: str = "", hint: str = "") -> str:

@@ -1,5 +1,6 @@
-"""A table for the terminal, by Rich."""
+"""A table for the terminal, by Rich: as what a console prints, or as text."""
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,14 @@ def render(table: Table, spell: Callable[[str], str] = str, *, bold: bool = True
         *(_FittedBlock(table, block, spell, star) for block in table.blocks),
         Text(spell(caption), style="italic"),
     )
+
+
+def text(table: Table, width: int) -> str:
+    """Return the table as a text of lines no longer than `width`, without codes of terminals."""
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_jupyter=False, color_system=None)
+    console.print(render(table, bold=False))
+    return file.getvalue()
 
 
 def _star(table: Table) -> str:

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.messages import tell, warn
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.home import Home
 from goalgrid.retrieval.encoders import pretrained
@@ -34,6 +33,7 @@ from goalgrid.runners.training.inputs import (
 )
 from goalgrid.runners.training.training_methods import classes
 from goalgrid.runners.trial import evaluations
+from goalgrid.runners.watching.view import View
 
 
 def check_inputs(
@@ -125,23 +125,20 @@ def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.nd
 
 
 def compute_features(
-    jobs: Iterable[Job], console: Console, spread: Callable[..., Spread | None] = lambda begin, *arguments: None
+    jobs: Iterable[Job], view: View, spread: Callable[..., Spread | None] = lambda begin, *arguments: None
 ) -> None:
     """Compute features and shrunk pictures that the cache lacks, with a progress bar; or UserError.
 
     `spread`, as of a driver, has `reader` called on every GPU; by default this process computes.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     for folder, (source, job) in feature_sources(jobs).items():
         if wanting := source.wanting():
             for path in wanting:
                 if path.exists():
-                    say(f"warning: the features {path} are damaged: they are set aside and computed again")
-            say(f"{source.title}: {source.views():,} {source.what}, kept in {folder}")
-            with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-                task = bar.add_task(source.title, total=source.views())
+                    warn(f"the features {path} are damaged: they are set aside and computed again")
+            tell(f"{source.title}: {source.views():,} {source.what}, kept in {folder}")
+            with view.bar(source.title, source.views()) as advance:
                 on_gpus = spread(reader, job.to_json(), folder)
-                source.fill(job.machine.device, partial(bar.advance, task), on_gpus)
+                source.fill(job.machine.device, advance, on_gpus)
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from rich.console import Console
-
 from goalgrid.grid.expansion import Cell, Trial, dropping
 from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.messages import tell, warn
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.attempts import Attempt, Failure
 from goalgrid.grid.store.home import Home, State
@@ -29,6 +28,7 @@ from goalgrid.runners.trial.stopping import Interrupts, Stop
 from goalgrid.runners.watching.live_matrix import Board, Display
 from goalgrid.runners.watching.mirror import Mirror, Tracker
 from goalgrid.runners.watching.notify import Notify
+from goalgrid.runners.watching.view import View
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,15 @@ class Launch:
 
     Args:
         shares: of grids that train together; the jobs of the first start first.
-        live: redraw the matrix in place instead of printing lines.
+        view: shows the matrix and progress bars.
         notify: receives the first trial that fails.
         name: by which the leases of its trials tell that they are its own.
     """
 
     home: Home
-    console: Console
     options: LaunchOptions
     shares: Sequence[Share] = ()
-    live: bool = False
+    view: View = View()  # noqa: RUF009
     notify: Notify | None = None
     name: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}")
 
@@ -97,7 +96,7 @@ class Launch:
             cells, states | planned, {trial.id for trial in trials}, stopping=stop.asked,
             history=lambda trial_id: self.home.trial(trial_id).rows(), search_seeds=grid.search_seeds,
         )  # fmt: skip
-        with Interrupts(stop, self._warn) as interrupts, Display(board, self.console, live=self.live) as display:
+        with Interrupts(stop, warn) as interrupts, Display(board, self.view) as display:
             address = self.options.address
             board.phase = "reading the data" if address is None else f"connecting to Ray at {address}"
             jobs = self._checked_jobs(driver, grid, trials, evaluated, name)
@@ -124,11 +123,11 @@ class Launch:
         jobs = [*of(trials), *(further for job in of(evaluated) for further in evaluating(job, grid.evaluate))]
         check_room(jobs, capacity, custom=not self.options.here)
         if capacity.gpus and grid.resources.idle:
-            self._warn(grid.resources.idle)
+            warn(grid.resources.idle)
         for line in driver.check(jobs):
-            self._warn(line)
+            warn(line)
         chooses, allow_leak = grid.select is not None, self.options.allow_leak
-        data = check_inputs(jobs, allow_leak=allow_leak, chooses=chooses, warn=self._warn)
+        data = check_inputs(jobs, allow_leak=allow_leak, chooses=chooses, warn=_tell)
         launched, rules = replace(launched, data=data), driver.halvings
         jobs = [replace(j, launched=launched, halvings={i: rules[i] for i in j.ids if i in rules}) for j in jobs]
         return [self._placed(job) for job in jobs]
@@ -144,17 +143,17 @@ class Launch:
         """The jobs with the shares of a GPU that they need, measured with the features of frozen backbones."""
         display.board.phase = "running frozen backbones"
         custom = list(grid.resources.custom)
-        compute_features(jobs, self.console, partial(driver.spread, custom))
+        compute_features(jobs, self.view, partial(driver.spread, custom))
         display.board.phase = "measuring the memory that trials need on a GPU"
         on_gpus, machine = partial(driver.on_gpus, custom), machine_for(grid, self.home, gpu=True)
-        needs = memory_probe.needs_of(samples(jobs), machine, on_gpus, self.home, self._warn)
+        needs = memory_probe.needs_of(samples(jobs), machine, on_gpus, self.home, warn)
         return [with_share(job, needs) for job in jobs]
 
     def _train(
         self, driver: Driver, grid: Grid, name: str, jobs: Sequence[Job], interrupts: Interrupts, display: Display
     ) -> None:
         """Run the jobs, and copy all trials into the trackers."""
-        mirrors = [(share.ids, Mirror(tracker, self._warn)) for share in self.shares for tracker in share.trackers]
+        mirrors = [(share.ids, Mirror(tracker, warn)) for share in self.shares for tracker in share.trackers]
         try:
             for ids, mirror in mirrors:  # trials that an earlier launch did not copy
                 for trial_id in display.board.trials.keys() & ids:
@@ -206,16 +205,17 @@ class Launch:
         from goalgrid.runners.launch.ray_tune import RayTune, losses
 
         for loss in losses():
-            self._warn(loss)
+            warn(loss)
         return RayTune(stop, address=self.options.address, grace=grace, warn=self._warn_last, halvings=halvings)
 
     def _warn_last(self, message: str) -> None:
         """Warn just before the process ends, while the live display runs."""
-        self.console.show_cursor()
-        self._warn(message)
+        self.view.restore()
+        warn(message)
 
-    def _warn(self, message: str, word: str = "warning") -> None:
-        self.console.print(f"{word}: {message}", markup=False, highlight=False, soft_wrap=True)
+
+def _tell(text: str, kind: str) -> None:
+    tell(text, kind=kind)
 
 
 @contextmanager

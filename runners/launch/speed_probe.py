@@ -4,16 +4,15 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
 
 import torch
-from rich.console import Console
 
 from goalgrid.grid.expansion import Trial
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.messages import tell
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import Home, TrialFolder
@@ -27,6 +26,7 @@ from goalgrid.runners.training.inputs import batches, prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.replicas import Replicas
 from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer
+from goalgrid.runners.watching.view import View
 
 STEPS = 20
 WARMING = 3
@@ -36,23 +36,22 @@ RANK = 4
 """Bytes of a test query's rank in the record, before compression."""
 
 
-def probe(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> list[Probe]:
+def probe(grid: Grid, trials: Sequence[Trial], home: Home, view: View) -> list[Probe]:
     """Measure these trials in this process. Features of frozen backbones are computed and cached, as in a launch."""
     gpus = torch.cuda.device_count()
     jobs = [job for trial in trials for job in jobs_for(grid, [trial], home, gpus=gpus)]
     check_inputs(jobs)
-    compute_features(jobs, console)
+    compute_features(jobs, view)
     return [measure(job.trials[0], job.machine) for job in jobs]
 
 
-def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> None:
+def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, view: View) -> None:
     """Measure the memory that trials need on a GPU here, and keep it in the runs folder; UserError: no room."""
     gpus = torch.cuda.device_count()
     jobs = jobs_for(grid, trials, home, gpus=gpus) if gpus else []
     check_inputs(jobs)
-    compute_features(jobs, console)
-    say = partial(console.print, markup=False, soft_wrap=True)
-    memory_probe.needs_of(samples(jobs), machine_for(grid, home, gpu=True), lambda *call: [apart(*call)], home, say)
+    compute_features(jobs, view)
+    memory_probe.needs_of(samples(jobs), machine_for(grid, home, gpu=True), lambda *call: [apart(*call)], home, tell)
 
 
 def measure(settings: TrialSettings, machine: Machine) -> Probe:

@@ -7,21 +7,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from statistics import fmean
+from types import TracebackType
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from goalgrid.grid.expansion import BlockKey, Cell, Trial, block_title
 from goalgrid.grid.groups import nested
+from goalgrid.grid.messages import tell
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS, is_matrix
 from goalgrid.grid.store.home import ENDED, State
 from goalgrid.results.records.rounding import written
 from goalgrid.runners.trial.events import Event
+from goalgrid.runners.watching.view import View
 
 LOOK_SECONDS = 5.0
 """Between two looks at the GPUs."""
@@ -324,28 +327,23 @@ class Board:
 
 
 class Display:
-    """Shows a board while the block runs: live on a terminal, until an error, else a line for each finished trial."""
+    """Shows a board while the block runs: by a live view, else by a note for each finished trial."""
 
-    def __init__(self, board: Board, console: Console, *, live: bool) -> None:
-        self.board, self.console = board, console
-        self._over = threading.Event()
-        self.live = Live(get_renderable=self._render, console=console, refresh_per_second=4) if live else None
-
-    def _render(self) -> RenderableType:
-        return self.board.render(self.console.height)
+    def __init__(self, board: Board, view: View) -> None:
+        self.board, self.view = board, view
+        self._over, self._shown = threading.Event(), ExitStack()
 
     def __enter__(self) -> "Display":
-        if self.live:
-            self.live.start()
-            if program := shutil.which("nvidia-smi"):
-                threading.Thread(target=self._watch_gpus, args=(program,), name="gpu use", daemon=True).start()
+        self._shown.enter_context(self.view.matrix(self.board.render))
+        if self.view.live and (program := shutil.which("nvidia-smi")):
+            threading.Thread(target=self._watch_gpus, args=(program,), name="gpu use", daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.live:
-            self._over.set()
-            self.live.transient = kind is not None
-            self.live.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._shown.__exit__(kind, error, trace)
 
     def _watch_gpus(self, program: str) -> None:
         while not self._over.is_set():
@@ -359,8 +357,8 @@ class Display:
     def __call__(self, event: Event) -> None:
         self.board.update(event)
         line = self.board.line(event)
-        if line and (self.live is None or event.kind in LOUD):
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if line and (not self.view.live or event.kind in LOUD):
+            tell(line)
 
 
 def clock(seconds: float) -> str:

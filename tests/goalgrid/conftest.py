@@ -9,6 +9,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from goalgrid.cli.app import app
+from goalgrid.cli.next_steps import worded
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
 from goalgrid.state.grid_state import GridState
@@ -25,12 +26,12 @@ Verb = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def verb() -> Verb:
-    """Run a verb in this process, which is faster: `verb("status", "demo", runs=home)`. A mistake is raised."""
+    """Run a verb in this process: `verb("status", "demo", runs=home)`. A mistake is raised, as it is printed."""
 
     def call(*arguments: str, runs: Home) -> Result:
         result = CliRunner().invoke(app, [*arguments, "--runs", str(runs.path)])
         if isinstance(result.exception, UserError):
-            raise result.exception
+            raise type(result.exception)(worded(result.exception)) from result.exception
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result
 

@@ -57,9 +57,19 @@ def named() -> set[tuple[str, str]]:
     return {found.groups() for text in texts for found in COMMAND.finditer(text)}  # type: ignore[misc]
 
 
+def steps() -> Iterator[tuple[str, str]]:
+    """The verb and the words behind it of all next steps that are data, with X for each value that is filled in."""
+    for node in (node for path in FILES for node in ast.walk(ast.parse(path.read_text()))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Step.of", "step"):
+            verb, *arguments = (each.value if isinstance(each, ast.Constant) else "X" for each in node.args)
+            options = [f"--{word.arg}" for word in node.keywords if word.arg not in ("runs", "load")]
+            if verb != "X":
+                yield str(verb), " ".join(map(str, [*arguments, *options]))
+
+
 def test_every_command_in_a_message_is_a_command_of_this_version() -> None:
-    commands = named()
-    assert len(commands) > 15
+    commands = named() | {*steps()}
+    assert len({*steps()}) > 15
     for verb, words in {found for found in commands if found[0] not in PROSE}:
         command: Any = get_command(app)
         for part in verb.split():
@@ -69,7 +79,7 @@ def test_every_command_in_a_message_is_a_command_of_this_version() -> None:
         given = words.split()
         options = {word for word in given if word.startswith("-")}
         assert options <= known | {"--help"}, f"goalgrid {verb}{words}"
-        arguments = [each for each in command.params if each.param_type_name == "argument" and each.required]
+        arguments = [part for part in command.params if part.param_type_name == "argument" and part.required]
         first = given[0] if given else ""
         placeholder = first.isupper() or first.endswith(".toml") or first in {*catalog.names("datasets"), "demo"}
         assert placeholder or not arguments, f"goalgrid {verb}{words} lacks its {arguments[0].name}"

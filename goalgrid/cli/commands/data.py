@@ -109,6 +109,7 @@ def features(
 
     If you skip it, the run of the grid does it.
     """
+    from goalgrid.cli.terminal_view import TerminalView
     from goalgrid.runners.launch.feature_extraction import compute_features, feature_jobs, feature_sources
 
     loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
@@ -116,7 +117,7 @@ def features(
     if not (sources := feature_sources(jobs)):
         say(f"{loaded.name}: no recipe has a frozen network, or shrunk pictures, that could be kept")
         return
-    compute_features(jobs, err)
+    compute_features(jobs, TerminalView())
     for folder, (source, _) in sources.items():
         size = sum(file.stat().st_size for file in folder.glob("*.npy")) / 1e6
         show(f"{folder}  {source.title}: {source.views():,} {source.what}, {size:,.1f} MB")

@@ -1,25 +1,32 @@
 """What came out: table, effects, claims, compare, figures, report, site, export."""
 
+import os
+import signal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from goalgrid.cli import completion, options
-from goalgrid.cli.console import check_json, say, show, show_for, show_json, show_list
-from goalgrid.cli.exits import EXIT, INCOMPLETE, NothingDone
+from goalgrid.cli.console import check_json, say, show, show_for, show_json, show_list, show_table
+from goalgrid.cli.exits import EXIT, INCOMPLETE
+from goalgrid.cli.next_steps import shell, worded
 from goalgrid.cli.options import argument, either, flag, options_of
 from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.expansion import Cell
+from goalgrid.grid.messages import Step, warn
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.output_files import check_output, write_output
 from goalgrid.reports.figures import FigureRequest
 from goalgrid.reports.figures import write as draw
 from goalgrid.results.export.table_request import TableRequest
-from goalgrid.state.grid_state import GridState
+from goalgrid.state.grid_state import GridState, NothingDone
 from goalgrid.state.named_grids import recall, start
 from goalgrid.state.papers import no_grid, source
+
+if TYPE_CHECKING:
+    from goalgrid.results.tables import Table
 
 verbs = typer.Typer()
 
@@ -48,7 +55,7 @@ def table(
     --paper NAME fills a paper's own table by the trials of all grids; --against paper shows the paper's numbers next to
     ours; --reference prints the paper's own table as it was printed.
     """
-    from goalgrid.reports.tables import deliver, shortfall
+    from goalgrid.reports.tables import deliver
     from goalgrid.results import renderers
     from goalgrid.results.reference.reading import PAPERS, listing
 
@@ -66,14 +73,21 @@ def table(
         raise no_grid(home)
     else:
         try:
-            shown = deliver(request, home, format_, output)
+            delivered = deliver(request, home, format_, output)
+            if delivered.path:
+                say(f"written: {delivered.path}")
+            elif delivered.kind == "terminal":
+                show_table(delivered.table)
+            else:
+                show(renderers.text(delivered.table, delivered.kind).rstrip("\n"))
+            shown = delivered.table
         except NothingDone as error:
             if not complete or request.paper:
                 raise
-            say(f"error: {error}")
+            say(f"error: {worded(error)}")
             shown = None
         if complete:
-            raise typer.Exit(EXIT[shortfall(request, home, shown)])
+            _exit_incomplete(request, home, shown)
 
 
 @verbs.command()
@@ -242,20 +256,23 @@ def report(
     if serve:
         from goalgrid.reports import serve as live
 
-        live.serve(live.LivePage(grid_state, compared, paper), host, port)
+        for number in (signal.SIGINT, signal.SIGTERM):  # a KeyboardInterrupt would wait for threads that read results
+            signal.signal(number, lambda *_: os._exit(0))
+        live.serve(live.LivePage(grid_state, compared, paper, shell), host, port)
         return
     path = output or home.grid(grid_state.grid.name).report
     renderers.format_for(path, "html")
     check_output(path)  # drawing takes seconds
     if not watch:
         if not grid_state.counts[State.DONE]:
-            anew = start(grid, home, set_, verb="report")
-            say(f"warning: grid {grid_state.grid.name!r} under {home.path}: no trial is done. {anew}")
-        write_output(path, page.render(grid_state, beside=compared(), examples_of=examples_of, paper=paper).encode())
+            helps = start(grid, home, set_, verb="report")
+            warn(f"grid {grid_state.grid.name!r} under {home.path}: no trial is done. {helps.text}", helps.step)
+        html = page.render(grid_state, beside=compared(), examples_of=examples_of, paper=paper, wording=shell)
+        write_output(path, html.encode())
         say(f"written: {path}")
         return
     try:
-        for seen in page.watch(grid_state, path, every, compared, paper):
+        for seen in page.watch(grid_state, path, every, compared, paper, shell):
             say(f"written: {path} ({seen.headline()})")
     except KeyboardInterrupt:
         raise typer.Exit(INCOMPLETE) from None
@@ -274,7 +291,7 @@ def site(
     """
     from goalgrid.reports.report import write_site
 
-    for path in write_site(folder, grids, home, compared):
+    for path in write_site(folder, grids, home, compared, shell):
         say(f"written: {path}")
 
 
@@ -293,7 +310,7 @@ def export(
     Report, tables, figures, effects, records, settings and checksums; with --paper also the paper's own table.
     """
     from goalgrid.reports import report as page
-    from goalgrid.reports.tables import shortfall, table_of_paper
+    from goalgrid.reports.tables import table_of_paper
     from goalgrid.results.export.export_folder import export as write
     from goalgrid.results.export.staging import staged
 
@@ -304,11 +321,11 @@ def export(
     filtered, grid = either(only), source(grid, paper, home)
     grid_state = GridState.of(recall(grid, home, set_), home, filtered)
     if not grid_state.cells:
-        go_on = f"goalgrid resume {grid_state.grid.name}{options.runs_option(home)}"
-        raise UserError(f"grid {grid_state.grid.name!r}: no cell has chosen its settings yet. Go on: {go_on}")
+        go_on = Step.of("resume", grid_state.grid.name, runs=home.path)
+        raise UserError(f"grid {grid_state.grid.name!r}: no cell has chosen its settings yet. Go on: {{step}}", go_on)
     with staged(target) as staging:
         measured, filled = page.read(grid_state), table_of_paper(paper, home)
-        html = page.render(grid_state, measured=measured, paper=paper)
+        html = page.render(grid_state, measured=measured, paper=paper, wording=shell)
         write(
             grid_state.grid,
             grid_state.cells,
@@ -322,4 +339,14 @@ def export(
         )
     say(f"written: {target}")
     if complete:
-        raise typer.Exit(EXIT[shortfall(TableRequest(grid, set_=tuple(set_), only=filtered), home, filled)])
+        _exit_incomplete(TableRequest(grid, set_=tuple(set_), only=filtered), home, filled)
+
+
+def _exit_incomplete(request: TableRequest, home: Home, table: "Table | None") -> None:
+    """Say what the requested table lacks, and exit with the code of its trials' state."""
+    from goalgrid.reports.tables import shortfall
+
+    state, lacking = shortfall(request, home, table)
+    if lacking:
+        say(f"incomplete: {lacking}")
+    raise typer.Exit(EXIT[state])

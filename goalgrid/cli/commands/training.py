@@ -5,38 +5,40 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.filesize import decimal as size
 
 from goalgrid.cli import options
-from goalgrid.cli.console import outlive_disks, say, say_left_out, show, show_for, show_json, show_lines
-from goalgrid.cli.exits import EXIT, INCOMPLETE, exit_state
-from goalgrid.cli.options import argument, either, flag, runs_option
+from goalgrid.cli.console import outlive_disks, say, show, show_for, show_json, show_lines, show_notes, show_table
+from goalgrid.cli.exits import EXIT, INCOMPLETE
+from goalgrid.cli.next_steps import shell, worded
+from goalgrid.cli.options import argument, either, flag
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.messages import Note, Step, leave_out
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.kept_launch import KeptLaunch
 from goalgrid.grid.store.output_files import write_output
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.launching import kept as kept_launches
-from goalgrid.launching.host_needs import HostNeeds, at_work, most, needs_of_host
-from goalgrid.launching.slurm import SlurmOptions, check_places, command_words, gpus_asked, script, tasks_asked
-from goalgrid.launching.snapshot import taken
-from goalgrid.launching.together import groups_of
+from goalgrid.launching.slurm import SlurmOptions
 from goalgrid.planning.decisions import Choice
 from goalgrid.planning.estimate import GpuMachine
 from goalgrid.planning.plan import Plan
 from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.launch import LaunchOptions
 from goalgrid.state import merge as merging
-from goalgrid.state import named_grids, slurm_jobs
+from goalgrid.state import named_grids, status_lines
 from goalgrid.state import prune as pruning
 from goalgrid.state import status as standing
-from goalgrid.state.grid_state import GridState
+from goalgrid.state.grid_state import GridState, overall
 from goalgrid.state.named_grids import start
 from goalgrid.state.papers import filled_line, sources
+
+if TYPE_CHECKING:
+    from goalgrid.launching.training import GridEnd
 
 verbs = typer.Typer()
 
@@ -88,10 +90,11 @@ def plan(
     filtered = either(only)
     choice = Choice(filtered, force=force, stale=stale)
     if probe:
+        from goalgrid.cli.terminal_view import TerminalView
         from goalgrid.launching.training import measure
 
         for grid in chosen:
-            measure(GridState.of(grid, home), choice)
+            measure(GridState.of(grid, home), choice, TerminalView())
     of = partial(Plan.of, choice=choice, jobs=jobs, rented=rented, allow_leak=allow_leak)
     chosen = named_grids.of_filter(chosen, home, filtered)
     _show_each(chosen, home, lambda seen: of(seen).to_dict(), lambda seen: of(seen).lines(per_trial=trials), as_json)
@@ -122,7 +125,7 @@ def run(
 
     Run it again to continue where it was cut off. Several grids train together where they agree.
     """
-    overrides, launches = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])], dict[str, KeptLaunch]()
+    overrides, launches = [*set_, *_concurrency(jobs)], dict[str, KeptLaunch]()
     if launch_folders:
         if given := [*grids, *([paper] if paper else []), *set_]:
             raise UserError(f"--launch has its grid and its settings; leave out {given[0]!r}.")
@@ -159,8 +162,8 @@ def resume(
     for grid in chosen:
         if not home.grid(grid.name).grid.exists():
             source = grids[0] if len(chosen) == 1 else grid.plain_name
-            anew = start(source, home, set_, verb="resume")
-            raise UserError(f"grid {grid.name!r} never ran under {home.path}. {anew}")
+            helps = start(source, home, set_, verb="resume")
+            raise UserError(f"grid {grid.name!r} never ran under {home.path}. {helps.text}", helps.step)
     _train(chosen, home, Choice(either(only), failed=failed, stale=stale), LaunchOptions(**options))
 
 
@@ -189,59 +192,19 @@ def slurm(
 
     The job queues itself again until the grids are done.
     """
-    grids, limit = sources(grids, paper, home), [f"resources.concurrency={jobs}"] if jobs else []
-    load = partial(named_grids.grids_to_train, grids, home, roots=root, weights=weights)
-    filtered = either(only)
-    chosen = named_grids.of_filter(load([*set_, *limit]), home, filtered)
-    for grid in chosen:
-        grid_state = GridState.of(grid, home)  # else the job would be the first to tell
-        for reason in check_places(grid_state, grid_state.selected(filtered)):
-            say(f"note: {reason}")
-    asked = SlurmOptions(**options)
-    if asked.hourly is not None and not asked.device:
-        raise UserError("--hourly is of a GPU: say which, e.g. --device h100.")
-    gpus, tasks = gpus_asked(chosen, asked, sbatch), tasks_asked(asked, sbatch)
-    choice = Choice(filtered, force=force, stale=stale)
-    hosts = asked.nodes * tasks
+    from goalgrid.launching.slurm_job import JobRequest, prepare
 
-    def needs_of(grids: Iterable[Grid]) -> list[HostNeeds]:
-        needs, before = list[HostNeeds](), set[str]()
-        for grid_state in (GridState.of(grid, home) for grid in grids):
-            needs.append(needs_of_host(grid_state, choice, asked.device, gpus, hosts, asked.hourly, without=before))
-            before |= grid_state.states.keys()
-        return needs
-
-    needs = needs_of(chosen)
-    if any(most(needs).cpus > grid.resources.cpus for grid in chosen):
-        set_ = [*set_, f"resources.cpu={most(needs).cpus}"]
-        chosen = named_grids.of_filter(load([*set_, *limit]), home, filtered)
-        needs = needs_of(chosen) if asked.device else needs  # the time is that with these CPUs
-    for note in dict.fromkeys(need.note for need in needs if need.note):
-        say(f"note: {note}")
-    of_grids = dict(zip((grid.name for grid in chosen), needs, strict=True))
-    for group in groups_of(chosen):
-        for line in at_work([of_grids[grid.name] for grid in group.grids], tasks):
-            say(f"{group.name}: {line}")
-    archive = taken(asked=bool(snapshot)) if snapshot or (submit and snapshot is None) else b""
-    folders = [home.grid(grid.name) for grid in chosen]
-    launches = [kept_launches.of(GridState.of(grid, home), archive) for grid in chosen]
-    places = [folder.launch(launch.id) for folder, launch in zip(folders, launches, strict=True)]
-    words = command_words(places, chosen, home, filtered, ["--stale"] * stale)
-    snapped = (places[0].snapshot.absolute(), launches[0].snapshot) if archive else None
-    text = script(chosen, words, asked, gpus, most(needs), sbatch, force=force, snapshot=snapped)
-    for place, launch in zip(places, launches, strict=True):
-        launch.write(place, archive)
+    overrides, choice = [*set_, *_concurrency(jobs)], Choice(either(only), force=force, stale=stale)
+    named = sources(grids, paper, home)
+    asked = JobRequest(named, overrides, root, weights, choice, SlurmOptions(**options), sbatch, submit, snapshot)
+    job = prepare(asked, home)
     if submit:
-        output = output or folders[0].path / "job.sh"
-    if output is None:
-        show(text.rstrip("\n"))
-        return
-    write_output(output, text.encode())
-    if submit:
-        say(f"submitted as job {slurm_jobs.submit(output, folders)}: {output}")
-        for grid, launch in zip(chosen, launches, strict=True):
-            kept_launches.save_new(GridState.of(grid, home), launch)
+        output = output or job.default_path
+        say(f"submitted as job {job.submit(output)}: {output}")
+    elif output is None:
+        show(job.script.rstrip("\n"))
     else:
+        write_output(output, job.script.encode())
         say(f"written: {output}. Submit it: sbatch {shlex.quote(str(output))}")
 
 
@@ -258,17 +221,17 @@ def status(
     Without GRID, list the grids that ran.
     """
     if not grids and paper is None:
-        show_for(as_json, lambda: standing.states_of(home), lambda: standing.grid_lines(home))
+        show_for(as_json, lambda: standing.states_of(home), lambda: map(worded, status_lines.grid_lines(home)))
         return
     grids = sources(grids, paper, home)
     try:
         chosen = named_grids.as_last_run(grids, home, set_)
     except Untrusted:
-        show_lines([] if as_json else standing.by_ids(grids, home))
+        show_lines([] if as_json else status_lines.by_ids(grids, home))
         raise
-    grid_states = _show_each(chosen, home, standing.to_dict, standing.lines, as_json)
+    grid_states = _show_each(chosen, home, partial(standing.to_dict, wording=shell), status_lines.lines, as_json)
     states = [grid_state.reached(trial) for grid_state in grid_states for trial in grid_state.trials]
-    raise typer.Exit(EXIT[exit_state(states)])
+    raise typer.Exit(EXIT[overall(states)])
 
 
 @verbs.command()
@@ -293,7 +256,7 @@ def merge(
         lines += merging.lines(grid_there, merged, there, home, took=not dry_run)
     show_for(as_json, lambda: outcomes, lambda: lines)
     for reason in reasons:
-        say_left_out(reason)
+        leave_out(reason)
     if reasons or any(entry.outcome in ("refused", "kept") for entry in outcomes):
         raise typer.Exit(INCOMPLETE)
 
@@ -313,18 +276,18 @@ def prune(
     if done and empty:
         raise UserError("--done fills the trash, --empty deletes what is there; give them one after the other.")
     rubbish = pruning.trash(home) if empty else pruning.rubbish(home, done=done)
-    show_for(as_json, rubbish.to_dict, lambda: rubbish.lines(home))
+    show_for(as_json, rubbish.to_dict, lambda: map(worded, rubbish.lines(home)))
     if not rubbish.items or (as_json and not yes):
         return
     if not yes and not sys.stdin.isatty():
-        which = f"{' --done' * done}{' --empty' * empty}"
-        confirm = f"goalgrid prune{which} --yes{runs_option(home)}"
-        raise UserError(f"stdin is not a terminal, so prune cannot ask for confirmation. To confirm: {confirm}")
+        confirm = Step.of("prune", done=done, empty=empty, yes=True, runs=home.path)
+        raise UserError("stdin is not a terminal, so prune cannot ask for confirmation. To confirm: {step}", confirm)
     if yes or typer.confirm("Delete all this for good?" if empty else "Remove all this?", err=True):
         removed = pruning.remove(rubbish, home)
         say(f"removed: {len(removed.items)} of {len(rubbish.items)}, {size(removed.bytes)}")
         if home.trash.exists():
-            say(f"trials are kept in {home.trash}; to free the disk: goalgrid prune --empty{runs_option(home)}")
+            empty_it = shell(Step.of("prune", empty=True, runs=home.path))
+            say(f"trials are kept in {home.trash}; to free the disk: {empty_it}")
 
 
 @verbs.command()
@@ -345,11 +308,16 @@ def selftest(home: Home = options.RUNS, address: str | None = options.ADDRESS) -
     show(f"goalgrid can be trusted with {home.path}: nothing was lost, and nothing was trained twice")
 
 
+def _concurrency(jobs: int | None) -> list[str]:
+    """Return the override of a grid by which so many trials train at a time."""
+    return [f"resources.concurrency={jobs}"] if jobs else []
+
+
 def _show_each(
     grids: Sequence[Grid],
     home: Home,
     to_dict: Callable[[GridState], Any],
-    lines: Callable[[GridState], Iterable[str]],
+    lines: Callable[[GridState], Iterable[Note]],
     as_json: bool = False,
 ) -> list[GridState]:
     """Show one grid after the other: the grids may use files of the user's own with equal names."""
@@ -359,7 +327,7 @@ def _show_each(
         if as_json:
             contents[grid.name] = to_dict(grid_states[-1])
         else:
-            show_lines(lines(grid_states[-1]))
+            show_notes(lines(grid_states[-1]))
     if as_json:
         show_json(next(iter(contents.values())) if len(contents) == 1 else contents)
     else:
@@ -368,7 +336,31 @@ def _show_each(
 
 
 def _train(grids: Sequence[Grid], home: Home, choice: Choice, launch: LaunchOptions, paper: str | None = None) -> None:
+    from goalgrid.cli.terminal_view import TerminalView
     from goalgrid.launching.training import train_all
 
     outlive_disks()
-    raise typer.Exit(EXIT[train_all(grids, home, choice, launch, paper)])
+    state = train_all(grids, home, choice, launch, paper, view=TerminalView(), ended=_show_end)
+    raise typer.Exit(EXIT[state])
+
+
+def _show_end(end: "GridEnd") -> None:
+    """Print the table of a grid that was trained; say how the launch ended, and what comes next."""
+    if end.table:
+        show_table(end.table)
+    say("\n".join(map(worded, status_lines.ended(end.grid_state))))
+    if end.untrained:
+        say(worded(end.untrained))
+    if end.again:
+        say(f"not complete; go on with: {shell(end.again)}")
+    if end.written:
+        done = overall(end.reached) is State.DONE
+        say("\n".join(_next_lines(end.grid_state) if done else [status_lines.written(end.grid_state)]))
+
+
+def _next_lines(grid_state: GridState) -> list[str]:
+    """Return the place of the tables of a grid that is done, and the commands that come next."""
+    commands = {shell(step): meaning for step, meaning in status_lines.next_steps(grid_state).items()}
+    width = max(map(len, commands))
+    lines = [f"  {command:{width}}  {meaning}" for command, meaning in commands.items()]
+    return [f"{status_lines.written(grid_state)}. Next:", *lines]

@@ -9,11 +9,12 @@ import sys
 import pytest
 from rich.table import Table as RichTable
 
-from goalgrid.cli.console import PlainConsole, plain
+from goalgrid.cli.console import PlainConsole
+from goalgrid.grid.messages import plain
 from goalgrid.grid.store.attempts import Failure
 from goalgrid.grid.store.home import Home
 from goalgrid.results.renderers import csv
-from goalgrid.state import status
+from goalgrid.state import status_lines
 
 from ...conftest import ROOT
 from ...states import fail
@@ -48,7 +49,7 @@ def test_what_a_trial_said_is_escaped_and_stays_a_line(pair: Home, verb: Verb) -
     assert "\nok: all is well" not in told
     assert not any(code in told for code in ("\x1b", "\x07", "\r", "\u202e"))
     assert json.loads(verb("status", "demo", "--json", runs=pair).stdout)["failed"][0]["message"].startswith("cannot")
-    assert any(EVIL in line for line in status.failure_lines(grid_state(pair)))
+    assert any(EVIL in str(note) for note in status_lines.failure_lines(grid_state(pair)))
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])

@@ -123,7 +123,7 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_picture
     into = (*options, "--into", grid, "--as-objective", "triplet-hn")
     done = verb(*into, "--speed", "--json", runs=home)
     own = json.loads(done.stdout)
-    assert "stands in grid 'f8k' from now on" in done.stderr
+    assert "is part of grid 'f8k' from now on" in done.stderr
     (trial,) = home.trials()
     assert trial.trial_id.startswith("mine_scan-published_triplet-hn-")
     assert pd.read_parquet(trial.speed)["pairs"].tolist() == [own["speed"]["pairs"]]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from goalgrid.cli.exits import exit_state
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.select import Halving
@@ -27,7 +26,7 @@ from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.gpu.estimate import Footprint
 from goalgrid.runners.gpu.trace import Work
 from goalgrid.runners.trial.archive import replace
-from goalgrid.state.grid_state import GridState
+from goalgrid.state.grid_state import GridState, overall
 
 from ...conftest import swapped
 from ...states import attempt, fail, interrupt
@@ -83,7 +82,7 @@ class TestReasons:
             [],
         ]
         assert [some.reached(parent) for some in (plain, ruled)] == [State.INTERRUPTED, State.STOPPED]
-        assert exit_state([State.DONE, State.STOPPED]) is State.DONE
+        assert overall([State.DONE, State.STOPPED]) is State.DONE
         assert to_replace(decide(ruled, Choice(force=True))) == [parent.id]
         assert [trial.id for trial in to_train(decide(ruled, Choice(force=True)))] == [parent.id, child.id]
 
@@ -501,7 +500,7 @@ def test_a_short_training_by_an_objective_near_zero_is_told_with_what_helps(
 ) -> None:
     """The demo's con_cir has an R@1 of 13.9 in the paper's form and of 28.9 as released."""
     found = GridState.of(load("demo", list(words)), Home(tmp_path))
-    lines = [line for line in Plan.of(found).lines() if "barely learns" in line]
+    lines = [line for line in map(str, Plan.of(found).lines()) if "barely learns" in line]
     assert [line.split(": ")[0].split()[1:] for line in lines] == [
         ["con_cir,", "lin_cir,", "sig_cir,", "lin-ms_cir,", "sig-ms_cir"]
     ] * named

@@ -26,6 +26,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
+from goalgrid.cli.next_steps import shell
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
@@ -387,7 +388,7 @@ def test_a_page_that_loads_itself_again_keeps_what_was_chosen(
 def test_what_came_from_outside_stays_text(chromium: webdriver.Chrome, pair: Home, tmp_path: Path) -> None:
     fail(pair.trial(grid_state(pair).trials[1].id), Failure.BUG, HOSTILE)
     page = tmp_path / "report.html"
-    page.write_text(report.render(grid_state(pair)))
+    page.write_text(report.render(grid_state(pair), wording=shell))
     visit(chromium, page)
     assert HOSTILE in chromium.find_element(By.CSS_SELECTOR, ".failure").text
     assert chromium.title == "demo - goalgrid"

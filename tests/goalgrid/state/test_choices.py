@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from goalgrid.cli.exits import NothingDone
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
@@ -23,7 +22,7 @@ from goalgrid.reports.tables import draw
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records import record
 from goalgrid.state.choices import searches
-from goalgrid.state.grid_state import GridState
+from goalgrid.state.grid_state import GridState, NothingDone
 
 from ...states import fail
 from ..conftest import PAIR, Verb

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goalgrid.cli.exits import exit_state
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.overrides import changed_name
 from goalgrid.grid.store.home import Home, State
-from goalgrid.state.grid_state import GridState
+from goalgrid.state.grid_state import GridState, overall
 from goalgrid.state.named_grids import grid_to_train, recall
 
 from ...conftest import SMALL, Goalgrid
@@ -162,5 +161,5 @@ def test_a_trial_that_the_ended_launch_itself_holds_is_in_nobodys_hands(tmp_path
     assert [found.reached(trial) for trial in found.trials] == [State.RUNNING] * 2
     reached = [found.reached(trial, found.left_by({"mine"})) for trial in found.trials]
     assert reached == [State.INTERRUPTED, State.RUNNING]
-    assert exit_state(reached) is State.INTERRUPTED
-    assert exit_state([found.reached(trial, found.left_by({"another"})) for trial in found.trials]) is State.RUNNING
+    assert overall(reached) is State.INTERRUPTED
+    assert overall([found.reached(trial, found.left_by({"another"})) for trial in found.trials]) is State.RUNNING

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from goalgrid.cli.exits import NothingDone
+from goalgrid.cli.next_steps import shell, worded
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.attempts import Failure
@@ -16,8 +16,8 @@ from goalgrid.grid.store.saved_grid import save_grid
 from goalgrid.results.records import record
 from goalgrid.results.records.provenance import versioned
 from goalgrid.runners.trial.retries import POLICY
-from goalgrid.state import status
-from goalgrid.state.grid_state import GridState
+from goalgrid.state import status, status_lines
+from goalgrid.state.grid_state import GridState, NothingDone
 
 from ...conftest import SMALL
 from ...states import attempt, fail, interrupt
@@ -41,7 +41,7 @@ def test_failures_are_grouped_by_class_then_by_message(tmp_path: Path) -> None:
         fail(found.folder(trial), Failure.OUT_OF_MEMORY, message)
     fail(found.folder(found.trials[0]), Failure.OUT_OF_MEMORY, messages[0])
     fail(found.folder(found.trials[3]), Failure.NON_FINITE, "the loss became nan")
-    lines = status.failure_lines(grid_state(Home(tmp_path)))
+    lines = [worded(note) for note in status_lines.failure_lines(grid_state(Home(tmp_path)))]
     heads = [line for line in lines if line.startswith("failed: ")]
     assert [head.split(". ")[0] for head in heads] == [
         "failed: 3 x out-of-memory (4 attempts)",
@@ -63,15 +63,15 @@ def test_faulty_data_are_checked_by_a_command_with_their_name_and_folder(tmp_pat
     found = GridState.of(grid, Home(tmp_path))
     save_grid(grid, found.trials, found.home)
     fail(found.folder(found.trials[0]), Failure.DATA, "no such picture")
-    (head, *_) = status.failure_lines(GridState.of(grid, found.home))
-    assert head.endswith(f"goalgrid data check flickr8k --root '{tmp_path}/my photos'.")
+    (head, *_) = status_lines.failure_lines(GridState.of(grid, found.home))
+    assert worded(head).endswith(f"goalgrid data check flickr8k --root '{tmp_path}/my photos'.")
 
 
 def test_the_command_that_is_named_runs_one_failed_trial_alone(pair: Home, verb: Verb) -> None:
     folder = pair.trials()[0]
     fail(folder, Failure.KILLED, "its process is gone")
     (alike,) = status.failures(grid_state(pair))
-    words = alike.alone.split("'")
+    words = shell(alike.alone).split("'")
     assert words[0] == "goalgrid resume demo --only "
     assert words[2] == f" --here --runs {pair.path}"
     finished = verb("resume", "demo", "--only", words[1], "--here", "--mlflow-uri", "", runs=pair)
@@ -97,7 +97,7 @@ def test_running_trials_are_told_in_a_line_a_host(tmp_path: Path) -> None:
     for place, trial in enumerate(found.trials):
         elsewhere = {"machine": "other", "host": "node-2"} if place > 3 else {"host": "node-1"}
         attempt(found.folder(trial), step=10 * place, **elsewhere)
-    lines = status.running_lines(grid_state(Home(tmp_path)))
+    lines = status_lines.running_lines(grid_state(Home(tmp_path)))
     assert lines == ["running: 4 (node-1: step 0, 10, 20, 30 of 20)", "running: 2 (node-2: step 40, 50 of 20)"]
     told = status.to_dict(grid_state(Home(tmp_path)))["running"]
     assert told[1] == {
@@ -109,7 +109,7 @@ def test_many_running_trials_are_told_by_their_range(tmp_path: Path) -> None:
     found = planned(Home(tmp_path), seeds=3)
     for place, trial in enumerate(found.trials):
         attempt(found.folder(trial), step=place, host="node")
-    assert status.running_lines(grid_state(Home(tmp_path))) == ["running: 6 (node: step 0 to 5 of 20)"]
+    assert status_lines.running_lines(grid_state(Home(tmp_path))) == ["running: 6 (node: step 0 to 5 of 20)"]
 
 
 def test_json_carries_everything(pair: Home, verb: Verb) -> None:
@@ -219,7 +219,7 @@ def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
     old = json.dumps({"versions": {"torch": "1.0"}, "python": "3.0"})
     change(first, code_fingerprint=versioned("other"), environment=old)
     by_run = "1 trial trained with older code; old results kept. Retrain with: goalgrid resume demo --stale"
-    assert any(line.startswith(by_run) for line in status.ended(grid_state(pair)))
+    assert any(worded(note).startswith(by_run) for note in status_lines.ended(grid_state(pair)))
     change(second, data_fingerprint="2:other")
     told = verb("status", "demo", runs=pair).stdout
     assert "stale: 1 of 2 done, trained by other code than now" in told

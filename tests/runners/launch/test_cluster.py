@@ -1,6 +1,5 @@
 """On a Ray cluster of several nodes, started as by hand on this machine: where jobs go, and what a lost node costs."""
 
-import io
 import json
 import os
 import platform
@@ -20,7 +19,6 @@ import pandas as pd
 import psutil
 import pytest
 import torch
-from rich.console import Console
 
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
@@ -51,7 +49,6 @@ import os, sys
 from functools import partial
 from pathlib import Path
 import psutil
-from rich.console import Console
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
@@ -59,6 +56,7 @@ from goalgrid.retrieval.features import ImageSource
 from goalgrid.runners.launch import feature_extraction
 from goalgrid.runners.launch.ray_tune import RayTune
 from goalgrid.runners.trial.stopping import Stop
+from goalgrid.runners.watching.view import View
 
 def refused(*_):
     raise AssertionError("the driver's process read the pictures")
@@ -80,7 +78,7 @@ grid = load("demo", ['recipes=["vsepp-r152-tiny"]', "model.image.size=32", "mode
 jobs = feature_extraction.feature_jobs(grid, expand(grid), Home(Path(sys.argv[1])))
 ImageSource.built = refused
 with RayTune(Stop(), address=os.environ["RAY_ADDRESS"], grace=1.0, warn=print) as driver:
-    feature_extraction.compute_features(jobs, Console(file=sys.stderr), partial(killing, partial(driver.spread, [])))
+    feature_extraction.compute_features(jobs, View(), partial(killing, partial(driver.spread, [])))
 """
 
 VERSION = """
@@ -216,7 +214,7 @@ def test_frozen_networks_run_on_the_gpus_and_a_killed_process_changes_no_byte(cl
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.split() == ["7", "7"], "each unit once"
     grid = load("demo", ['recipes=["vsepp-r152-tiny"]', "model.image.size=32", "model.image.crops=4"])
-    compute_features(feature_jobs(grid, expand(grid), Home(tmp_path / "here")), Console(file=io.StringIO()))
+    compute_features(feature_jobs(grid, expand(grid), Home(tmp_path / "here")), View())
     here, there = (sorted((tmp_path / name / "features").rglob("*.npy")) for name in ("here", "there"))
     assert [path.name for path in here] == ["test.npy", "train.npy", "val.npy"]
     assert [path.read_bytes() for path in here] == [path.read_bytes() for path in there]

@@ -1,11 +1,9 @@
 """A launch, and what it leaves beside its trials."""
 
-import io
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, load
@@ -27,7 +25,7 @@ def test_a_launch_copies_what_tables_read_of_its_records(tmp_path: Path, monkeyp
     monkeypatch.setattr(record_cache, "FEW", 2)
     grid = three()
     cells, home = expand(grid), Home(tmp_path)
-    Launch(home, Console(file=io.StringIO()), LaunchOptions(here=True)).run(grid, cells, trials_of(cells))
+    Launch(home, LaunchOptions(here=True)).run(grid, cells, trials_of(cells))
     copied = pq.read_table(home.summaries)["trial_id"].to_pylist()
     assert len(copied) == 2
     assert set(copied) < {trial.id for trial in trials_of(cells)}

@@ -15,6 +15,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import State
 from goalgrid.runners.trial.events import Event, EventKind
 from goalgrid.runners.watching.live_matrix import SETTLED, Board, Display
+from goalgrid.runners.watching.view import View
 
 
 def board(*overrides: str) -> Board:
@@ -97,15 +98,15 @@ def test_what_an_earlier_launch_trained_of_a_trial_does_not_count_for_the_pace(m
     assert live.summary().endswith("0:40 elapsed, 1:00 to go")
 
 
-def test_without_a_terminal_it_prints_a_line_a_finished_trial() -> None:
-    live, out = board("seeds=[0]"), io.StringIO()
+def test_without_a_live_view_it_notes_each_finished_trial(caplog: pytest.LogCaptureFixture) -> None:
+    live = board("seeds=[0]")
     name = live.cells[0].trials[0].id
-    with Display(live, Console(file=out, width=80), live=False) as display:
+    with Display(live, View()) as display:
         display(Event(name, "started"))
         display(Event(name, "epoch", 1, {"val_i2t_r1": 1.0, "val_t2i_r1": 1.0}))
         display(Event(name, "done", metrics={"test_i2t_r1": 41.9, "test_t2i_r1": 20.2}))
         display(Event(live.cells[1].trials[0].id, "failed", message="the loss became nan"))
-    lines = out.getvalue().splitlines()
+    lines = [str(record.msg) for record in caplog.records]
     assert len(lines) == 2
     assert lines[0].startswith(f"done    {name}  i2t R@1 41.9  t2i R@1 20.2  (1/15 done")
     assert lines[1].endswith("the loss became nan")
