@@ -25,10 +25,12 @@ from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrialSettings
+from goalgrid.planning.gpu import untrained
+from goalgrid.planning.gpu.footprint import around, estimate
+from goalgrid.planning.gpu.shapes_of_data import LONGEST, PIECES, TYPICAL, Shapes
 from goalgrid.runners.gpu import architectures
+from goalgrid.runners.gpu.architectures import WORDS, expected_image
 from goalgrid.runners.gpu.cards import CARDS
-from goalgrid.runners.gpu.estimate import around, estimate
-from goalgrid.runners.gpu.shapes_of_data import LONGEST, PIECES, TYPICAL, WORDS, Shapes, expected_image
 from goalgrid.runners.training.inputs import Batch, prepare
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
@@ -85,7 +87,7 @@ def shapes_of(settings: TrialSettings) -> Shapes:
 def learner_of(settings: TrialSettings, shapes: Shapes, device: str) -> Learner:
     """A learner on the device, in an epoch in which all learns that ever does."""
     settings = settings.model_copy(update={"model": architectures.in_architecture(settings.model, {})})
-    inputs = replace(architectures.inputs_of(shapes, settings, {}), device=torch.device(device))
+    inputs = replace(untrained.inputs_of(shapes, settings, {}), device=torch.device(device))
     learner = Learner(settings, inputs)
     architectures.as_resnext(learner.model)
     learner.model.to(device)
@@ -178,7 +180,7 @@ def step_row(
     taken, (launches, busy) = seconds_of(step, device, steps, rounds), launches_of(step, device)
     held = f", busy for {1e3 * busy:.1f} ms, {torch.cuda.max_memory_reserved() / 1e9:.1f} GB" if busy else ""
     planned, card = estimate(settings, shapes, {}), CARDS[card_name()]
-    low, high = (1e3 * bound for bound in card.seconds(planned.step, tf32=settings.train.tf32))
+    low, high = (1e3 * bound for bound in planned.step.seconds(card, tf32=settings.train.tf32))
     return measuring.row(
         f"{what}: a step of {settings.train.batch_size}",
         f"{1e3 * taken:.1f} ms, {launches:,} launches{held}",

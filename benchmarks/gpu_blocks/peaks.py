@@ -6,9 +6,9 @@ import measuring
 
 from benchmarks.gpu_blocks.sample import Size, inputs_of, settings_of
 from goalgrid.grid.store.gpu_needs import MARGIN
+from goalgrid.planning.gpu.footprint import estimate
+from goalgrid.planning.gpu.shapes_of_data import Shapes
 from goalgrid.runners.gpu import memory_probe
-from goalgrid.runners.gpu.estimate import estimate
-from goalgrid.runners.gpu.shapes_of_data import Shapes
 
 
 def memory_rows(size: Size, device: str) -> list[str]:

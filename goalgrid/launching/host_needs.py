@@ -9,10 +9,9 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import chains
 from goalgrid.planning.costs import Span, needs_of, total
 from goalgrid.planning.decisions import Choice, decide, to_replace
-from goalgrid.planning.device_costs import device_cost
+from goalgrid.planning.device_cost import device_cost
 from goalgrid.planning.division import Division
-from goalgrid.planning.estimate import GpuMachine
-from goalgrid.planning.machine_use import MachineUse
+from goalgrid.planning.machine_use import GpuMachine, MachineUse
 from goalgrid.runners.gpu.cards import CARDS, Card, card
 from goalgrid.state.grid_state import GridState
 
@@ -120,9 +119,8 @@ def needs_of_host(
         if device:
             raise
         return replace(plain, note=f"CPUs and memory of a trial are not known: {error}")
-    host = max(taken.host for taken in cost.taken.values())
     if not gpus:
-        return replace(plain, bytes=plain.bytes + host + max(taken.need.alone for taken in cost.taken.values()))
+        return replace(plain, bytes=plain.bytes + cost.host_bytes + cost.device_bytes)
     sharing, cpus = cost.feeding
     sharing = min(sharing, MOST // resources.cpu or 1)
     cpus, note = max(min(cpus, MOST // sharing), resources.cpu), ""
@@ -131,9 +129,8 @@ def needs_of_host(
     if not device and "cpu" in resources.model_fields_set:
         cpus = resources.cpu
     division = replace(cost.division, room=min(cost.division.room, sharing))
-    return HostNeeds(
-        cpus, sharing, plain.bytes + host, replace(cost.machine or use, division=division), bool(device), note
-    )
+    use = replace(cost.machine or use, division=division)
+    return HostNeeds(cpus, sharing, plain.bytes + cost.host_bytes, use, bool(device), note)
 
 
 def _card(device: str) -> Card:

@@ -99,7 +99,7 @@ def size(name: str) -> "ModelSize":
 
 def size_lines(sizes: "Mapping[str, ModelSize]") -> Iterator[str]:
     """A line for each recipe, in millions of weights, and what the columns are."""
-    from goalgrid.runners.gpu.shapes_of_data import WORDS
+    from goalgrid.runners.gpu.architectures import WORDS
 
     width = max(map(len, sizes))
     titles = {"parameters": "weights (M)", "learning": "learning (M)", "frozen": "frozen (M)"}

@@ -13,8 +13,8 @@ from goalgrid.grid.objectives.goal_matrix import FAINT, FAINT_HELPS, is_faint
 from goalgrid.grid.objectives.parameters import MEAN_LOSS
 from goalgrid.planning.costs import GridCost, cost_of, needs_of, work_of
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
-from goalgrid.planning.device_costs import DeviceCost, device_cost
-from goalgrid.planning.estimate import GpuMachine
+from goalgrid.planning.device_cost import DeviceCost, device_cost
+from goalgrid.planning.machine_use import GpuMachine
 from goalgrid.state.grid_state import GridState, ranges
 from goalgrid.state.status import of_other_code
 from goalgrid.state.status_lines import choice_lines, earlier_lines, listed, seed_lines

@@ -2,18 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
-
-if TYPE_CHECKING:  # a plan without a GPU loads no torch
-    from goalgrid.runners.gpu.trace import Work
-
-LAUNCH = 35e-6
-"""Seconds that Python and PyTorch need to launch a kernel of a training step: 22 to 37 microseconds beside an H100."""
-SHORTEST = 2.5e-6
-"""Seconds that a GPU takes for a kernel at least: 340 kernels of a small step kept an H100 busy for 1.7 ms."""
 
 
 @dataclass(frozen=True)
@@ -42,30 +33,16 @@ class Card:
         return self.memory * 2**30
 
     def rate(self, kind: str, *, tf32: bool = False) -> float:
-        """Sustained operations a second of products in this number format."""
+        """Return the sustained operations per second of products in this number format."""
         rates = {"float32": self.tf32 if tf32 else self.fp32, "float16": self.half, "bfloat16": self.bf16}
         return 1e12 * self.products * (rates.get(kind) or self.fp32)
-
-    def seconds(self, work: "Work", *, tf32: bool = False) -> tuple[float, float]:
-        """Bounds on the seconds: the sum of all rooflines, and the same plus the launch of every kernel.
-
-        In the lower one a kernel's start takes the GPU alone, while other trials launch theirs.
-        """
-        bandwidth = 1e9 * self.copies * self.bandwidth
-        computing = sum(
-            max(flops / self.rate(kind, tf32=tf32), moved / bandwidth)
-            for kind, group in work.products.items()
-            for flops, moved in group
-        )
-        roofline = computing + work.bytes / bandwidth
-        return roofline + SHORTEST * work.launches, roofline + LAUNCH * work.launches
 
 
 CARDS = {name: Card(name, **known) for name, known in catalog.toml("goalgrid.runners.gpu", "cards").items()}
 
 
 def card(name: str) -> Card:
-    """A GPU by its name, or by its memory: `24GB`, of which a program can use a sixteenth less; UserError: unknown.
+    """Return a GPU by its name, or by its memory (`24GB`, of which programs can use 15/16); UserError: unknown.
 
     >>> card("H100").memory, card("24GB").memory
     (79.2, 22.5)

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.planning.gpu.untrained import of_features
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.image import Backbone
 from goalgrid.retrieval.encoders.vision import Vision
-from goalgrid.runners.gpu.architectures import of_features
 from tests.networks import SMALL, TRANSFORMERS
 
 PATCH = {**SMALL, "num_hidden_layers": 0, "patch_size": 16}

@@ -25,7 +25,7 @@ from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.launching import kept as kept_launches
 from goalgrid.launching.slurm import SlurmOptions
 from goalgrid.planning.decisions import Choice
-from goalgrid.planning.estimate import GpuMachine
+from goalgrid.planning.machine_use import GpuMachine
 from goalgrid.planning.plan import Plan
 from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.launch import LaunchOptions

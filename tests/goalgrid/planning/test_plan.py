@@ -18,13 +18,13 @@ from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.planning.costs import RUNNING, Span, cost_of, shares_of, work_of
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
-from goalgrid.planning.device_costs import _OnCard, device_cost
-from goalgrid.planning.estimate import GpuMachine
+from goalgrid.planning.gpu.device_costs import _OnCard, device_cost
+from goalgrid.planning.gpu.footprint import Footprint
+from goalgrid.planning.gpu.trace import Work
+from goalgrid.planning.machine_use import GpuMachine
 from goalgrid.planning.plan import Plan
 from goalgrid.results.records import record
 from goalgrid.runners.gpu.cards import card
-from goalgrid.runners.gpu.estimate import Footprint
-from goalgrid.runners.gpu.trace import Work
 from goalgrid.runners.trial.archive import replace
 from goalgrid.state.grid_state import GridState, overall
 
@@ -447,7 +447,7 @@ class TestDevice:
         gpu, steps = card("h100"), grid_state.data.epoch_steps(grid_state.trials[0].shared)
         found = _OnCard(grid_state, GpuMachine(gpu), frozenset(), {})._seconds(grid_state.trials, footprint)
         assert steps is not None
-        assert found.least / gpu.seconds(unit)[0] == pytest.approx(steps * (2 + 5 + 2 * (10 + 2 * 100)))
+        assert found.least / unit.seconds(gpu)[0] == pytest.approx(steps * (2 + 5 + 2 * (10 + 2 * 100)))
 
     def test_what_was_measured_counts_before_what_is_estimated(self, tmp_path: Path) -> None:
         home, found = Home(tmp_path), load("flickr8k", [word for word in self.SMALL if word != "--set"])

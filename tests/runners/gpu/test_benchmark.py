@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from goalgrid.runners.gpu.estimate import estimate
+from goalgrid.planning.gpu.footprint import estimate
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,6 +1,6 @@
 """An allocator that also counts the bytes in use, which no estimate says."""
 
-from goalgrid.runners.gpu.allocator import Block, CachingAllocator
+from goalgrid.planning.gpu.allocator import Block, CachingAllocator
 
 
 class Counting(CachingAllocator):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from goalgrid.grid.settings.image_views import View
-from goalgrid.runners.gpu.decoding import TABLE, decoding
+from goalgrid.planning.gpu.decoding import TABLE, decoding
 
 
 def test_pictures_that_are_here_are_decoded_and_timed(few_pictures: Path) -> None:

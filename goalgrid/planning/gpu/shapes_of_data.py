@@ -8,12 +8,8 @@ from typing import Any, Literal
 
 from goalgrid.grid import catalog
 from goalgrid.grid.expansion import Shared
-from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.runners.gpu.architectures import WORDS, expected_image
 
-REGIONS, VECTOR = (36, 2048), (2048,)
-"""Shapes of an image whose features are not on this machine: BUTD regions, or a single vector."""
-WORDS = {"coco": 11_353, "flickr30k": 8_481}
-"""Sizes of the published vocabularies. SCAN."""
 PIECES = 30_522
 """Size of BERT's vocabulary."""
 PER_WORD = 1.2
@@ -88,15 +84,3 @@ def shapes_of(
     longest = min(longest, cut + 2)
     shapes = Shapes(shape, words, round(typical), longest, *largest, given)
     return shapes, {data.name: assumed} if assumed else {}
-
-
-def expected_image(model: ModelSettings) -> tuple[int, ...]:
-    """The shape of an image; of features, several vectors where a recipe pools or drops them, or only reads several."""
-    image = model.image
-    if image.reads:
-        return (sum(read.values for read in image.reads),)
-    if image.view:
-        return (3, image.view.size, image.view.size)
-    pooled = getattr(image, "pooling", "mean") != "mean"
-    several = model.of_sets or image.of_regions or pooled or getattr(image, "drop", 0.0) > 0
-    return REGIONS if several else VECTOR

@@ -8,15 +8,14 @@ import pytest
 MODULES = ("torch.utils._python_dispatch", "torch.utils._pytree")
 HIDING = """
 import sys, torch
-ours = ["goalgrid.runners.gpu.torch_private", "goalgrid.runners.gpu.trace"]
-sys.modules.update(dict.fromkeys(ours))
-import goalgrid.runners.launch.launch, goalgrid.runners.trial.run
-for name in ours:
-    del sys.modules[name]
+folder = "goalgrid.planning.gpu"
+sys.modules[folder] = None
+import goalgrid.runners.launch.launch, goalgrid.runners.trial.run, goalgrid.runners.gpu.architectures
+del sys.modules[folder]
 from goalgrid.cli.app import main
-sys.argv[1:], hidden = ["recipes", "--parameters", "cnn-bow"], sys.argv[1:]
+sys.argv[1:], hidden = ["plan", "demo", "--device", "h100"], sys.argv[1:]
 for module in hidden:
-    for name in [name for name in sys.modules if name.startswith("goalgrid.runners.gpu")]:
+    for name in [name for name in sys.modules if name.startswith(folder)]:
         del sys.modules[name]
     before, sys.modules[module] = sys.modules.get(module), None
     try:
@@ -28,8 +27,8 @@ for module in hidden:
 
 
 @pytest.mark.gate
-def test_training_imports_none_of_them_and_sizes_say_what_is_missing() -> None:
+def test_training_imports_none_of_them_and_a_plan_says_what_is_missing() -> None:
     ended = subprocess.run([sys.executable, "-c", HIDING, *MODULES], capture_output=True, text=True, check=True)
     for module, line in zip(MODULES, ended.stderr.splitlines(), strict=True):
-        assert "are not possible with torch" in line
+        assert "estimates for a GPU are not possible with torch" in line
         assert module in line

@@ -5,8 +5,8 @@ import pytest
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings.image_views import View
+from goalgrid.planning.gpu.shapes_of_data import Shapes, shapes_of
 from goalgrid.retrieval.data.shapes import load as drawn
-from goalgrid.runners.gpu.shapes_of_data import Shapes, shapes_of
 
 
 def shapes(recipe: str, data: str, *overrides: str) -> Shapes:

@@ -1,6 +1,5 @@
-"""What the trials of a recipe take of a GPU, and the machine that has it."""
+"""What the trials of a recipe take of a GPU: memory, seconds, and what helps where they do not fit."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,54 +8,10 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import nested
 from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.planning.costs import CLOCK, Key, Span
-from goalgrid.runners.gpu.cards import Card
 
 HOURS = CLOCK[1:]
 ONCE = {"feature_seconds": "its frozen backbone", "caption_feature_seconds": "its frozen text network"}
 """What is done once for all trials, by its name in JSON."""
-
-
-@dataclass(frozen=True)
-class GpuMachine:
-    """A type of GPU that a user asks about, and the machine that has it."""
-
-    card: Card
-    hourly: float | None = None
-    """The price of an hour on a GPU."""
-    gpus: int = 0
-    """Of the machine; 0: the user asks about no machine."""
-    cores: int | None = None
-    """Of the machine."""
-    hosts: int = 1
-    """Such machines."""
-
-    @property
-    def all_gpus(self) -> int:
-        return self.gpus * self.hosts
-
-    def price(self, seconds: Span) -> str:
-        """`, 3.4 to 5.6 at 2 an hour`; empty without a price. What costs less than a cent is not told apart."""
-        if not self.hourly:
-            return ""
-        price = seconds * (self.hourly / 3600)
-        per = f"at {self.hourly:g} an hour"
-        if price.most < 0.01:
-            return f", less than 0.01 {per}"
-        return f", at most {Span(price.most, price.most).text(per)}" if price.least < 0.01 else f", {price.text(per)}"
-
-    def jobs(self, together: int, cpus: int) -> int:
-        """Trials on a GPU at a time: as many as have room, and CPUs."""
-        return max(1, min(together, self.cores // (self.gpus * cpus)) if self.cores else together)
-
-    def threads(self, jobs: int, workers: int) -> int:
-        """Threads that decode for a GPU."""
-        return min(jobs * workers, max(1, self.cores // self.gpus)) if self.cores else jobs * workers
-
-    def fed_by(self, threads: int, jobs: int) -> str:
-        """What lets so many threads decode for a GPU."""
-        if self.cores and threads > self.cores // self.gpus:
-            return f"it needs {threads} cores a GPU"
-        return f"set resources.cpu = {math.ceil(threads / jobs)}"
 
 
 @dataclass(frozen=True)

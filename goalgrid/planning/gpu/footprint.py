@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from goalgrid.grid.settings import TrialSettings
+from goalgrid.planning.gpu.outcomes import Hollow
+from goalgrid.planning.gpu.shapes_of_data import Shapes
+from goalgrid.planning.gpu.trace import Trace, Work, remove_data, without_data
+from goalgrid.planning.gpu.untrained import rehearsing, untrained_model, without_weights
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.scorers.sets import TokenSets
-from goalgrid.runners.gpu.architectures import rehearsing, untrained_model, without_weights
 from goalgrid.runners.gpu.memory_probe import trained_by
-from goalgrid.runners.gpu.outcomes import Hollow
-from goalgrid.runners.gpu.shapes_of_data import Shapes
-from goalgrid.runners.gpu.trace import Trace, Work, remove_data, without_data
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE
 from goalgrid.runners.training.inputs import Added, Batch
 from goalgrid.runners.training.learner import Learner
@@ -44,7 +44,7 @@ class Footprint:
     """Embedding an image in evaluation; so a caption, and scoring both."""
     text: Work
     score: Work
-    anew: Work | None
+    rerank: Work | None
     """Scoring a pair in the second stage; None without one."""
     weights: int = 0
     """Bytes of what learns; and in how many tensors."""
@@ -99,9 +99,9 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
             remove_data(model, trace)
         trained = trace.allocator.most_reserved
         parts_of_test = evaluation(model, settings, shapes, trace)
-        anew = second_stage(model, settings, shapes, trace)
+        rerank = second_stage(model, settings, shapes, trace)
     learnt = [weight.nbytes for group in model.groups().values() for weight in group] if learner else []
-    return Footprint(trace.allocator.most_reserved, trained, *steps, *parts_of_test, anew, sum(learnt), len(learnt))
+    return Footprint(trace.allocator.most_reserved, trained, *steps, *parts_of_test, rerank, sum(learnt), len(learnt))
 
 
 def peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:

@@ -11,16 +11,17 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home
 from goalgrid.planning.costs import Key, Span
-from goalgrid.planning.device_costs import COPIED, DeviceCost, _OnCard, device_cost
 from goalgrid.planning.division import Division
-from goalgrid.planning.estimate import Estimate, GpuMachine, Remedy
+from goalgrid.planning.gpu.decoding import OTHER
+from goalgrid.planning.gpu.device_costs import COPIED, DeviceCost, _OnCard, device_cost
+from goalgrid.planning.gpu.estimate import Estimate, Remedy
+from goalgrid.planning.gpu.footprint import Footprint
+from goalgrid.planning.gpu.trace import Work
+from goalgrid.planning.machine_use import GpuMachine
 from goalgrid.runners.gpu.cards import card
-from goalgrid.runners.gpu.decoding import OTHER
-from goalgrid.runners.gpu.estimate import Footprint
-from goalgrid.runners.gpu.trace import Work
 from goalgrid.state.grid_state import GridState
 
-from ..conftest import Verb
+from ...conftest import Verb
 
 PICTURES = 6000, 1000, 1000
 """Of Flickr8k's splits; each of the first has five captions."""

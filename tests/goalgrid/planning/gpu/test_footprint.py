@@ -21,23 +21,8 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 from goalgrid.objectives import mining
-from goalgrid.retrieval.components.xvlm import rerank
-from goalgrid.retrieval.encoders.text import features_of, text_network
-from goalgrid.retrieval.encoders.vision import Vision
-from goalgrid.runners.gpu.allocator import CachingAllocator
-from goalgrid.runners.gpu.architectures import (
-    ARCHITECTURES,
-    MODELS,
-    as_resnext,
-    from_architecture,
-    in_architecture,
-    inputs_of,
-    of_caption_features,
-    of_features,
-    without_weights,
-)
-from goalgrid.runners.gpu.cards import CARDS, card
-from goalgrid.runners.gpu.estimate import (
+from goalgrid.planning.gpu.allocator import CachingAllocator
+from goalgrid.planning.gpu.footprint import (
     _batch,
     _step,
     around,
@@ -47,11 +32,23 @@ from goalgrid.runners.gpu.estimate import (
     reranked_pairs,
     second_stage,
 )
+from goalgrid.planning.gpu.shapes_of_data import Shapes
+from goalgrid.planning.gpu.trace import KERNELS, Trace, Work, unfilled, without_data
+from goalgrid.planning.gpu.untrained import (
+    MODELS,
+    inputs_of,
+    of_caption_features,
+    of_features,
+    without_weights,
+)
+from goalgrid.retrieval.components.xvlm import rerank
+from goalgrid.retrieval.encoders.text import features_of, text_network
+from goalgrid.retrieval.encoders.vision import Vision
+from goalgrid.runners.gpu.architectures import ARCHITECTURES, as_resnext, from_architecture, in_architecture
+from goalgrid.runners.gpu.cards import CARDS, card
 from goalgrid.runners.gpu.memory_probe import heavy, trained_by
-from goalgrid.runners.gpu.shapes_of_data import Shapes
-from goalgrid.runners.gpu.trace import KERNELS, Trace, Work, unfilled, without_data
 from goalgrid.runners.training.learner import Learner
-from tests.runners.gpu.counting import Counting
+from tests.goalgrid.planning.gpu.counting import Counting
 
 MB = 2**20
 
@@ -225,7 +222,7 @@ def test_parts_of_a_batch_are_estimated_from_a_whole_and_half_of_one() -> None:
     assert estimated.step.launches == pytest.approx(step.launches, rel=0.1)
     price, gpu = before.again(32).step, card("h100")
     assert 1.3 < flops(price) / flops(before.step) < 1.4
-    assert gpu.seconds(price)[0] < 1.45 * gpu.seconds(before.step)[0]
+    assert price.seconds(gpu)[0] < 1.45 * before.step.seconds(gpu)[0]
 
 
 # channels and side of a picture: milliseconds forward and of both passes (python benchmarks/gpu.py --only convolutions)
@@ -244,8 +241,8 @@ def test_a_convolution_in_groups_takes_about_what_it_took_on_an_h100(channels: i
         torch.autograd.grad(found, [values, weight], torch.zeros_like(found))
         backwards = trace.work
     forward, both = OF_AN_H100[channels, side]
-    assert 1e3 * card("h100").seconds(forwards)[0] == pytest.approx(forward, rel=0.1)
-    assert 0.5 * both < 1e3 * card("h100").seconds(forwards + backwards)[0] < 1.5 * both
+    assert 1e3 * forwards.seconds(card("h100"))[0] == pytest.approx(forward, rel=0.1)
+    assert 0.5 * both < 1e3 * (forwards + backwards).seconds(card("h100"))[0] < 1.5 * both
     assert forwards.launches == 32
 
 
@@ -339,7 +336,7 @@ def test_a_step_of_resnet_152_is_that_of_a_count_by_hand_and_of_nvidia_s_measure
         without_weights(learner, trace)
         step, *_ = rehearse(learner, shapes, trace)
     moved = step.bytes + sum(moved for group in step.products.values() for _, moved in group)
-    rates = [128 / seconds for seconds in CARDS["v100"].seconds(step)]
+    rates = [128 / seconds for seconds in step.seconds(CARDS["v100"])]
     sys.stdout.write(f"{moved / 1e9:.0f} GB, {bytes_by_hand(128) / 1e9:.0f} by hand; {rates} pictures a second\n")
     assert moved == pytest.approx(bytes_by_hand(128), rel=0.15)
     assert rates == [pytest.approx(367 / 2.8, abs=20)] * 2
@@ -448,9 +445,9 @@ def test_a_card_is_known_by_name_or_by_its_memory() -> None:
     with pytest.raises(UserError, match=r"'A100' is sold with more than one memory.* a100-40, a100-80"):
         card("A100")
     work = Work({"float32": [(1e12, 0.0)]}, launches=100)
-    least, most = CARDS["h100"].seconds(work)
+    least, most = work.seconds(CARDS["h100"])
     assert 0 < least < most
-    assert CARDS["h100"].seconds(work, tf32=True)[0] < least
+    assert work.seconds(CARDS["h100"], tf32=True)[0] < least
 
 
 def test_weights_whose_architecture_is_unknown_are_named() -> None:

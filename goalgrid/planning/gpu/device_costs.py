@@ -1,4 +1,4 @@
-"""What a grid takes of a GPU that need not be here: memory and hours of each recipe, measured, else estimated."""
+"""Return memory and hours of each recipe on a GPU that need not be here: measured, else estimated."""
 
 import math
 from collections import Counter
@@ -7,8 +7,9 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from goalgrid import objectives
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Shared, Trial, chains
 from goalgrid.grid.groups import grouped
@@ -21,16 +22,19 @@ from goalgrid.grid.store.gpu_needs import RESERVED, Need
 from goalgrid.grid.store.speed_probes import RATES, speed_of
 from goalgrid.planning.costs import Key, Span, basis_of, needs_of, steps_left, total, views_of
 from goalgrid.planning.division import Division
-from goalgrid.planning.estimate import HOURS, ONCE, Estimate, GpuMachine, Remedy, assumed_of
-from goalgrid.planning.machine_use import MachineUse
+from goalgrid.planning.gpu.decoding import decoding
+from goalgrid.planning.gpu.estimate import HOURS, ONCE, Estimate, Remedy, assumed_of
+from goalgrid.planning.gpu.footprint import Footprint, estimate, half_peak, peak, reranked_pairs
+from goalgrid.planning.gpu.shapes_of_data import PIECES, Shapes, shapes_of
+from goalgrid.planning.gpu.trace import Work
+from goalgrid.planning.gpu.untrained import of_caption_features, of_features, rehearsing
+from goalgrid.planning.machine_use import GpuMachine, MachineUse
+from goalgrid.retrieval.data.images import KEPT_BYTES
+from goalgrid.runners.gpu.architectures import WORDS
 from goalgrid.runners.gpu.cards import Card
-from goalgrid.runners.gpu.decoding import decoding
-from goalgrid.runners.gpu.shapes_of_data import PIECES, WORDS, Shapes, shapes_of
+from goalgrid.runners.gpu.memory_probe import trained_by
+from goalgrid.runners.training.inputs import protocols_of
 from goalgrid.state.grid_state import GridState
-
-if TYPE_CHECKING:  # a plan without a GPU loads no torch
-    from goalgrid.runners.gpu.estimate import Footprint
-    from goalgrid.runners.gpu.trace import Work
 
 CONTEXT = 0.8e9
 """Bytes of a process beside its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
@@ -56,6 +60,14 @@ class DeviceCost:
     def once(self) -> Span:
         """Seconds of what is done once, before any trial."""
         return total(span for taken in self.taken.values() for span in taken.once.values())
+
+    @property
+    def host_bytes(self) -> float:
+        return max(taken.host for taken in self.taken.values())
+
+    @property
+    def device_bytes(self) -> float:
+        return max(taken.need.alone for taken in self.taken.values())
 
     @property
     def without(self) -> list[Key]:
@@ -160,10 +172,7 @@ def device_cost(
     *,
     jobs: int | None = None,
 ) -> DeviceCost:
-    """Return what trials take of a GPU, some from scratch; UserError: the architecture of weights is not known here.
-
-    `jobs`: at a time, at most; None: as the grid says.
-    """
+    """Return what trials take of a GPU, as the hook says: `goalgrid.planning.device_cost`."""
     groups, chained = grouped((Key.of(trial), trial) for trial in trials), chains(trials)
     sharing = math.ceil(len(chained) / rented.all_gpus) if rented.gpus else None
     costs = _OnCard(grid_state, rented, frozenset(replaced), needs_of(grid_state, trials), sharing)
@@ -182,13 +191,13 @@ class _OnCard:
         self,
         grid_state: GridState,
         rented: GpuMachine,
-        anew: frozenset[str],
+        restarted: frozenset[str],
         measured: dict[Key, Need],
         sharing: int | None = None,
     ) -> None:
         """`sharing`: how many jobs there are for a GPU; None: as many as have room."""
         self.rented, self.card, self.sharing = rented, rented.card, sharing
-        self.grid_state, self.anew, self.measured = grid_state, anew, measured
+        self.grid_state, self.restarted, self.measured = grid_state, restarted, measured
         self.places = grid_state.grid.places()
         self._networks: dict[tuple[Any, int], tuple[Work, Any]] = {}
         self._extracted = set[tuple[str, Any]]()
@@ -228,7 +237,7 @@ class _OnCard:
         return self._timed(taken, trials[0].shared, footprints, shapes) if card.bandwidth else taken
 
     def _timed(
-        self, taken: Estimate, shared: Shared, footprints: Sequence[tuple["Footprint", list[Trial]]], shapes: Shapes
+        self, taken: Estimate, shared: Shared, footprints: Sequence[tuple[Footprint, list[Trial]]], shapes: Shapes
     ) -> Estimate:
         """With hours, unless they were measured: the larger of the GPU's and those of decoding; so in other formats."""
         resources, formats = self.grid_state.grid.resources, dict[str, Span]()
@@ -281,8 +290,6 @@ class _OnCard:
 
     def _kept(self, shared: Shared, split: str) -> bool:
         """Whether a trial decodes the pictures of a split once: they are few and small, and seen in one view."""
-        from goalgrid.retrieval.data.images import KEPT_BYTES
-
         view, sizes = shared.model.image.view, self.grid_state.data.sizes(shared)
         if not view or not sizes or (split == "train" and view.random):
             return False
@@ -306,19 +313,15 @@ class _OnCard:
         return Estimate(need, "estimated", "estimated", len(trials), seconds, assumed=assumed)
 
     def _left(self, trial: Trial) -> int:
-        return steps_left(self.grid_state, trial, 0, trial.id in self.anew)
+        return steps_left(self.grid_state, trial, 0, trial.id in self.restarted)
 
-    def _footprint(self, trial: Trial, shapes: Shapes, **changed: Any) -> "Footprint":
+    def _footprint(self, trial: Trial, shapes: Shapes, **changed: Any) -> Footprint:
         """What a trial takes, with these settings of its training changed."""
-        from goalgrid.runners.gpu.estimate import estimate
-
         footprint: Footprint = self._counted(estimate, trial, shapes, **changed)
         return footprint
 
     def _counted(self, count: Callable[..., Any], trial: Trial, shapes: Shapes, **changed: Any) -> Any:
         """What a function counts of a trial; once for trials whose steps have the same operations."""
-        from goalgrid.runners.gpu.memory_probe import trained_by
-
         alike = {"recipe": "", "dataset": self.grid_state.trials[0].shared.dataset}
         settings = trained_by(trial.settings.model_copy(update=alike), **DEFAULTS, **changed)
         same = digest(
@@ -330,10 +333,6 @@ class _OnCard:
 
     def _helps(self, trial: Trial, shapes: Shapes) -> list[Remedy]:
         """What makes a trial fit: computing again, half precision, a smaller batch, or replicas."""
-        from goalgrid.runners.gpu.architectures import rehearsing
-        from goalgrid.runners.gpu.estimate import half_peak, peak
-        from goalgrid.runners.gpu.memory_probe import trained_by
-
         shared, whole = trial.shared, self._footprint(trial, shapes, micro_batch=None)
         batch, room = shared.train.batch_size, self.card.bytes - RESERVED - CONTEXT
         remedies = list[Remedy]()
@@ -362,10 +361,10 @@ class _OnCard:
             remedies.append(Remedy(f"train.batch_size={part}", fewer[part], others=f" (another trial){others}"))
         return [replace(remedy, bytes=CONTEXT + remedy.bytes) for remedy in remedies if remedy.bytes <= room]
 
-    def _span(self, work: "Work", shared: Shared) -> Span:
-        return Span(*self.card.seconds(work, tf32=shared.train.tf32))
+    def _span(self, work: Work, shared: Shared) -> Span:
+        return Span(*work.seconds(self.card, tf32=shared.train.tf32))
 
-    def _seconds(self, trials: Sequence[Trial], footprint: "Footprint") -> Span:
+    def _seconds(self, trials: Sequence[Trial], footprint: Footprint) -> Span:
         """Steps, a validation after every epoch, and a test of every trial; a trial without epochs has one of each."""
         counts = Counter[str]()
         for trial in trials:
@@ -383,11 +382,8 @@ class _OnCard:
         steps_of_all += copied * sum(trial.epochs for trial in trials)
         return steps_of_all + validation * sum(trial.epochs or 1 for trial in trials) + tested * len(trials)
 
-    def _evaluations(self, trial: Trial, footprint: "Footprint") -> tuple[Span, Span]:
+    def _evaluations(self, trial: Trial, footprint: Footprint) -> tuple[Span, Span]:
         """Seconds of a validation and of a test; none where the sizes of the data are not known."""
-        from goalgrid.runners.gpu.estimate import reranked_pairs
-        from goalgrid.runners.training.inputs import protocols_of
-
         shared, settings = trial.shared, trial.settings
         sizes = self.grid_state.data.sizes(shared)
         if not sizes:
@@ -401,9 +397,9 @@ class _OnCard:
         scored = sum(test[0] * test[1] * min(1.0, (fold or test[0]) / test[0]) for fold in folds)
         embedded = image * test[0] + text * test[1]
         tested = embedded + score * scored
-        if footprint.anew:
+        if footprint.rerank:
             least, most = reranked_pairs(settings, *test, folds)
-            pair = self._span(footprint.anew, shared)
+            pair = self._span(footprint.rerank, shared)
             tested += embedded + Span(pair.least * least, pair.most * most)
         return validation, tested
 
@@ -420,14 +416,12 @@ class _OnCard:
             if network and sizes and (shared.dataset.name, network) not in self._extracted:
                 self._extracted.add((shared.dataset.name, network))
                 count = sum(captions for _, captions in sizes.values()) if length else views_of(network, sizes)
-                span = Span(*self.card.seconds(self._network(network, length)[0])) * count
+                span = Span(*self._network(network, length)[0].seconds(self.card)) * count
                 spans[what] = span.at_least(count / rate) if rate and not length else span
         return spans
 
-    def _network(self, network: Any, typical: int = 0) -> tuple["Work", Any]:
+    def _network(self, network: Any, typical: int = 0) -> tuple[Work, Any]:
         """The work of a frozen network, and its features' shape or width; `typical` tokens a caption, 0: of images."""
-        from goalgrid.runners.gpu.architectures import of_caption_features, of_features
-
         if (network, typical) not in self._networks:
             of_captions = of_caption_features(network, PIECES, typical, self.places) if typical else None
             self._networks[network, typical] = of_captions or of_features(network, self.places)
@@ -443,8 +437,6 @@ class _OnCard:
 
 def _kind_of(shared: Shared) -> tuple[tuple[str, ...], bool]:
     """What memory and work of a step depend on: parts of the objective, and whether all scores get a gradient."""
-    from goalgrid import objectives
-
     goal = shared.objective
     dense = (
         shared.model.of_sets

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goalgrid.runners.gpu.torch_private import (
+from goalgrid.planning.gpu.torch_private import (
     DisableTorchDispatch,
     disabled_torch_function,
     tensor_subclass,

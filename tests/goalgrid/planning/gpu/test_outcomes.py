@@ -9,10 +9,10 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from goalgrid.runners.gpu.outcomes import Hollow, Layout, key_of, outcome_of
-from goalgrid.runners.gpu.trace import OUTCOMES, Trace, without_data
+from goalgrid.planning.gpu.outcomes import Hollow, Layout, key_of, outcome_of
+from goalgrid.planning.gpu.trace import OUTCOMES, Trace, without_data
 from tests.cases import every
-from tests.runners.gpu.counting import Counting
+from tests.goalgrid.planning.gpu.counting import Counting
 
 aten = torch.ops.aten
 A, B, M = torch.ones(2, 3, 4), torch.ones(1, 4), torch.ones(4, 4)
