@@ -27,9 +27,11 @@ from goalgrid.grid.gridfile import Grid, check, load
 from goalgrid.grid.store.home import Home
 from goalgrid.retrieval.data import shapes
 from tests import few
+from tests.fork_server import client
 
 gc.disable()  # until all is imported
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start
 # Ray's workers would wait for all other tests.
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 # Workers and hundreds of processes share what the first compiles.
@@ -44,6 +46,7 @@ os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib")
 if "PYTEST_XDIST_WORKER" not in os.environ:  # else the first process set it
     CACHE = TemporaryDirectory(prefix="goalgrid-cache-")
     os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = CACHE.name
+client.CLIENT.share(os.environ["XDG_CACHE_HOME"])
 
 
 def pytest_collection_finish() -> None:
@@ -102,8 +105,8 @@ def goalgrid() -> Goalgrid:
 
 def _apart(arguments: Sequence[str], runs: Path, timeout: float, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "goalgrid", *arguments]
-    environment = {**os.environ, "GOALGRID_RUNS": str(runs), "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, cwd=folder)
+    environment = {**os.environ, "GOALGRID_RUNS": str(runs), "COLUMNS": "160"}
+    return client.run(command, timeout=timeout, env=environment, cwd=folder)
 
 
 def _in_process(arguments: Sequence[str], runs: Path, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .program import ROOT
+from tests.program import ROOT
 
 FILE = """
 import os

@@ -1,12 +1,10 @@
 """Processes beside a test: the command line, started and watched like a user's; and forks that die at a moment."""
 
-import fcntl
 import os
 import pty
 import signal
 import subprocess
 import sys
-import termios
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +15,7 @@ import psutil
 
 from goalgrid.grid.store.attempts import DONE
 from goalgrid.grid.store.home import Home, State, TrialFolder
+from tests.fork_server import client
 
 from ..conftest import ROOT
 
@@ -24,19 +23,19 @@ from ..conftest import ROOT
 def start(*arguments: str, runs: Path) -> subprocess.Popen[str]:
     """The command line in a session of its own, as a terminal gives it."""
     command = [sys.executable, "-m", "goalgrid", *arguments]
-    environment = {**os.environ, "GOALGRID_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, **streams, text=True, env=environment, cwd=ROOT, start_new_session=True)
+    environment = {**os.environ, "GOALGRID_RUNS": str(runs)}
+    streams = {"stdout": client.PIPE, "stderr": client.PIPE}
+    return client.Popen(command, **streams, env=environment, cwd=ROOT, start_new_session=True)
 
 
 def start_in_terminal(*arguments: str, runs: Path) -> tuple[subprocess.Popen[str], int]:
     """The command line in a terminal of its own, and the descriptor that closes the terminal."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "goalgrid", *arguments]
-    environment = {**os.environ, "GOALGRID_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, text=True, env=environment, cwd=ROOT,
-        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    environment = {**os.environ, "GOALGRID_RUNS": str(runs)}
+    process = client.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT,
+        start_new_session=True, terminal=True,
     )  # fmt: skip
     os.close(theirs)
     threading.Thread(target=_read_on, args=(ours,), daemon=True).start()

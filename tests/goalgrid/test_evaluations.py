@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from goalgrid.runners.launch.jobs import Job, Launched, evaluating, jobs_for
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.stopping import Stop
 from goalgrid.state.named_grids import recall
+from tests.fork_server import client
 
 from ..conftest import Goalgrid
 from ..retrieval.test_eccv import literal
@@ -126,7 +126,7 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
         verb("table", "demo", "--on", "few", runs=pair)
     assert "missing evaluations: 2 by few-test" in verb("plan", *asked, *PAIR, runs=pair).stdout
     arguments = ["resume", *asked, "--here", "--mlflow-uri", "", "--runs", str(pair.path)]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True)
+    killed = client.run([sys.executable, "-c", KILLED, *arguments])
     assert killed.returncode == -9, killed.stderr
     status = verb("status", "demo", runs=pair).stdout
     assert f"missing evaluations: 1 by few-test; make them: goalgrid resume demo --runs {pair.path}" in status

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ import psutil
 import pytest
 
 from goalgrid.grid.store.home import Home, State, TrialFolder
+from tests.fork_server import client
 
 from ..conftest import LASTING, ROOT, Goalgrid
 from .processes import listening_addresses, pid_of, running, start, start_in_terminal, wait_until
@@ -241,8 +241,8 @@ def test_a_trial_that_hangs_without_ray_ends_its_process(tmp_path: Path, goalgri
         "from goalgrid.cli.app import main; main()"
     )
     command = [sys.executable, "-c", hang, *RUN, "--here", "--set", "reliability.stall_minutes=0.05"]
-    environment = {**os.environ, "GOALGRID_RUNS": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=ROOT)
+    environment = {**os.environ, "GOALGRID_RUNS": str(tmp_path)}
+    finished = client.run(command, timeout=120, env=environment, cwd=ROOT)
     assert finished.returncode == 3
     (attempt,) = next(iter(folders(Home(tmp_path)).values())).attempts()
     assert attempt.outcome() == "timeout"

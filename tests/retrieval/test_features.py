@@ -5,7 +5,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.features import Bank, ImageSource
 from goalgrid.retrieval.growing_array import GrowingArray
 from goalgrid.retrieval.splits.pairs import Pairs
+from tests.fork_server import client
 from tests.networks import save
 
 CPU = torch.device("cpu")
@@ -203,7 +203,7 @@ def test_two_processes_compute_them_once(tmp_path: Path) -> None:
         "import torch; from pathlib import Path; from tests.retrieval.test_features import *\n"
         f"told = []; source(Path({str(tmp_path)!r}), backbone()).fill(CPU, told.append); print(sum(told))"
     )
-    both = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [client.Popen([sys.executable, "-c", script], stdout=client.PIPE) for _ in range(2)]
     views = sorted(int(process.communicate(timeout=120)[0]) for process in both)
     assert views == [0, 1750]
 

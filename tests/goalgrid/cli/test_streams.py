@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from goalgrid.grid.store.home import Home, State
+from tests.fork_server import client
 
 from ...conftest import ROOT, SMALL
 from ..processes import pid_of, running, wait_until
@@ -53,8 +54,8 @@ def test_a_command_whose_product_is_lost_says_so(tmp_path: Path) -> None:
 def test_trials_are_asked_for_checkpoints_though_nobody_reads_the_log(here: tuple[str, ...], tmp_path: Path) -> None:
     """Ctrl-C in `goalgrid run ... 2>&1 | tee log` kills tee, too."""
     words = ("run", "demo", *ONE, "--set", "train.epochs=500", "--mlflow-uri", "", *here)
-    environment = {**os.environ, "GOALGRID_RUNS": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
+    environment = {**os.environ, "GOALGRID_RUNS": str(tmp_path)}
+    process = client.Popen(
         [sys.executable, "-m", "goalgrid", *words],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=ROOT, start_new_session=True,
     )  # fmt: skip

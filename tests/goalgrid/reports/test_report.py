@@ -39,6 +39,7 @@ from goalgrid.results.layouts import arrange
 from goalgrid.results.records import record
 from goalgrid.results.records.scores import Scores
 from goalgrid.state.grid_state import GridState
+from tests.fork_server import client
 
 from ...browser import DESK, PHONE, TABLET, browser, load_page, reach, visit
 from ...conftest import ROOT
@@ -495,7 +496,7 @@ def test_watching_ends_when_no_trial_is_left(pair: Home) -> None:
     done = pair.trial(ids[1]).done
     done.rename(aside := done.with_name("aside"))
     command = [sys.executable, "-m", "goalgrid", "report", "demo", "--watch", "--every", "1", "--runs", str(pair.path)]
-    watching = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    watching = client.Popen(command, stderr=subprocess.PIPE, cwd=ROOT)
     page = pair.grid("demo").report
     wait_for(page.exists)
     assert 'data-refresh="1"' in page.read_text()
@@ -511,7 +512,7 @@ def test_watching_ends_when_no_trial_is_left(pair: Home) -> None:
 def served(home: Home, *words: str, end: int = signal.SIGINT) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A page that is served, by its address, until a signal."""
     command = [sys.executable, "-m", "goalgrid", "report", "demo", "--serve", "--port", "0", *words]
-    process = subprocess.Popen([*command, "--runs", str(home.path)], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    process = client.Popen([*command, "--runs", str(home.path)], stderr=subprocess.PIPE, cwd=ROOT)
     assert process.stderr is not None
     try:
         yield process.stderr.readline().split()[0], process

@@ -1,6 +1,5 @@
 """Shares of a GPU: what jobs ask for, by what was measured, stated in the grid, or stated by the recipe."""
 
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from goalgrid.runners.gpu import memory_probe
 from goalgrid.runners.gpu.memory_probe import Probed, Samples
 from goalgrid.runners.launch.jobs import Job, jobs_for, requests_for, samples, with_share
 from goalgrid.runners.training.machine import Machine
+from tests.fork_server import client
 
 GB = 1e9
 CHAIN = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "seeds=[0]")
@@ -205,5 +205,5 @@ for wanted in ("four", "one", "two"):
 @pytest.mark.gate
 def test_ray_gives_each_gpu_of_each_node_its_part_of_the_jobs_and_none_waits() -> None:
     """Nine jobs on a node with four GPUs, nine on four with one, five on two with two, by resources of their own."""
-    found = subprocess.run([sys.executable, "-c", PLACE], capture_output=True, text=True, timeout=300)
+    found = client.run([sys.executable, "-c", PLACE], timeout=300)
     assert found.stdout.splitlines() == ["2 2 2 3", "2 2 2 3", "1 1 1 2"], found.stderr

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from goalgrid.runners.launch.halving import Judge
 from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
 from goalgrid.runners.trial.events import Event
 from goalgrid.runners.trial.stopping import Stop
+from tests.fork_server import client
 
 from ...conftest import ROOT, SMALL
 from .test_worker import CHAINED
@@ -219,7 +219,7 @@ def test_a_launch_that_was_killed_at_several_places_stops_the_same_trials_at_the
     codes = []
     for before in (4, 5, 5, 3, 1, 1000):
         command = [sys.executable, "-c", KILLED, str(tmp_path / "killed"), str(before)]
-        codes.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
+        codes.append(client.run(command, cwd=ROOT).returncode)
     assert codes == [-signal.SIGKILL] * 5 + [0]
     killed, once = searched(tmp_path / "killed", epochs=4), searched(tmp_path / "once", epochs=4)
     run(once)
