@@ -7,6 +7,7 @@ from goalgrid.grid.errors import UserError
 
 EXTRAS = {
     "transformers": ("pretrained", "transformers"),
+    "sentencepiece": ("pretrained", "sentencepiece"),
     "scikit-learn": ("ncr", "sklearn"),
     "nltk": ("nltk", "nltk"),
     "wandb": ("wandb", "wandb"),

@@ -51,6 +51,8 @@ Block = tuple[Any, ...]
 Computed = Iterator[tuple[Unit, list[np.ndarray]]]
 """Units with the features of their blocks."""
 SPLITS = ("train", "val", "test")
+OWN_VECTORS = (*pretrained.OWN_POOLERS, "radio")
+"""Kinds of image networks whose published vector is not their class token."""
 
 
 class Bank:
@@ -269,8 +271,14 @@ class ImageSource(FeatureSource):
             "weights": pretrained.fingerprint(backbone, self.places),
             "view": _view_in_keys(backbone),
             "crops": backbone.crops,
-            "network": [backbone.output, backbone.statistics],
+            "network": [backbone.output, backbone.statistics, *self._pooled()],
         })  # fmt: skip
+
+    def _pooled(self) -> list[str]:
+        """A mark of networks whose pooled vector was their class token under keys without it."""
+        config = pretrained.config_of(self.network, self.places)
+        other = config.get("model_type") in OWN_VECTORS and config.get("use_mean_pooling", True)
+        return ["own vector"] if other and self.network.output == "pooled" else []
 
     def blocks(self, split: str) -> list[int]:
         return [len(rows) for rows in self._images(split)]

@@ -94,7 +94,8 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     frozen: StrictBool = Field(False, description="the backbone does not learn, and its features are cached")
     output: Annotated[Literal["states", "projected"], IdentityDefault("states")] = Field(
         "states",
-        description="a state a word piece; or, of a network with two towers, the vector that it compares with images",
+        description="a state a word piece; or the network's own vector: that which two towers compare, or that of a "
+        "sentence-transformers folder (pooling and dense layers)",
     )
     head: Annotated[Literal["linear", "none"], IdentityDefault("linear")] = Field(
         "linear", description="the trained layer on the backbone's vectors; none: they are the embeddings"

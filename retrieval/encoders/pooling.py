@@ -41,6 +41,17 @@ def maximum(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Flo
     return values.masked_fill(~present[..., None], -torch.inf).amax(dim=1)
 
 
+def first(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
+    """The first member: of a caption, the class token of BERT and its kin."""
+    return values[torch.arange(len(values), device=values.device), present.int().argmax(dim=1)]
+
+
+def last(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
+    """The last member: of a caption, the end token."""
+    place = values.shape[1] - 1 - present.int().flip(1).argmax(dim=1)
+    return values[torch.arange(len(values), device=values.device), place]
+
+
 def k_max(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"], *, k: int) -> Float[Tensor, "b d"]:
     """Mean of the k largest values of each dimension, or of all where there are fewer. VSE+2AD §3.2.1."""
     largest = values.masked_fill(~present[..., None], -torch.inf).topk(min(k, values.shape[1]), dim=1).values
@@ -216,6 +227,8 @@ def positions(n: int, width: int, device: torch.device | None = None) -> Float[T
 POOLING: dict[str, Callable[[int, PoolingSettings], Pooling]] = {
     "mean": lambda dim, own: mean,
     "max": lambda dim, own: maximum,
+    "first": lambda dim, _: first,
+    "last": lambda dim, _: last,
     "kmax": lambda dim, own: partial(k_max, k=own.pool_k),
     "softmax": lambda dim, own: soft_max,
     "lip": lambda dim, own: Lip(dim),

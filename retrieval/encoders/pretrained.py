@@ -6,6 +6,7 @@ The user names the folder; else the hub's own cache is asked, then the hub. Only
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,16 +15,24 @@ import torch
 from torch import Tensor, nn
 
 from goalgrid.grid import optional_dependencies
-from goalgrid.grid.errors import UserError, check_fetched, in_short, sha256_of
+from goalgrid.grid.errors import UserError, check_fetched, in_short, parsed_json, regular_bytes, sha256_of
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
+from goalgrid.grid.store.files import read_json
 
 Places = Mapping[str, Path]
 """Folder by name of weights."""
 
+OWN_POOLERS = ("beit", "data2vec-vision")
+"""Kinds whose pooler is part of the published vector: the layer norm of the mean of the patches, by default."""
 _PROJECTIONS = {"vision_model": "visual_projection", "text_model": "text_projection"}
 """The last layer of a tower of CLIP, which brings its vectors to the space of both towers."""
+ENCODERS = ("t5", "mt5", "umt5")
+"""Kinds whose encoder reads captions without the decoder behind it."""
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
+_OF_SENTENCEPIECE = ("SiglipTokenizer",)
+"""Tokenizers that read a spiece.model by its own package, even with a tokenizer.json in the folder."""
+_SLOW = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "merges.txt", "vocab.txt")
 _AGAIN = "Fetch these files again, or write them with save_pretrained()."
 _NOT_RUN = {
     "trust_remote_code": "they need code of their own, which is not run. Use a network that transformers itself has.",
@@ -57,6 +66,12 @@ def folder_of(settings: Pretrained, places: Places) -> Path:
     folder = locate(settings, places)
     assert folder is not None, "random weights have no folder"
     return folder
+
+
+def config_of(settings: Pretrained, places: Places) -> Mapping[str, Any]:
+    """The config.json of these weights, or the architecture of random ones."""
+    folder = locate(settings, places)
+    return settings.architecture if folder is None else read_json(folder / "config.json")
 
 
 def fingerprint(settings: Pretrained, places: Places) -> str:
@@ -120,6 +135,8 @@ def tokenizer(settings: Pretrained, places: Places) -> Any:
         raise UserError(
             f"weights {settings.weights!r} have no tokenizer: {folder} has none of {', '.join(_TOKENIZERS)}."
         )
+    if read_json(folder / "tokenizer_config.json").get("tokenizer_class") in _OF_SENTENCEPIECE:
+        optional_dependencies.require(f"the tokenizer of weights {settings.weights!r}", "sentencepiece")
     try:
         _check_fetched(folder)
         return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -134,12 +151,22 @@ def _loaded(folder: Path, part: str) -> nn.Module:
     import transformers
 
     _check_fetched(folder)
-    whole, info = transformers.AutoModel.from_pretrained(folder, trust_remote_code=False, output_loading_info=True)
+    kind = str(read_json(folder / "config.json").get("model_type", ""))
+    loader = transformers.AutoModelForTextEncoding if _reads_alone(kind, part) else transformers.AutoModel
+    options = {"add_pooling_layer": True} if kind == "data2vec-vision" else {}  # which AutoModel leaves out
+    whole, info = loader.from_pretrained(folder, **options, trust_remote_code=False, output_loading_info=True)
     prefix = (f"{part}.", f"{_PROJECTIONS[part]}.") if hasattr(whole, part) else ""
+    if options and any("pooler." in name for name in info["missing_keys"]):
+        whole.pooler = None
     lacking = sorted(name for name in info["missing_keys"] if name.startswith(prefix) and "pooler." not in name)
     if lacking:
         raise ValueError(f"config.json describes {len(lacking)} tensors that the weights lack, e.g. {lacking[0]}.")
     return whole
+
+
+def _reads_alone(kind: str, part: str) -> bool:
+    """Whether the encoder of a network that also writes is loaded without its decoder."""
+    return part == "text_model" and kind in ENCODERS
 
 
 def _check_fetched(folder: Path) -> None:
@@ -167,9 +194,11 @@ def _of_transformers(fields: dict[str, Any]) -> nn.Module:
     return transformers.AutoModel.from_config(config)
 
 
-def _without_unused(tower: nn.Module) -> None:
-    """Drop a learnt pooler: nothing reads what it gives."""
+def _without_unused(tower: Any) -> None:
+    """Drop a learnt pooler, where nothing reads what it gives."""
     pooler = getattr(tower, "pooler", None)
+    if getattr(getattr(tower, "config", None), "model_type", "") in OWN_POOLERS:
+        return
     if isinstance(pooler, nn.Module) and any(True for _ in pooler.parameters()):
         setattr(tower, "pooler", None)  # noqa: B010
 
@@ -224,7 +253,24 @@ def _content(folder: Path) -> str:
     for file in (path for path in files if path == folder or path.suffix in (".json", ".safetensors", ".bin")):
         summed.update(file.name.encode())
         summed.update(bytes.fromhex(sha256_of(file)))
+    for file in () if folder.is_file() else _further(folder):
+        summed.update(str(file.relative_to(folder)).encode())
+        summed.update(bytes.fromhex(sha256_of(file)))
     return summed.hexdigest()[:16]
+
+
+def _further(folder: Path) -> list[Path]:
+    """Files that a tokenizer reads in place of a tokenizer.json, and those of dense layers behind the network."""
+    slow = [] if (folder / "tokenizer.json").exists() else [folder / name for name in _SLOW]
+    dense = [folder / str(entry.get("path")) for entry in _modules(folder) if str(entry.get("type")).endswith("Dense")]
+    return [path for path in [*slow, *(file for part in dense for file in sorted(part.glob("*")))] if path.is_file()]
+
+
+def _modules(folder: Path) -> list[dict[str, Any]]:
+    with suppress(OSError, ValueError):
+        content = parsed_json(regular_bytes(folder / "modules.json"))
+        return [entry for entry in content if isinstance(entry, dict)] if isinstance(content, list) else []
+    return []
 
 
 class States(NamedTuple):

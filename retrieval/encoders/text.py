@@ -11,8 +11,10 @@ from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import BiGruSettings, BowSettings, GruSettings, TransformerSettings
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.calls import caption_call
+from goalgrid.retrieval.encoders.calls.sentence_modules import sentence_modules
 from goalgrid.retrieval.encoders.pooling import Encoded, pooling
 from goalgrid.retrieval.encoders.reasoning import PaddedGru
+from goalgrid.retrieval.encoders.sentence_head import SentenceHead
 from goalgrid.retrieval.scorers.sets import sent
 
 
@@ -106,11 +108,15 @@ def text_network(settings: Pretrained, words: int, places: pretrained.Places) ->
         )
     if (fill := caption_call.fill_of(settings, places)) is not None:
         config.pad_token_id = fill
-    if projected and kind not in (*CLIP, *caption_call.FILLED):
-        raise UserError(
-            f"model.text.output = projected needs a text network that was trained beside an image network, CLIP's or "
-            f"SigLIP's; {settings.weights!r} is of the kind {kind!r}. Set model.text.output = states."
-        )
+    if projected and kind not in (*CLIP, *POOLED):
+        modules = sentence_modules(pretrained.folder_of(settings, places), settings.weights)
+        if modules is None:
+            raise UserError(
+                "model.text.output = projected needs a text network with a vector of its own: one trained with an "
+                f"image network, as CLIP's or SigLIP's, or a folder with modules.json; {settings.weights!r} is of the "
+                f"kind {kind!r} without that. Set model.text.output = states."
+            )
+        network.add_module("sentence", SentenceHead(modules, int(config.hidden_size)))
     if settings.weights != RANDOM:
         _check_call(network, settings.weights, "projected" if projected else "states")
     return network
@@ -130,6 +136,8 @@ def _check_call(network: Any, weights: str, output: str) -> None:
 
 def width_of(network: Any, settings: TransformerSettings) -> int:
     """Values of a feature vector that `features_of` gives."""
+    if settings.output == "projected" and isinstance(sentence := getattr(network, "sentence", None), SentenceHead):
+        return sentence.width
     last = getattr(network, "projection" if network.config.model_type in CLIP else "head", None)
     projected = settings.output == "projected" and isinstance(last, nn.Linear)
     return int(last.out_features if projected and last is not None else network.config.hidden_size)
@@ -139,7 +147,8 @@ def features_of(network: Any, output: str, ids: Int[Tensor, "b n"], lengths: Int
     """What a text network makes of captions: a state a token (b, n, k), or the vector that it compares (b, k).
 
     CLIP's vector is the state of the last token. SigLIP's is that of the last place: captions are filled up to the
-    length that it was trained with, and it sees the filling, as the states of its tokens do.
+    length that it was trained with, and it sees the filling, as the states of its tokens do. TIPSv2's is a mean, and
+    that of a sentence-transformers folder follows its modules.
     """
     present = present_of(ids, lengths)
     if network.config.model_type in caption_call.FILLED:
@@ -148,15 +157,24 @@ def features_of(network: Any, output: str, ids: Int[Tensor, "b n"], lengths: Int
         given = network(input_ids=whole)
         filled: Tensor = given.pooler_output if output == "projected" else given.last_hidden_state[:, : ids.shape[1]]
         return filled
-    states: Tensor = network(input_ids=ids, attention_mask=present.long()).last_hidden_state
+    given = network(input_ids=ids, attention_mask=present.long())
+    states: Tensor = given.last_hidden_state
     if output == "states":
         return states
+    if hasattr(network, "sentence"):
+        sentence: Tensor = network.sentence(states, present)
+        return sentence
+    if network.config.model_type in POOLED:
+        pooled: Tensor = given.pooler_output
+        return pooled
     last = states[torch.arange(len(states), device=states.device), sent(lengths, states.device) - 1]
     projected: Tensor = network.projection(last) if hasattr(network, "projection") else last
     return projected
 
 
-CLIP = ("clip_text_model", "metaclip_2_text_model")
+POOLED = (*caption_call.FILLED, "tipsv2_text_model")
+"""Kinds of text networks that give their vector themselves."""
+CLIP = ("clip_text_model", "metaclip_2_text_model", "aimv2_text_model")
 """Kinds of text networks whose vector is the state of the last token, brought to the space of an image network."""
 
 

@@ -73,6 +73,8 @@ class Vision(nn.Module):
 
     def _pooled(self, given: Any, size: int) -> Float[Tensor, "b k"]:
         """What the network itself pools to, else its class token, else the mean over its cells."""
+        if getattr(given, "summary", None) is not None:  # RADIO's: chosen class tokens
+            return given.summary
         if getattr(given, "pooler_output", None) is not None:
             return given.pooler_output.flatten(1)
         states = given.last_hidden_state

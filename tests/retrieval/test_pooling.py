@@ -51,6 +51,8 @@ def literal(name: str, made: Pooling, members: Tensor) -> Tensor:
         return torch.tensor([sum(column) / n for column in columns])
     if name == "max":
         return torch.tensor([max(column) for column in columns])
+    if name in ("first", "last"):
+        return members[0 if name == "first" else n - 1]
     if name == "kmax":
         return torch.tensor([sum(sorted(column)[-K:]) / min(K, n) for column in columns])
     soft = [
@@ -148,7 +150,7 @@ def test_what_is_not_present_has_no_part_and_no_gradient(name: str) -> None:
     assert values.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("name", [name for name in OF_SETS if name != "seq2seq"])
+@pytest.mark.parametrize("name", [name for name in OF_SETS if name not in ("seq2seq", "first", "last")])
 def test_the_order_of_members_does_not_matter(name: str) -> None:
     values, present = torch.randn(2, 5, DIM, dtype=torch.float64), torch.ones(2, 5, dtype=torch.bool)
     made = pooling(name)

@@ -65,6 +65,7 @@ class Text:
 BERT = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3}, "[CLS] $A [SEP]"
 ROBERTA = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}, "<s> $A </s>"
 LLAMA = {"<pad>": 0, "<eos>": 1, "<bos>": 2, "<unk>": 3}
+T5 = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
 UNMASKED = {"model_input_names": ["input_ids"]}
 UNSAID = ("pad_token_id", "bos_token_id", "eos_token_id")
 TEXT: dict[str, tuple[str, Text]] = {
@@ -86,6 +87,8 @@ TEXT: dict[str, tuple[str, Text]] = {
         "gemma3_text",
         Text(LLAMA, "<bos> $A <eos>", {"padding_side": "left"}, {**GROUPED, "use_bidirectional_attention": True}),
     ),
+    "T5": ("t5", Text(LLAMA, "$A <eos>", sizes=T5)),
+    "mT5": ("mt5", Text(LLAMA, "$A <eos>", sizes={**T5, "feed_forward_proj": "gated-gelu"})),
     "CLIP": (
         "clip",
         Text({"<bos>": 90, "<eos>": 91, "<unk>": 92}, "<bos> $A <eos>", {"model_max_length": 77}, whole=True),
@@ -103,6 +106,11 @@ TEXT: dict[str, tuple[str, Text]] = {
         "siglip2",
         Text(LLAMA, "$A <eos>", {**UNMASKED, "padding_side": "right"}, whole=True, filled=64, lacks=UNSAID),
     ),
+    "AIMv2": (
+        "aimv2",
+        Text({"<bos>": 90, "<eos>": 91, "<unk>": 92}, "<bos> $A <eos>", {"model_max_length": 77}, whole=True),
+    ),
+    "TIPSv2": ("tipsv2", Text({"<pad>": 0, "<unk>": 1}, "$A", {"model_max_length": 64}, whole=True)),
     "SigLIP 2": ("siglip", Text(LLAMA, "$A <eos>", UNMASKED, whole=True, filled=64, lower=True, lacks=UNSAID)),
 }
 """By name, the kind as `transformers` names it, and the call."""
@@ -121,7 +129,8 @@ def tokenizer(folder: Path, call: Text) -> Any:
     raw = Tokenizer(models.WordLevel(vocabulary, unk_token=unknown))
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
     raw.post_processor = processors.TemplateProcessing(single=call.single, special_tokens=list(call.special.items()))
-    end = next((name for name in call.special if name in ("<eos>", "</s>", "[SEP]")), None)
+    ends = ("<eos>", "</s>", "[SEP]")
+    end = next((name for name in call.special if name in ends), None)
     pad = next((name for name in call.special if "pad" in name.lower()), end)
     options = {"unk_token": unknown, "pad_token": pad, "eos_token": end, "model_max_length": call.filled or 512}
     ours = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, **{**options, **call.tokenizer})
@@ -132,16 +141,19 @@ def tokenizer(folder: Path, call: Text) -> Any:
 def network(folder: Path, kind: str, sizes: Mapping[str, Any], lacks: tuple[str, ...] = ()) -> Any:
     """A network of this kind, written to the folder without these fields of its text network, and read from there."""
     torch.manual_seed(0)
-    made = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(kind, **sizes))
+    options = {"add_pooling_layer": True} if kind == "data2vec-vision" else {}
+    made = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(kind, **sizes), **options)
     for name, weight in made.named_parameters():
         if weight.ndim == 2 and "position" not in name:
             torch.nn.init.normal_(weight, std=0.3)
+        elif "pooler" in name:
+            torch.nn.init.normal_(weight)
     made.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
     for name in lacks:
         config.get("text_config", config).pop(name, None)
     (folder / "config.json").write_text(json.dumps(config))
-    return transformers.AutoModel.from_pretrained(folder).eval()
+    return transformers.AutoModel.from_pretrained(folder, **options).eval()
 
 
 def saved(folder: Path, name: str) -> Any:
@@ -152,10 +164,18 @@ def saved(folder: Path, name: str) -> Any:
     if call.whole:
         ends = {} if kind.startswith("siglip") else {"projection_dim": 32}
         text = sizes | ({"max_position_embeddings": call.filled, "projection_size": 64} if call.filled else {})
-        text |= {"eos_token_id": 91} if kind == "clip" else {}
+        text |= {"eos_token_id": 91} if kind in ("clip", "aimv2") else {}
         vision = {**SIZES, "patch_size": 16, "num_patches": 16} if kind == "siglip2" else VISION
         sizes = {"text_config": {**text, **ends}, "vision_config": {**vision, **ends}, **ends}
     return network(folder, kind, sizes, call.lacks)
+
+
+def loaded(folder: Path, name: str) -> Any:
+    """The network as its authors load it: the encoder of T5 alone; and AIMv2 where a mask makes it causal."""
+    if "T5" in name:
+        return transformers.AutoModelForTextEncoding.from_pretrained(folder).eval()
+    how = {"attn_implementation": "eager"} if name == "AIMv2" else {}
+    return transformers.AutoModel.from_pretrained(folder, **how).eval()
 
 
 def documented(folder: Path, name: str, output: str, captions: list[str]) -> list[Tensor]:
@@ -163,7 +183,7 @@ def documented(folder: Path, name: str, output: str, captions: list[str]) -> lis
     _, call = TEXT[name]
     words, whole = (
         transformers.AutoTokenizer.from_pretrained(folder),
-        transformers.AutoModel.from_pretrained(folder).eval(),
+        loaded(folder, name),
     )
     given = [caption.lower() for caption in captions] if call.lower else captions
     padding, most = ("max_length", call.filled) if call.filled else (True, MOST)
@@ -222,6 +242,8 @@ IMAGES: dict[str, tuple[str, Mapping[str, Any], str]] = {
     "DINOv3 ConvNeXt": ("dinov3_convnext", {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1]}, "pooled"),
     "ConvNeXtV2": ("convnextv2", {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1]}, "pooled"),
     "AIMv2": ("aimv2_vision_model", VISION, "pooled"),
+    "BEiT": ("beit", VISION, "pooled"),
+    "Data2Vec": ("data2vec-vision", VISION, "pooled"),
     **{name: (TEXT[name][0], {}, "projected") for name in PROJECTED if "NaFlex" not in name},
 }
 """By name, the kind as `transformers` names it, its sizes, and what is read of it."""
@@ -288,11 +310,6 @@ def naflex(folder: Path) -> None:
     saved(folder, "SigLIP 2 NaFlex")
 
 
-def t5(folder: Path) -> None:
-    tokenizer(folder, Text(LLAMA, "$A <eos>"))
-    network(folder, "t5", {"vocab_size": 99, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2})
-
-
 def xmod(folder: Path) -> None:
     """It has to be told the language of a caption."""
     tokenizer(folder, Text(*ROBERTA))
@@ -319,7 +336,6 @@ def read(folder: Path) -> None:
     ("write", "use", "message"),
     [
         (naflex, seen, "NaFlex.*Take a SigLIP 2 of a fixed size"),
-        (t5, read, "of the kind 't5', whose encoder has a decoder"),
         (xmod, read, "of the kind 'xmod', which cannot be called with captions alone: .* Choose another text network"),
         (bart, read, "of the kind 'bart', whose encoder has a decoder"),
     ],

@@ -73,7 +73,7 @@ def fill_of(settings: Pretrained, places: pretrained.Places) -> int | None:
 
 def fill_before(settings: Pretrained, places: pretrained.Places) -> int:
     """The index that filled captions before their tokenizer was asked: caches know it without a name."""
-    return int(_text(config_of(settings, places)).get("pad_token_id", FILLED_BEFORE))
+    return int(_text(pretrained.config_of(settings, places)).get("pad_token_id", FILLED_BEFORE))
 
 
 def prompt_of(folder: Path) -> str:
@@ -83,18 +83,13 @@ def prompt_of(folder: Path) -> str:
     return str(prompts.get(content.get("default_prompt_name") or "", ""))
 
 
-def config_of(settings: Pretrained, places: pretrained.Places) -> Mapping[str, Any]:
-    """The config.json of these weights, or the architecture of random ones."""
-    return settings.architecture if settings.weights == RANDOM else _content(settings, places, "config.json")
-
-
 def kind_of(settings: Pretrained, places: pretrained.Places) -> str:
     """The kind of the network as `transformers` names it; of two towers, that of the whole."""
-    return str(config_of(settings, places).get("model_type", ""))
+    return str(pretrained.config_of(settings, places).get("model_type", ""))
 
 
 def _shortest(settings: Pretrained, places: pretrained.Places, of_tokenizer: int | None) -> int | None:
-    config = config_of(settings, places)
+    config = pretrained.config_of(settings, places)
     positions = _text(config).get("max_position_embeddings", 0)
     if kind_of(settings, places) in AFTER_PADDING:
         positions -= config.get("pad_token_id", FILLED_BEFORE) + 1
