@@ -13,6 +13,7 @@ import tomli_w
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
 from goalgrid.grid import catalog, plugins
+from goalgrid.grid.columns import Columns, Role, columns_of
 from goalgrid.grid.cross_checks import mistakes, wrong_settings
 from goalgrid.grid.document import GridDocument, content_of, read_text
 from goalgrid.grid.errors import machine_path, several, unknown
@@ -65,6 +66,9 @@ class Location(Settings):
     """The place of a data set on this machine: never part of a trial's identity."""
 
     root: str = Field(description="folder of the data set on this machine; a relative path begins at the file's folder")
+    columns: dict[Role, str | Annotated[list[str], Field(min_length=1)]] | None = Field(
+        default=None, description="columns of a table of captions by role; without it, their names tell"
+    )
 
 
 class Where(Settings):
@@ -145,6 +149,10 @@ class Grid(Settings):
     def root(self, dataset: str) -> Path | None:
         """The folder of this data set, if the grid names it."""
         return machine_path(self.data[dataset].root) if dataset in self.data else None
+
+    def columns(self, dataset: str) -> Columns:
+        """The columns of this data set's tables, as the grid names them."""
+        return columns_of(self.data[dataset].columns) if dataset in self.data else ()
 
 
 def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()) -> Grid:

@@ -120,7 +120,10 @@ def _with_data(content: GridDocument, root: str) -> GridDocument:
             raise UserError(f"--root {root}: the grid has {len(datasets)} data sets; say which: --root NAME={root}.")
         dataset, folder = datasets[0], root
     catalog.has_folder(dataset, f"--root {root}")
-    return content.put(data={**content.table("data"), dataset: {"root": kept_path(folder, Path())}})
+    places = content.table("data")
+    before = places.get(dataset)
+    place = {**(before if isinstance(before, dict) else {}), "root": kept_path(folder, Path())}
+    return content.put(data={**places, dataset: place})
 
 
 def _with_weights(content: GridDocument, place: str) -> GridDocument:

@@ -69,6 +69,8 @@ OTHER_RUNS = flag(None, "--other-runs", "The runs folder of the second grid; def
 _SET = "Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists those of trials."
 SET = flag([], "--set", _SET, "KEY=VALUE", autocompletion=completion.overrides)
 ROOT = flag([], "--root", "The folder of a data set on this machine.", "[DATASET=]DIR")
+_COLUMNS = "A column of a table of captions: image, captions or split; repeat it."
+COLUMNS = flag([], "--columns", _COLUMNS, "ROLE=COLUMN")
 WEIGHTS = flag([], "--weights", "The folder of pretrained weights on this machine.", "NAME=DIR")
 _ONLY = "Only trials that match, e.g. 'objective=*_cir seed=0'; repeat it to add others."
 ONLY = flag([], "--only", _ONLY, "FILTER", autocompletion=completion.conditions)

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Sequence
 
 from goalgrid.grid import catalog, gridfile
+from goalgrid.grid.columns import Columns, to_toml
 from goalgrid.grid.document import Text, content_of
 from goalgrid.grid.errors import UserError, user_path
 from goalgrid.grid.objectives import own_objectives
@@ -21,6 +22,7 @@ def text(
     objectives: Sequence[str],
     root: str | None,
     uses: Sequence[str] = (),
+    columns: Columns = (),
 ) -> tuple[str, list[str]]:
     """A grid file, and what a user must know of its data; UserError: a name is wrong, or no folder is given.
 
@@ -34,7 +36,7 @@ def text(
     dataset = dataset or (name if root else "shapes")
     check_named("grid", name)
     check_named("data set", dataset)
-    usual, notes = _recipe(dataset, root) if root else ("cnn-bow", [])
+    usual, read, notes = _recipe(dataset, root, columns) if root else ("cnn-bow", columns, [])
     axes = {"recipes": recipes or [usual], "objectives": [*(objectives or (*EXAMPLES, *own_objectives))]}
     files = f"uses = {json.dumps(uses)}" if uses else '# uses = ["losses.py"]'
     place = hint = ""
@@ -43,14 +45,15 @@ def text(
     if root or not catalog.described(dataset).embedded:
         hint = "" if root else f"  # change this; `goalgrid data where {dataset}` says where to get it"
         place = json.dumps(str(user_path(root or f"/data/{dataset}").absolute()), ensure_ascii=False)
+    named = f"\ncolumns = {to_toml(read)}  # of the table of captions" if read else ""
     lists = {axis: json.dumps(of) for axis, of in axes.items()}
-    content = page("new_grid.toml", name=name, dataset=dataset, uses=files, root=place, hint=hint, **lists)
+    content = page("new_grid.toml", name=name, dataset=dataset, uses=files, root=place, hint=hint + named, **lists)
     gridfile.check(content_of(Text(f"grid {name!r}", tomllib.loads(content))))
     return content, notes
 
 
-def _recipe(dataset: str, folder: str) -> tuple[str, list[str]]:
-    """A recipe for what lies in the folder; and its faults, what is not read of it, or that it has no known form.
+def _recipe(dataset: str, folder: str, columns: Columns) -> tuple[str, Columns, list[str]]:
+    """A recipe for what lies in the folder; the columns of a table there; and its faults, or what was read of it.
 
     Images and features are not read: that takes long, and `plan` and `data check` do it.
     """
@@ -60,24 +63,25 @@ def _recipe(dataset: str, folder: str) -> tuple[str, list[str]]:
 
     catalog.has_folder(dataset, f"--root {folder}")
     root = user_path(folder).absolute()
-    if root.is_dir() and annotations.find(dataset, root):
+    if root.is_dir() and annotations.find(dataset, root, columns):
         try:
-            annotated = annotations.Annotated.of(dataset, root)
+            annotated = annotations.Annotated.of(dataset, root, columns)
         except UserError as error:
-            return "cnn-bow", [str(error)]
-        return "cnn-bow", [str(problem) for problem in (*annotated.problems, *annotated.notes())]
+            return "cnn-bow", columns, [str(error)]
+        notes = [str(problem) for problem in (*annotated.problems, *annotated.notes())]
+        return "cnn-bow", annotated.columns, notes
     if form := next((form for form in forms() if form.begun(root)), None):
         doubts = dict[str, str]()
         for recipe in (name for name in catalog.recipe_names() if catalog.reads(name) == f"{form.noun}s"):
             try:
                 form.check(root, catalog.recipe(recipe).model.image.reads)
-                return recipe, []
+                return recipe, (), []
             except UserError as error:
                 doubts[recipe] = str(error)
         recipe, doubt = next(iter(doubts.items()))
-        return recipe, [doubt]
+        return recipe, (), [doubt]
     if features := precomp.find(dataset, root):
         unread = precomp.unread(features, catalog.described(dataset).test_splits)
-        return "fc-bow", [str(remark) for remark in unread]
-    missing = str((root.is_dir() and annotations.begun(root)) or f"no data in a known form under {root}.")
-    return "cnn-bow", [f"{missing} {check_command(dataset, root)}"]
+        return "fc-bow", (), [str(remark) for remark in unread]
+    missing = str((root.is_dir() and annotations.begun(root, columns)) or f"no data in a known form under {root}.")
+    return "cnn-bow", columns, [f"{missing} {check_command(dataset, root)}"]

@@ -141,7 +141,8 @@ class DataAtHand:
             return None
         from goalgrid.retrieval.data.content import content
 
-        return content(name, root, features=features, vocabulary=vocabulary, kept=self.home.data)
+        columns = self.grid.columns(name)
+        return content(name, root, features=features, vocabulary=vocabulary, kept=self.home.data, columns=columns)
 
 
 def learnt_captions(shared: Shared, train: tuple[int, int]) -> tuple[int, bool]:

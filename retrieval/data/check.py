@@ -12,6 +12,7 @@ from typing import Any
 from unicodedata import is_normalized, normalize
 
 from goalgrid.grid import catalog
+from goalgrid.grid.columns import Columns
 from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.settings import DatasetSettings
@@ -66,18 +67,25 @@ class DataReport:
 
 
 def check(
-    name: str, root: Path, *, workers: int = 2, progress: CheckProgress = lambda what, done, of: None
+    name: str,
+    root: Path,
+    *,
+    workers: int = 2,
+    progress: CheckProgress = lambda what, done, of: None,
+    columns: Columns = (),
+    copies: Path | None = None,
 ) -> DataReport:
     """Look at all that lies under the root: raw images with annotations, and precomputed features.
 
-    A shipped data set is held against its official size; any other name is a user's own data.
+    A shipped data set is held against its official size; any other name is a user's own data. `columns` and `copies`:
+    as of `load`.
     """
     official = catalog.described(name)
     if not root.is_dir():
         missing = Problem(str(root), "there is no such folder", "Give the folder with --root.")
         return DataReport(name, root, [], [missing])
     parts, stamp = list[Part](), Stamp(root)
-    if annotated := annotations.Annotated.read(name, root):
+    if annotated := annotations.Annotated.read(name, root, columns, copies):
         parts.append(_pictures(annotated, stamp, progress, workers))
     if folder := precomp.find(name, root):
         parts.append(_features(name, folder, stamp, progress))
@@ -89,8 +97,9 @@ def check(
                 part.problems.append(Problem(f"{split} split of {part.path}", odd, fix))
         _words(part)
         if all(problem.kind == "remark" for problem in part.problems):
-            _fingerprint(part, name, root, stamp)
-    every = [_spelled(problem) for part in parts for problem in part.problems] if parts else [_nothing(name, root)]
+            _fingerprint(part, name, root, stamp, columns, copies)
+    nothing = [] if parts else [_nothing(name, root, columns)]
+    every = [_spelled(problem) for part in parts for problem in part.problems] + nothing
     by_kind = grouped((problem.kind == "remark", problem) for problem in every)
     return DataReport(name, root, parts, by_kind.get(False, []), by_kind.get(True, []))
 
@@ -213,17 +222,18 @@ def _words(part: Part) -> None:
         part.problems.append(Problem(f"captions of {part.path}", what, fix, "note"))
 
 
-def _fingerprint(part: Part, name: str, root: Path, stamp: Stamp) -> None:
+def _fingerprint(part: Part, name: str, root: Path, stamp: Stamp, columns: Columns, copies: Path | None) -> None:
     """The fingerprint that records keep; data that its reader refuses are a problem too."""
     features = part.format in (FEATURES, *(form.title for form in forms()))
     try:
-        part.fingerprint = content(name, root, features=features, read=stamp.paths).fingerprint
+        known = content(name, root, features=features, read=stamp.paths, columns=columns, copies=copies)
+        part.fingerprint = known.fingerprint
     except DataError as error:
         part.problems.append(Problem(str(part.path), str(error), "Training would stop there too."))
 
 
-def _nothing(name: str, root: Path) -> Problem:
-    if here := annotations.begun(root):
+def _nothing(name: str, root: Path, columns: Columns) -> Problem:
+    if here := annotations.begun(root, columns):
         return here
     further = {form.noun: form.expected for form in forms()}
     every = [annotations.EXPECTED, "train_ims.npy with train_caps.txt (features)", *further.values()]

@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from goalgrid.grid import catalog
+from goalgrid.grid.columns import Columns
 from goalgrid.grid.errors import LARGE, UserError, counted, parsed_json, regular_bytes
 from goalgrid.grid.identity import digest
 from goalgrid.grid.settings.components import PartRead
@@ -80,11 +81,14 @@ def content(
     vocabulary: str | None = None,
     kept: Path | None = None,
     read: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+    columns: Columns = (),
+    copies: Path | None = None,
 ) -> Content:
     """The content of the data set under this root, as features or as images; DataError: it cannot be used.
 
     A peer's vocabulary, by its path below the root, counts as data. `kept` is a folder that keeps the result with its
-    stamp; None: everything is read, except files in `read`, the paths of a stamp.
+    stamp; None: everything is read, except files in `read`, the paths of a stamp. `columns`: of tables, as the user
+    names them. `copies`: folder for copies of pictures that lie inside tables; None: `kept`.
     """
     known = catalog.described(name)
     if known.embedded:
@@ -93,7 +97,7 @@ def content(
         return Content(f"{VERSION}{mark[:16]}", mark, sizes)
     root = checked_root(name, root)
     try:
-        whole = _content(name, root, read, features=features, kept=kept)
+        whole = _content(name, root, read, columns, copies or kept, features=features, kept=kept)
         if vocabulary is None:
             return whole
         mark = digest([whole.fingerprint, vocabulary_files.read(root / vocabulary)])
@@ -102,8 +106,17 @@ def content(
         raise DataError(f"root of data set {name!r}: {error.filename or root} cannot be read: {error}.") from error
 
 
-def _content(name: str, root: Path, read: Mapping[str, Sequence[Any]], *, features: bool, kept: Path | None) -> Content:
-    place = digest([str(root.absolute()), root.stat().st_ino])[:16]
+def _content(
+    name: str,
+    root: Path,
+    read: Mapping[str, Sequence[Any]],
+    columns: Columns,
+    copies: Path | None,
+    *,
+    features: bool,
+    kept: Path | None,
+) -> Content:
+    place = digest([str(root.absolute()), root.stat().st_ino, *columns])[:16]
     file = kept / f"{name}-{'rows' if features else 'images'}-{place}.json" if kept else None
     paths, known = _kept(file) if file else ({}, None)
     files = {path: status for path, status in paths.items() if PART not in path}
@@ -111,7 +124,7 @@ def _content(name: str, root: Path, read: Mapping[str, Sequence[Any]], *, featur
     if known and same and known.fingerprint.startswith(VERSION):
         return known
     stamp = Stamp(root, {**read, **paths})
-    summed = _features(name, root, stamp) if features else _pictures(name, root, stamp)
+    summed = _features(name, root, stamp) if features else _pictures(name, root, stamp, columns, copies)
     listings = summed.listings
     sizes = {split: (len(listing.images), len(listing.captions)) for split, listing in listings.items()}
     check_sizes(repr(name), sizes)
@@ -255,15 +268,15 @@ def _ways_of(picture: FileSlice) -> str:
     return ""
 
 
-def _pictures(name: str, root: Path, stamp: Stamp) -> Summed:
-    if source := annotations.find(name, root):
-        stamp.note(annotations.files(source[1], root))
+def _pictures(name: str, root: Path, stamp: Stamp, columns: Columns, copies: Path | None) -> Summed:
+    if source := annotations.find(name, root, columns):
+        stamp.note(annotations.files(*source, root, columns))
     elif package := precomp.find(name, root):
         raise DataError(
             f"{package} has features, and this recipe reads pictures: choose a recipe for features, e.g. fc-bow, or put "
             "pictures with their annotations under the root. goalgrid recipes shows what a recipe reads."
         )
-    annotated = annotations.Annotated.of(name, root)
+    annotated = annotations.Annotated.of(name, root, columns, copies)
     listings = annotated.listings
     marks, sums, read_as = dict[str, str](), dict[str, list[str]](), Counter[str]()
     for split, listing in listings.items():

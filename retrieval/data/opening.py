@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from goalgrid.grid import catalog
+from goalgrid.grid.columns import Columns
 from goalgrid.grid.settings.components import PartRead
 from goalgrid.grid.settings.image_views import View
 from goalgrid.retrieval.data import precomp, shapes
@@ -25,6 +26,8 @@ def load(
     keep: bool = True,
     pinned: bool = False,
     repeats: tuple[tuple[str, tuple[int, ...]], ...] | None = None,
+    columns: Columns = (),
+    copies: Path | None = None,
 ) -> Pairs:
     """Open a data set as images under this view, as features of images, or in the form of a part's; or UserError.
 
@@ -36,6 +39,8 @@ def load(
         keep: hold decoded images in memory where they are few, for all epochs.
         pinned: batches of pictures lie in memory from which a GPU copies while the host goes on.
         repeats: of features, as of their `Content`; None: arrays are read for it where nothing else tells.
+        columns: of tables of captions, as the user names them.
+        copies: folder for copies of pictures that lie inside tables.
     """
     test_splits = catalog.described(name).test_splits
     check_form(name, root, view, reads)
@@ -55,7 +60,7 @@ def load(
             listing.image_of_text,
             listing.ids,
         )
-        for listing in Annotated.of(name, checked_root(name, root)).listings.values()
+        for listing in Annotated.of(name, checked_root(name, root), columns, copies).listings.values()
     ))  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from goalgrid.grid.columns import Columns
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.settings.image_views import View
@@ -51,11 +52,21 @@ class Photographs:
         root: its folder; None: the data set is embedded.
         view: what a network sees of a picture; None: the images are features.
         regions: vectors of an image in the model.
+        columns, copies: of tables of captions, as of `opening.load`.
     """
 
-    def __init__(self, split: Split, dataset: str, root: Path | None, view: View | None, regions: int) -> None:
+    def __init__(
+        self,
+        split: Split,
+        dataset: str,
+        root: Path | None,
+        view: View | None,
+        regions: int,
+        columns: Columns = (),
+        copies: Path | None = None,
+    ) -> None:
         self.split, self.dataset, self.root, self.view, self.regions = split, dataset, root, view, regions
-        self.files = _files(split, dataset, root)
+        self.files = _files(split, dataset, root, columns, copies)
         self.ids = _ids(split)
 
     def find(self, name: str) -> int:
@@ -147,12 +158,14 @@ def _ids(split: Split) -> list[str]:
     return ids if len(ids) == len(split.images) else []
 
 
-def _files(split: Split, dataset: str, root: Path | None) -> dict[int, FileSlice]:
+def _files(
+    split: Split, dataset: str, root: Path | None, columns: Columns, copies: Path | None
+) -> dict[int, FileSlice]:
     """The picture of each row: that of the annotated image with the same captions. Empty without annotations."""
     if root is None:
         return {}
     try:
-        listing = Annotated.of(dataset, root).listings["test"]
+        listing = Annotated.of(dataset, root, columns, copies).listings["test"]
     except UserError:  # features need no annotations
         return {}
     listing_rows = _by_captions(listing.captions, listing.image_of_text)

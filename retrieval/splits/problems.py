@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -216,17 +216,34 @@ def rows_of(
 
     Columns with other names are left out; a name that is nearly that of an optional column is reported.
     """
+    faults = list[Problem]()
+    columns, rows = cells_of(path, faults)
+    if columns is None:
+        problems += faults
+        return []
+    if wrong := _faults_of_columns(columns, needed, optional):
+        problems += [fault for fault in faults if "UTF-8" in fault.what]
+        problems += [Problem(f"{path}, line 1", *fault) for fault in wrong]
+        return []
+    problems += faults
+    return [(line, dict(zip(columns, cells, strict=True))) for line, cells in rows]
+
+
+def cells_of(
+    path: Path, problems: list[Problem], **dialect: Any
+) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
+    """The names in the first line of a CSV file, None: it cannot be read; and the cells and last line of each row.
+
+    A row with more or fewer cells than columns is reported and left out. `dialect`: of `csv.reader`, which is told.
+    """
     before = len(problems)
     text = _text_of(path, "a row a caption", problems)
     if not text and len(problems) > before:
-        return []
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    rows = []
+        return None, []
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, **dialect)
+    columns, rows = list[str](), []
     try:
         columns = [name.strip() for name in next(reader, [])]
-        if faults := _faults_of_columns(columns, needed, optional):
-            problems += [Problem(f"{path}, line 1", *fault) for fault in faults]
-            return []
         for cells in reader:
             if cells and len(cells) != len(columns):
                 what = (
@@ -234,12 +251,12 @@ def rows_of(
                 )
                 problems.append(Problem(f"{path}, line {reader.line_num}", what, QUOTES))
             elif cells:
-                rows.append((reader.line_num, dict(zip(columns, cells, strict=True))))
+                rows.append((reader.line_num, cells))
     except csv.Error as error:
         problems.append(
             Problem(f"{path}, line {reader.line_num}", f"is not valid CSV: {error}", _fix(path, error, QUOTES))
         )
-    return rows
+    return columns, rows
 
 
 def _faults_of_columns(columns: Sequence[str], needed: Sequence[str], optional: Sequence[str]) -> list[tuple[str, str]]:

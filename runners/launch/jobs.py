@@ -158,7 +158,8 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
     uses = tuple((use.path, use.source) for use in grid.uses)
     places = machine_path(str(resources.features or home.features)).absolute(), home.data.absolute()
-    return Machine(resources, gpu, roots, weights, tuple(grid.checkpoints.items()), *places, uses)
+    columns = tuple((name, named) for name in datasets if (named := grid.columns(name)))
+    return Machine(resources, gpu, roots, weights, tuple(grid.checkpoints.items()), *places, uses, columns)
 
 
 def samples(jobs: Sequence[Job]) -> Samples:

@@ -188,7 +188,10 @@ def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = 
 def content_of(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Content:
     """What the data set holds on this machine; a UserError says why an image encoder cannot use it."""
     root, features = machine.root(dataset.name), image.view is None
-    return content(dataset.name, root, features=features, vocabulary=dataset.vocabulary, kept=machine.data)
+    columns = machine.columns_of(dataset.name)
+    return content(
+        dataset.name, root, features=features, vocabulary=dataset.vocabulary, kept=machine.data, columns=columns
+    )
 
 
 def protocols_of(settings: TrialSettings) -> list[str]:
@@ -253,7 +256,7 @@ def opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, hel
     image = as_called(image, machine.places)
     options: dict[str, Any] = {"reads": image.reads, "keep": image.feature_network is None}
     options |= {"workers": machine.resources.threads, "pinned": on_gpu}
-    options["repeats"] = held.repeats
+    options |= {"repeats": held.repeats, "columns": machine.columns_of(dataset.name), "copies": machine.data}
     return opening.opened(dataset.name, root, image.view, held.fingerprint, **options)
 
 

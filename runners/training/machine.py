@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from goalgrid.grid.columns import Columns
 from goalgrid.grid.errors import said_by
 from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrainSettings, TrialSettings
@@ -66,9 +67,11 @@ class Machine:
     features: Path = Path("features")
     """Folder of the features of frozen backbones."""
     data: Path | None = None
-    """Folder that caches the content of data sets; None: they are read whole at each start."""
+    """Folder that caches the content of data sets, and copies of pictures; None: data are read whole at each start."""
     uses: tuple[tuple[str, str], ...] = ()
     """(path, text) of the plug-ins, which each process that trains imports."""
+    columns: tuple[tuple[str, Columns], ...] = ()
+    """(data set, columns) of tables of captions, where the grid names them."""
 
     @property
     def device(self) -> torch.device:
@@ -99,6 +102,9 @@ class Machine:
 
     def root(self, dataset: str) -> Path | None:
         return next((Path(folder) for name, folder in self.roots if name == dataset), None)
+
+    def columns_of(self, dataset: str) -> Columns:
+        return dict(self.columns).get(dataset, ())
 
     @property
     def places(self) -> dict[str, Path]:

@@ -177,7 +177,8 @@ class LoadedModel:
     def photographs(self, machine: Machine, regions: int) -> Photographs:
         """The images of the test split, as figures show them, of so many regions each."""
         name, view = self.settings.dataset.name, as_called(self.settings.model.image, machine.places).view
-        return Photographs(self.inputs.pairs.test, name, machine.root(name), view, regions)
+        columns, copies = machine.columns_of(name), machine.data
+        return Photographs(self.inputs.pairs.test, name, machine.root(name), view, regions, columns, copies)
 
     def speed(self, protocol_name: str | None = None) -> Speed:
         """How fast the model evaluates its test split, by wall time, on this device."""

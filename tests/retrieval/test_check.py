@@ -235,10 +235,6 @@ CSV: dict[str, tuple[Plant, str]] = {
     ),
     "nearest column": (line("captions.csv", 0, "image,caption,splt"), "has a column 'splt'; did you mean 'split'?"),
     "column twice": (line("captions.csv", 0, "image,caption,image"), "names column 'image' more than once"),
-    "semicolons": (
-        lambda r: (r / "captions.csv").write_text("image;caption\n0.png;a dog\n"),
-        "captions.csv, line 1: has semicolons between its columns",
-    ),
     "unquoted comma": (
         lines("captions.csv", lambda t: t.append("0.png,a dog, and a cat,train")),
         "captions.csv, line 10: has 4 cells, where the first line names 3 columns",
@@ -263,16 +259,12 @@ CSV: dict[str, tuple[Plant, str]] = {
         "lacks 2 columns: 'image', 'caption'; its columns: none",
     ),
     "other columns": (
-        line("captions.csv", 0, "filename,text,split"),
-        "Write image in place of 'filename' and caption in place of 'text' there.",
+        line("captions.csv", 0, "filename,words,split"),
+        "lacks 2 columns: 'image', 'caption'; its columns: 'filename', 'words', 'split'",
     ),
-    "columns of open_clip": (
-        line("captions.csv", 0, "filepath,title,split"),
-        "Write image in place of 'filepath' and caption in place of 'title' there.",
-    ),
-    "tabs of open_clip": (
-        lambda r: (r / "captions.csv").write_text("filepath\ttitle\n0.png\ta dog\n"),
-        "Save the file as CSV with commas. Write image in place of 'filepath' and caption in place of 'title' there.",
+    "columns of which two may be captions": (
+        line("captions.csv", 0, "filepath,title,text"),
+        "columns 'title' and 'text' may each hold the captions. Say which: [data.NAME] columns = { captions",
     ),
     "backslashes": (beneath("images\\"), "Write / between folders instead of \\"),
     "capital split": (lines("captions.csv", lambda t: t.append("0.png,a,Train")), "Did you mean 'train'?"),
@@ -398,9 +390,8 @@ def test_a_file_name_in_other_code_points_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        "semicolons",
         "other columns",
-        "tabs of open_clip",
+        "columns of which two may be captions",
         "backslashes",
         "utf-16",
         "many outside",
@@ -531,12 +522,12 @@ def test_files_of_a_known_form_name_the_one_that_is_missing(tmp_path: Path) -> N
     for folder in (lists, table):
         folder.mkdir()
     (lists / "f30k_train.json").write_text('[{"image": "0.png", "caption": "a dog"}]')
-    (table / "results.csv").write_text("image,caption\n0.png,a dog\n")
+    (table / "results.csv").write_text("image,legend\n0.png,a dog\n")
     expected = {
         year.parent: "annotations/captions_test.json: is missing; captions_train2017.json alone is not enough. Give",
         lists: "lists/f30k_test.json: is missing; f30k_train.json alone is not enough. Give each split its list",
         texts: "texts/train_ims.npy: is missing; train_caps.txt has neither features nor images",
-        table: "table/captions.csv: is missing. If results.csv has the captions, rename it to captions.csv",
+        table: "results.csv: no column is known to hold the captions; its columns: 'image', 'legend'. Say which: [data",
     }
     for root, message in expected.items():
         (problem,) = check("mine", root).problems

@@ -10,6 +10,7 @@ from goalgrid.cli import completion, options
 from goalgrid.cli.console import err, say, show, show_for
 from goalgrid.cli.options import argument, flag
 from goalgrid.grid import catalog, expansion, resources
+from goalgrid.grid.columns import from_command_line
 from goalgrid.grid.errors import UserError, check_known, user_path
 from goalgrid.grid.settings import base, components
 from goalgrid.grid.store.home import Home
@@ -46,6 +47,8 @@ def where(
 def check(
     name: str = argument(..., "NAME", "A data set's name, see `goalgrid datasets`.", completion.datasets),
     root: Path | None = flag(None, "--root", "The folder of your copy.", "DIR"),
+    columns: list[str] = options.COLUMNS,
+    home: Home = options.RUNS,
     workers: int | None = flag(None, "--workers", "Threads that decode images; default: one per CPU.", min=1),
     as_json: bool = options.JSON,
 ) -> None:
@@ -73,7 +76,8 @@ def check(
                 tasks[what] = bar.add_task(what, total=of)
             bar.update(tasks[what], completed=done)
 
-        report = look(name, user_path(root), workers=workers or resources.cpus_here(), progress=progress)
+        tables: dict[str, Any] = {"columns": from_command_line(columns), "copies": home.data}
+        report = look(name, user_path(root), workers=workers or resources.cpus_here(), progress=progress, **tables)
     show_for(as_json, report.to_dict, report.lines)
     raise typer.Exit(2 if report.problems else 0)
 

@@ -14,6 +14,7 @@ from goalgrid.cli.console import check_lines, say, show, show_for, show_json, sh
 from goalgrid.cli.exits import EXIT
 from goalgrid.cli.options import argument, flag, objective_settings, use
 from goalgrid.grid import catalog, gridfile, plugins, user_recipes
+from goalgrid.grid.columns import from_command_line
 from goalgrid.grid.errors import UserError, check_known, counted, user_path
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.store.files import write_text
@@ -36,12 +37,13 @@ def new(
     ),
     recipes: list[str] = flag([], "--recipe", "Default: a recipe that reads these data.", "NAME"),
     objectives: list[str] = flag([], "--objective", f"Default: {', '.join(new_grid.EXAMPLES)}, and your own.", "NAME"),
+    columns: list[str] = options.COLUMNS,
     files: list[str] = options.USES,
 ) -> None:
     """Create a starter grid file."""
     name = name.removesuffix(".toml")
     use(files)
-    content, notes = new_grid.text(name, dataset, recipes, objectives, root, files)
+    content, notes = new_grid.text(name, dataset, recipes, objectives, root, files, from_command_line(columns))
     path = Path(f"{name}.toml")
     if path.exists():
         raise UserError(f"{path} is there already. Choose another name, or move it away.")

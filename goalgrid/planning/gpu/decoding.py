@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from goalgrid.grid import catalog
+from goalgrid.grid.columns import Columns
 from goalgrid.grid.settings.image_views import View
 
 TABLE = {"resized-crop": 3.1e-3, "scale-crop": 5.7e-3, "rand-augment": 9.1e-3}
@@ -29,7 +30,9 @@ class Decoding:
 
 
 @cache
-def decoding(dataset: str, root: Path | None, view: View) -> Decoding:
+def decoding(
+    dataset: str, root: Path | None, view: View, columns: Columns = (), copies: Path | None = None
+) -> Decoding:
     """Measured on pictures of the training split, spread over it, if they are here; UserError: they cannot be read."""
     import numpy as np
 
@@ -37,7 +40,7 @@ def decoding(dataset: str, root: Path | None, view: View) -> Decoding:
 
     if root is None and not catalog.described(dataset).embedded:
         return Decoding(TABLE.get(view.augmentation, OTHER), "pictures of 640 x 480 on an EPYC core")
-    images = opening.load(dataset, root, view, workers=1, keep=False).train.images
+    images = opening.load(dataset, root, view, keep=False, columns=columns, copies=copies).train.images
     order, read = np.random.default_rng(0).permutation(len(images)), 0
     started, begun = time.process_time(), time.monotonic()  # CPU time: others may keep the cores busy
     while not read or (read < len(order) and time.monotonic() < begun + PROBE_SECONDS):

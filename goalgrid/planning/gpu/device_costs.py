@@ -244,9 +244,11 @@ class _OnCard:
         together = min(taken.together, taken.trials, self.sharing or taken.trials)
         jobs = self.rented.jobs(together, resources.cpus)
         threads = self.rented.threads(jobs, resources.threads)
-        view, root = shared.model.image.view, self.grid_state.grid.root(shared.dataset.name)
+        grid = self.grid_state.grid
+        view, root = shared.model.image.view, grid.root(shared.dataset.name)
         network = shared.model.image.feature_network
-        decode = decoding(shared.dataset.name, root, view) if view else None
+        tables = grid.columns(shared.dataset.name), self.grid_state.home.data
+        decode = decoding(shared.dataset.name, root, view, *tables) if view else None
 
         def hours(card: Card) -> Span:
             other = copy(self)
@@ -428,8 +430,10 @@ class _OnCard:
         return self._networks[network, typical]
 
     def _shapes(self, shared: Shared) -> tuple[Shapes, dict[str, list[str]]]:
-        root = self.grid_state.grid.root(shared.dataset.name)
-        shapes, assumed = shapes_of(shared, root, self._largest, lambda *network: self._network(*network)[1])
+        grid, name = self.grid_state.grid, shared.dataset.name
+        tables = grid.columns(name), self.grid_state.home.data
+        root, of_network = grid.root(name), lambda *network: self._network(*network)[1]
+        shapes, assumed = shapes_of(shared, root, self._largest, of_network, *tables)
         if assumed and shapes.words in WORDS.values():  # data sets share an estimate: by the largest vocabulary
             shapes = replace(shapes, words=max(WORDS.values()))
         return shapes, assumed

@@ -7,6 +7,7 @@ from statistics import mean
 from typing import Any, Literal
 
 from goalgrid.grid import catalog
+from goalgrid.grid.columns import Columns
 from goalgrid.grid.expansion import Shared
 from goalgrid.runners.gpu.architectures import WORDS, expected_image
 
@@ -40,7 +41,12 @@ class Shapes:
 
 
 def shapes_of(
-    shared: Shared, root: Path | None, largest: tuple[int, int], of_network: Callable[..., Any]
+    shared: Shared,
+    root: Path | None,
+    largest: tuple[int, int],
+    of_network: Callable[..., Any],
+    columns: Columns = (),
+    copies: Path | None = None,
 ) -> tuple[Shapes, dict[str, list[str]]]:
     """The shapes of a data set as a model reads it, and the assumptions by data set if it is not here; or UserError.
 
@@ -49,6 +55,7 @@ def shapes_of(
         largest: images and captions of the largest split that is evaluated.
         of_network: gives the shape of an image's features from a frozen network; with a number of tokens, the width of
             a caption's features.
+        columns, copies: of tables of captions, as of `opening.load`.
     """
     from goalgrid.retrieval.data import opening
     from goalgrid.retrieval.words import text_readers
@@ -61,7 +68,8 @@ def shapes_of(
     assumed = [] if here else [f"captions of {TYPICAL} words, at most {LONGEST}"]
     if here:
         # Captions and the shape of an image are read alone, so that no array of features is read for repeated rows.
-        pairs = opening.load(data.name, root, image.view, reads=image.reads, keep=False, repeats=())
+        tables: dict[str, Any] = {"columns": columns, "copies": copies}
+        pairs = opening.load(data.name, root, image.view, reads=image.reads, keep=False, repeats=(), **tables)
         captions = pairs.train.captions
         lengths = sorted(min(len(words_of(caption)), cut) for caption in captions)
         typical, longest = mean(lengths), round(mean(lengths[-shared.train.batch_size :]))

@@ -6,10 +6,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from goalgrid.grid import catalog
+from goalgrid.grid.columns import Columns
 from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
-from goalgrid.retrieval.data.annotations import coco, csv_captions, flickr_tokens, karpathy, vse_infinity, xvlm_json
+from goalgrid.retrieval.data.annotations import (
+    caption_files,
+    coco,
+    csv_captions,
+    csv_table,
+    flickr_tokens,
+    imagefolder,
+    json_lines,
+    karpathy,
+    tables,
+    vse_infinity,
+    xvlm_json,
+)
 from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, located
+from goalgrid.retrieval.data.annotations.tables import TableFormat
 from goalgrid.retrieval.data.file_slice import FileSlice
 from goalgrid.retrieval.splits.equality import doubles, overlaps
 from goalgrid.retrieval.splits.pairs import DataError, Listing
@@ -32,7 +46,7 @@ class Format(NamedTuple):
     alike: tuple[str, ...] = ()
 
 
-FORMATS = {
+FORMATS: dict[str, Format | TableFormat] = {
     "Karpathy's JSON": Format(karpathy.find, karpathy.entries, karpathy.TREE, ("dataset.json", "dataset_*.json")),
     "COCO captions, a file a split": Format(coco.find_splits, coco.splits, coco.SPLITS_TREE),
     "COCO captions with id files": Format(coco.find_official, coco.official),
@@ -44,35 +58,60 @@ FORMATS = {
         csv_captions.find, csv_captions.entries, alike=csv_captions.NAMES
     ),
     "Flickr's token file": Format(flickr_tokens.find, flickr_tokens.entries, flickr_tokens.TREE, flickr_tokens.NAMES),
+    "imagefolder": imagefolder.FORMAT,
+    "JSON lines": json_lines.FORMAT,
+    "CSV with other columns": csv_table.FORMAT,
+    "pictures with caption files": caption_files.FORMAT,
 }
 """The first format found counts."""
 EXPECTED = (
     "captions.csv (a first line image,caption, then a row a caption), "
     "dataset.json or dataset_*.json (Karpathy), annotations/captions_train2014.json with id files or "
     "annotations/captions_{train,val,test}.json or captions.json (COCO), id_mapping.json, "
-    "NAME_{train,val,test}.json (X-VLM), or *.token.txt"
+    "NAME_{train,val,test}.json (X-VLM), *.token.txt, metadata.csv or metadata.jsonl (imagefolder), *.jsonl, any *.csv "
+    "with a column of images and one of captions, or x.jpg with x.txt"
 )
-ENDINGS = (".json", ".txt", ".csv", ".npy", ".token")
+READ_OTHERWISE = 'To read other columns, name them: [data.{name}] columns = {{ image = "...", captions = "..." }}'
+ENDINGS = (".json", ".txt", ".csv", ".npy", ".token", ".jsonl", ".ndjson", ".tsv")
 """Of files that annotations may stand in."""
 
 
-def find(name: str, root: Path) -> tuple[str, Path] | None:
-    """The format of the annotations under this root, and their file or folder."""
-    return next(((title, path) for title, form in FORMATS.items() if (path := form.find(name, root))), None)
+def find(name: str, root: Path, columns: Columns = ()) -> tuple[str, Path] | None:
+    """The format of the annotations under this root, and their file or folder; with `columns`, of a table."""
+    forms = _tables() if columns else FORMATS
+    return next(((title, path) for title, form in forms.items() if (path := _place(form, name, root, columns))), None)
 
 
-def begun(root: Path) -> Problem | None:
-    """The file that is missing under a root without data in a known form, by files that belong to one."""
-    for lacks in (coco.lacks_test, xvlm_json.lacks_test, vse_infinity.lacks_mapping, csv_captions.lacks_name):
-        if problem := lacks(root):
+def _tables() -> dict[str, TableFormat]:
+    return {title: form for title, form in FORMATS.items() if isinstance(form, TableFormat)}
+
+
+def _place(form: Format | TableFormat, name: str, root: Path, columns: Columns) -> Path | None:
+    """The file or folder of annotations of this format; of a table in several files, their folder."""
+    if not isinstance(form, TableFormat):
+        return form.find(name, root)
+    paths = tables.files(form, root, columns)
+    if len(paths) < 2:
+        return paths[0] if paths else None
+    folders = {path.parent for path in paths}
+    return folders.pop() if len(folders) == 1 else root
+
+
+def begun(root: Path, columns: Columns = ()) -> Problem | None:
+    """What is missing under a root without data in a known form, by files that belong to one."""
+    for lacks in (coco.lacks_test, xvlm_json.lacks_test, vse_infinity.lacks_mapping):
+        if not columns and (problem := lacks(root)):
             return problem
-    return None
+    return tables.lacking(_tables().values(), root, columns)
 
 
-def files(path: Path, root: Path) -> list[Path]:
-    """The files, images apart, that may be read for the annotations at this path."""
-    folders = dict.fromkeys((root, root / "precomp", path if path.is_dir() else path.parent))
-    return [file for folder in folders for file in sorted(folder.glob("*")) if file.suffix in ENDINGS]
+def files(title: str, path: Path, root: Path, columns: Columns = ()) -> list[Path]:
+    """The files, images apart, that may be read for the annotations of this format at this path."""
+    form = FORMATS[title]
+    of_table = tables.files(form, root, columns) if isinstance(form, TableFormat) else []
+    folders = [root, root / "precomp", path if path.is_dir() else path.parent, *filter(Path.is_dir, of_table)]
+    beside = [file for folder in dict.fromkeys(folders) for file in sorted(folder.glob("*")) if file.suffix in ENDINGS]
+    return [*dict.fromkeys([*beside, *filter(Path.is_file, of_table)])]
 
 
 @dataclass(frozen=True)
@@ -84,6 +123,8 @@ class Annotated:
         title: the format of the annotations.
         files: the file of each entry that has one, in the order of the splits and their entries.
         problems: what is wrong with the annotations, and images that are missing or lead out of the root.
+        columns: of a table, which were read.
+        summary: of a table, what was read, in one line.
     """
 
     name: str
@@ -93,25 +134,37 @@ class Annotated:
     by_split: dict[str, list[Annotation]]
     files: list[tuple[Annotation, FileSlice]]
     problems: list[Problem]
+    columns: Columns = ()
+    summary: str = ""
 
     @classmethod
-    def read(cls, name: str, root: Path) -> "Annotated | None":
-        """Read the annotations under the root, and find the images; None where there are no annotations."""
-        if not (source := find(name, root)):
+    def read(cls, name: str, root: Path, columns: Columns = (), copies: Path | None = None) -> "Annotated | None":
+        """Read the annotations under the root, and find the images; None where there are no annotations.
+
+        Args:
+            columns: of a table, as the user names them.
+            copies: folder for copies of pictures that lie inside tables; None: such pictures are not read.
+        """
+        if not (source := find(name, root, columns)):
             return None
         (title, path), known, problems = source, catalog.described(name), list[Problem]()
         by_split: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
-        for entry in FORMATS[title].entries(path, root, known.test_splits, problems):
+        form = FORMATS[title]
+        if isinstance(form, TableFormat):
+            table = tables.read(form, path, root, columns, copies, problems)
+        else:
+            table = tables.TableRead(form.entries(path, root, known.test_splits, problems))
+        for entry in table.entries:
             first = slice(known.captions_per_image)  # where protocols use only the first
             by_split[entry.split].append(replace(entry, captions=entry.captions[first], ids=entry.ids[first]))
         files = located([entry for entries in by_split.values() for entry in entries], root, problems)
-        return cls(name, root, title, path, by_split, files, problems)
+        return cls(name, root, title, path, by_split, files, problems, table.columns, table.summary)
 
     @classmethod
-    def of(cls, name: str, root: Path) -> "Annotated":
+    def of(cls, name: str, root: Path, columns: Columns = (), copies: Path | None = None) -> "Annotated":
         """As `read`; DataError: there are none, they cannot be read, or images are missing or lead out of the root."""
-        if not (annotated := cls.read(name, root)):
-            here = begun(root)
+        if not (annotated := cls.read(name, root, columns, copies)):
+            here = begun(root, columns)
             raise DataError(str(here or f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}."))
         refuse(annotated.problems, str(annotated.path), check_command(name, root.absolute()))
         return annotated
@@ -127,16 +180,24 @@ class Annotated:
         return listings
 
     def notes(self) -> list[Problem]:
-        """Captions that are empty or no text, and annotations that are not read."""
-        notes = []
-        for split, listing in self.listings.items():
-            notes += faults_of_captions(listing.captions, f"captions of the {split} split of {self.path}")
+        """What was read, captions that are empty or no text, and annotations that are not read."""
+        notes = (
+            [Problem(str(self.path), self.summary, READ_OTHERWISE.format(name=self.name), "remark")]
+            if self.summary
+            else []
+        )
+        for split, entries in self.by_split.items():
+            captions = [caption for entry in entries for caption in entry.captions]
+            notes += faults_of_captions(captions, f"captions of the {split} split of {self.path}")
         return [*notes, *self._unread()]
 
     def _unread(self) -> list[Problem]:
         """Annotations under the root that are not read, since these come first."""
-        alike = {place: "" for pattern in FORMATS[self.title].alike for place in sorted(self.path.parent.glob(pattern))}
-        others = {place: f"{title} " for title, form in FORMATS.items() if (place := form.find(self.name, self.root))}
+        form = FORMATS[self.title]
+        patterns = () if isinstance(form, TableFormat) else form.alike
+        alike = {place: "" for pattern in patterns for place in sorted(self.path.parent.glob(pattern))}
+        places = ((title, _place(other, self.name, self.root, ())) for title, other in FORMATS.items())
+        others = {place: f"{title} " for title, place in places if place and title != self.title}
         fix = "To read it, move it to a root of its own."
         return [
             Problem(str(place), f"{title}is not read, since {self.path} is read instead", fix, "remark")

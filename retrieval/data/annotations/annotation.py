@@ -40,6 +40,7 @@ class Annotation:
         names: of its file, below some image folder; the first that exists counts.
         place: where the entry stands, for messages.
         ids: COCO's ids of the captions; empty: not known.
+        image: where it lies, if the annotations say more than its name; None: a file of its own.
     """
 
     split: str
@@ -47,6 +48,7 @@ class Annotation:
     captions: tuple[str, ...]
     place: str
     ids: tuple[int, ...] = ()
+    image: FileSlice | None = None
 
 
 def first(root: Path, folders: Sequence[str], *patterns: str) -> Path | None:
@@ -157,9 +159,12 @@ class Locator:
 
 def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, FileSlice]]:
     """Every entry with its file; those without one are left out and reported."""
-    locator = _best(entries, root)
+    if all(entry.image for entry in entries):
+        return [(entry, entry.image) for entry in entries if entry.image]
+    locator = _best([entry for entry in entries if not entry.image], root)
     faults: list[Problem] = []
-    pairs = [(entry, FileSlice(file)) for entry in entries if (file := locator.of(entry, faults))]
+    sought = ((entry, entry.image or locator.of(entry, faults)) for entry in entries)
+    pairs = [(entry, at if isinstance(at, FileSlice) else FileSlice(at)) for entry, at in sought if at]
     leading_out = [fault for fault in faults if "leads out of" in fault.what]
     if entries and not pairs and not leading_out:
         faults = [_all_missing(entries[0].names, root)]
@@ -195,8 +200,14 @@ def _best(entries: Sequence[Annotation], root: Path) -> Locator:
 
 def _locators(root: Path) -> list[Locator]:
     folders = list(_folders(root))
-    homes = list(dict.fromkeys(folder.resolve() for folder in folders))
+    homes = list(dict.fromkeys([*(folder.resolve() for folder in folders), *_blobs(root)]))
     return [Locator(folder, homes) for folder in folders]
+
+
+def _blobs(root: Path) -> list[Path]:
+    """The folder that the links of a revision in a hub's cache lead to: `DATA/snapshots/REVISION`, `DATA/blobs`."""
+    blobs = [snapshots.parent / "blobs" for snapshots in root.absolute().parents if snapshots.name == "snapshots"]
+    return [folder.resolve() for folder in blobs if folder.is_dir()]
 
 
 def _folders(root: Path) -> Iterator[Path]:

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from goalgrid.grid.groups import grouped
-from goalgrid.retrieval.data.annotations import split_files
+from goalgrid.retrieval.data.annotations import csv_table, split_files, tables
 from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, below, entries_of, first
 from goalgrid.retrieval.splits.problems import Problem, rows_of
 
-NAMES = ("captions.csv", "captions.txt")
-LONGEST = 10_000
-"""Characters of a first line that are looked at for columns."""
+NAMES = csv_table.PLAIN
 TREE = """
 DIR/captions.csv            columns image,caption,split; the split is train, val or test
     or columns image,caption, with DIR/splits.csv (image,split) or DIR/{train,val,test}.txt (a name a line)
@@ -24,24 +22,17 @@ DIR/images/*.jpg            or in DIR, or in any other folder below it
 
 
 def find(name: str, root: Path) -> Path | None:
-    """The CSV file; the second name is that in Kaggle's Flickr8k."""
-    return first(root, (".", "annotations"), *NAMES)
+    """The CSV file; the second name is that in Kaggle's Flickr8k. None where its columns are named otherwise."""
+    path = first(root, csv_table.FOLDERS, *NAMES)
+    if path and not csv_table.is_plain(path) and tables.files(csv_table.FORMAT, root, ()):
+        return None
+    return path
 
 
 def find_with_splits(name: str, root: Path) -> Path | None:
     """As `find`, if a column or a file says the splits."""
     path = find(name, root)
     return path if path and (split_files.given(path) or "split" in _columns(path)) else None
-
-
-def lacks_name(root: Path) -> Problem | None:
-    """The problem of a table that has another name than captions.csv; None where there is no table."""
-    if not (table := first(root, (".", "annotations"), "*.csv", "*.tsv")) or table.name == split_files.TABLE:
-        return None
-    fix = (
-        f"If {table.name} has the captions, rename it to captions.csv. Columns: image,caption and, if you like, split."
-    )
-    return Problem(str(table.with_name("captions.csv")), "is missing", fix)
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
@@ -64,4 +55,4 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
 
 def _columns(path: Path) -> list[str]:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        return [name.strip() for name in next(csv.reader([lines.readline(LONGEST)]), [])]
+        return [name.strip() for name in next(csv.reader([lines.readline(csv_table.LONGEST)]), [])]

@@ -1,0 +1,48 @@
+"""The columns of tables of captions, as a grid file or the command line names them: `image = "filepath"`."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from goalgrid.grid.errors import UserError, check_known
+
+Role = Literal["image", "captions", "split"]
+ROLES: dict[Role, str] = {
+    "image": "the image's file name, or its bytes",
+    "captions": "a caption, or several; a list of columns where each has one",
+    "split": "train, val or test",
+}
+Columns = tuple[tuple[str, tuple[str, ...]], ...]
+"""(role, names) of the columns that a user names; roles that are left out are told by the columns' names."""
+
+
+def columns_of(named: Mapping[Any, str | list[str]] | None) -> Columns:
+    """The columns of a table of a grid file."""
+    return tuple((role, (names,) if isinstance(names, str) else tuple(names)) for role, names in (named or {}).items())
+
+
+def from_command_line(entries: Iterable[str]) -> Columns:
+    """The columns of entries ROLE=COLUMN; a role that is given again has several.
+
+    >>> from_command_line(["image=filepath", "captions=c0", "captions=c1"])
+    (('image', ('filepath',)), ('captions', ('c0', 'c1')))
+    """
+    named: dict[str, list[str]] = {}
+    for entry in entries:
+        role, separator, column = entry.partition("=")
+        if not separator or not column:
+            raise UserError(f"--columns {entry!r} is not ROLE=COLUMN, e.g. --columns image=filepath.")
+        check_known("role", role, ROLES, where="in --columns")
+        named.setdefault(role, []).append(column)
+    return columns_of({**named})
+
+
+def to_toml(columns: Columns) -> str:
+    """The columns as a grid file has them.
+
+    >>> print(to_toml((("image", ("filepath",)), ("captions", ("c0", "c1")))))
+    { image = "filepath", captions = ["c0", "c1"] }
+    """
+    values = {role: names[0] if len(names) == 1 else list(names) for role, names in columns}
+    listed = ", ".join(f"{role} = {json.dumps(value, ensure_ascii=False)}" for role, value in values.items())
+    return f"{{ {listed} }}"

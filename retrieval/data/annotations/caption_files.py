@@ -1,0 +1,75 @@
+"""Pictures with their captions beside them: x.jpg with x.txt, a caption a line, or x.json, as img2dataset writes them.
+
+The pictures lie in one folder, or in folders of the splits, or of img2dataset's shards (00000/).
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from goalgrid.grid.columns import Columns
+from goalgrid.retrieval.data.annotations import tables
+from goalgrid.retrieval.data.annotations.annotation import ENDINGS
+from goalgrid.retrieval.data.annotations.tables import Row, Table, TableFormat
+from goalgrid.retrieval.splits.problems import Problem, json_of, lines_of
+
+PICTURES = (*ENDINGS, ".webp")
+LOOKED_AT = 1000
+"""Files of a folder that are looked at for a picture with its captions."""
+TREE = """
+DIR/images/x.jpg            and beside it x.txt, a caption a line, or x.json with "caption" or "captions"
+    or in DIR, or in DIR/train/, DIR/val/ and DIR/test/, or in folders of img2dataset (00000/)
+"""
+
+
+def here(root: Path) -> list[Path]:
+    """The folders with pictures that have captions beside them."""
+    if not root.is_dir():
+        return []
+    with os.scandir(root) as items:
+        below = sorted(path for item in items if (path := root / item.name).is_dir())  # of a link to itself, too
+    folders = [root, *(root / "images" / name for name in ("", "train", "val", "test")), *below]
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir() and _captioned(folder)]
+
+
+def _captioned(folder: Path) -> bool:
+    some = islice(folder.iterdir(), LOOKED_AT)
+    return any(path.suffix in PICTURES and captions_beside(path) for path in some)
+
+
+def captions_beside(picture: Path) -> Path | None:
+    """The file with the captions of a picture; text comes before JSON."""
+    return next((path for ending in (".txt", ".json") if (path := picture.with_suffix(ending)).is_file()), None)
+
+
+def header(path: Path) -> Sequence[str]:
+    """As if they were a table."""
+    return "image", "captions"
+
+
+def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
+    """Every picture of the folders, by name."""
+    return Table(header(root), _rows(paths, root, problems))
+
+
+def _rows(paths: Sequence[Path], root: Path, problems: list[Problem]) -> Iterator[Row]:
+    for folder in paths:
+        split = tables.split_in(folder / "x", root)
+        for picture in sorted(path for path in folder.iterdir() if path.suffix in PICTURES):
+            name = str(picture.relative_to(root))
+            yield Row(str(picture), {"image": name, "captions": _captions(picture, problems)}, split)
+
+
+def _captions(picture: Path, problems: list[Problem]) -> Any:
+    path = captions_beside(picture)
+    if path is None:
+        return None
+    if path.suffix == ".txt":
+        return lines_of(path, "a caption a line", problems)
+    content = json_of(path, dict, '{"caption": "a dog"}', problems)
+    return next((content[name] for name in tables.candidates("captions", [*content])), None)
+
+
+FORMAT = TableFormat(here, header, table, "folder", TREE, shards=True)

@@ -1,0 +1,50 @@
+"""An imagefolder of Hugging Face: images, and beside them metadata.csv or metadata.jsonl, with names in `file_name`.
+
+The metadata may lie in the root or in a folder of each split; names are paths from their folder.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from goalgrid.grid.columns import Columns
+from goalgrid.retrieval.data.annotations import csv_table, json_lines, tables
+from goalgrid.retrieval.data.annotations.tables import Row, Table, TableFormat
+from goalgrid.retrieval.splits.problems import Problem, cells_of
+
+NAMES = ("metadata.csv", "metadata.jsonl")
+FOLDERS = ("", "*/", "*/*/")
+TREE = """
+DIR/train/metadata.csv      columns file_name and e.g. text; or metadata.jsonl
+DIR/train/*.jpg             and the same in DIR/validation/ and DIR/test/; or all in one folder, with a column `split`
+"""
+
+
+def here(root: Path) -> list[Path]:
+    """The metadata of the root, else of its folders."""
+    levels = ([path for name in NAMES for path in root.glob(f"{folder}{name}")] for folder in FOLDERS)
+    return sorted(next(filter(None, levels), []))
+
+
+def header(path: Path) -> list[str] | None:
+    return json_lines.header(path) if path.suffix == ".jsonl" else csv_table.header(path)
+
+
+def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
+    """The rows of the metadata of all folders."""
+    return Table(header(paths[0]) or (), _rows(paths, root, problems))
+
+
+def _rows(paths: Sequence[Path], root: Path, problems: list[Problem]) -> Iterator[Row]:
+    for path in paths:
+        folder = path.parent.relative_to(root)
+        split, below = tables.split_in(folder / "metadata", Path()), "" if folder == Path() else str(folder)
+        if path.suffix == ".jsonl":
+            rows = list(json_lines.objects(path, problems))
+        else:
+            columns, cells = cells_of(path, problems, **csv_table.dialect(path))
+            rows = [(line, dict(zip(columns or [], values, strict=True))) for line, values in cells]
+        for line, values in rows:
+            yield Row(f"{path}, line {line}", values, split, folder=below)
+
+
+FORMAT = TableFormat(here, header, table, "metadata file", TREE, shards=True)

@@ -1,0 +1,70 @@
+"""JSON lines, *.jsonl: an object a line, an image or a caption each, with any names of keys."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from goalgrid.grid.columns import Columns
+from goalgrid.grid.errors import parsed_json
+from goalgrid.retrieval.data.annotations import tables
+from goalgrid.retrieval.data.annotations.tables import Row, Table, TableFormat
+from goalgrid.retrieval.splits.problems import Problem, lines_of
+
+FOLDERS = (".", "annotations", "data")
+PATTERNS = ("*.jsonl", "*.ndjson")
+LAYOUT = 'an object a line, e.g. {"image": "1.jpg", "captions": ["a dog", "a dog runs"], "split": "train"}'
+TREE = """
+DIR/NAME.jsonl              a line {"image": "1.jpg", "captions": ["a dog", "a dog runs"], "split": "train"}
+    any names of keys; or NAME_train.jsonl, NAME_val.jsonl and NAME_test.jsonl
+DIR/images/*.jpg            or in DIR, or in any other folder below it
+"""
+FIRST = 1 << 20
+"""Bytes of a first line that are looked at for keys."""
+
+
+def here(root: Path) -> list[Path]:
+    """All files of JSON lines."""
+    return [path for folder in FOLDERS for pattern in PATTERNS for path in sorted((root / folder).glob(pattern))]
+
+
+def header(path: Path) -> list[str] | None:
+    """The keys in the first line; None: it cannot be read, or is no object."""
+    try:
+        with path.open("rb") as lines:
+            first = parsed_json(lines.readline(FIRST))
+    except (OSError, ValueError):
+        return None
+    return [str(key) for key in first] if isinstance(first, dict) else None
+
+
+def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
+    """The lines of all files."""
+    return Table(header(paths[0]) or (), _rows(paths, root, problems))
+
+
+def _rows(paths: Sequence[Path], root: Path, problems: list[Problem]) -> Iterator[Row]:
+    for path in paths:
+        split = tables.split_in(path, root) if len(paths) > 1 else ""
+        for number, values in objects(path, problems):
+            yield Row(f"{path}, line {number}", values, split)
+
+
+def objects(path: Path, problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file with their lines; a line that is no object is reported."""
+    for number, line in enumerate(lines_of(path, "an object a line", problems), 1):
+        if not line.strip():
+            continue
+        try:
+            values = parsed_json(line)
+        except json.JSONDecodeError as error:
+            what = f"is not valid JSON: {error.msg}, at letter {error.colno} of {len(line)}"
+            problems.append(Problem(f"{path}, line {number}", what, f"Is the file whole? Expected {LAYOUT}."))
+            continue
+        if isinstance(values, dict):
+            yield number, values
+        else:
+            problems.append(Problem(f"{path}, line {number}", "is not a JSON object", f"Expected {LAYOUT}."))
+
+
+FORMAT = TableFormat(here, header, table, "JSON lines file", TREE)

@@ -1,0 +1,360 @@
+"""Tables of captions, a row a caption or an image: which column is which, and the images of their rows.
+
+CSV, JSON lines, parquet and the samples of tars are such tables. Columns are told by their names or named by the user;
+where two readings are possible, the user is asked.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from goalgrid.grid.columns import Columns, to_toml
+from goalgrid.grid.errors import counted, nearest
+from goalgrid.grid.groups import grouped
+from goalgrid.retrieval.data.annotations import split_files
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, below
+from goalgrid.retrieval.data.file_slice import FileSlice
+from goalgrid.retrieval.splits.problems import NEAR, Problem, no_text
+
+USUAL = {"image": ("image",), "captions": ("caption", "captions"), "split": ("split",)}
+"""The names that columns have where they are made for goalgrid."""
+OTHERS = {
+    "image": (*NEAR["image"], "photo", "picture", "jpg", "jpeg", "png", "webp"),
+    "captions": (*NEAR["caption"], "texts", "sentences", "descriptions", "comments", "txt"),
+    "split": (),
+}
+"""Names that others give them."""
+NUMBERED = re.compile(r"(.*?)[ _-]?\d+")
+"""One of several columns with a caption each."""
+IN_NAME = re.compile(r"(?:^|[^a-z])(train|training|val|valid|validation|dev|test|testing)(?![a-z])", re.IGNORECASE)
+"""The split that a file or a folder is named after."""
+SPLIT_NAMES = {"train": "train", "training": "train", "restval": "train"}
+SPLIT_NAMES |= {"val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test", "testing": "test"}
+ASK = 'Say which: [data.NAME] columns = {{ {role} = "{example}" }}, or --columns {role}={example}.'
+TEXTS = ("raw", "caption", "text", "sentence")
+"""Keys of a caption that is an object."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Args:
+        place: of the row, for messages.
+        split: by the name of its file or folder; empty: that says none.
+        image: the picture, if it lies inside the table; its name is in the image's column or `FileSlice.label`.
+        folder: below the root, in which images of these names may lie, too.
+    """
+
+    place: str
+    values: Mapping[str, Any]
+    split: str = ""
+    image: FileSlice | None = None
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a format reads of its files.
+
+    Args:
+        columns: all names, in their order.
+        own_images: whether every row holds its picture, so that no column names it.
+    """
+
+    columns: Sequence[str]
+    rows: Iterable[Row]
+    own_images: bool = False
+
+
+class TableFormat(NamedTuple):
+    """How tables of a format are found and read.
+
+    Args:
+        here: all files under a root that may be such tables.
+        header: the columns of a file; None: it cannot be read.
+        table: from files, the root, the columns that the user names, the folder of copies of pictures (None: pictures
+            inside tables are not read) and a list for problems: the table.
+        noun: what a file is called.
+        tree: how a root of one's own looks.
+        shards: whether files that are named after no splits are one table.
+    """
+
+    here: Callable[[Path], list[Path]]
+    header: Callable[[Path], Sequence[str] | None]
+    table: Callable[[Sequence[Path], Path, Columns, Path | None, list[Problem]], Table]
+    noun: str
+    tree: str = ""
+    shards: bool = False
+
+
+@dataclass
+class TableRead:
+    """What was read of a table: entries, the columns that were read, and a line that says it."""
+
+    entries: list[Annotation]
+    columns: Columns = ()
+    summary: str = ""
+
+
+def split_in(path: Path, root: Path) -> str:
+    """The split that a file, or else a folder on the way to it, is named after; empty: none.
+
+    >>> split_in(Path("d/data/train-00000-of-00002.parquet"), Path("d"))
+    'train'
+    >>> split_in(Path("d/validation/a.csv"), Path("d"))
+    'val'
+    """
+    below_root = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
+    for name in (below_root.stem, *(parent.name for parent in below_root.parents)):
+        if match := IN_NAME.search(name):
+            return SPLIT_NAMES[match[1].lower()]
+    return ""
+
+
+def files(form: TableFormat, root: Path, given: Columns) -> list[Path]:
+    """The tables of a format with columns of captions, those named after splits if there are any; none: no such table.
+
+    A file that cannot be read counts as one, so that its fault is reported.
+    """
+    of_captions = [path for path in form.here(root) if _may_be(form.header(path), given)]
+    return [path for path in of_captions if split_in(path, root)] or of_captions
+
+
+def _may_be(names: Sequence[str] | None, given: Columns) -> bool:
+    """Whether columns of these names may be those of captions; where the user names columns, whether they are there."""
+    if names is None:
+        return True
+    roles = [role for role in ("image", "captions") if role not in dict(given)]
+    return {*chain(*dict(given).values())} <= {*names} and all(candidates(role, names) for role in roles)
+
+
+def lacking(forms: Iterable[TableFormat], root: Path, given: Columns) -> Problem | None:
+    """Why the first table under the root is none of captions: what its columns lack; None: there is no table."""
+    for form in forms:
+        for path in form.here(root):
+            if names := form.header(path):
+                _, problems = resolved(names, given, str(path))
+                return next(iter(problems), None)
+    return None
+
+
+def resolved(names: Sequence[str], given: Columns, place: str, *, image: bool = True) -> tuple[Columns, list[Problem]]:
+    """The columns of a table by role, and why they cannot be told.
+
+    Args:
+        given: by the user, which count.
+        image: whether a column has to name the image.
+    """
+    columns, problems = dict[str, tuple[str, ...]](), list[Problem]()
+    for role in ("image", "captions", "split"):
+        if named := dict(given).get(role):
+            problems += [_lacking(name, role, names, place) for name in named if name not in names]
+            columns[role] = named
+        elif role != "image" or image:
+            possible = candidates(role, names)
+            if len(possible) == 1 or (role == "captions" and _family(possible)):
+                columns[role] = tuple(possible)
+            elif possible:
+                what = f"columns {' and '.join(map(repr, possible))} may each hold the {_noun(role)}"
+                problems.append(Problem(place, what, ASK.format(role=role, example=possible[0])))
+            elif role != "split":
+                what = f"no column is known to hold the {_noun(role)}; its columns: {', '.join(map(repr, names))}"
+                problems.append(Problem(place, what, ASK.format(role=role, example="COLUMN")))
+    return tuple(columns.items()), problems
+
+
+def candidates(role: str, names: Sequence[str]) -> list[str]:
+    """The columns that may have this role by their names: those with a usual name, else with a name of others."""
+    plain = {name: name.strip().lower() for name in names}
+    for known in (USUAL[role], OTHERS[role]):
+        if matching := [name for name in names if plain[name] in known]:
+            return matching
+    stems = {*USUAL[role], *OTHERS[role]} if role == "captions" else set[str]()
+    numbered = [name for name in names if (part := NUMBERED.fullmatch(plain[name])) and part[1] in stems]
+    languages = [name for name in names if any(plain[name].startswith(f"{stem}_") for stem in USUAL[role])]
+    return numbered or (languages if role == "captions" else [])
+
+
+def _family(names: Sequence[str]) -> bool:
+    """Whether these are columns of one name with numbers."""
+    stems = {match[1] if (match := NUMBERED.fullmatch(name)) else "" for name in names}
+    return len(stems) == 1 and "" not in stems
+
+
+def _noun(role: str) -> str:
+    return {"image": "images", "captions": "captions"}.get(role, role)
+
+
+def _lacking(name: str, role: str, names: Sequence[str], place: str) -> Problem:
+    near = f" Did you mean {close[0]!r}?" if (close := nearest(name, names)) else ""
+    what = f"has no column {name!r}, which columns.{role} names; its columns: {', '.join(map(repr, names))}"
+    return Problem(place, what, f"Name a column that is there.{near}")
+
+
+def read(
+    form: TableFormat, path: Path, root: Path, given: Columns, copies: Path | None, problems: list[Problem]
+) -> TableRead:
+    """The images of the table, both in the order of the rows; `path`: of its file, or of the folder of its files."""
+    paths = files(form, root, given)
+    if len(paths) > 1 and not form.shards and not all(split_in(path, root) for path in paths):
+        what = f"{' and '.join(path.name for path in paths)} may each hold the captions"
+        fix = "Give the root one of them, name them after splits (train.csv, val.csv, test.csv), or name columns."
+        problems.append(Problem(str(path), what, fix))
+        return TableRead([])
+    table = form.table(paths, root, given, copies, problems)
+    if not table.columns:
+        before = len(problems)
+        deque(table.rows, maxlen=0)  # reports what is wrong with them
+        if len(problems) == before:
+            problems.append(Problem(str(path), "has no columns", "Is the file whole? Fetch it again."))
+        return TableRead([])
+    columns, faults = resolved(table.columns, given, str(path), image=not table.own_images)
+    problems += faults
+    if faults:
+        return TableRead([], columns)
+    reading = _Reading(dict(columns), root, problems)
+    entries, by = reading.entries(table.rows, path)
+    source = counted(len(paths), form.noun) if len(paths) > 1 else paths[0].name
+    captions = [len(entry.captions) for entry in entries]
+    unusual = tuple((role, names) for role, names in columns if not {*names} <= {*USUAL[role]})
+    images = f"{counted(len(entries), 'photograph')} with {_spread(captions)} from {source}"
+    images += f", columns {to_toml(unusual)}" if unusual else ""
+    return TableRead(entries, columns, "; ".join([images, f"split by {by}", *reading.left_out()]))
+
+
+def _spread(captions: Sequence[int]) -> str:
+    least, most = min(captions, default=0), max(captions, default=0)
+    if least == most:
+        return f"{counted(most, 'caption')} each"
+    return f"{least} to {most} captions each ({sum(captions) / len(captions):.2f} on average)"
+
+
+def _text_of(caption: Any) -> Any:
+    """The text of a caption that is an object, as in COCO's files; any other caption as it is."""
+    if isinstance(caption, Mapping):
+        return next((caption[key] for key in TEXTS if key in caption), caption)
+    return caption
+
+
+def _where(name: str, row: Row) -> dict[str, Any]:
+    """Where the image of a row lies, as an `Annotation` has it."""
+    return {"names": (f"{row.folder}/{name}", name) if row.folder else (name,), "image": row.image}
+
+
+class _Reading:
+    """Rows as images with captions, and what of them was left out."""
+
+    def __init__(self, columns: Mapping[str, tuple[str, ...]], root: Path, problems: list[Problem]) -> None:
+        self.columns, self.root, self.problems = columns, root, problems
+        self.silent, self.failed = list[str](), 0
+        self.pairs = list[tuple[str, Row, str]]()
+        """Name of the image, its row, and a caption."""
+
+    def entries(self, rows: Iterable[Row], path: Path) -> tuple[list[Annotation], str]:
+        """The images in the order of the rows, train, val and test; and by what they are split."""
+        for row in rows:
+            self._add(row)
+        self._report_repeated(path)
+        splits, by = self._splits(path)
+        if splits is None:
+            pairs = [(name, caption) for name, _, caption in self.pairs]
+            rows_by_name = {name: row for name, row, _ in self.pairs}
+            listed = split_files.entries(pairs, path if path.is_file() else path / "table", self.problems)
+            return [replace(entry, **_where(entry.names[0], rows_by_name[entry.names[0]])) for entry in listed], by
+        by_split = grouped(zip(splits, self.pairs, strict=True))
+        return [entry for split in SPLITS for entry in self._of_split(split, by_split.get(split, []))], by
+
+    def _add(self, row: Row) -> None:
+        if str(row.values.get("status", "success")) != "success" and "key" in row.values:
+            self.failed += 1  # what img2dataset could not fetch
+            return
+        captions = self._captions(row)
+        name = self._name(row)
+        if captions and name:
+            self.pairs += [(name, row, caption) for caption in captions]
+        elif not captions:
+            self.silent.append(row.place)
+        else:
+            self.problems.append(
+                Problem(row.place, "names no image", "Give the image's file name, or take out the row.")
+            )
+
+    def _name(self, row: Row) -> str:
+        value = row.values.get(self.columns["image"][0]) if "image" in self.columns else None
+        if isinstance(value, Mapping):
+            value = value.get("path")
+        name = value.strip() if isinstance(value, str) else ""
+        if row.image:
+            return name or row.image.label or f"{row.image.path.name}+{row.image.offset}"
+        return name
+
+    def _captions(self, row: Row) -> list[str]:
+        """The captions of a row; empty: it has none, or a fault that is reported."""
+        texts = list[str]()
+        for column in self.columns["captions"]:
+            value = row.values.get(column)
+            for caption in value if isinstance(value, Sequence) and not isinstance(value, str) else [value]:
+                text = _text_of(caption)
+                if isinstance(text, str):
+                    texts += [" ".join(text.splitlines())] if text.strip() else []
+                elif text is not None:
+                    self.problems.append(no_text(f"{row.place}: {column}", text))
+        return texts
+
+    def _splits(self, path: Path) -> tuple[list[str] | None, str]:
+        """The split of each pair, None: files beside the table say it; and by what they are split."""
+        rows = [row for _, row, _ in self.pairs]
+        if column := self.columns.get("split"):
+            splits = [
+                split_files.split_of(str(row.values.get(column[0])), row.place, self.problems, SPLIT_NAMES) or ""
+                for row in rows
+            ]
+            return splits, f"column {column[0]!r}"
+        named = {row.split for row in rows}
+        hashed = [split_files.by_hash(str(PurePosixPath(below(name, self.root)))) for name, *_ in self.pairs]
+        if named == {"train", "test"}:
+            held_out = [
+                "val" if row.split == "train" and by_hash == "val" else row.split
+                for row, by_hash in zip(rows, hashed, strict=True)
+            ]
+            return held_out, "the files' names; a tenth of train validates, told by a hash of the images' names"
+        if len(named - {""}) > 1 and "" not in named:
+            return [row.split for row in rows], "the files' names"
+        if split_files.given(path if path.is_file() else path / "table"):
+            return None, "the lists of images in files next to it"
+        return hashed, "a hash of the images' names, about 80, 10 and 10 %"
+
+    def _of_split(self, split: str, pairs: Sequence[tuple[str, Row, str]]) -> list[Annotation]:
+        of_images = grouped(((row.folder, name), (row, caption)) for name, row, caption in pairs)
+        entries = []
+        for (_, name), of_image in of_images.items():
+            row, captions = of_image[0][0], tuple(caption for _, caption in of_image)
+            entries.append(Annotation(split, captions=captions, place=row.place, **_where(name, row)))
+        return entries
+
+    def _report_repeated(self, path: Path) -> None:
+        """Note rows that give an image the same caption again."""
+        seen, again = set[tuple[str, str, str]](), list[str]()
+        for name, row, caption in self.pairs:
+            key = row.folder, name, caption
+            again += [row.place] if key in seen else []
+            seen.add(key)
+        if again:
+            what = f"{counted(len(again), 'caption')} given to the same image before, the first is {again[0]}"
+            self.problems.append(Problem(str(path), what, "Take it out, unless it is meant to count twice.", "remark"))
+
+    def left_out(self) -> list[str]:
+        """What rows were left out, for the line that says what was read."""
+        lines = []
+        if self.silent:
+            lines.append(
+                f"{counted(len(self.silent), 'row')} without a caption left out, the first is {self.silent[0]}"
+            )
+        if self.failed:
+            lines.append(f"{counted(self.failed, 'row')} without a download left out")
+        return lines

@@ -1,0 +1,258 @@
+"""The same photographs in all forms: equal pixels, captions and fingerprints; damaged in several ways, one message."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data import opening
+from goalgrid.retrieval.data.annotations import Annotated
+from goalgrid.retrieval.data.check import check
+from goalgrid.retrieval.data.content import content
+from goalgrid.retrieval.splits.pairs import DataError
+
+from . import forms
+from .forms import COLUMNS, FORMS, Photograph
+
+VIEW = View(16)
+
+
+@pytest.fixture
+def photographs(tmp_path: Path) -> list[Photograph]:
+    return forms.made_up(tmp_path / "made up")
+
+
+def write(form: str, photographs: Sequence[Photograph], root: Path) -> Path:
+    root.mkdir()
+    FORMS[form](photographs, root)
+    return root
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_forms_give_the_same_pixels_captions_and_fingerprints(
+    form: str, photographs: list[Photograph], tmp_path: Path
+) -> None:
+    first, root = write("Karpathy's JSON", photographs, tmp_path / "first"), write(form, photographs, tmp_path / "data")
+    options = {"columns": COLUMNS.get(form, ()), "copies": tmp_path / "copies"}
+    held = content("mine", root, features=False, kept=tmp_path / "kept", **options)
+    assert held.fingerprint == content("mine", first, features=False).fingerprint
+    assert content("mine", root, features=False, kept=tmp_path / "kept", **options) == held
+    pairs, expected = opening.load("mine", root, VIEW, **options), opening.load("mine", first, VIEW)
+    for split, other in zip(pairs.splits.values(), expected.splits.values(), strict=True):
+        rows = np.arange(len(other.images))
+        assert split.images.gather(rows).equal(other.images.gather(rows))
+        assert split.captions == other.captions
+        assert split.image_of_text.tolist() == other.image_of_text.tolist()
+    report = check("mine", root, **options)
+    assert not report.problems
+    assert report.parts[0].fingerprint == held.fingerprint
+
+
+def test_real_photographs_are_the_same_in_all_forms(flickr8k: Path, tmp_path: Path) -> None:
+    photographs = forms.photographs_of(flickr8k, {"train": 30, "val": 10, "test": 10})
+    fingerprints = {
+        content(
+            "mine",
+            write(form, photographs, tmp_path / str(place)),
+            features=False,
+            columns=COLUMNS.get(form, ()),
+            copies=tmp_path,
+        ).fingerprint
+        for place, form in enumerate(FORMS)
+    }
+    assert len(fingerprints) == 1
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in ("Karpathy's JSON", "our CSV")])
+def test_one_line_says_what_was_read(form: str, photographs: list[Photograph], tmp_path: Path) -> None:
+    root = write(form, photographs, tmp_path / "data")
+    columns = COLUMNS.get(form, ())
+    annotated = Annotated.of("mine", root, columns, tmp_path / "copies")
+    assert annotated.summary.startswith("8 photographs with 2 captions each from ")
+    (remark,) = (note for note in annotated.notes() if note.what == annotated.summary)
+    assert remark.kind == "remark"
+    assert remark in check("mine", root, columns=columns, copies=tmp_path / "copies").remarks
+
+
+def rewrite(name: str, change: Callable[[str], str]) -> Callable[[Path], object]:
+    def edit(root: Path) -> None:
+        text = (root / name).read_text(encoding="utf-8")
+        assert change(text) != text
+        (root / name).write_text(change(text), encoding="utf-8")
+
+    return edit
+
+
+def recode(name: str) -> Callable[[Path], object]:
+    """Rewrite a file as Windows did."""
+    return lambda root: (root / name).write_bytes((root / name).read_text("utf-8").replace("犬", "").encode("cp1252"))
+
+
+def drop(name: str, line: int) -> Callable[[Path], object]:
+    """Empty the image's cell of a line."""
+
+    def change(text: str) -> str:
+        lines = text.splitlines(keepends=True)
+        lines[line] = re.sub(r"^[^,]*", "", lines[line])
+        return "".join(lines)
+
+    return rewrite(name, change)
+
+
+def again(name: str, line: int) -> Callable[[Path], object]:
+    """Repeat a line."""
+
+    def change(text: str) -> str:
+        lines = text.splitlines(keepends=True)
+        return "".join([*lines, lines[line]])
+
+    return rewrite(name, change)
+
+
+PAIRS, LINES = "pairs.csv", "all.jsonl"
+OPEN_CLIP, FOLDER = "CSV of open_clip", "imagefolder, CSV"
+DAMAGED: dict[tuple[str, str], tuple[Callable[[Path], object], str]] = {
+    (OPEN_CLIP, "cut"): (rewrite(PAIRS, lambda text: text[:-12]), r"pairs\.csv, line 17: has 2 cells"),
+    (OPEN_CLIP, "missing row"): (drop(PAIRS, 3), r"pairs\.csv, line 4: names no image"),
+    (OPEN_CLIP, "wrong column"): (
+        rewrite(PAIRS, lambda text: text.replace("title", "legend", 1)),
+        r"pairs\.csv: no column is known to hold the captions; its columns: 'filepath', 'legend', 'split'\. Say which",
+    ),
+    (OPEN_CLIP, "duplicate"): (again(PAIRS, 2), r"pairs\.csv: 1 caption given to the same image before, .* line 18"),
+    (OPEN_CLIP, "other encoding"): (recode(PAIRS), r"pairs\.csv, line 3: is not UTF-8: byte 0xe0, which is 'à'"),
+    ("JSON lines", "cut"): (
+        rewrite(LINES, lambda text: text[:-9]),
+        r"all\.jsonl, line 8: is not valid JSON: .* Is the",
+    ),
+    ("JSON lines", "missing row"): (
+        rewrite(LINES, lambda text: text.replace('"image": "train2.png", ', "")),
+        r"all\.jsonl, line 3: names no image",
+    ),
+    ("JSON lines", "wrong column"): (
+        rewrite(LINES, lambda text: text.replace("captions", "legends")),
+        r"all\.jsonl: no column is known to hold the captions; its columns: 'image', 'legends', 'split'\. Say which",
+    ),
+    ("JSON lines", "duplicate"): (again(LINES, 1), r"all\.jsonl: 2 captions given to the same image before, .* line 9"),
+    ("JSON lines", "other encoding"): (
+        lambda root: (root / LINES).write_bytes('{"image": "a.png", "caption": "à"}\n'.encode("cp1252")),
+        r"all\.jsonl, line 1: is not UTF-8: byte 0xe0, which is 'à'",
+    ),
+    (FOLDER, "cut"): (
+        rewrite("test/metadata.csv", lambda text: text[:-30] + "\n"),
+        r"test/metadata\.csv, line 5: has 1 cell",
+    ),
+    (FOLDER, "missing row"): (drop("train/metadata.csv", 1), r"train/metadata\.csv, line 2: names no image"),
+    (FOLDER, "missing image"): (
+        lambda root: (root / "train" / "train1.png").unlink(),
+        r"train/train1\.png: the imag",
+    ),
+    (FOLDER, "wrong column"): (
+        lambda root: [
+            rewrite(f"{split}/metadata.csv", lambda text: text.replace("file_name", "id", 1))(root)
+            for split in ("train", "validation", "test")
+        ],
+        r"metadata\.csv: no column is known to hold the images; its columns: 'id', 'text'\. Say which",
+    ),
+    (FOLDER, "duplicate"): (again("test/metadata.csv", 1), r"1 caption given to the same image before, .* line 6"),
+    (FOLDER, "other encoding"): (recode("test/metadata.csv"), r"test/metadata\.csv, line 3: is not UTF-8: byte 0xe0"),
+}
+
+
+@pytest.mark.parametrize("form_and_damage", DAMAGED, ids=": ".join)
+def test_damage_is_one_message_with_file_and_row(
+    form_and_damage: tuple[str, str], photographs: list[Photograph], tmp_path: Path
+) -> None:
+    form, damage = form_and_damage
+    root = write(form, photographs, tmp_path / "data")
+    edit, message = DAMAGED[form_and_damage]
+    edit(root)
+    report = check("mine", root, copies=tmp_path / "copies")
+    if damage == "duplicate":
+        assert not report.problems
+        (problem,) = (remark for remark in report.remarks if re.search(message, str(remark)))
+        return
+    (problem,) = report.problems
+    assert re.search(message, str(problem)), str(problem)
+    with pytest.raises(DataError, match=message):
+        Annotated.of("mine", root, copies=tmp_path / "copies")
+
+
+def test_two_readings_are_asked_for(tmp_path: Path) -> None:
+    """Of two columns that may be captions, of a column that is not there, and of two tables."""
+    table = tmp_path / "pairs.csv"
+    table.write_text("filepath,title,text\n0.png,a,b\n")
+    with pytest.raises(DataError, match=r"'title' and 'text' may each hold the captions\. .*captions = \"title\""):
+        Annotated.of("mine", tmp_path)
+    with pytest.raises(DataError, match=r"no column 'titel', which columns\.captions names.* Did you mean 'title'\?"):
+        Annotated.of("mine", tmp_path, (("captions", ("titel",)),))
+    (tmp_path / "other.csv").write_text("filepath,title\n0.png,a\n")
+    with pytest.raises(DataError, match=r"other\.csv and pairs\.csv may each hold the captions"):
+        Annotated.of("mine", tmp_path)
+
+
+def test_kaggle_s_flickr30k_is_read_with_its_broken_row(tmp_path: Path) -> None:
+    """Bars and blanks between columns, quotation marks as they are, and a row that lacks its second bar."""
+    numbers = (1, 2, 5)  # whose hashes say test, train and val
+    lines = ["image_name| comment_number| comment"]
+    for number in numbers:
+        forms.write_files([Photograph(f"{number}.jpg", b"", (), "")], tmp_path / "flickr30k_images")
+        lines += [f'{number}.jpg| {place}| A "dog" number {place} runs .' for place in range(4)]
+        lines.append(f"{number}.jpg| 4   A dog runs across the grass ." if number == 2 else f"{number}.jpg| 4| A cat .")
+    (tmp_path / "results.csv").write_text("\n".join(lines) + "\n")
+    train = Annotated.of("mine", tmp_path).listings["train"]
+    assert train.captions == [
+        *(f'A "dog" number {place} runs .' for place in range(4)),
+        "A dog runs across the grass .",
+    ]
+
+
+def test_img2dataset_s_files_are_read_without_failed_downloads(tmp_path: Path) -> None:
+    numbers = (1, 2, 5)
+    for number in numbers:
+        shard = tmp_path / "00000"
+        forms.write_files([Photograph(f"{number}.jpg", b"", (), "")], shard)
+        (shard / f"{number}.json").write_text(
+            json.dumps({"caption": f"a dog {number}", "url": "u", "key": str(number)})
+        )
+    (tmp_path / "00000_stats.json").write_text("{}")
+    annotated = Annotated.of("mine", tmp_path)
+    assert sum(len(entries) for entries in annotated.by_split.values()) == 3
+
+
+def test_rows_without_captions_are_left_out_and_counted(photographs: list[Photograph], tmp_path: Path) -> None:
+    root = write("JSON lines", photographs, tmp_path / "data")
+    with (root / "all.jsonl").open("a") as file:
+        file.write(json.dumps({"image": "none.png", "captions": [], "split": "train"}) + "\n")
+    annotated = Annotated.of("mine", root)
+    assert "1 row without a caption left out, the first is " in annotated.summary
+    assert len(annotated.listings["train"].images) == 4
+
+
+def test_numbered_columns_are_the_captions_of_an_image(tmp_path: Path) -> None:
+    forms.write_files([Photograph(f"{number}.jpg", b"", (), "") for number in range(3)], tmp_path)
+    rows = [f"{number}.jpg,a {number},b {number},{split}" for number, split in enumerate(("train", "val", "test"))]
+    (tmp_path / "pairs.csv").write_text("\n".join(["image,caption_0,caption_1,split", *rows]) + "\n")
+    assert Annotated.of("mine", tmp_path).listings["val"].captions == ["a 1", "b 1"]
+
+
+def test_a_hub_s_folder_is_read_through_its_links(photographs: list[Photograph], tmp_path: Path) -> None:
+    """Of a hub's cache: files of a revision are links into a folder of blobs, which is out of the root."""
+    plain = write("imagefolder, CSV", photographs, tmp_path / "plain")
+    hub = tmp_path / "datasets--user--name"
+    root, blobs = hub / "snapshots" / "0a1b", hub / "blobs"
+    blobs.mkdir(parents=True)
+    for number, file in enumerate(sorted(path for path in plain.rglob("*") if path.is_file())):
+        (blobs / f"{number:040x}").write_bytes(file.read_bytes())
+        link = root / file.relative_to(plain)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(Path("../" * len(link.relative_to(hub).parts[1:])) / "blobs" / f"{number:040x}")
+    held = content("mine", root, features=False)
+    assert held.fingerprint == content("mine", plain, features=False).fingerprint
+    (root / "train" / "train0.png").unlink()
+    (root / "train" / "train0.png").symlink_to(plain / "train" / "train0.png")
+    with pytest.raises(DataError, match=r"the link 'train/train0\.png' leads out of"):
+        Annotated.of("mine", root)
