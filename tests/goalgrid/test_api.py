@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import goalgrid
 from goalgrid.api import LoadedGrid
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.messages import LOGGER
 from goalgrid.grid.store.home import Home, State
 
 from ..conftest import LASTING, ROOT
@@ -169,9 +171,10 @@ def test_a_mistake_is_one_message(mistake, message: str, loaded: LoadedGrid, tmp
     assert error.value._render_traceback_() == [f"goalgrid.UserError: {error.value}"]
 
 
-def test_the_page_runs(pair: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_runs(pair: Home, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """All code of docs/python.md, in order, beside a runs folder where `demo` is done."""
     monkeypatch.chdir(pair.path.parent)
+    request.addfinalizer(partial(LOGGER.setLevel, LOGGER.level))  # the page silences progress
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
