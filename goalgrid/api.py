@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from goalgrid.display import EffectsOutput, FigureOutput, TableOutput, TextOutput
 from goalgrid.grid.errors import UserError, check_known, user_path
@@ -23,6 +23,8 @@ from goalgrid.state.named_grids import recall
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from goalgrid.objectives.objective import Objective
 
 Names = str | Sequence[str]
 Overrides = Mapping[str, object] | Sequence[str]
@@ -258,6 +260,18 @@ class LoadedGrid:
         title = block or next(iter(pictures))
         check_known("block", title, pictures, where=f"of grid {self.name!r}")
         return FigureOutput(kind, title, pictures[title])
+
+    def objective(self, name: str, *, variant: str = "paper", **parameters: Any) -> "Objective":
+        """Build an objective as this grid means it, a loss of your own included: a function of (b, d) unit vectors.
+
+        Args:
+            name: an objective that the grid may name, "sig-ms_cir", or a name that a file of the grid registers.
+            variant: "paper" follows the papers' equations, "released" their published code.
+            parameters: its parameters; the variant's defaults where none is given.
+        """
+        from goalgrid.objectives import build
+
+        return build(name, self._grid.catalog.objectives, variant=variant, **parameters)
 
     def __repr__(self) -> str:
         return repr(self.status())

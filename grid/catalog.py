@@ -1,30 +1,36 @@
-"""The shipped recipes, presets and data sets, a TOML file each, the folder is the list; and the present grid's recipes.
+"""The catalogue: what a grid may name.
 
-A grid keeps recipes of the user's own whole; those of the present grid are known beside the shipped recipes.
+The shipped recipes, presets and data sets are a TOML file each; the folder is the list. A grid's own `Catalog` adds its
+recipes, and what its plug-ins register: made once, when the grid is read, it belongs to the grid and is passed down.
 """
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from importlib import import_module
 from importlib.resources import files
 from pkgutil import iter_modules
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, PositiveInt, StrictBool, field_validator
+from pydantic import BaseModel, Field, PositiveInt, StrictBool, field_validator
 
+from goalgrid.grid import plugins
 from goalgrid.grid.errors import UserError, check_known, counted
+from goalgrid.grid.objectives import OURS, Objectives
+from goalgrid.grid.plugins import Use
+from goalgrid.grid.registration import Kind
 from goalgrid.grid.settings import TrainSettings, components
 from goalgrid.grid.settings.base import WHOLE, Gpus, Settings, remaining_fields
 from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.poolings import POOLINGS
 from goalgrid.grid.syntax import flat
 
 Shelf = Literal["recipes", "presets", "datasets"]
 Member = TypeVar("Member")
-
-_own: dict[str, dict[str, Any]] = {}
-"""Whole contents of the present grid's own recipes."""
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class Recipe(Settings):
@@ -162,48 +168,128 @@ def names(shelf: Shelf) -> tuple[str, ...]:
 
 
 def read(shelf: Shelf, name: str) -> dict[str, Any]:
-    """The content of a shipped file."""
+    """Return the content of a shipped file; UserError: no file has this name."""
     check_known(shelf.removesuffix("s"), name, names(shelf))
     return toml(_shelved(shelf)[name], name)
 
 
 @cache
 def recipe(name: str) -> Recipe:
+    """Return a shipped recipe, defaults filled in; a grid's catalogue knows the grid's own, too."""
     return Recipe.model_validate(content(name))
 
 
-def recipe_names() -> tuple[str, ...]:
-    """The shipped recipes and those of the present grid."""
-    return *names("recipes"), *_own
-
-
-def register(recipes: Mapping[str, dict[str, Any]]) -> None:
-    """Register a grid's own recipes, whole, by name, in place of another grid's."""
-    if recipes != _own:
-        _own.clear()
-        _own.update(recipes)
-        recipe.cache_clear()
-
-
-def settings(name: str) -> dict[str, Any]:
-    """All settings of a recipe by dotted name, defaults filled in.
-
-    >>> settings("vse-2ad")["train.weight_decay"], settings("vse-inf-wsl")["model.text.init"]
-    (0.0001, 'torch')
-    """
-    return flat(recipe(name).model_dump(include={"model", "train"}), _is_whole)
-
-
-def lineage(name: str) -> list[str]:
-    """The recipe, after its members or the recipes that it starts from; the first ancestor comes first."""
-    return [*(ancestor for parent in recipe(name).parents for ancestor in lineage(parent)), name]
-
-
 def content(name: str) -> dict[str, Any]:
-    """A recipe's file over the content of the recipe that it extends, without defaults."""
-    if name in _own:
-        return deepcopy(_own[name])
+    """Return a shipped recipe's file over the content of the recipe that it extends, without defaults."""
     return whole_recipe(read("recipes", name), name, lambda other: (other, content(other)))
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What a grid may name: what is shipped, what its plug-ins register, and its own recipes.
+
+    Settings that name something of the user's own are validated by `validated`. To register something new, a pair
+    weight say, give it a decorator and a `Kind` in `registration`, and read it here by `registered`.
+    """
+
+    uses: tuple[Use, ...] = ()
+    own_recipes: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    """Whole contents by name."""
+
+    @classmethod
+    def of(cls, uses: Iterable[Use]) -> "Catalog":
+        """Import plug-ins, and return the catalogue with what they register.
+
+        Raises:
+            UserError: a plug-in cannot be imported, registers nothing, or a name is taken.
+        """
+        catalog, owners = cls(tuple(uses)), dict[str, str]()
+        for use in catalog.uses:
+            for one in plugins.registrations(use):
+                ours = one.name == "goal" or one.name in OURS or one.name in POOLINGS
+                if owner := owners.get(one.name) or ("this program" if ours else ""):
+                    taken = f"the name {one.name!r} is taken, by {owner}"
+                    raise UserError(f"{use.path}: {taken}. Give yours another name, e.g. 'my-{one.name}'.")
+                owners[one.name] = use.path
+        return catalog
+
+    def with_recipes(self, recipes: Mapping[str, dict[str, Any]]) -> "Catalog":
+        """Return the catalogue with these own recipes, whole contents by name."""
+        return replace(self, own_recipes=recipes)
+
+    def registered(self, kind: Kind) -> Mapping[str, Any]:
+        """Return the entries of this kind that the plug-ins register, by name."""
+        return self._registered.get(kind, {})
+
+    @cached_property
+    def _registered(self) -> dict[Kind, dict[str, Any]]:
+        entries: dict[Kind, dict[str, Any]] = {}
+        for one in (one for use in self.uses for one in plugins.registrations(use)):
+            entries.setdefault(one.kind, {})[one.name] = one.entry
+        return entries
+
+    @property
+    def registered_names(self) -> list[str]:
+        """All names that the plug-ins register, in their order."""
+        return [one.name for use in self.uses for one in plugins.registrations(use)]
+
+    @cached_property
+    def objectives(self) -> Objectives:
+        """Every objective by name: the shipped ones, then the user's own."""
+        return ChainMap(dict(self.registered("objective")), OURS)
+
+    def validated(self, model: type[Model], content: Any) -> Model:
+        """Return settings in which names mean what they mean in this catalogue; or pydantic's error."""
+        return model.model_validate(content, context=self.context)
+
+    @property
+    def context(self) -> dict[str, "Catalog"]:
+        """The context for pydantic's other ways to validate."""
+        return {"catalog": self}
+
+    def recipe_names(self) -> tuple[str, ...]:
+        """Return the names of all recipes: the shipped ones, then the grid's own."""
+        return *names("recipes"), *self.own_recipes
+
+    def recipe(self, name: str) -> Recipe:
+        """Return a recipe, defaults filled in; UserError: no recipe has this name."""
+        return self._own_recipes[name] if name in self.own_recipes else recipe(name)
+
+    @cached_property
+    def _own_recipes(self) -> dict[str, Recipe]:
+        return {name: self.validated(Recipe, content) for name, content in self.own_recipes.items()}
+
+    def content(self, name: str) -> dict[str, Any]:
+        """Return the whole content of a recipe, without defaults."""
+        return deepcopy(self.own_recipes[name]) if name in self.own_recipes else content(name)
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """Return all settings of a recipe by dotted name, defaults filled in.
+
+        >>> SHIPPED.settings("vse-2ad")["train.weight_decay"], SHIPPED.settings("vse-inf-wsl")["model.text.init"]
+        (0.0001, 'torch')
+        """
+        return flat(self.recipe(name).model_dump(include={"model", "train"}), _is_whole)
+
+    def lineage(self, name: str) -> list[str]:
+        """Return the recipe, after its members or the recipes that it starts from; the first ancestor comes first."""
+        return [*(ancestor for parent in self.recipe(name).parents for ancestor in self.lineage(parent)), name]
+
+    def reads(self, name: str) -> str:
+        """Return what a recipe's images are: `pictures`, `features` (a vector or regions), `regions`, or `videos`.
+
+        >>> [SHIPPED.reads(name) for name in ("cnn-bow", "fc-bow", "scan", "vse-inf-rg", "ce")]
+        ['pictures', 'features', 'regions', 'features and pictures', 'videos']
+        """
+        kinds = dict[str, None]()
+        for model in [self.recipe(member).model for member in self.recipe(name).ensemble or (name,)]:
+            of_images = "pictures" if model.image.view is not None else "regions" if model.of_sets else "features"
+            kinds[of_images if model.image.noun == "image" else f"{model.image.noun}s"] = None
+        return " and ".join(kinds)
+
+
+SHIPPED = Catalog()
+"""What every grid may name."""
 
 
 def whole_recipe(
@@ -320,19 +406,6 @@ def noun(name: str, model: ModelSettings | None = None) -> str:
     """
     noun_of_data = described(name).noun
     return model.image.noun if model and noun_of_data == "image" else noun_of_data
-
-
-def reads(name: str) -> str:
-    """What the images of a recipe have to be: `pictures`, `features` (a vector or regions), `regions`, or `videos`.
-
-    >>> reads("cnn-bow"), reads("fc-bow"), reads("scan"), reads("vse-inf-rg"), reads("ce")
-    ('pictures', 'features', 'regions', 'features and pictures', 'videos')
-    """
-    kinds = dict[str, None]()
-    for model in [recipe(member).model for member in recipe(name).ensemble or (name,)]:
-        of_images = "pictures" if model.image.view is not None else "regions" if model.of_sets else "features"
-        kinds[of_images if model.image.noun == "image" else f"{model.image.noun}s"] = None
-    return " and ".join(kinds)
 
 
 def protocols(name: str) -> list[str]:

@@ -3,37 +3,38 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from goalgrid.grid import catalog
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.document import GridDocument
 from goalgrid.grid.errors import nearest, unknown
-from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
+from goalgrid.grid.objectives import known_parameters, unknown_objective
 from goalgrid.grid.objectives.parameters import VARIANTS
 from goalgrid.grid.protocols import ECCV
 from goalgrid.grid.resources import UNTIL_RESOLVED
 from goalgrid.grid.sections import SECTIONS, of_section, section_from
 from goalgrid.grid.settings.base import CHOICES, NoIdentity
-from goalgrid.grid.settings.poolings import own_poolings
-from goalgrid.grid.settings.user_modules import user_modules
+from goalgrid.grid.settings.user_modules import UserModuleKind
 from goalgrid.grid.validation_messages import explain, models_in
 
 PARENTS = ("train.starts_from", "train.ranker", "train.ranker_objective")
 """Settings that say from which other trial or checkpoint a trial comes."""
 
 
-def dotted_names() -> list[str]:
-    """Every setting that a grid file may set or sweep."""
+def dotted_names(known: Catalog = catalog.SHIPPED) -> list[str]:
+    """Return every setting that a grid file may set or sweep."""
     every = [name for section, model in SECTIONS.items() for name, _ in fields_in(section, model)]
     names = [name for name in dict.fromkeys(every) if name != "dataset.name"]
-    for kind, parts in user_modules.items():
-        declared = sorted({name for part in parts.values() for name in part.parameters})
+    for kind in get_args(UserModuleKind):
+        declared = sorted({name for module in known.registered(kind).values() for name in module.parameters})
         names += [f"model.{kind.partition(' ')[0]}.parameters.{name}" for name in declared]
-    pooled = sorted({name for pooling in own_poolings.values() for name in pooling.parameters})
+    pooled = sorted({name for pooling in known.registered("pooling").values() for name in pooling.parameters})
     names += [f"model.{side}.pool_parameters.{name}" for side in ("image", "text") for name in pooled]
-    return [*names, "objective.variant", *(f"objective.{name}" for name in sorted(known_parameters()))]
+    return [*names, "objective.variant", *(f"objective.{name}" for name in sorted(known_parameters(known.objectives)))]
 
 
 def fields_in(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
@@ -59,26 +60,34 @@ def wrong_settings(content: GridDocument, known_problems: Sequence[str]) -> list
 
     `known_problems`: settings that they name are left out.
     """
-    known = [name for name in dotted_names() if not any(f"{name}: " in problem for problem in known_problems)]
+    known = [
+        name for name in dotted_names(content.catalog) if not any(f"{name}: " in problem for problem in known_problems)
+    ]
     recipes = [name for name in content.names("recipes") if name in catalog.names("recipes")]
     of_all, problems = {name: value for name, value in content.table("set").items() if name in known}, list[str]()
     for name, value in [*of_all.items(), *content.swept(), *content.tried()]:
         if name in known:
-            problems += [problem for of_recipe in _refused(recipes, of_all, name, value) for problem in of_recipe]
+            problems += [
+                problem
+                for of_recipe in _refused(recipes, of_all, name, value, content.catalog)
+                for problem in of_recipe
+            ]
     for entry in content.values("where"):  # it may name cells of some recipes
         for name, value in entry["set"].items():
-            refused = _refused(recipes, of_all, name, value) if name in known else []
+            refused = _refused(recipes, of_all, name, value, content.catalog) if name in known else []
             problems += refused[0] if refused and all(refused) else []
     return list(dict.fromkeys(problems))
 
 
-def _refused(recipes: Sequence[str], of_all: Mapping[str, Any], name: str, value: Any) -> list[list[str]]:
-    """The problems of a value beside those that are set for all cells, recipe by recipe."""
+def _refused(
+    recipes: Sequence[str], of_all: Mapping[str, Any], name: str, value: Any, known: Catalog
+) -> list[list[str]]:
+    """Return the problems of a value next to those that are set for all cells, recipe by recipe."""
     section, refused = name.partition(".")[0], list[list[str]]()
     for recipe in recipes if section in SECTIONS else ():
         refused.append([])
         try:
-            section_from(section, recipe, recipe, of_section(section, {**of_all, name: value}))
+            section_from(section, recipe, recipe, of_section(section, {**of_all, name: value}), known)
         except ValidationError as error:
             refused[-1] = explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}.")
     return refused
@@ -102,7 +111,7 @@ def _unknown_names(content: GridDocument) -> list[str]:
     axes: dict[str, tuple[Collection[str], Callable[[str, str], str]]] = {
         "datasets": (datasets, lambda name, where: unknown("dataset", name, datasets, where=where, hint=hint)),
         "recipes": (recipes, lambda name, where: unknown("recipe", name, recipes, where=where)),
-        "objectives": (CATALOGUE, unknown_objective),
+        "objectives": (content.catalog.objectives, partial(unknown_objective, known=content.catalog.objectives)),
     }
     placed = [name for name in content.table("data") if name not in content.values("datasets")]
     problems = [
@@ -113,7 +122,7 @@ def _unknown_names(content: GridDocument) -> list[str]:
     ]
     strays = [name for name in placed if name not in content.placed]
     problems += [unknown("data set", name, content.placed, where=f"in [data.{name}]") for name in strays]
-    settings = dotted_names()
+    settings = dotted_names(content.catalog)
     tables = {"[set]": content.table("set"), "[sweep]": content.table("sweep"), "[select]": content.over()}
     tables |= {f"where[{place}].set": entry["set"] for place, entry in enumerate(content.values("where"))}
     for field, table in tables.items():
@@ -184,7 +193,8 @@ def _wrong_values(content: GridDocument) -> list[str]:
     """Values, set or swept, that are no protocol of a data set, no variant, or no value of an objective's parameter."""
     datasets, axis, sweep = content.names("datasets"), content.names("objectives"), content.table("sweep")
     of_all = {**content.table("set"), **sweep, **content.over()}
-    objectives = [CATALOGUE[name].parameters for name in CATALOGUE if name in axis]
+    known_objectives = content.catalog.objectives
+    objectives = [entry.parameters for name, entry in known_objectives.items() if name in axis]
     problems = []
     for key, value in content.given():
         section, _, name = key.partition(".")
@@ -199,7 +209,13 @@ def _wrong_values(content: GridDocument) -> list[str]:
                     problems.append(unknown("protocol", value, known, where=where))
         elif key == "objective.variant" and value not in VARIANTS:
             problems.append(unknown("variant", value, VARIANTS, where="in objective.variant"))
-        elif key in of_all and section == "objective" and name in known_parameters() and objectives and not holders:
+        elif (
+            key in of_all
+            and section == "objective"
+            and name in known_parameters(known_objectives)
+            and objectives
+            and not holders
+        ):
             problems.append(f"{key}: none of the grid's objectives has this parameter")
         for parameter in holders:
             try:

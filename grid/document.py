@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 from pydantic import ValidationError
 
 from goalgrid.grid import catalog, plugins
+from goalgrid.grid.catalog import SHIPPED, Catalog
 from goalgrid.grid.errors import UserError, kept_path, several, sha256_of, toml_of, unknown, user_path
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.plugins import Use
@@ -47,6 +48,8 @@ class GridDocument(NamedTuple):
     where: str
     fields: dict[str, Any]
     """Lists, tables and a name, each of the field's kind; and unknown keys."""
+    catalog: Catalog = SHIPPED
+    """What the texts may name."""
 
     def values(self, field: str) -> list[Any]:
         """The list in this field; empty where there is none."""
@@ -128,14 +131,14 @@ def read_text(source: str, folder: Path = Path(), before: tuple[str, ...] = ()) 
 
 
 def content_of(text: Text) -> GridDocument:
-    """The content of a text over that of the grid that it extends. Registers its plug-ins and recipes."""
+    """Return the content of a text over that of the grid that it extends, with the catalogue of what it may name."""
     content = _normal(text.table, text.where)
     if text.extends is not None:
         try:
             content = _extended(content_of(read_text(text.extends, text.folder, text.trail)), content)
         except UserError as error:
             raise UserError(f"{text.where} extends {text.extends!r}: {error}") from None
-    return _with_own_parts(_with_checkpoints(_with_places(content, text.folder), text.folder), text.folder)
+    return _with_catalog(_with_checkpoints(_with_places(content, text.folder), text.folder), text.folder)
 
 
 def _normal(table: Mapping[str, Any], where: str) -> GridDocument:
@@ -194,14 +197,13 @@ def _extended(base: GridDocument, content: GridDocument) -> GridDocument:
         below["data"] = {name: place for name, place in base.table("data").items() if name in content.placed}
     if "where" in below:
         below["where"] = unset(below["where"], [*to_set, *swept, *chosen])
-    return GridDocument(content.where, catalog.over(below, content.fields))
+    return content._replace(fields=catalog.over(below, content.fields))
 
 
-def _with_own_parts(content: GridDocument, folder: Path) -> GridDocument:
-    """The content with the text of each file that it uses, and all recipes of the user's own, in place of paths."""
+def _with_catalog(content: GridDocument, folder: Path) -> GridDocument:
+    """Return the content with its catalogue: what it uses and the user's own recipes, read from their paths."""
     problems = list[str]()
     tables = content.table("recipe")
-    own_recipes = OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
 
     def used(entry: Any) -> Any:
         if isinstance(entry, str):
@@ -222,19 +224,20 @@ def _with_own_parts(content: GridDocument, folder: Path) -> GridDocument:
             except UserError as error:
                 problems.append(str(error))
 
-    parts = list(read_all(used, content.values("uses")))
+    uses = list(read_all(used, content.values("uses")))
     if problems:  # names that are unknown without them are no problems of their own
         raise several(content.where, dict.fromkeys(problems))
-    if all(isinstance(part, Use) for part in parts):
-        plugins.register(parts)  # a recipe may name a pooling
+    known = Catalog.of(uses) if all(isinstance(use, Use) for use in uses) else SHIPPED
+    own_tables = {name: table for name, table in tables.items() if isinstance(table, dict)}
+    own_recipes = OwnRecipes(own_tables, folder, known)  # a recipe may name a pooling
     recipes = list(read_all(recipe, content.values("recipes")))
     list(read_all(recipe, tables))
     if problems:
         raise several(content.where, dict.fromkeys(problems))
-    catalog.register(own_recipes.whole)
     others = {name: table for name, table in tables.items() if not isinstance(table, dict)}
     axis = {"recipes": recipes} if "recipes" in content.fields else {}
-    return content.put(uses=parts, recipe={**others, **own_recipes.whole}, **axis)
+    content = content.put(uses=uses, recipe={**others, **own_recipes.whole}, **axis)
+    return content._replace(catalog=known.with_recipes(own_recipes.whole))
 
 
 def _with_places(content: GridDocument, folder: Path) -> GridDocument:

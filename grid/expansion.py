@@ -8,12 +8,13 @@ from itertools import compress, product, zip_longest
 from typing import NamedTuple
 
 from goalgrid.grid import catalog
+from goalgrid.grid.catalog import Recipe
 from goalgrid.grid.chosen import Chosen
 from goalgrid.grid.errors import UserError, check_known, nearest, several, unknown
-from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import cell_ids
-from goalgrid.grid.objectives import CATALOGUE, needs
+from goalgrid.grid.objectives import needs
 from goalgrid.grid.patterns import CellPatterns, Overrides
 from goalgrid.grid.resolution import Resolver, value_of
 from goalgrid.grid.resolution import Shared as Shared
@@ -47,7 +48,7 @@ class Trial(NamedTuple):
     def settings(self) -> TrialSettings:
         """All settings that its result depends on, put together at each call."""
         sections = self.shared._asdict()
-        del sections["published"]
+        del sections["published"], sections["origin"]
         if sections.pop("members"):
             return TrialSettings(**sections, seed=self.seed, ensemble=self.parents)
         start = next((parent for parent in self.parents if parent != self.ranker), None)
@@ -75,6 +76,11 @@ class Cell:
     def noun(self) -> str:
         """The noun for what its captions describe: `image`, or what its data set or models have in its place."""
         return catalog.noun(self.dataset, self.trials[0].shared.model if self.trials else None)
+
+    @property
+    def origin(self) -> Recipe:
+        """The recipe of its trials; of a paper's row that nobody trained, the shipped one."""
+        return (self.trials[0].shared.origin if self.trials else None) or catalog.recipe(self.recipe)
 
     @property
     def axes(self) -> dict[str, Scalar]:
@@ -106,8 +112,8 @@ def expand(grid: Grid) -> list[Cell]:
     With [select], there is a cell for every point that is tried: its search trial, then the trials that it gets if this
     point is chosen.
     """
-    register(grid)
-    recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in catalog.lineage(recipe)))
+    known = grid.catalog
+    recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in known.lineage(recipe)))
     swept = (tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values()))
     tried = grid.select.tried(grid.seeds) if grid.select else [Draw((), tuple(grid.seeds))]
     points = [(place, Draw((*place, *point), seeds)) for place, (point, seeds) in product(swept, tried)]
@@ -127,11 +133,11 @@ def expand(grid: Grid) -> list[Cell]:
         shared = resolver.shared(dataset, recipe, name, overrides.of(cell))
         if shared is None:
             continue
-        if clash := components.clash(shared.model, name, grid.resources.parts):
+        if clash := components.clash(shared.model, shared.objective, grid.resources.parts):
             of = f"{recipe} with {name}" if repr(name) in clash else recipe
             resolver.problems[f"{of}: {clash}"] = None
             continue
-        parents = catalog.recipe(recipe).parents
+        parents = known.recipe(recipe).parents
         before = [cells.trials.get((dataset, parent, name, draw), ()) for parent in parents]
         if not all(before):
             if lost := [parent for parent in parents if excluded.fitting({**cell, "recipe": parent})]:
@@ -192,8 +198,8 @@ class _Cells:
     def _ranking(self, place: Place, shared: Shared, fixed: Point) -> tuple[Trial, ...]:
         """The rankers of a cell, seed by seed; none where its objective reads no ranking, or reads files."""
         dataset, recipe, name, draw = place
-        ranker, goal = shared.train.ranker, shared.train.ranker_objective
-        if RANKED not in needs(name) or (shared.dataset.candidates and not ranker):
+        ranker, goal, known = shared.train.ranker, shared.train.ranker_objective, self.resolver.catalog
+        if RANKED not in shared.objective.needs or (shared.dataset.candidates and not ranker):
             return ()
         problem = ""
         if ranker is None or shared.dataset.candidates:
@@ -201,12 +207,12 @@ class _Cells:
             problem = (
                 f"needs either train.ranker = RECIPE, which ranks its negatives, or dataset.candidates = FOLDER{both}"
             )
-        elif ranker not in catalog.recipe_names():
-            problem = unknown("recipe", ranker, catalog.recipe_names(), where="in train.ranker")
-        elif goal not in CATALOGUE or RANKED in needs(goal):
-            usable = [name for name in CATALOGUE if RANKED not in needs(name)]
+        elif ranker not in known.recipe_names():
+            problem = unknown("recipe", ranker, known.recipe_names(), where="in train.ranker")
+        elif goal not in known.objectives or RANKED in needs(goal, known.objectives):
+            usable = [name for name, entry in known.objectives.items() if RANKED not in entry.needs]
             problem = unknown("objective", goal, usable, where="in train.ranker_objective")
-        elif catalog.recipe(ranker).parents or catalog.recipe(ranker).model.of_sets:
+        elif known.recipe(ranker).parents or known.recipe(ranker).model.of_sets:
             problem = (
                 f"train.ranker = {ranker!r}: a ranker must be a single-stage recipe that embeds an image as one vector"
             )

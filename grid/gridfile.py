@@ -1,6 +1,6 @@
 """Grid files: a dozen lines of TOML, checked as a whole before anything runs.
 
-A grid is read in stages, each with a type: a `Text` as it stands in a file, its `Content` in one form, the `Grid`.
+A grid is read in stages, each with a type: the `Text` of a file, its `GridDocument` in one form, the `Grid`.
 """
 
 import math
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
-from pydantic import AfterValidator, Field, PlainValidator, ValidationError
+from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr, ValidationError
 
-from goalgrid.grid import catalog, plugins
+from goalgrid.grid import catalog
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.columns import Columns, Role, columns_of
 from goalgrid.grid.cross_checks import mistakes, wrong_settings
 from goalgrid.grid.document import GridDocument, content_of, read_text
@@ -115,6 +116,16 @@ class Grid(Settings):
     """Of a grid with seeds = "until resolved": `seeds` are all that it may spend."""
     evaluate: Evaluate = Evaluate()
     notes: Notes = Notes()
+    _catalog: Catalog = PrivateAttr()
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        self._catalog = context["catalog"] if context else Catalog.of(self.uses).with_recipes(self.recipe)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What the names in the grid mean: shipped, of its plug-ins, and its own recipes."""
+        return self._catalog
 
     @property
     def plain_name(self) -> str:
@@ -180,7 +191,7 @@ def check(content: GridDocument) -> Grid:
     fields = content.fields | _within_budget(content)
     problems += _wrong_seeds(content, content.put(**fields).values("seeds"))
     try:
-        grid = Grid.model_validate(fields)
+        grid = content.catalog.validated(Grid, fields)
     except ValidationError as error:
         problems = explain(error, Grid) + problems
     if problems:
@@ -220,9 +231,3 @@ def _within_budget(content: GridDocument) -> dict[str, Any]:
     budget = content.table("budget")
     most = budget.get("seeds", Budget.model_fields["seeds"].default)
     return {"budget": budget, "seeds": list(range(most)) if isinstance(most, int) and most > 0 else [0]}
-
-
-def register(grid: Grid) -> None:
-    """Register the grid's plug-ins and recipes in this process, in place of another grid's."""
-    plugins.register(grid.uses)
-    catalog.register(grid.recipe)

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from goalgrid.grid.objectives import identifying
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.settings.base import IdentityDefault, NoIdentity
 
@@ -25,7 +24,7 @@ def canonical(settings: BaseModel) -> dict[str, Any]:
             continue
         content[name] = _plain(value)
     if isinstance(settings, ObjectiveSettings):
-        content["parameters"] = _plain(identifying(settings.name, settings.parameters))
+        content["parameters"] = _plain(settings.entry.identifying(settings.parameters))
     return content
 
 

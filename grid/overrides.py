@@ -131,7 +131,7 @@ def _with_weights(content: GridDocument, place: str) -> GridDocument:
     name, separator, folder = place.partition("=")
     if not separator:
         raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")
-    models = [catalog.recipe(recipe).model for recipe in catalog.recipe_names()]
+    models = [content.catalog.recipe(recipe).model for recipe in content.catalog.recipe_names()]
     known = {str(value) for setting, value in content.given() if setting.endswith((".weights", ".pieces"))}
     known |= {part.weights for model in models for part in model.pretrained}
     check_known("weights", name, sorted(known - {RANDOM}), where="in --weights")

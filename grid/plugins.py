@@ -1,14 +1,13 @@
-"""Plug-ins: the user's files and packages that a grid `uses`, and the objectives and parts that they define.
+"""Plug-ins: the user's files and packages that a grid `uses`, and what they register.
 
-A file is known by its text, which a grid and its jobs carry: a worker on another host needs no copy of the file. The
-names that the present grid uses stand in our catalogues beside ours; another grid's take their place.
+A file is known by its text, which a grid and its jobs carry: a worker on another host needs no copy of the file. A
+process imports each version of a file once, as a module of its own; which of them a grid sees, its `Catalog` says.
 """
 
 import ast
 import sys
 import traceback
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -16,22 +15,20 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
 from goalgrid.grid import global_state, trusted_code
 from goalgrid.grid.errors import UserError, check_known, said_by, text_of, user_path
-from goalgrid.grid.objectives import OURS, own_objectives
-from goalgrid.grid.registration import PREFIX, Registration, offered
+from goalgrid.grid.registration import Registration, module_of, registered
 from goalgrid.grid.settings.base import Settings
-from goalgrid.grid.settings.poolings import POOLINGS, own_poolings
-from goalgrid.grid.settings.user_modules import user_modules
 from goalgrid.grid.trusted_code import Untrusted
 
 GROUP = "goalgrid.plugins"
-"""The entry points by which an installed package offers a module."""
+"""The entry points by which an installed package names a module."""
 PROGRAM = "goalgrid"
-"""The package of this program: every worker has it, also where a file lies beside it."""
+"""The package of this program: every worker has it, also where a file lies next to it."""
 
 
 class Use(Settings):
@@ -48,22 +45,26 @@ class Use(Settings):
 
     @property
     def module(self) -> str:
-        """The name of its module, here and in fingerprints."""
-        return PREFIX + Path(self.path).stem if self.is_file else _entry_point(self.path).module
+        """The name of its module; of a file, a name of its own."""
+        return module_of(Path(self.path), self.source) if self.is_file else _entry_point(self.path).module
 
     def gone(self) -> bool:
-        """Whether the file is not on this machine, so that the text that the grid keeps stands for it."""
+        """Whether the file is not on this machine, so that the text that the grid keeps replaces it."""
         return self.is_file and not Path(self.path).is_file()
 
 
-_present: dict[Use, list[Registration]] = {}
-"""The plug-ins of the present grid, with their offers."""
+_imported: dict[Use, tuple[Registration, ...]] = {}
+"""The plug-ins that this process has imported, with their registrations; as `sys.modules`, it only grows."""
+_modules: dict[str, Use] = {}
+"""The same by the name of their module; of a package, by its top-level name."""
+_importing = RLock()
+"""Held during an import: a plug-in's top-level code may change settings of torch, which are restored after it."""
 differing: dict[Use, str] = {}
 """By a plug-in that runs: that its file is not as the grid that ran has it, and which of the two runs."""
 
 
 def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use:
-    """The plug-in that a grid file's `uses` names: by a path that begins at a folder, or by its entry point."""
+    """Return the plug-in that a grid file's `uses` names: by a path that begins at a folder, or by its entry point."""
     if not text:
         raise UserError("uses contains an empty string; give a .py file or an installed plugin's name.")
     if not text.endswith(".py"):
@@ -75,7 +76,9 @@ def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use
 
 
 def again(use: Use, where: str) -> Use:
-    """A plug-in of a grid that ran: the file as it is now, if this user named it; else the saved text; or Untrusted.
+    """Return a plug-in of a grid that ran: the file as it is now, if this user named it, else the saved text.
+
+    Raises Untrusted for code that this user never named.
 
     Whatever lies here at a path that only --trust-code allows may be no file of this grid.
     """
@@ -93,7 +96,7 @@ def again(use: Use, where: str) -> Use:
 
 
 def of_launch(use: Use, where: str) -> Use:
-    """A plug-in of a launch, with the text that the launch keeps, whatever its file is now; or Untrusted."""
+    """Return a plug-in of a launch, with the text that the launch keeps, whatever its file is now; or Untrusted."""
     if use.is_file:
         if not trusted_code.trusted(use.source):
             raise _untrusted(use, where)
@@ -109,58 +112,40 @@ def _untrusted(use: Use, where: str) -> Untrusted:
 
 
 def uses_of(pairs: Iterable[Sequence[str]]) -> list[Use]:
-    """The plug-ins from pairs of path and text, as a job carries them."""
+    """Return the plug-ins from pairs of path and text, as a job carries them."""
     return [Use(path=path, source=source) for path, source in pairs]
 
 
-def register(uses: Iterable[Use]) -> None:
-    """Register these plug-ins, in place of those of another grid."""
-    global _present
-    requested = list(uses)
-    if requested == list(_present):
-        return
-    twice = [module for module, count in Counter(use.module for use in requested).items() if count > 1]
-    if twice:
-        paths = [use.path for use in requested if use.module == twice[0]]
-        raise UserError(f"uses: {' and '.join(paths)} have one name; rename one of the files.")
-    loaded = {use: _offered(use) for use in requested}
-    owners = dict.fromkeys(["goal", *OURS, *POOLINGS], "this program")
-    for use, offers in loaded.items():
-        for offer in offers:
-            if offer.name in owners:
-                taken = f"the name {offer.name!r} is taken, by {owners[offer.name]}"
-                raise UserError(f"{use.path}: {taken}. Give yours another name, e.g. 'my-{offer.name}'.")
-            owners[offer.name] = use.path
-    ours: list[tuple[str, dict[str, Any]]] = [("objective", own_objectives), ("pooling", own_poolings)]
-    for kind, catalogue in [*ours, *user_modules.items()]:
-        catalogue.clear()
-        every = (offer for offers in loaded.values() for offer in offers)
-        catalogue.update((offer.name, offer.entry) for offer in every if offer.kind == kind)
-    _present = loaded
+def registrations(use: Use) -> tuple[Registration, ...]:
+    """Return what a plug-in registers, after its import; UserError: it cannot be imported, or registers nothing."""
+    with _importing:
+        if use not in _imported:
+            _imported[use] = _import(use)
+            _modules[use.module if use.is_file else _top(use.module)] = use
+        return _imported[use]
 
 
-def present() -> tuple[Use, ...]:
-    return tuple(_present)
+def origin(defined: Callable[..., Any]) -> Use:
+    """Return the plug-in, imported in this process, that defines a function or class."""
+    name = str(defined.__module__)
+    return _modules.get(name) or _modules[_top(name)]
 
 
-def names() -> list[str]:
-    return [offer.name for offers in _present.values() for offer in offers]
+def imported_files() -> tuple[tuple[str, str], ...]:
+    """Return the module name and the text of every file that this process has imported as a plug-in."""
+    return tuple((use.module, use.source) for use in list(_imported) if use.is_file)
 
 
-def offering(name: str) -> tuple[Use, Registration] | None:
-    """The plug-in that offers this name, with its offer; None for other names."""
-    pairs = ((use, offer) for use, offers in _present.items() for offer in offers if offer.name == name)
-    return next(pairs, None)
+def _top(module: str) -> str:
+    return module.partition(".")[0]
 
 
-@cache
-def _offered(use: Use) -> list[Registration]:
-    """The offers of a plug-in's module, after its import."""
+def _import(use: Use) -> tuple[Registration, ...]:
     if use.is_file:
         _check(use)
     elif _digest(use.path) != use.source:
         raise UserError(f"another version of the package {use.path!r} is installed here than where the launch began.")
-    what, top = use.path if use.is_file else f"package {use.path!r}", use.module.partition(".")[0]
+    what = use.path if use.is_file else f"package {use.path!r}"
     if _loads_libraries(use):
         with suppress(ImportError):
             import_module("torch")  # before the file changes its settings
@@ -177,15 +162,15 @@ def _offered(use: Use) -> list[Registration]:
     except BaseException as error:
         reason = f"{type(error).__name__}: {said_by(error)}"
         raise UserError(f"{what} does not import{_line(error, use.path)}: {reason}") from None
-    modules = [use.module] if use.is_file else [name for name in offered if name.partition(".")[0] == top]
-    offers = [offer for name in modules for offer in offered.get(name, [])]
-    if not offers:
+    modules = [use.module] if use.is_file else [name for name in registered if _top(name) == _top(use.module)]
+    entries = tuple(one for name in modules for one in registered.get(name, ()))
+    if not entries:
         raise UserError(f"{use.path} registers nothing. Decorate a loss with @goalgrid.objective(NAME): docs/own.md.")
-    return offers
+    return entries
 
 
 def _execute(use: Use) -> None:
-    offered.pop(use.module, None)
+    registered.pop(use.module, None)
     module = ModuleType(use.module)
     module.__file__ = use.path
     sys.modules[use.module] = module  # dataclasses and pickles look a module up by its name
@@ -210,7 +195,7 @@ def _loads_libraries(use: Use) -> bool:
 
 
 def _check(use: Use) -> None:
-    """Check that the file is Python, and imports no file beside it: only its own text goes to workers."""
+    """Check that the file is Python, and imports no file next to it: only its own text goes to workers."""
     try:
         tree = ast.parse(use.source, use.path)
     except SyntaxError as error:
@@ -225,10 +210,10 @@ def _check(use: Use) -> None:
             fix = "import the names themselves from an installed module"
             raise UserError(f"{where}: {form} cannot be followed; {fix}.")
         for top in sorted({module.partition(".")[0] for module in modules} - {PROGRAM}):
-            beside = Path(use.path).with_name(top)
-            if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
+            neighbour = Path(use.path).with_name(top)
+            if neighbour.with_suffix(".py").is_file() or (neighbour / "__init__.py").is_file():
                 raise UserError(
-                    f"{where}: {top!r} lies beside the file and would not go to the workers with it. Put all into one "
+                    f"{where}: {top!r} is next to the file and would not go to the workers with it. Put all into one "
                     f"file, or install a package with an entry point in {GROUP!r}: docs/own.md."
                 )
 
@@ -240,17 +225,20 @@ def _line(error: BaseException, path: str) -> str:
 
 
 def line_of(error: BaseException) -> str:
-    """`/home/me/mine.py, line 7: tau = 1 / 0`: the last line of a file that the grid uses; empty: it used none."""
-    places = [use.path + line for use in _present if use.is_file and (line := _line(error, use.path))]
-    return places[-1] if places else ""
+    """Return the last line of a plug-in's file that an error went through; empty: it went through none.
+
+    `/home/me/mine.py, line 7: tau = 1 / 0`
+    """
+    files = {use.path for use in list(_imported) if use.is_file}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return frames[-1].filename + _line(error, frames[-1].filename) if frames else ""
 
 
 def is_interrupt(error: BaseException) -> bool:
     """Return whether an error is the user's Ctrl-C: a KeyboardInterrupt that no line of a plug-in itself raised."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     name = str(frame.f_globals.get("__name__", ""))
-    users = name.partition(".")[0] in {use.module.partition(".")[0] for use in _present}
-    return isinstance(error, KeyboardInterrupt) and not users
+    return isinstance(error, KeyboardInterrupt) and not {name, _top(name)} & _modules.keys()
 
 
 def _entry_point(name: str) -> EntryPoint:

@@ -1,9 +1,11 @@
-"""The decorators by which a file offers losses, poolings, encoders and scorers, and the list of all offers."""
+"""Decorators that register losses, poolings, encoders and scorers; and the registrations of each imported module."""
 
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from goalgrid.grid.errors import UserError, said_by, several, unknown
@@ -13,7 +15,7 @@ from goalgrid.grid.settings.base import check_name
 from goalgrid.grid.settings.user_modules import ReadsImages, UserModule, UserModuleKind
 
 PREFIX = "uses:"
-"""Begins the module names of users' files, so that none hides a module of ours or of a library."""
+"""Begins the module names of users' files, so that none hides a module of the program or of a library."""
 
 Equation = TypeVar("Equation", bound=Callable[..., Any])
 
@@ -22,7 +24,7 @@ Kind = Literal["objective", "pair weight", "triplet weight", "pooling", "image e
 
 @dataclass(frozen=True)
 class Registration:
-    """A loss, pooling, encoder or scorer under a name, with the name of its definition and its value in a catalogue."""
+    """A loss, pooling, encoder or scorer under a name, with the name of its definition and its entry in a catalogue."""
 
     kind: Kind
     name: str
@@ -30,11 +32,11 @@ class Registration:
     entry: Any
 
 
-offered: dict[str, list[Registration]] = {}
-"""The offers of each imported module, by the module's name."""
+registered: dict[str, list[Registration]] = {}
+"""The registrations of each imported module, by the module's name."""
 
 OF_THE_PROGRAM = {"variant", *ObjectiveEntry("", "", "", {}).parameters}
-"""Names of the parameters that the program gives to objectives."""
+"""Names of parameters that the program itself adds to objectives."""
 
 ONE_ARGUMENT = (
     'a loss takes one argument, t, which has t.s_pos and t.s_neg; or with on="scores" the scores, which are '
@@ -52,15 +54,28 @@ FIRST_TRIES = {
 
 
 def advice(error: BaseException) -> str:
-    """What to write in the user's file after this error in it, behind a full stop; empty: there is no advice."""
+    """Return what to write in the user's file after this error in it, after a full stop; empty: there is no advice."""
     return next((f". {fix}" for words, fix in FIRST_TRIES.items() if re.search(words, said_by(error))), "")
 
 
 def _check_named(kind: Kind, name: object) -> None:
-    """Raise a UserError where a decorator was given what it decorates, which would then be offered to nobody."""
+    """Raise a UserError where a decorator was given what it decorates, which would then have no name."""
     if callable(name):
         defined = getattr(name, "__name__", "NAME")
         raise UserError(f'it has no name: write @goalgrid.{kind.replace(" ", "_")}("{defined}")')
+
+
+def module_of(path: Path, source: str) -> str:
+    """Return the module name of a user's file, its stem and a digest of its path and text: `uses:losses-1a2b3c4d`.
+
+    So two files of one name are two modules, and so are two versions of a file. Fingerprints of code hold no such name.
+    """
+    return f"{PREFIX}{path.stem}-{sha256(f'{path} {source}'.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
+def stem_of(module: str) -> str:
+    """Return the stem of a user's file by its module name; of another module, its name."""
+    return module.removeprefix(PREFIX).rpartition("-")[0] if module.startswith(PREFIX) else module
 
 
 @dataclass(frozen=True)
@@ -75,17 +90,17 @@ class Declaration:
         _check_named(self.kind, self.name)
 
     def __call__(self, equation: Equation) -> Equation:
-        """Offer the function or class under the name."""
+        """Register the function or class under the name."""
         problems = _problems(self.entry) if isinstance(self.entry, ObjectiveEntry) else []
         if problems := [*problems, *_call(equation), *self._differences(equation)]:
             raise several(f"{self.kind} {self.name!r}", _unconverted(self, equation) or problems)
         entry = self.described(inspect.getdoc(equation))
-        source = entry.source or str(equation.__module__).removeprefix(PREFIX)
-        _offer(self.kind, self.name, equation, replace(entry, source=source, equation=equation))
+        source = entry.source or stem_of(equation.__module__)
+        _register(self.kind, self.name, equation, replace(entry, source=source, equation=equation))
         return equation
 
     def described(self, docstring: str | None) -> Any:
-        """The entry, whose formula is the first line of the docstring unless the declaration has another."""
+        """Return the entry; its formula is the first line of the docstring unless the declaration has another."""
         first = (docstring or "no formula given").partition("\n")[0].removesuffix(".")
         return replace(self.entry, formula=self.entry.formula or first)
 
@@ -152,7 +167,7 @@ def objective(
     surrogate: bool = False,
     **parameters: Parameter,
 ) -> Declaration:
-    """Offer a function or class as an objective: `@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))`.
+    """Register a function or class as an objective: `@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))`.
 
     Args:
         name: by which grids name it.
@@ -161,12 +176,12 @@ def objective(
             or of each anchor.
             "scores": the matrix of scores, images by texts, pair k at (k, k). It returns the loss of the batch.
         formula: one line; default: the first line of the docstring, without its full stop.
-        source: where the equation stands; default: the file's name.
+        source: where the equation is published; default: the file's name.
         known_as: another name of it.
         reductions: how values become a single number under the variants "paper" and "released", as
             `objective.reduction`.
         remines: whether a grid may choose other negatives; default: with on="hardest".
-        needs: parts that training adds. Training then reads the parameters that are no arguments of the function.
+        needs: components that training adds. Training then reads the parameters that are no arguments of the function.
         surrogate: its gradient is, on purpose, not the derivative of its value; `goalgrid check` does not compare them.
         parameters: every argument after the first. A class takes them in its constructor, and is called as a function.
 
@@ -179,20 +194,20 @@ def objective(
 
 
 def triplet_weight(name: str, *, source: str, **parameters: Parameter) -> Declaration:
-    """Offer a function of triplets as a triplet weight of GOAL's matrix, with every argument after the first."""
+    """Register a function of triplets as a triplet weight of GOAL's matrix, with every argument after the first."""
     return Declaration("triplet weight", name, Weight("", source, parameters))
 
 
 def pair_weight(
     name: str, *, source: str, relative: Callable[..., Any] | None = None, **parameters: Parameter
 ) -> Declaration:
-    """Offer a function of triplets as a pair weight; `relative` gives the sets of a weight that reads m+ and m-."""
+    """Register a function of triplets as a pair weight; `relative` gives the sets of a weight that reads m+ and m-."""
     return Declaration("pair weight", name, Weight("", source, parameters, relative))
 
 
 def equations(module: str, kind: Kind) -> dict[str, Callable[..., Any]]:
-    """The functions and classes that a module of ours offers, by name."""
-    return {offer.name: offer.entry.equation for offer in offered.get(module, ()) if offer.kind == kind}
+    """Return the functions and classes that a module of the program registers, by name."""
+    return {one.name: one.entry.equation for one in registered.get(module, ()) if one.kind == kind}
 
 
 def _problems(entry: ObjectiveEntry) -> list[str]:
@@ -222,7 +237,7 @@ def differences(defined: str, taken: Sequence[str], parameters: Mapping[str, Any
 
 
 def pooling(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
-    """Offer a pooling: `@goalgrid.pooling("mine", power=Parameter(2.0, "exponent"))`.
+    """Register a pooling: `@goalgrid.pooling("mine", power=Parameter(2.0, "exponent"))`.
 
     A function of `values` (b, n, d) and `present` (b, n), then of the parameters, that returns (b, d); or a class of
     such. At least one member is present in each row; the value of a member that is not present must not count. A class
@@ -238,21 +253,21 @@ def pooling(name: str, **parameters: Parameter) -> Callable[[Equation], Equation
 
     _check_named("pooling", name)
 
-    def offer(equation: Equation) -> Equation:
+    def register(equation: Equation) -> Equation:
         first = ("dim",) if isinstance(equation, type) else ("values", "present")
         defined = f"{equation.__name__}{'.__init__' * isinstance(equation, type)}"
         if problems := [*_begins(defined, equation, first, parameters), *_undeclared(parameters)]:
             raise several(f"pooling {name!r}", problems)
-        _offer("pooling", name, equation, UserModule(equation, parameters))
+        _register("pooling", name, equation, UserModule(equation, parameters))
         return equation
 
-    return offer
+    return register
 
 
 def image_encoder(
     name: str, *, on: ReadsImages = "pictures", **parameters: Parameter
 ) -> Callable[[Equation], Equation]:
-    """Offer a `torch.nn.Module` as an image encoder: `@goalgrid.image_encoder("mine", width=Parameter(64, "cells"))`.
+    """Register a `torch.nn.Module` as an image encoder: `@goalgrid.image_encoder("mine", width=Parameter(64, "px"))`.
 
     Its constructor takes `shape`, of an image; `dim`, of the joint space; and the parameters. It is called with a batch
     of images and returns (b, dim), before normalisation.
@@ -266,11 +281,11 @@ def image_encoder(
     Raises:
         UserError: the class is no such module, or a declaration is wrong.
     """
-    return _part("image encoder", name, parameters, on)
+    return _module("image encoder", name, parameters, on)
 
 
 def text_encoder(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
-    """Offer a `torch.nn.Module` as a text encoder: `@goalgrid.text_encoder("mine", width=Parameter(64, "values"))`.
+    """Register a `torch.nn.Module` as a text encoder: `@goalgrid.text_encoder("mine", width=Parameter(64, "values"))`.
 
     Its constructor takes `words`, how many indices there are; `dim`, of the joint space; and the parameters. It is
     called with ids (b, n), 0 behind a caption's end, and lengths (b), and returns (b, dim), before normalisation.
@@ -278,11 +293,11 @@ def text_encoder(name: str, **parameters: Parameter) -> Callable[[Equation], Equ
     Raises:
         UserError: the class is no such module, or a declaration is wrong.
     """
-    return _part("text encoder", name, parameters)
+    return _module("text encoder", name, parameters)
 
 
 def scorer(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]:
-    """Offer a scorer of sets: `@goalgrid.scorer("mine", sharpness=Parameter(9.0, "steepness"))`.
+    """Register a scorer of sets: `@goalgrid.scorer("mine", sharpness=Parameter(9.0, "steepness"))`.
 
     A function of `images` (i, n, d), `regions` (i), `words` (t, m, d) and `lengths` (t), then of the parameters, which
     returns the scores (i, t). `images` and `words` hold unit vectors in float32; an image has its first `regions`
@@ -298,7 +313,7 @@ def scorer(name: str, **parameters: Parameter) -> Callable[[Equation], Equation]
     Raises:
         UserError: the signature is another, or a declaration is wrong.
     """
-    return _part("scorer", name, parameters)
+    return _module("scorer", name, parameters)
 
 
 ARGUMENTS: dict[UserModuleKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -309,13 +324,13 @@ ARGUMENTS: dict[UserModuleKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """The arguments of the constructor before the parameters; and of `forward`, or of a function before its parameters."""
 
 
-def _part(
+def _module(
     kind: UserModuleKind, name: str, parameters: Mapping[str, Any], on: ReadsImages = "pictures"
 ) -> Callable[[Equation], Equation]:
     _check_named(kind, name)
     constructed, called = ARGUMENTS[kind]
 
-    def offer(network: Equation) -> Equation:
+    def register(network: Equation) -> Equation:
         problems = [] if on in get_args(ReadsImages) else [unknown("value", on, get_args(ReadsImages), where="of on")]
         defined, module = network.__name__, cast(Any, network)
         if kind == "scorer" and not isinstance(network, type):
@@ -329,10 +344,10 @@ def _part(
                 problems.append(f"{defined}.forward takes ({', '.join(forward)}); it takes ({', '.join(called)})")
         if problems := [*problems, *_undeclared(parameters)]:
             raise several(f"{kind} {name!r}", problems)
-        _offer(kind, name, network, UserModule(network, parameters, on))
+        _register(kind, name, network, UserModule(network, parameters, on))
         return network
 
-    return offer
+    return register
 
 
 def _undeclared(parameters: Mapping[str, Any]) -> list[str]:
@@ -356,11 +371,13 @@ def _begins(
     return differences(network.__name__, taken[len(first) :], parameters)
 
 
-def _offer(kind: Kind, name: str, equation: Callable[..., Any], entry: Any) -> None:
+def _register(kind: Kind, name: str, equation: Callable[..., Any], entry: Any) -> None:
     try:
         check_name(name)
     except ValueError as error:
         raise UserError(f"{name!r}: {error}") from None
     if "." in equation.__qualname__:
-        raise UserError(f"{name!r}: {equation.__qualname__} has to stand at the top of the file, in no other function")
-    offered.setdefault(equation.__module__, []).append(Registration(kind, name, equation.__qualname__, entry))
+        raise UserError(
+            f"{name!r}: define {equation.__qualname__} at the top of the file, not inside a function or class"
+        )
+    registered.setdefault(equation.__module__, []).append(Registration(kind, name, equation.__qualname__, entry))

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from goalgrid.grid import catalog
+from goalgrid.grid.catalog import Catalog, Recipe
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import canonical_json
-from goalgrid.grid.objectives import CATALOGUE, accepted, needs, resolve, warms_up
 from goalgrid.grid.sections import SECTIONS, of_section, section_from
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from goalgrid.grid.settings.base import ReadWhere, Settings
@@ -31,12 +31,14 @@ class Shared(NamedTuple):
     """The models of an ensemble's members."""
     published: str = ""
     """The published checkpoint whose record was imported; empty: the trial is trained here."""
+    origin: Recipe | None = None
+    """The recipe that the settings were made from; None: they were read from a trial."""
 
     @property
     def libraries(self) -> frozenset[str]:
         """The packages beside torch and NumPy that its training loads and that compute its numbers."""
         models = (self.model, *self.members)
-        present = [*of_objective(self.objective.name), *(p for m in models for p in of_model(m).values())]
+        present = [*of_objective(self.objective), *(p for m in models for p in of_model(m).values())]
         words = self.dataset.words == "nltk" and any(model.text.tokenizer is None for model in models)
         of_parts = frozenset().union(*(part.libraries for part in present))
         return of_parts.union(*(model.libraries for model in models), {"nltk"} if words else set())
@@ -46,6 +48,7 @@ class Resolver:
     """The sections of a grid, each validated once for every choice of the swept values that belong to it."""
 
     def __init__(self, grid: Grid) -> None:
+        self.catalog = grid.catalog
         self.problems: dict[str, None] = {}
         self._set = grid.set.keys() | {name for entry in grid.where for name in entry.set}
         self._variants = grid.sweep.get("objective.variant", [])
@@ -64,7 +67,8 @@ class Resolver:
             return None
         reader = reader_of(model, objective)
         data, train = (self._section(name, dataset, recipe, given, reader) for name in ("dataset", "train"))
-        return Shared(data, recipe, model, train, objective) if data and train else None
+        origin = self.catalog.recipe(recipe)
+        return Shared(data, recipe, model, train, objective, origin=origin) if data and train else None
 
     def text(self, section: Settings) -> str:
         """A section of this resolver in the JSON that a trial's id is a hash of."""
@@ -86,19 +90,20 @@ class Resolver:
         key = "objective", name, *overrides.items()
         if key not in self._known:
             variant = str(overrides.pop("variant", "paper"))
-            read = accepted(name, overrides, variant)
-            parameters = resolve(name, variant=variant, **read)
+            entry = self.catalog.objectives[name]
+            read = entry.accepted(overrides, variant)
+            parameters = entry.resolve(name, variant, read)
             first = str(self._variants[0]) if self._variants else variant
-            if resolve(name, variant=first, **accepted(name, overrides, first)) == parameters:
+            if entry.resolve(name, first, entry.accepted(overrides, first)) == parameters:
                 variant = first  # the same equation and numbers: one trial, whichever of the swept variants names it
             for parameter, value in overrides.items():
-                declared = CATALOGUE[name].parameters.get(parameter)
+                declared = entry.parameters.get(parameter)
                 other = declared.only_with if declared else None
                 lacks = f"objective.{other[0]} = {other[1]}" if other else "an objective that has it"
                 unmet = () if parameter in read else (lacks,)
                 self._note(f"objective.{parameter}", unmet, same=parameters.get(parameter) == value)
             content = {"name": name, "variant": variant, "parameters": parameters}
-            self._known[key] = ObjectiveSettings.model_validate(content)
+            self._known[key] = self.catalog.validated(ObjectiveSettings, content)
         settings: ObjectiveSettings = self._known[key]
         return settings
 
@@ -111,7 +116,7 @@ class Resolver:
         if key not in self._known:
             changed = self._made(section, dataset, recipe, overrides)
             unread = {name: unmet for name in overrides if changed and (unmet := lacking(changed, name, reader))}
-            if section == "train" and overrides.get("epochs") and (unmet := _trains_nothing(recipe)):
+            if section == "train" and overrides.get("epochs") and (unmet := _trains_nothing(recipe, self.catalog)):
                 unread["epochs"] = unmet
             applied = {name: value for name, value in overrides.items() if name not in unread}
             settings = self._made(section, dataset, recipe, applied) if unread else changed
@@ -126,7 +131,7 @@ class Resolver:
     def _made(self, section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings | None:
         """A section with these values; None if it cannot have them, which `problems` says then."""
         try:
-            return section_from(section, dataset, recipe, overrides)
+            return section_from(section, dataset, recipe, overrides, self.catalog)
         except ValidationError as error:
             self.problems.update(dict.fromkeys(explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}.")))
             return None
@@ -148,9 +153,9 @@ def _value(settings: Settings, name: str) -> Any:
 
 def reader_of(model: ModelSettings, objective: ObjectiveSettings) -> Reader:
     """What reads the data and training settings of a trial with this model and objective."""
-    needed = needs(objective.name)
+    needed = objective.needs
     estimates = any(registered()[name].warms_up for name in needed if name in registered())
-    return Reader(model, estimates or warms_up(objective.name, objective.parameters), needed)
+    return Reader(model, estimates or objective.entry.warms_up(objective.parameters), needed)
 
 
 def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, ...]:
@@ -163,9 +168,9 @@ def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, 
     return tuple(mark.words for mark in marks if isinstance(mark, ReadWhere) and not mark.condition(holder, reader))
 
 
-def _trains_nothing(recipe: str) -> tuple[str, ...]:
+def _trains_nothing(recipe: str, known: Catalog) -> tuple[str, ...]:
     """The condition of reading train.epochs that a recipe without training lacks; empty: it trains."""
-    if catalog.recipe(recipe).train.epochs:
+    if known.recipe(recipe).train.epochs:
         return ()
     # a shipped recipe without training extends the recipe that trains its model
     other = catalog.read("recipes", recipe).get("extends") if recipe in catalog.names("recipes") else None

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from goalgrid.grid import catalog
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.settings import DatasetSettings, TrainSettings
 from goalgrid.grid.settings.base import CALL, CHOICES, Settings, remaining_fields
 from goalgrid.grid.settings.model import ModelSettings
@@ -17,14 +18,14 @@ def of_section(section: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
 
 
-def section_from(section: str, dataset: str, recipe: str, overrides: Mapping[str, Any]) -> Settings:
+def section_from(section: str, dataset: str, recipe: str, overrides: Mapping[str, Any], known: Catalog) -> Settings:
     """Return a section with these values, the choice of an encoder or scorer first; or pydantic's error."""
     content: dict[str, Any] = {"name": dataset, "protocol": catalog.protocols(dataset)[0]}
     if section != "dataset":
-        content = catalog.content(recipe)[section]
+        content = known.content(recipe)[section]
     for name, value in sorted(overrides.items(), key=lambda item: _rank(item[0].rpartition(".")[2])):
         put(content, name, value)
-    return SECTIONS[section].model_validate(content)
+    return known.validated(SECTIONS[section], content)
 
 
 def _rank(field: str) -> int:

@@ -3,12 +3,11 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from goalgrid.grid import catalog
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.groups import grouped
-from goalgrid.grid.objectives import CATALOGUE, resolve
 from goalgrid.grid.resolution import reader_of
-from goalgrid.grid.sections import section_from
-from goalgrid.grid.settings import ObjectiveSettings, Reader
+from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader
 from goalgrid.grid.settings.base import CHOICES, NoIdentity, ReadWhere, Settings
 
 Values = Mapping[str, Any]
@@ -70,8 +69,10 @@ def _reading(cell: Cell) -> _Reading:
     """What the training of a cell reads; of a cell that trains nothing, that it has no epochs."""
     shared, trains = cell.trials[0].shared, cell.trials[0].epochs > 0
     reader, reading = reader_of(shared.model, shared.objective), _of_objective(shared.objective)
-    for section, settings in (("dataset", shared.dataset), ("model", shared.model), ("train", shared.train)):
-        defaults = dict(_values(section_from(section, cell.dataset, cell.recipe, {}), section, reader))
+    whole = DatasetSettings.model_validate({"name": cell.dataset, "protocol": catalog.protocols(cell.dataset)[0]})
+    usual: dict[str, Settings] = {"dataset": whole, "model": cell.origin.model, "train": cell.origin.train}
+    for section, unchanged in usual.items():
+        settings, defaults = getattr(shared, section), dict(_values(unchanged, section, reader))
         for key, value in _values(settings, section, reader):
             if trains or section != "train" or (key == "train.epochs" and not shared.members):
                 name = ".".join(part.partition("=")[0] for part in key.split("."))
@@ -81,7 +82,7 @@ def _reading(cell: Cell) -> _Reading:
 
 def _of_objective(objective: ObjectiveSettings) -> _Reading:
     """The variant, and the parameters that the objective reads."""
-    declared, defaults = CATALOGUE[objective.name].parameters, resolve(objective.name, variant=objective.variant)
+    declared, defaults = objective.entry.parameters, objective.entry.defaults(objective.variant)
     values = {"variant": _Read("objective.variant", objective.variant, default=False)}
     for name, value in objective.parameters.items():
         if name in declared and declared[name].read(objective.parameters):

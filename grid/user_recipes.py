@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from goalgrid.grid import catalog
+from goalgrid.grid.catalog import Catalog, Recipe
 from goalgrid.grid.errors import UserError, several, toml_of, unknown, user_path
 from goalgrid.grid.settings.base import check_name
 from goalgrid.grid.syntax import differing
@@ -16,8 +17,8 @@ from goalgrid.grid.validation_messages import explain
 class OwnRecipes:
     """A grid file's own recipes: its tables [recipe.NAME], and the files that it names by a path in its folder."""
 
-    def __init__(self, tables: Mapping[str, Any], folder: Path) -> None:
-        self._tables, self._folder = tables, folder
+    def __init__(self, tables: Mapping[str, Any], folder: Path, known: Catalog = catalog.SHIPPED) -> None:
+        self._tables, self._folder, self._catalog = tables, folder, known
         self.whole: dict[str, dict[str, Any]] = {}
         self._from: dict[str, str] = {}
 
@@ -54,14 +55,14 @@ class OwnRecipes:
         """Check a recipe, and keep it unless it is a shipped one under the shipped name."""
         try:
             check_name(name)
-            new = catalog.Recipe.model_validate(whole)
+            new = self._catalog.validated(Recipe, whole)
         except ValidationError as error:
-            raise several(f"recipe {place}", explain(error, catalog.Recipe)) from None
+            raise several(f"recipe {place}", explain(error, Recipe)) from None
         except ValueError as error:
             raise UserError(f"recipe {place}: {error}, not {name!r}") from None
         other = catalog.recipe(name) if name in catalog.names("recipes") else None
         if name in self.whole:
-            other = catalog.Recipe.model_validate(self.whole[name])
+            other = self._catalog.validated(Recipe, self.whole[name])
         if other is None:
             self.whole[name], self._from[name] = whole, place
         elif differs := _differences(new, other):
@@ -72,7 +73,7 @@ class OwnRecipes:
             )
 
 
-def _differences(new: catalog.Recipe, other: catalog.Recipe) -> list[str]:
+def _differences(new: Recipe, other: Recipe) -> list[str]:
     """The settings in which two recipes differ, the description aside."""
     one, two = (
         {**recipe.model_dump(include={"model", "train", "gpu"}), "parents": recipe.parents} for recipe in (new, other)

@@ -21,10 +21,12 @@ from inspect import signature
 from typing import Any
 
 from goalgrid.grid.global_state import contained
-from goalgrid.grid.objectives import CATALOGUE, FAMILIES, resolve
+from goalgrid.grid.objectives import FAMILIES, OURS, Objectives, resolve
 from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS
+from goalgrid.grid.objectives.parameters import ObjectiveEntry
 from goalgrid.grid.registration import equations
-from goalgrid.objectives import assisted, contrastive, hinge, pairwise, polynomial  # noqa: F401, they offer their losses
+from goalgrid.grid.settings import ObjectiveSettings
+from goalgrid.objectives import assisted, contrastive, hinge, pairwise, polynomial  # noqa: F401, they register their losses
 from goalgrid.objectives.assisted import row_margins
 from goalgrid.objectives.objective import GradientSurrogate, Loss, Objective, ScoresObjective
 from goalgrid.objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
@@ -41,6 +43,7 @@ __all__ = [
     "Objective",
     "Triplets",
     "build",
+    "built",
 ]
 
 LOSSES: dict[str, Callable[..., Any]] = {
@@ -49,25 +52,30 @@ LOSSES: dict[str, Callable[..., Any]] = {
 """The losses that are no cells of GOAL's matrix: functions, or classes of losses that learn parameters."""
 
 
-def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
-    """The objective of that name, with its variant's defaults where no parameter is given.
+def build(name: str, known: Objectives = OURS, /, *, variant: str = "paper", **parameters: Any) -> Objective:
+    """Build the objective of that name, with its variant's defaults where no parameter is given.
 
     Args:
         name: PAIR_TRIPLET, e.g. "sig-ms_cir", or a loss, e.g. "unified".
+        known: the objectives by name; a grid's catalogue has those of its plug-ins, too (`LoadedGrid.objective`).
         variant: "paper" follows the papers' equations, "released" their published code.
 
     Raises:
         UserError: the name, the variant or a parameter is unknown.
     """
-    values = resolve(name, variant=variant, **parameters)
-    read = {key: value for key, value in values.items() if CATALOGUE[name].parameters[key].read(values)}
-    objective = _built(name, values)
+    values = resolve(name, known, variant=variant, **parameters)
+    read = {key: value for key, value in values.items() if known[name].parameters[key].read(values)}
+    objective = _built(name, known[name], values)
     objective.built_of = ", ".join([name, *(f"{key}={value!r}" for key, value in read.items())])
     return objective
 
 
-def _built(name: str, values: dict[str, Any]) -> Objective:
-    entry = CATALOGUE[name]
+def built(goal: ObjectiveSettings) -> Objective:
+    """Build the objective of these settings, as their grid means it; UserError: nobody knows it."""
+    return build(goal.name, {goal.name: goal.entry}, variant=goal.variant, **goal.parameters)
+
+
+def _built(name: str, entry: ObjectiveEntry, values: dict[str, Any]) -> Objective:
     user_loss = (name, entry.equation) if entry.equation else None
     if user_loss and entry.on == "scores":
         return ScoresObjective(_with(user_loss[1], values), user_loss)

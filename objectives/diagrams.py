@@ -15,7 +15,7 @@ from matplotlib.image import AxesImage
 from torch import Tensor
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.objectives import CATALOGUE, accepted, resolve, unknown_objective
+from goalgrid.grid.objectives import OURS, Objectives, unknown_objective
 from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.palette import BLUE, COLOURS, DASHES, FAINT, INK, MARKS, VERMILION
 from goalgrid.objectives import LOSSES, build
@@ -46,7 +46,7 @@ def weights(
     """
     if name not in CELLS:
         losses = f"{name!r} has no triplet weight and pair weights to draw. Known: {', '.join(CELLS)}."
-        raise UserError(losses if name in CATALOGUE else unknown_objective(name, option=True))
+        raise UserError(losses if name in OURS else unknown_objective(name, option=True))
     loss = _built(name, settings).loss
     assert isinstance(loss, GradientSurrogate)
     m = torch.full_like(s_pos, MEAN)[..., None]
@@ -55,8 +55,8 @@ def weights(
     return loss.triplet_weight(triplet)[..., 0], w_pos[..., 0], w_neg[..., 0]
 
 
-def _built(name: str, settings: dict[str, Any]) -> Objective:
-    return build(name, variant=settings.get("variant", "paper"), **accepted(name, settings))
+def _built(name: str, settings: dict[str, Any], known: Objectives = OURS) -> Objective:
+    return build(name, known, variant=settings.get("variant", "paper"), **known[name].accepted(settings))
 
 
 def triplet_weights(**settings: Any) -> Figure:
@@ -120,7 +120,7 @@ def _open(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def update_field(name: str = "sig-ms_cir", **settings: Any) -> Figure:
+def update_field(name: str = "sig-ms_cir", known: Objectives = OURS, /, **settings: Any) -> Figure:
     """Draw how a triplet at (s_pos, s_neg) moves under an objective: under a cell by T P+ and -T P-, GOAL Eq. (3).
 
     That is minus the gradient in the plane of the two similarities, as if they could be moved freely. Arrows show the
@@ -131,8 +131,8 @@ def update_field(name: str = "sig-ms_cir", **settings: Any) -> Figure:
     axes, *beside = figure.subplots(1, 2 if is_loss else 1, squeeze=False)[0]
     for panel in beside:
         _by_rank(panel, name, settings)
-    image = _field(axes, name, settings, arrows=19)
-    shown = fill(_shown(resolve(name), name, settings), 60)
+    image = _field(axes, name, settings, known, arrows=19)
+    shown = fill(_shown(known[name].parameters, name, settings, known), 60)
     axes.set_title(f"{_titled(name)}\n{shown}", **{**STYLE, "fontsize": 9})
     axes.set_xlabel("$s_{pos}$", **STYLE)
     axes.set_ylabel("$s_{neg}$", **STYLE)
@@ -161,11 +161,11 @@ def cells(**settings: Any) -> Figure:
     return figure
 
 
-def _field(axes: Axes, name: str, settings: dict[str, Any], *, arrows: int) -> AxesImage:
-    lengths = torch.hypot(*_step(name, *_plane(FINE), settings))
+def _field(axes: Axes, name: str, settings: dict[str, Any], known: Objectives = OURS, *, arrows: int) -> AxesImage:
+    lengths = torch.hypot(*_step(name, *_plane(FINE), settings, known))
     image = axes.imshow(lengths.numpy(), **SHADE, cmap="Greys", alpha=0.5)
     s_pos, s_neg = _plane(arrows, inset=0.04)
-    along_pos, along_neg = _step(name, s_pos, s_neg, settings)
+    along_pos, along_neg = _step(name, s_pos, s_neg, settings, known)
     length = torch.hypot(along_pos, along_neg)
     # Arrows are as long as the square root of the step, so that a tenth of the largest can still be read.
     factor = (length.rsqrt() / length.max().sqrt()).where(length > 2e-3 * length.max(), torch.nan)
@@ -176,18 +176,20 @@ def _field(axes: Axes, name: str, settings: dict[str, Any], *, arrows: int) -> A
     return image
 
 
-def _step(name: str, s_pos: Tensor, s_neg: Tensor, settings: dict[str, Any]) -> tuple[Tensor, Tensor]:
+def _step(
+    name: str, s_pos: Tensor, s_neg: Tensor, settings: dict[str, Any], known: Objectives
+) -> tuple[Tensor, Tensor]:
     """How an objective moves triplets with a single negative.
 
     Raises:
         UserError: the user's own loss is no loss of triplets.
     """
-    if name in CATALOGUE and CATALOGUE[name].equation:
-        if CATALOGUE[name].on == "scores":
+    if name in known and known[name].equation:
+        if known[name].on == "scores":
             message = "is a function of all scores of a batch; a diagram shows a function of one triplet."
             raise UserError(f"{name!r} {message}")
         s_pos, s_neg = (s[..., None].clone().requires_grad_() for s in (s_pos, s_neg))
-        value = _built(name, settings).loss(Triplets(s_pos, s_neg)).sum()
+        value = _built(name, settings, known).loss(Triplets(s_pos, s_neg)).sum()
         of_pos, of_neg = torch.autograd.grad(value, (s_pos, s_neg), materialize_grads=True)
         return -of_pos[..., 0], -of_neg[..., 0]
     if name in LOSSES:
@@ -250,11 +252,12 @@ def _square(axes: Axes, diagonal: str) -> None:
     axes.tick_params(labelsize=8, colors=INK)
 
 
-def _shown(parameters: Any, name: str, settings: dict[str, Any]) -> str:
+def _shown(parameters: Any, name: str, settings: dict[str, Any], known: Objectives = OURS) -> str:
     """The values of the parameters that shape the weights."""
-    values = resolve(name, variant=settings.get("variant", "paper"), **accepted(name, settings))
-    whole = CATALOGUE[name].equation or name in LOSSES
-    shaping = CATALOGUE[name].own if whole else ("margin", "tau", "offset", "alpha", "beta", "lam")
+    variant, entry = settings.get("variant", "paper"), known[name]
+    values = entry.resolve(name, variant, entry.accepted(settings))
+    whole = entry.equation or name in LOSSES
+    shaping = entry.own if whole else ("margin", "tau", "offset", "alpha", "beta", "lam")
     shown = {key: values[key] for key in parameters if key in shaping}
     brief = {key: f"{value:g}" if isinstance(value, float) else str(value) for key, value in shown.items()}
     return ", ".join(f"no {key}" if shown[key] is None else f"{key} = {text}" for key, text in brief.items())

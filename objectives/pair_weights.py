@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from goalgrid.grid.objectives.parameters import ALPHA, BETA, LAM, Parameter
-from goalgrid.grid.registration import equations, offered, pair_weight
+from goalgrid.grid.registration import equations, pair_weight, registered
 from goalgrid.objectives.relative import Relative, leads, ratios
 from goalgrid.objectives.triplets import Triplets
 
@@ -99,12 +99,12 @@ def sigmoid_ms(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWei
 PairWeight = Callable[..., PairWeights]
 PAIR_WEIGHTS: dict[str, PairWeight] = equations(__name__, "pair weight")
 RELATIVE: dict[str, Callable[..., Relative]] = {
-    offer.name: offer.entry.relative for offer in offered[__name__] if offer.entry.relative
+    one.name: one.entry.relative for one in registered[__name__] if one.entry.relative
 }
 """Of the pair weights that read m+ and m-: what these are means of."""
 
 
 def as_published(name: str) -> PairWeight:
     """A pair weight with its paper's parameters, for losses that weigh pairs by it."""
-    (parameters,) = (offer.entry.own for offer in offered[__name__] if offer.name == name)
+    (parameters,) = (one.entry.own for one in registered[__name__] if one.name == name)
     return partial(PAIR_WEIGHTS[name], **{key: parameter.default for key, parameter in parameters.items()})

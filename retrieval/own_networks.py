@@ -12,7 +12,7 @@ from goalgrid.grid.global_state import contain_calls, contained
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
 from goalgrid.grid.settings.scorers import OwnScorerSettings
 from goalgrid.grid.settings.text_encoders import OwnTextSettings
-from goalgrid.grid.settings.user_modules import check_gradient, check_shape, user_modules
+from goalgrid.grid.settings.user_modules import check_gradient, check_shape
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
 from goalgrid.retrieval.scorers.sets import TokenSets
@@ -23,7 +23,7 @@ DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
 
 def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int, places: Places) -> nn.Module:
     """The user's encoder of images (b, *shape) into (b, dim); UserError: the data hold other features than it reads."""
-    chosen = user_modules[settings.of][settings.name]
+    chosen = settings.user_module
     if len(shape) != DIMENSIONS[chosen.on]:
         known = {1: "one vector per image", 2: "several vectors per image", 3: "pixels"}
         raise UserError(
@@ -35,7 +35,7 @@ def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int, 
 
 def text_encoder(settings: OwnTextSettings, words: int, dim: int, places: Places) -> nn.Module:
     """The user's encoder of captions, ids (b, n) below `words` and lengths (b), into (b, dim)."""
-    network = user_modules[settings.of][settings.name].network
+    network = settings.user_module.network
     return _checked(_made(network, words, dim, **settings.parameters), settings.name, dim)
 
 
@@ -65,7 +65,7 @@ class OwnScorer(SetScorer):
 
     def __init__(self, settings: OwnScorerSettings, regions: int, dim: int) -> None:
         super().__init__()
-        network, parameters = user_modules[settings.of][settings.name].network, settings.parameters
+        network, parameters = settings.user_module.network, settings.parameters
         self.name, self.defined = settings.name, network
         self.score = _made(network, dim, **parameters) if isinstance(network, type) else partial(network, **parameters)
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 from benchmarks import objectives as cells
 from benchmarks.gpu_blocks.sample import Size, inputs_of, reading, settings_of, trained
 from goalgrid import objectives
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
@@ -45,7 +45,7 @@ def objective_rows(batch: int, device: str, rounds: int) -> list[str]:
 def graph_rows(batch: int, rounds: int) -> list[str]:
     """Every objective of the catalogue, its gradient included: its kernels one by one, and as a CUDA graph."""
     rows = []
-    for name in CATALOGUE:
+    for name in OURS:
         objective, graphs = objectives.build(name).cuda(), Graphs(enabled=True, pairs=batch)
         image, text = (functional.normalize(torch.randn(batch, 256, device="cuda")).requires_grad_() for _ in range(2))
         owners = torch.arange(batch, device="cuda")

@@ -12,7 +12,7 @@ import typer
 
 from goalgrid.grid import catalog, gridfile
 from goalgrid.grid.cross_checks import dotted_names
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.overrides import NO_TRIALS
 from goalgrid.grid.resources import Budget, Reliability, Resources
 from goalgrid.grid.settings.base import Settings
@@ -67,7 +67,7 @@ def overrides(incomplete: str) -> list[str]:
 
 
 VALUES: dict[str, Callable[[], Iterable[str]]] = {
-    **dict.fromkeys(("objective", "objectives"), lambda: CATALOGUE),
+    **dict.fromkeys(("objective", "objectives"), lambda: OURS),
     **dict.fromkeys(("recipe", "recipes"), lambda: catalog.names("recipes")),
     **dict.fromkeys(("dataset", "datasets"), lambda: catalog.names("datasets")),
     "state": lambda: [state.value for state in State],

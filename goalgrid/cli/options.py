@@ -13,8 +13,9 @@ from typer.core import TyperGroup
 from goalgrid.cli import completion
 from goalgrid.cli.next_steps import RUNS_FOLDER
 from goalgrid.grid import overrides, plugins
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import UserError, check_known, nearest, user_path
-from goalgrid.grid.objectives import CATALOGUE, check_objective
+from goalgrid.grid.objectives import Objectives, check_objective
 from goalgrid.grid.store.home import Home
 
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -101,20 +102,20 @@ def either(filters: Iterable[str]) -> str:
     return " | ".join(filter(None, filters))
 
 
-def use(files: Iterable[str]) -> None:
-    """Make known what these files of the user's own define, and installed packages by name."""
-    plugins.register([plugins.read(file, Path(), "the folder that you are in") for file in files])
+def catalog_of(files: Iterable[str]) -> Catalog:
+    """Return the catalogue with what these files of the user's own register, and installed packages by name."""
+    return Catalog.of(plugins.read(file, Path(), "the folder that you are in") for file in files)
 
 
-def objective_settings(words: list[str], names: Collection[str]) -> dict[str, Any]:
+def objective_settings(words: list[str], names: Collection[str], objectives: Objectives) -> dict[str, Any]:
     """Parameters of objectives, and the variant, from KEY=VALUE, as in a grid file; UserError: no such parameter.
 
     `names`: the objectives; none: all.
     """
     settings = dict(map(overrides.key_and_value, words))
     for name in names:
-        check_objective(name)
-    known = ["variant", *sorted({key for name in names or CATALOGUE for key in CATALOGUE[name].parameters})]
+        check_objective(name, objectives)
+    known = ["variant", *sorted({key for name in names or objectives for key in objectives[name].parameters})]
     for key, value in settings.items():
         check_known("parameter", key, known, where=f"in --set '{key}={value}'")
         if isinstance(value, float) and not math.isfinite(value):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.grid import catalog, evaluations, trusted_code
 from goalgrid.grid.cli_option import option
 from goalgrid.grid.errors import UserError, check_known, counted, user_path
-from goalgrid.grid.gridfile import Grid, Location, register
+from goalgrid.grid.gridfile import Grid, Location
 from goalgrid.grid.messages import Step, tell, warn
-from goalgrid.grid.objectives import CATALOGUE, unknown_objective
+from goalgrid.grid.objectives import unknown_objective
 from goalgrid.grid.protocols import ECCV, shown
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM
@@ -91,8 +91,8 @@ class EvaluationRequest:
         if not self.into:
             return None
         grid, dataset = recall(self.into, home), settings.dataset.name
-        if self.as_objective not in CATALOGUE:
-            raise UserError(unknown_objective(self.as_objective))
+        if self.as_objective not in (known := grid.catalog.objectives):
+            raise UserError(unknown_objective(self.as_objective, known=known))
         check_known("data set", dataset, grid.datasets, where=f"of grid {grid.name!r}")
         moved = grid.model_copy(update={"data": {**grid.data, dataset: Location(root=root)}})
         here, given = (DataAtHand(each, home).fingerprint(settings) for each in (grid, moved))
@@ -302,7 +302,7 @@ def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[Tr
     machine = _machine_of(home, roots, request.weights, grid)
     from goalgrid.runners.trial.loaded_model import settings_of
 
-    trained = settings_of(folder)
+    trained = settings_of(folder, machine.catalog)
     if trained.ensemble:
         members = ", ".join(f"--trial {member}" for member in trained.ensemble)
         raise UserError(f"{trial_id} is an ensemble: it has no weights. Evaluate its members: {members}.")
@@ -310,7 +310,7 @@ def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[Tr
 
 
 def _grid_of(names: Iterable[str], dataset: str, home: Home) -> Grid | None:
-    """The first of these grids that says where the data lie, else the first that can be read; it is registered."""
+    """The first of these grids that says where the data lie, else the first that can be read."""
     grids, untrusted = list[Grid](), list[trusted_code.Untrusted]()
     for name in names:
         try:
@@ -321,10 +321,7 @@ def _grid_of(names: Iterable[str], dataset: str, home: Home) -> Grid | None:
             continue
     if untrusted and not grids:
         raise untrusted[0]
-    grid = next((grid for grid in grids if grid.root(dataset)), next(iter(grids), None))
-    if grid is not None:
-        register(grid)
-    return grid
+    return next((grid for grid in grids if grid.root(dataset)), next(iter(grids), None))
 
 
 def _machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Grid | None = None) -> "Machine":

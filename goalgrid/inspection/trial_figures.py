@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell, Trial
-from goalgrid.grid.gridfile import register
 from goalgrid.grid.store.home import State
 from goalgrid.state.grid_state import GridState
 
@@ -101,7 +100,6 @@ def _attention(grid_state: GridState, trial: Trial) -> "TrialAttention":
 def _machine(grid_state: GridState) -> "Machine":
     from goalgrid.runners.launch.jobs import machine_for
 
-    register(grid_state.grid)
     return machine_for(grid_state.grid, grid_state.home, gpu=False)
 
 

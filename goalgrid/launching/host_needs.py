@@ -107,7 +107,7 @@ def needs_of_host(
     resources, known = grid.resources, _card(device) if device else _measured_on(grid_state)
     trials = [*(decision.trial for decision in decisions if decision.starts), *grid_state.pending(choice.only)]
     trials = [trial for trial in trials if trial.id not in without]
-    share = max(resources.gpus(catalog.recipe(name).gpu) for name in grid.recipes) or 1.0
+    share = max(resources.gpus(grid.catalog.recipe(name).gpu) for name in grid.recipes) or 1.0
     rented = GpuMachine(known or CARDS[ASSUMED], hourly, gpus, hosts=hosts)
     use = MachineUse(rented, Division.of(resources, int(1 / share)), [Span(1, 1)] * len(chains(trials)))
     plain = HostNeeds(resources.cpus, None, PROCESS[gpus > 0], use, named=bool(device))

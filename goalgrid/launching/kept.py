@@ -6,7 +6,7 @@ from pathlib import Path
 
 from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Trial
-from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.messages import Note, Step
 from goalgrid.grid.store.home import LaunchFolder, State
 from goalgrid.grid.store.kept_launch import KeptLaunch, version_words
@@ -30,7 +30,6 @@ def save_new(grid_state: GridState, launch: KeptLaunch) -> None:
 
 def codes(grid_state: GridState) -> dict[str, str]:
     """Return the fingerprint of the code here that trains each trial that the grid may come to have, by id."""
-    register(grid_state.grid)
     cells = [cell for cell in [*grid_state.candidates, *grid_state.points] if not cell.published]
     return provenance.of_trials(cells, {trial.id for cell in cells for trial in cell.trials}, code_fingerprint)
 

@@ -260,7 +260,7 @@ def _given(options: SlurmOptions, more: Sequence[str]) -> dict[str, str]:
 
 
 def _share(grids: Sequence[Grid]) -> float:
-    return max(grid.resources.gpus(catalog.recipe(name).gpu) for grid in grids for name in grid.recipes)
+    return max(grid.resources.gpus(grid.catalog.recipe(name).gpu) for grid in grids for name in grid.recipes)
 
 
 def _jobs_of_a_host(grids: Sequence[Grid], gpus: int, sharing: int | None, hosts: int) -> int:

@@ -6,9 +6,10 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid import catalog, gridfile, protocols
-from goalgrid.grid.objectives import CATALOGUE, check_objective
+from goalgrid.grid.catalog import SHIPPED, Catalog
+from goalgrid.grid.objectives import check_objective
 from goalgrid.grid.objectives.goal_matrix import FAINT, FAINT_HELPS, GOAL, is_faint, of_a_loss
-from goalgrid.grid.settings import components
+from goalgrid.grid.settings import ObjectiveSettings, components
 from goalgrid.grid.syntax import setting_text
 
 if TYPE_CHECKING:
@@ -21,21 +22,23 @@ def grids() -> list[dict[str, Any]]:
     return [gridfile.load(name).model_dump(include=axes) for name in catalog.names("presets")]
 
 
-def recipe(name: str) -> dict[str, Any]:
-    """A recipe with its settings by dotted name."""
-    entry = catalog.recipe(name)
-    return {**recipe_row(name), "words": entry.words, "reading": entry.readings, "settings": catalog.settings(name)}
+def recipe(name: str, known: Catalog = SHIPPED) -> dict[str, Any]:
+    """Return a recipe with its settings by dotted name."""
+    entry = known.recipe(name)
+    words = {"words": entry.words, "reading": entry.readings}
+    return {**recipe_row(name, known), **words, "settings": known.settings(name)}
 
 
-def objective(name: str) -> dict[str, Any]:
-    """An objective with its equation and parameters; UserError: no objective has this name."""
-    check_objective(name)
+def objective(name: str, known: Catalog = SHIPPED) -> dict[str, Any]:
+    """Return an objective with its equation and parameters; UserError: no objective has this name."""
+    check_objective(name, known.objectives)
+    entry = known.objectives[name]
     shown = {
         key: {"meaning": p.meaning, "paper": p.default, "released": p.released}
         | {"choices": p.choices, "only_with": p.only_with}
-        for key, p in CATALOGUE[name].parameters.items()
+        for key, p in entry.parameters.items()
     }
-    return {**objective_row(name), "formula": CATALOGUE[name].formula, "parameters": shown}
+    return {**objective_row(name, known), "formula": entry.formula, "parameters": shown}
 
 
 def datasets() -> list[dict[str, Any]]:
@@ -44,28 +47,35 @@ def datasets() -> list[dict[str, Any]]:
     return [{"name": name, **catalog.dataset(name).model_dump(include=keys)} for name in catalog.names("datasets")]
 
 
-def recipe_row(name: str) -> dict[str, Any]:
+def recipe_row(name: str, known: Catalog = SHIPPED) -> dict[str, Any]:
+    """Return a recipe's description, share of a GPU and parents."""
     fields = {"description", "gpu", "starts_from", "ensemble"}
-    return {"name": name, "reads": catalog.reads(name), **catalog.recipe(name).model_dump(include=fields)}
+    return {"name": name, "reads": known.reads(name), **known.recipe(name).model_dump(include=fields)}
 
 
-def objective_row(name: str) -> dict[str, Any]:
-    entry = CATALOGUE[name]
+def objective_rows(known: Catalog = SHIPPED) -> list[dict[str, Any]]:
+    """Return all objectives with their sources."""
+    return [objective_row(name, known) for name in known.objectives]
+
+
+def objective_row(name: str, known: Catalog = SHIPPED) -> dict[str, Any]:
+    """Return an objective's family, other name and source."""
+    entry = known.objectives[name]
     facts = {"family": entry.family, "known_as": entry.known_as, "source": entry.source}
     return {"name": name, **facts, "of_a_loss": of_a_loss(name) if name in GOAL else None}
 
 
-def objective_lines() -> Iterator[str]:
-    """Name, family, known name, whether a loss has this gradient, and source of each."""
-    for name, entry in CATALOGUE.items():
+def objective_lines(known: Catalog = SHIPPED) -> Iterator[str]:
+    """Return name, family, known name, whether a loss has this gradient, and source of each."""
+    for name, entry in known.objectives.items():
         known_as = entry.known_as or ("new in GOAL" if entry.family == "GOAL" else "")
         yield f"{name:17} {entry.family:12} {known_as:32} {_integral(name):10} {entry.source}"
 
 
-def explained(name: str) -> Iterator[str]:
-    """An objective's equation, source, and parameters under both variants; UserError: no objective has this name."""
-    check_objective(name)
-    entry = CATALOGUE[name]
+def explained(name: str, known: Catalog = SHIPPED) -> Iterator[str]:
+    """Explain an objective: equation, source, parameters under both variants; UserError: no objective has this name."""
+    check_objective(name, known.objectives)
+    entry = known.objectives[name]
     yield from (f"{name}{f': {entry.known_as}' if entry.known_as else ''}", "")
     yield from (f"  {formula}" for formula in entry.formula.split("; "))
     integral = f"; the gradient {_integral(name)} (m+ and m- held, no hinge)" if name in GOAL else ""
@@ -78,21 +88,21 @@ def explained(name: str) -> Iterator[str]:
         yield f"  {key:18} {paper:>9} {released:>9}  {parameter.meaning}{choices}{only}"
     if is_faint(name, {key: parameter.default for key, parameter in entry.parameters.items()}):
         yield from ("", f"By default {FAINT} (docs/variants.md). What helps: {FAINT_HELPS}.")
-    for part in components.of_objective(name):
-        yield from ("", part.about)
+    for component in components.of_objective(known.validated(ObjectiveSettings, {"name": name})):
+        yield from ("", component.about)
 
 
 def _integral(name: str) -> str:
     return ("of a loss" if of_a_loss(name) else "of no loss") if name in GOAL else ""
 
 
-def size(name: str) -> "ModelSize":
-    """The size of a recipe's model on MS-COCO; UserError: the architecture of weights is not known here."""
+def size(name: str, known: Catalog = SHIPPED) -> "ModelSize":
+    """Return the size of a recipe's model on MS-COCO; UserError: the architecture of weights is not known here."""
     from goalgrid.runners.gpu.architectures import ModelSize, size_of
 
-    recipe = catalog.recipe(name)
+    recipe = known.recipe(name)
     if recipe.ensemble:
-        return sum(map(size, recipe.ensemble), ModelSize(0, 0))
+        return sum((size(member, known) for member in recipe.ensemble), ModelSize(0, 0))
     whole = size_of(recipe.model)
     return whole if recipe.train.epochs else replace(whole, learning=0)
 

@@ -5,10 +5,10 @@ import tomllib
 from collections.abc import Sequence
 
 from goalgrid.grid import catalog, gridfile
+from goalgrid.grid.catalog import SHIPPED, Catalog
 from goalgrid.grid.columns import Columns, to_toml
 from goalgrid.grid.document import Text, content_of
 from goalgrid.grid.errors import UserError, user_path
-from goalgrid.grid.objectives import own_objectives
 from goalgrid.grid.settings.base import check_named
 
 EXAMPLES = ("triplet-hn", "infonce", "sig-ms_con")
@@ -23,11 +23,12 @@ def text(
     root: str | None,
     uses: Sequence[str] = (),
     columns: Columns = (),
+    known: Catalog = SHIPPED,
 ) -> tuple[str, list[str]]:
     """A grid file, and what a user must know of its data; UserError: a name is wrong, or no folder is given.
 
-    Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes. The files of
-    `uses` are registered, and their objectives stand beside the `EXAMPLES`.
+    Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes. Objectives
+    that `known` has of the files in `uses` are listed after the `EXAMPLES`.
     """
     from goalgrid.results.pages import page
 
@@ -37,7 +38,7 @@ def text(
     check_named("grid", name)
     check_named("data set", dataset)
     usual, read, notes = _recipe(dataset, root, columns) if root else ("cnn-bow", columns, [])
-    axes = {"recipes": recipes or [usual], "objectives": [*(objectives or (*EXAMPLES, *own_objectives))]}
+    axes = {"recipes": recipes or [usual], "objectives": [*(objectives or (*EXAMPLES, *known.registered("objective")))]}
     files = f"uses = {json.dumps(uses)}" if uses else '# uses = ["losses.py"]'
     place = hint = ""
     if not root and dataset not in catalog.names("datasets"):
@@ -72,7 +73,7 @@ def _recipe(dataset: str, folder: str, columns: Columns) -> tuple[str, Columns, 
         return "cnn-bow", annotated.columns, notes
     if form := next((form for form in forms() if form.begun(root)), None):
         doubts = dict[str, str]()
-        for recipe in (name for name in catalog.recipe_names() if catalog.reads(name) == f"{form.noun}s"):
+        for recipe in (name for name in catalog.names("recipes") if SHIPPED.reads(name) == f"{form.noun}s"):
             try:
                 form.check(root, catalog.recipe(recipe).model.image.reads)
                 return recipe, (), []

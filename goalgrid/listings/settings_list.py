@@ -13,7 +13,7 @@ from goalgrid.grid.evaluations import Evaluate
 from goalgrid.grid.gridfile import Location
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.notes import Notes
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.resources import Budget, Reliability, Resources
 from goalgrid.grid.sections import SECTIONS
@@ -130,7 +130,7 @@ def _of_objectives() -> Iterator[Setting]:
     """A setting for each way in which objectives use a parameter's name."""
     holders = grouped(
         ((name, replace(parameter, silent=())), objective)
-        for objective, entry in CATALOGUE.items()
+        for objective, entry in OURS.items()
         for name, parameter in entry.parameters.items()
     )
     for (name, parameter), objectives in sorted(holders.items(), key=lambda item: item[0][0]):
@@ -155,7 +155,7 @@ def _of_objectives() -> Iterator[Setting]:
 def _patterns(names: Sequence[str]) -> list[str]:
     """The names, with a pattern for whole rows and columns of GOAL's matrix; none for all objectives."""
     unmatched, patterns = set(names), []
-    if len(names) == len(CATALOGUE):
+    if len(names) == len(OURS):
         return []
     columns = {f"*_{triplet}": [f"{pair}_{triplet}" for pair in PAIR_WEIGHTS] for triplet in TRIPLET_WEIGHTS}
     rows = {f"{pair}_*": [f"{pair}_{triplet}" for triplet in TRIPLET_WEIGHTS] for pair in PAIR_WEIGHTS}

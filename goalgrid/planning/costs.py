@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from goalgrid.grid import catalog, objectives
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, chains, dropping
 from goalgrid.grid.groups import grouped
@@ -203,15 +203,16 @@ def _of_equal_cost(grid_state: GridState, key: Key) -> list[dict[str, Any]]:
     begins = f"{key.dataset}_{key.recipe}_"
     if not (others := sorted(name for name in grid_state.elsewhere if name.startswith(begins))):
         return []
+    known = grid_state.grid.catalog
     kinds = {speed_probes.speed_of(t.settings) for t in alike(t for t in grid_state.trials if Key.of(t) == key)}
     done = (folder for name in others if (folder := grid_state.home.trial(name)).is_done())
-    return grid_state.records_of(folder.trial_id for folder in islice(done, EXAMINED) if _kind(folder) in kinds)
+    return grid_state.records_of(folder.trial_id for folder in islice(done, EXAMINED) if _kind(folder, known) in kinds)
 
 
-def _kind(folder: TrialFolder) -> str:
+def _kind(folder: TrialFolder, known: Catalog) -> str:
     """The word of `speed_of` for a finished trial; empty if its settings cannot be read."""
     try:
-        return speed_probes.speed_of(TrialSettings.model_validate(files.read_json(folder.settings)))
+        return speed_probes.speed_of(known.validated(TrialSettings, files.read_json(folder.settings)))
     except ValidationError:
         return ""
 
@@ -284,7 +285,7 @@ def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
     kinds = dict[tuple[object, ...], Trial]()
     for trial in trials:
         shared = trial.shared
-        kinds[id(shared.dataset), id(shared.model), id(shared.train), objectives.needs(shared.objective.name)] = trial
+        kinds[id(shared.dataset), id(shared.model), id(shared.train), shared.objective.needs] = trial
     return kinds.values()
 
 
@@ -293,8 +294,8 @@ def shares_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, float
     resources, keys = grid_state.grid.resources, dict.fromkeys(map(Key.of, trials))
     if not resources.shares_gpus:
         return dict.fromkeys(keys, resources.gpus(0.0))
-    largest = needs_of(grid_state, trials)
-    return {key: largest[key].share() if key in largest else catalog.recipe(key.recipe).gpu for key in keys}
+    largest, known = needs_of(grid_state, trials), grid_state.grid.catalog
+    return {key: largest[key].share() if key in largest else known.recipe(key.recipe).gpu for key in keys}
 
 
 def needs_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, Need]:
@@ -351,7 +352,8 @@ def work_of(grid_state: GridState, trials: Iterable[Trial]) -> list[RecipeWork]:
         network, sizes = shared.model.image.feature_network, grid_state.data.sizes(shared)
         views = views_of(network, sizes) if epochs and sizes and network else None
         steps = grid_state.data.epoch_steps(shared) if epochs else 0
-        work.append(RecipeWork(*key, len(members), epochs, steps, views, catalog.recipe(key.recipe).parents))
+        parents = grid_state.grid.catalog.recipe(key.recipe).parents
+        work.append(RecipeWork(*key, len(members), epochs, steps, views, parents))
     return work
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.grid.errors import Incomplete, UserError, counted
 from goalgrid.grid.evaluations import moved
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
-from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.home import ENDED, SETTLED, Home, State, TrialFolder
 from goalgrid.grid.store.imported import imported_cells
@@ -258,7 +258,6 @@ class GridState:
         """Finished trials by id that a run now might not repeat, with the reasons."""
         if not self.counts[State.DONE]:
             return {}
-        register(self.grid)
         stale = provenance.stale(self._trained_here, self.points, self.data.now)
         return stale | {key: [Stale("record", why)] for key, why in self.unreadable.items()}
 

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from rich.filesize import decimal as size
 
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import LARGE, SMALL, UserError, check_known, counted, parsed_json, regular_bytes
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import Grid
@@ -111,7 +112,7 @@ def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: boo
         stale: take trials of other code than here, too; tables say so, as of any stale trial.
         take: copy; else only say what would become of each.
     """
-    cells = expand(grid)  # first: it makes known what the grid uses, which imported records may need
+    cells = expand(grid)
     imported = imported_cells(grid, other)
     cells += imported
     trials = [trial for trial in trials_of(cells) if other.trial(trial.id).state() is State.DONE]
@@ -121,7 +122,8 @@ def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: boo
     outcomes, here_now = dict[str, Merged](), set[str]()
     for trial in trials:  # parents come first
         missing = [parent for parent in trial.parents if parent not in here_now]
-        problem = partial(_problem, trial, code="" if stale else code[trial.id], data=data.get(trial.id, ""))
+        of_code = "" if stale else code[trial.id]
+        problem = partial(_problem, trial, grid.catalog, code=of_code, data=data.get(trial.id, ""))
         outcome = _outcome(home.trial(trial.id), other.trial(trial.id), other, missing, problem, take)
         outcomes[trial.id] = Merged(trial.id, *outcome)
         here_now |= {trial.id} if outcome[0] in ("taken", "same") else set()
@@ -269,7 +271,7 @@ def _no_checkpoint(path: Path) -> Iterator[str]:
         yield f"its {path.name}: {str(error).rpartition(': ')[2]}"
 
 
-def _problem(trial: Trial, folder: TrialFolder, code: str, data: str) -> str:
+def _problem(trial: Trial, known: Catalog, folder: TrialFolder, code: str, data: str) -> str:
     """Why the trial in this folder is not to be taken, else empty; by the fingerprints here, empty for any."""
     from goalgrid.results.records import checksummed, record
 
@@ -282,7 +284,7 @@ def _problem(trial: Trial, folder: TrialFolder, code: str, data: str) -> str:
         return f"its record: {error}"
     except UserError as error:
         return str(error).partition(" Retrain its trial")[0]
-    if problem := next(_disagreeing(trial, folder, row), ""):
+    if problem := next(_disagreeing(trial, folder, row, known), ""):
         return problem
     if code and (differs := provenance.code_differs(row["code_fingerprint"], code)):
         return f"{differs.replace('than now', 'than here')}; --stale takes it, and tables say so"
@@ -292,7 +294,7 @@ def _problem(trial: Trial, folder: TrialFolder, code: str, data: str) -> str:
     return ""
 
 
-def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> Iterator[str]:
+def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any], known: Catalog) -> Iterator[str]:
     """What in the folder is not as the record, which carries a checksum, or the id say."""
     import torch
 
@@ -302,7 +304,7 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> I
 
     settings = json.loads(row["settings"])
     try:
-        id_of_settings = trial_id(TrialSettings.model_validate(settings))
+        id_of_settings = trial_id(known.validated(TrialSettings, settings))
     except ValidationError as error:
         yield f"its settings do not fit this version: {error.errors()[0]['msg']}"
         return

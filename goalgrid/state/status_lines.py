@@ -10,7 +10,6 @@ from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Trial, trials_of
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.messages import Note, Step
-from goalgrid.grid.objectives import warms_up
 from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.kept_launch import version_words
@@ -198,7 +197,7 @@ def _ways_out(grid_state: GridState, trial: Trial) -> list[str]:
     images, _ = grid_state.data.sizes(shared).get("train", (FEW_IMAGES, 0))
     images = min(images, shared.dataset.train_images or images)
     root = grid_state.grid.root(name)
-    mines = warms_up(shared.objective.name, shared.objective.parameters) and not shared.train.warmup_epochs
+    mines = shared.objective.entry.warms_up(shared.objective.parameters) and not shared.train.warmup_epochs
     ways = {
         f"more images: {name} trains on {images:,}": images < FEW_IMAGES,
         "all negatives at first, as the hardest may draw all vectors to one point: train.warmup_epochs = 1": mines,

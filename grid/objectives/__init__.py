@@ -1,17 +1,16 @@
-"""The catalogue of objectives: their names, equations, parameters and published defaults, without torch.
+"""The shipped objectives: their names, equations, parameters and published defaults, without torch.
 
 The mathematics is in the package `objectives`, where each loss is declared above its function.
 """
 
-from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-from goalgrid.grid.errors import UserError, nearest, several, unknown
+from goalgrid.grid.errors import UserError, nearest, unknown
 from goalgrid.grid.objectives.declared import Declared, declarations
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from goalgrid.grid.objectives.parameters import VARIANTS, ObjectiveEntry, Value
+from goalgrid.grid.objectives.parameters import ObjectiveEntry, Value
 
 FAMILIES = {
     "hinge": "hinge", "contrastive": "contrastive", "pairwise": "pairwise", "polynomial": "polynomial",
@@ -33,85 +32,44 @@ LOSSES = Declared(
 OURS = Declared(lambda: {**CELLS, **LOSSES})
 """The objectives that every grid may name."""
 
-own_objectives: dict[str, ObjectiveEntry] = {}
-"""The objectives of the files that the present grid uses."""
-
-CATALOGUE: Mapping[str, ObjectiveEntry] = ChainMap(own_objectives, cast("dict[str, ObjectiveEntry]", OURS))
-"""Every objective that a grid may name: ours, then the user's own."""
+Objectives = Mapping[str, ObjectiveEntry]
+"""Objectives by name: the shipped ones, or all that a grid may name (`catalog.Catalog.objectives`)."""
 
 
-def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str, Any]:
-    """All parameters of an objective: the variant's defaults, then the overrides.
+def resolve(name: str, known: Objectives = OURS, /, *, variant: str = "paper", **overrides: Any) -> dict[str, Value]:
+    """Return all parameters of an objective: the variant's defaults, then the overrides.
 
     >>> resolve("con_cir", tau=5)  # doctest: +NORMALIZE_WHITESPACE
     {'tau': 5.0, 'offset': 0.0, 'reduction': 'sum', 'ignore_same_image': False, 'mining': 'hardest', 'k': 1}
+
+    Raises:
+        UserError: the name, the variant or a parameter is unknown, or a value is wrong.
     """
-    if name not in CATALOGUE:
+    if name not in known:
         raise UserError(
-            f"{unknown_objective(name)} In Python, goalgrid.load(GRID) registers the losses that a grid uses."
+            f"{unknown_objective(name, known=known)} In Python, goalgrid.load(GRID).objective(NAME) builds a loss that "
+            "the grid uses."
         )
-    problems = []
-    if variant not in VARIANTS:
-        problems.append(unknown("variant", variant, VARIANTS))
-    parameters = CATALOGUE[name].parameters
-    values = {key: parameter.of_variant(variant) for key, parameter in parameters.items()}
-    for key, value in overrides.items():
-        if key not in parameters:
-            problems.append(unknown("parameter", key, parameters))
-            continue
-        try:
-            values[key] = parameters[key].parse(value)
-        except ValueError as error:
-            problems.append(f"{key} {error}")
-    if problems:
-        raise several(f"objective {name!r}", problems)
-    return values
+    return known[name].resolve(name, variant, overrides)
 
 
-def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
-    """Whether a trainer may warm up for the objective's sake: it mines the hardest negatives, and may mine all."""
-    entry = CATALOGUE[name]
-    return entry.remines and parameters.get("mining", entry.negatives) == "hardest"
+def needs(name: str, known: Objectives = OURS) -> tuple[str, ...]:
+    """Return what training adds for the objective; nothing for an unknown name."""
+    return known[name].needs if name in known else ()
 
 
-def needs(name: str) -> tuple[str, ...]:
-    """What training adds for the objective; nothing for an unknown name."""
-    return CATALOGUE[name].needs if name in CATALOGUE else ()
+def known_parameters(known: Objectives = OURS) -> set[str]:
+    """Return the names of all parameters of these objectives."""
+    return {key for entry in known.values() for key in entry.parameters}
 
 
-def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:
-    """The parameters, without those that have the value that was in effect before they existed.
-
-    >>> identifying("con_nca", resolve("con_nca"))
-    {'tau': 10.0, 'ignore_same_image': False}
-    """
-    known = CATALOGUE[name].parameters
-    return {key: value for key, value in parameters.items() if value not in known[key].silent}
+def check_objective(name: str, known: Objectives = OURS) -> None:
+    """Raise a UserError if a verb that has --uses is given an objective that is not among the known ones."""
+    if name not in known:
+        raise UserError(unknown_objective(name, known=known, option=True))
 
 
-def known_parameters() -> set[str]:
-    return {key for entry in CATALOGUE.values() for key in entry.parameters}
-
-
-def accepted(name: str, overrides: Mapping[str, Any], variant: str = "paper") -> dict[str, Any]:
-    """The overrides of parameters that this objective has and reads: not every cell has a tau.
-
-    >>> accepted("con_nca", {"tau": 5, "alpha": 3, "k": 2}), accepted("con_con", {"mining": "all", "k": 2})
-    ({'tau': 5, 'k': 2}, {'mining': 'all'})
-    """
-    parameters = CATALOGUE[name].parameters
-    declared = {key: value for key, value in overrides.items() if key in parameters}
-    values = {key: parameter.of_variant(variant) for key, parameter in parameters.items()} | declared
-    return {key: value for key, value in declared.items() if parameters[key].read(values)}
-
-
-def check_objective(name: str) -> None:
-    """Raise a UserError if a verb that has --uses is given an objective that nobody knows."""
-    if name not in CATALOGUE:
-        raise UserError(unknown_objective(name, option=True))
-
-
-def unknown_objective(name: str, where: str = "", *, option: bool = False) -> str:
+def unknown_objective(name: str, where: str = "", *, known: Objectives = OURS, option: bool = False) -> str:
     """Say that there is no such objective; of PAIR_TRIPLET, which half. `option`: whether the verb has --uses."""
     pair, _, triplet = name.partition("_")
     within = f"of objective {name!r} {where}".strip()
@@ -125,7 +83,7 @@ def unknown_objective(name: str, where: str = "", *, option: bool = False) -> st
             "In a grid file, 'goal' means the 15 PAIR_TRIPLET. "
             'A loss of your own: uses = ["losses.py"] in the grid file, or --uses losses.py.'
         )
-    names = [*CATALOGUE, *["goal"] * (not option)]
+    names = [*known, *["goal"] * (not option)]
     near = nearest(name, names, count=8, cutoff=0.0)
-    known = [*near, f"and {len(names) - len(near)} more"] if nearest(name, names) else names
-    return unknown("objective", name, known, where=where, hint=hint)
+    shown = [*near, f"and {len(names) - len(near)} more"] if nearest(name, names) else names
+    return unknown("objective", name, shown, where=where, hint=hint)

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from goalgrid.grid.errors import UserError, nearest
+from goalgrid.grid.errors import UserError, nearest, several, unknown
 
 Variant = Literal["paper", "released"]
 VARIANTS: tuple[Variant, ...] = ("paper", "released")
@@ -120,7 +120,7 @@ class ObjectiveEntry:
     surrogate: bool = False
     """Whether its gradient is, on purpose, another than the derivative of its value."""
     equation: Callable[..., Any] | None = None
-    """The function or class; in the catalogue of a user's own objective alone, since ours import torch."""
+    """The function or class; of a user's own objective alone, since ours import torch."""
 
     @property
     def negatives(self) -> Literal["hardest", "all"]:
@@ -133,6 +133,52 @@ class ObjectiveEntry:
         if self.on == "scores":
             return self.own
         return {**self.own, **_of_a_batch(*self.reductions), **(self._of_mining() if self.remines else {})}
+
+    def defaults(self, variant: str) -> dict[str, Value]:
+        """Return the default of each parameter under a variant."""
+        return {key: parameter.of_variant(variant) for key, parameter in self.parameters.items()}
+
+    def resolve(self, name: str, variant: str, overrides: Mapping[str, Any]) -> dict[str, Value]:
+        """Return all parameters: the variant's defaults, then the overrides; UserError names what is wrong in them."""
+        problems = [] if variant in VARIANTS else [unknown("variant", variant, VARIANTS)]
+        values = self.defaults(variant)
+        for key, value in overrides.items():
+            if key not in values:
+                problems.append(unknown("parameter", key, values))
+                continue
+            try:
+                values[key] = self.parameters[key].parse(value)
+            except ValueError as error:
+                problems.append(f"{key} {error}")
+        if problems:
+            raise several(f"objective {name!r}", problems)
+        return values
+
+    def accepted(self, overrides: Mapping[str, Any], variant: str = "paper") -> dict[str, Any]:
+        """Return the overrides of parameters that this objective has and reads: not every cell has a tau.
+
+        >>> from goalgrid.grid.objectives import OURS
+        >>> OURS["con_nca"].accepted({"tau": 5, "alpha": 3, "k": 2})
+        {'tau': 5, 'k': 2}
+        >>> OURS["con_con"].accepted({"mining": "all", "k": 2})
+        {'mining': 'all'}
+        """
+        declared = {key: value for key, value in overrides.items() if key in self.parameters}
+        values = self.defaults(variant) | declared
+        return {key: value for key, value in declared.items() if self.parameters[key].read(values)}
+
+    def warms_up(self, parameters: Mapping[str, Value]) -> bool:
+        """Return whether a trainer may warm up for it: it mines the hardest negatives, and may mine all."""
+        return self.remines and parameters.get("mining", self.negatives) == "hardest"
+
+    def identifying(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the parameters without those whose value was in effect before they existed.
+
+        >>> from goalgrid.grid.objectives import OURS
+        >>> OURS["con_nca"].identifying(OURS["con_nca"].defaults("paper"))
+        {'tau': 10.0, 'ignore_same_image': False}
+        """
+        return {key: value for key, value in parameters.items() if value not in self.parameters[key].silent}
 
     def _of_mining(self) -> dict[str, Parameter]:
         usual = self.negatives == "hardest"

@@ -7,10 +7,23 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, StrictBool
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    PrivateAttr,
+    StrictBool,
+)
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives import OURS, unknown_objective
+from goalgrid.grid.objectives.parameters import ObjectiveEntry
 from goalgrid.grid.settings.base import IdentityDefault, Name, NoIdentity, ReadWhere, Settings, Unit
 from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.user_modules import registered
 
 RANKED = "offline-negatives"
 """The part of an objective that needs the training split ranked."""
@@ -216,6 +229,24 @@ class ObjectiveSettings(Settings):
         default="paper", description="equations of the papers, or of the code that they released"
     )
     parameters: dict[str, int | float | bool | str | None] = {}
+    _own: ObjectiveEntry | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        self._own = registered(context, "objective").get(self.name)
+
+    @property
+    def entry(self) -> ObjectiveEntry:
+        """What the name meant when the settings were validated; UserError: nobody knows it."""
+        if entry := self._own or OURS.get(self.name):
+            return entry
+        raise UserError(unknown_objective(self.name))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What training adds for the objective; nothing for an unknown name."""
+        entry = self._own or OURS.get(self.name)
+        return entry.needs if entry else ()
 
 
 class DataKey(NamedTuple):

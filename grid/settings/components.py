@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_args, get_origin
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.objectives import needs
 
 if TYPE_CHECKING:
+    from goalgrid.grid.settings import ObjectiveSettings
     from goalgrid.grid.settings.base import Settings
     from goalgrid.grid.settings.model import ModelSettings
 
@@ -37,11 +37,11 @@ class Component:
     """Something that a model or a training may have.
 
     Args:
-        name: as objectives say that they need it, and parts that they exclude it.
+        name: as objectives say that they need it, and components that they exclude it.
         needs: what it needs, for a user: `negatives from outside the batch`.
-        excludes: names of parts that cannot give it that.
+        excludes: names of components that cannot give it that.
         without: how to do without it, for a user: `set resources.replicas = 1`.
-        of: how a model says that it has the part; empty: it has none.
+        of: how a model says that it has the component; empty: it has none.
         settings: the classes of settings by which a model may choose it: encoders, scorers, second stages.
         fits: what does not fit to it in a model that has it, for a user; empty: all does.
         training_method: dotted name of its `TrainingMethod`; empty: it has none.
@@ -49,8 +49,8 @@ class Component:
         data: dotted name of the form of the data that it reads (`retrieval/data/forms.py`); empty: images or features.
         warms_up: whether a training may warm up without it, since it estimates what a new model knows nothing of.
         libraries: packages that only trainings with it load, and that compute their numbers.
-        logged: what its trainings log beside what all log, by name.
-        about: a sentence on it for who asks about an objective that needs it.
+        logged: what its trainings log in addition to what all log, by name.
+        about: a sentence that explains it in the description of an objective that needs it.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Component:
 
 
 class PartRead:
-    """Something that an image encoder of a part reads of data in the part's own form; all of it makes one vector."""
+    """Something that a component's image encoder reads of data in the component's form; all of it makes one vector."""
 
     part: ClassVar[str]
 
@@ -80,21 +80,23 @@ class PartRead:
         raise NotImplementedError
 
 
-_parts: dict[str, Component] = {}
+_components: dict[str, Component] = {}
 
 
-def register(part: Component) -> None:
-    _parts[part.name] = part
+def register(component: Component) -> None:
+    """Register a component under its name."""
+    _components[component.name] = component
 
 
 @cache
 def registered() -> dict[str, Component]:
-    # The settings of a model ask for those of the parts, and are imported before them: the other way round is a circle.
+    """Return all components by name, after the import of the first page of each folder."""
+    # A model's settings ask for those of the components, and are imported first: the other way round is a circle.
     import_module("goalgrid.grid.settings.model")
     register(REPLICAS)
     for package in _packages():
         import_module(package)
-    return _parts
+    return _components
 
 
 def _packages() -> list[str]:
@@ -102,24 +104,24 @@ def _packages() -> list[str]:
 
 
 def choices(ours: Any, kind: "type[Settings]") -> Any:
-    """The union of our settings with those of this kind that parts bring."""
+    """Return the union of our settings with those of this kind that components bring."""
     union, *known = get_args(ours)
-    brought = [settings for part in registered().values() for settings in part.settings if issubclass(settings, kind)]
+    brought = [settings for one in registered().values() for settings in one.settings if issubclass(settings, kind)]
     classes = [settings for settings in get_args(union) if settings is not kind]
     return Annotated[(reduce(or_, classes + brought), *known)]
 
 
 @cache
 def tables() -> frozenset[str]:
-    """The fields of parts' settings whose value is a table, which a recipe that extends another replaces whole."""
-    kinds = (kind for part in registered().values() for kind in part.settings)
+    """Return the fields of components' settings whose value is a table, which an extending recipe replaces whole."""
+    kinds = (kind for component in registered().values() for kind in component.settings)
     fields = (entry for kind in kinds for entry in kind.model_fields.items())
     return frozenset(name for name, field in fields if get_origin(field.annotation) is dict)
 
 
 @cache
 def folders(name: str) -> tuple[str, ...]:
-    """The packages of this name in the folders of all parts: `recipes`, `published`."""
+    """Return the packages of this name in the folders of all components: `recipes`, `published`."""
     return tuple(f"{package}.{name}" for package in _packages() if find_spec(f"{package}.{name}"))
 
 
@@ -128,32 +130,37 @@ REPLICAS = Component("replicas", "a batch that they can share", "set resources.r
 
 
 def missing(name: str) -> str:
-    """That a part is not here."""
+    """Return the message that a component is not installed."""
     folder = FOLDER.replace(".", "/")
-    return f"the part {name!r} is not here, in {folder}. Install all of goalgrid, or leave that part out."
+    return f"the component {name!r} is not installed: no folder in {folder}. Install all of goalgrid, or leave it out."
 
 
-def of_objective(name: str) -> list[Component]:
-    if lacking := [part for part in needs(name) if part not in registered()]:
-        raise UserError(f"objective {name!r}: {missing(lacking[0])}")
-    return [registered()[part] for part in needs(name)]
+def of_objective(objective: "ObjectiveSettings") -> list[Component]:
+    """Return the components that an objective needs; UserError: one is not installed."""
+    if lacking := [name for name in objective.needs if name not in registered()]:
+        raise UserError(f"objective {objective.name!r}: {missing(lacking[0])}")
+    return [registered()[name] for name in objective.needs]
 
 
 def of_model(model: "ModelSettings") -> dict[str, Component]:
-    """The parts that a model has, by what a user calls them there."""
-    return {label: part for part in registered().values() if (label := part.of(model))}
+    """Return the components that a model has, by what a user calls them there."""
+    return {label: component for component in registered().values() if (label := component.of(model))}
 
 
-def clash(model: "ModelSettings", objective: str = "", others: Mapping[str, Component] = MappingProxyType({})) -> str:
-    """Why a model, an objective and other parts do not go together; empty: they do."""
-    present = {**of_model(model), **others}
-    present |= {f"objective {objective!r}": part for part in of_objective(objective)} if objective else {}
-    for (label, part), (other, excluded) in permutations(present.items(), 2):
-        if excluded.name in part.excludes:
-            return f"{label} needs {part.needs}, which {other} cannot give: {excluded.without}, or exclude this cell"
+def clash(
+    model: "ModelSettings",
+    objective: "ObjectiveSettings | None" = None,
+    others: Mapping[str, Component] = MappingProxyType({}),
+) -> str:
+    """Return why a model, an objective and other components exclude one another; empty: they do not."""
+    present, needed = {**of_model(model), **others}, of_objective(objective) if objective else []
+    present |= {f"objective {objective.name!r}": component for component in needed if objective}
+    for (label, one), (other, excluded) in permutations(present.items(), 2):
+        if excluded.name in one.excludes:
+            return f"{label} needs {one.needs}, which {other} cannot give: {excluded.without}, or exclude this cell"
     return ""
 
 
 def loaded(name: str) -> Any:
-    """What a dotted name or `module:name` stands for; its module is imported."""
+    """Return what a dotted name or `module:name` names, after the import of its module."""
     return resolve_name(name)

@@ -9,7 +9,7 @@ from goalgrid.grid.settings.components import PartRead
 from goalgrid.grid.settings.image_views import Augmentation, Filter, Framing, Resampling, View
 from goalgrid.grid.settings.poolings import HAS_HEAD, SEVERAL, PoolingSettings
 from goalgrid.grid.settings.pretrained_networks import PUBLISHED, Call, Pretrained
-from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings, user_modules
+from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings
 
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
 MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")
@@ -222,7 +222,7 @@ class OwnImageSettings(UserModuleSettings, ImageEncoderSettings):
 
     @property
     def view(self) -> View | None:
-        if user_modules[self.of][self.name].on != "pictures":
+        if self.user_module.on != "pictures":
             return None
         resampling = Resampling[self.filter.upper()]
         return View(self.size, self.framing, self.augmentation, self.flip, resampling, self.margin)

@@ -2,21 +2,19 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, PositiveInt, PrivateAttr, ValidationInfo, field_validator
 
 from goalgrid.grid.errors import unknown
 from goalgrid.grid.objectives.declared import Declared, keys_of
 from goalgrid.grid.objectives.parameters import Value
 from goalgrid.grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit, told_once
-from goalgrid.grid.settings.user_modules import UserModule, completed
+from goalgrid.grid.settings.user_modules import UserModule, completed, registered
 
 POOLINGS = Declared(lambda: dict.fromkeys(keys_of("retrieval/encoders/pooling.py", "POOLING")))
-own_poolings: dict[str, UserModule] = {}
-"""The user's own poolings that the present grid uses, by name."""
 
 
-def _known_pooling(name: str) -> str:
-    known = [*POOLINGS, *own_poolings]
+def _known_pooling(name: str, info: ValidationInfo) -> str:
+    known = [*POOLINGS, *registered(info.context, "pooling")]
     if name not in known:
         raise ValueError(unknown("pooling", name, known))
     return name
@@ -42,7 +40,7 @@ SEVERAL = ReadWhere(
 """Where an image or a caption is several vectors; features that a user computed are taken for several."""
 HAS_HEAD = ReadWhere(lambda part, _: getattr(part, "head", "linear") != "none", "a head")
 _KMAX = ReadWhere(lambda part, _: part.pooling == "kmax", "pooling = kmax")
-_OWN = ReadWhere(lambda part, _: part.pooling in own_poolings, "pooling = a pooling of your own")
+_OWN = ReadWhere(lambda part, _: part.own_pooling is not None, "pooling = a pooling of your own")
 _ADPOOL = ReadWhere(lambda part, _: part.pooling.startswith("adpool"), "pooling = adpool")
 
 
@@ -63,10 +61,20 @@ class PoolingSettings(Settings):
         validate_default=True,
         description="parameters of your own pooling, as its decorator declares them",
     )
+    _own_pooling: UserModule | None = PrivateAttr(default=None)
 
     @field_validator("pool_parameters")
     @classmethod
     def _complete(cls, values: dict[str, Value], info: ValidationInfo) -> dict[str, Value]:
         """All parameters of an own pooling; of ours none, which has none."""
-        declared = own_poolings.get(info.data.get("pooling", ""))
+        declared = registered(info.context, "pooling").get(info.data.get("pooling", ""))
         return completed(f"pooling {info.data['pooling']!r}", declared.parameters, values) if declared else {}
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        self._own_pooling = registered(context, "pooling").get(self.pooling)
+
+    @property
+    def own_pooling(self) -> UserModule | None:
+        """The pooling of the user's own that the name meant when the settings were validated; None: a shipped one."""
+        return self._own_pooling

@@ -1,11 +1,15 @@
-"""The user's own encoders and scorers, with the parameters that they declare."""
+"""Encoders and scorers of the user's own, with the parameters that they declare; and how settings find them.
+
+Settings that name something of the user's own are validated with the grid's catalogue as pydantic's context
+(`catalog.Catalog.validated`), and hold what their name meant there. Without a context, only shipped names are known.
+"""
 
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.objectives.parameters import Parameter, Value
@@ -27,8 +31,9 @@ class UserModule:
     on: ReadsImages = "pictures"
 
 
-user_modules: dict[UserModuleKind, dict[str, UserModule]] = {kind: {} for kind in get_args(UserModuleKind)}
-"""The user's own encoders and scorers that the present grid uses, by name."""
+def registered(context: Any, kind: str) -> Mapping[str, Any]:
+    """Return what the catalogue in a validation's context registers of this kind, by name; without one, nothing."""
+    return context["catalog"].registered(kind) if context else {}
 
 
 def completed(part: str, declared: Mapping[str, Parameter], values: Mapping[str, Value]) -> dict[str, Value]:
@@ -108,10 +113,12 @@ class UserModuleSettings(Settings):
         {}, validate_default=True, description="values of the parameters that its decorator declares"
     )
 
+    _module: UserModule = PrivateAttr()
+
     @field_validator("name")
     @classmethod
-    def _known(cls, name: str) -> str:
-        known = user_modules[cls.of]
+    def _known(cls, name: str, info: ValidationInfo) -> str:
+        known = registered(info.context, cls.of)
         if name not in known:
             decorator = cls.of.replace(" ", "_")
             hint = f'Put @goalgrid.{decorator}("{name}") above its definition in a file that the grid uses.'
@@ -124,4 +131,13 @@ class UserModuleSettings(Settings):
         if "name" not in info.data:
             return values
         name = info.data["name"]
-        return completed(f"{cls.of} {name!r}", user_modules[cls.of][name].parameters, values)
+        return completed(f"{cls.of} {name!r}", registered(info.context, cls.of)[name].parameters, values)
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        self._module = registered(context, self.of)[self.name]
+
+    @property
+    def user_module(self) -> UserModule:
+        """The encoder or scorer that the name meant when the settings were validated."""
+        return self._module

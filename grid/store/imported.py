@@ -42,7 +42,7 @@ def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:
     """The cell of an imported record; None where its folder is damaged."""
     origin = read_json(folder.imported)
     try:
-        trial = TrialSettings.model_validate(read_json(folder.settings))
+        trial = grid.catalog.validated(TrialSettings, read_json(folder.settings))
     except ValidationError:
         return None
     if folder.trial_id != id_of(str(origin.get("sha256", "")), trial):

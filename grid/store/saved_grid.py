@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from goalgrid.grid import plugins
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.document import GridDocument, Text, content_of, parse
 from goalgrid.grid.errors import UserError, regular_bytes
 from goalgrid.grid.expansion import Trial
@@ -68,7 +69,7 @@ def _content(path: Path, used: Callable[[Use, str], Use], again: str) -> GridDoc
     except (UserError, ValidationError, TypeError) as error:
         raise UserError(f"{error}\n{again}") from error
     now = [used(use, where) for use in saved]
-    plugins.register(now)
+    Catalog.of(now)  # whether they can be imported: another copy of the grid would not help
     try:
         return content_of(Text(where, {**table, "uses": now}))
     except UserError as error:

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 
 from goalgrid.grid.errors import parsed_json, regular_bytes
 from goalgrid.grid.identity import canonical, digest
-from goalgrid.grid.objectives import needs
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import GridFolder
@@ -44,16 +43,16 @@ class Probe:
 def speed_of(settings: TrialSettings) -> str:
     """Return a word for trials whose steps cost the same: of all settings but seed, epochs and `RATES`.
 
-    Of the objective, it has the parts that it needs.
+    Of the objective, it has the components that it needs.
     """
-    content, objective = canonical(settings), settings.objective.name
+    content = canonical(settings)
     for name in ("epochs", *RATES):
         content["train"].pop(name, None)
     again = settings.train.model_dump(include={"micro_batch", "checkpoint_activations"}, exclude_defaults=True)
     content["train"] |= again  # no part of the identity
     for name in ("objective", "seed", "starts_from", "ranker"):
         content.pop(name, None)
-    return digest(content | dict.fromkeys(needs(objective), True))[:16]
+    return digest(content | dict.fromkeys(settings.objective.needs, True))[:16]
 
 
 def read(folder: GridFolder) -> list[Probe]:

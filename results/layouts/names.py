@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from goalgrid.grid import catalog
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.objectives.goal_matrix import CELLS
+from goalgrid.grid.objectives.parameters import ObjectiveEntry
 from goalgrid.grid.protocols import protocol
 
 
@@ -26,19 +27,28 @@ def names_of(cells: Sequence[Cell], protocols: Iterable[str]) -> dict[str, str]:
     """
     names = {name: paper_name(name) for name in protocols}
     names |= {cell.dataset: catalog.described(cell.dataset).known_as for cell in cells}
-    names |= {cell.objective: loss_name(cell.objective) for cell in cells if cell.objective not in CELLS}
+    names |= {cell.objective: _loss_of(cell) for cell in cells if cell.objective not in CELLS}
     trained = [cell for cell in cells if not cell.published]  # of another's checkpoint, `recipe` is the file's name
-    recipes = {(cell.dataset, cell.recipe): catalog.recipe(cell.recipe).known_as for cell in trained}
+    recipes = {(cell.dataset, cell.recipe): cell.origin.known_as for cell in trained}
     shared = Counter((dataset, known_as) for (dataset, _), known_as in recipes.items())
     names |= {recipe: known_as for (dataset, recipe), known_as in recipes.items() if shared[dataset, known_as] == 1}
     return {name: known_as for name, known_as in names.items() if known_as not in ("", name)}
 
 
 def loss_name(objective: str) -> str:
-    """The first of the names by which a loss is known.
+    """Return the first of the names by which a shipped loss is known.
 
     >>> loss_name("triplet-hn"), loss_name("infonce")
     ('Triplet-HN', 'InfoNCE')
     """
-    entry = CATALOGUE.get(objective)
-    return entry.known_as.partition(",")[0] if entry else ""
+    entry = OURS.get(objective)
+    return _first_name(entry) if entry else ""
+
+
+def _loss_of(cell: Cell) -> str:
+    """The same of a cell's loss, which may be the user's own."""
+    return _first_name(cell.trials[0].shared.objective.entry) if cell.trials else loss_name(cell.objective)
+
+
+def _first_name(entry: ObjectiveEntry) -> str:
+    return entry.known_as.partition(",")[0]

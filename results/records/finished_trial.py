@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
@@ -47,9 +48,9 @@ class FinishedTrial:
         """Metrics of the validation split."""
         return {name: self.row[f"val_{name}"] for name in record.METRICS}
 
-    def check_settings(self, settings: TrialSettings) -> None:
+    def check_settings(self, settings: TrialSettings, known: Catalog) -> None:
         """Raise a UserError unless the settings in the trial's folder are those that it was trained with."""
-        trained = TrialSettings.model_validate_json(self.row["settings"])
+        trained = TrialSettings.model_validate_json(self.row["settings"], context=known.context)
         if settings != trained:
             differ = ", ".join(differing(settings.model_dump(mode="json"), trained.model_dump(mode="json")))
             raise self._other(f"the settings {self.folder.settings}", f"they differ in {differ}")

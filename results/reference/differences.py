@@ -65,7 +65,7 @@ def differences(results: Sequence[Result], cells: Sequence[Cell]) -> tuple[str, 
         _settings(paper, trained),
         (f"the ranker: {text}" for text in _settings(paper, _rankers(trained, cells))),
         *(source.readings for cell in trained for source in _about(paper, cell) if _has_variant(source, cell)),
-        *(catalog.recipe(cell.recipe).readings for cell in trained),
+        *(cell.origin.readings for cell in trained),
         map(_words, trained),
         (_validation(paper, cell) for cell in trained),
     )
@@ -84,7 +84,7 @@ def _trained(results: Iterable[Result], cells: Iterable[Cell]) -> list[Cell]:
         (result.dataset, model, result.objective)
         for result in results
         if result.recipe
-        for model in catalog.lineage(result.recipe)
+        for model in catalog.SHIPPED.lineage(result.recipe)
     }
     row = [cell for cell in cells if (cell.dataset, cell.recipe, cell.objective) in models]
     return [cell for cell in row if not cell.published and not cell.trials[0].shared.members]
@@ -137,7 +137,7 @@ def _changed(paper: str, cell: Cell) -> Differing:
 
 def _words(cell: Cell) -> str:
     """The words of captions, where they are others than those of the published setting."""
-    recipe, shared = catalog.recipe(cell.recipe), cell.trials[0].shared
+    recipe, shared = cell.origin, cell.trials[0].shared
     if not recipe.words or not all(model.text.tokenizer is None for model in (recipe.model, shared.model)):
         return ""
     ours = {"plain words": "nltk's"} if shared.dataset.words == "plain" else {}

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from goalgrid.grid import catalog, groups, syntax
+from goalgrid.grid import groups, syntax
 from goalgrid.grid.expansion import Cell
-from goalgrid.grid.objectives import resolve
 from goalgrid.grid.settings import DatasetSettings
 from goalgrid.grid.settings.base import CHOICES
 from goalgrid.grid.syntax import setting_text
@@ -143,18 +142,19 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
     shared = cell.trials[0].shared
     theirs = of_recipe(cell, shared.objective.variant)
     theirs["dataset"] |= {name: getattr(shared.dataset, name) for name in ("val_images", "max_words")}
-    left_open = ("dataset.words", "dataset.vocabulary") if catalog.recipe(cell.recipe).words else ()
+    left_open = ("dataset.words", "dataset.vocabulary") if cell.origin.words else ()
     return {n: values for n, values in differing_values(sections(cell), theirs).items() if n not in left_open}
 
 
 def of_recipe(cell: Cell, variant: str) -> dict[str, dict[str, Any]]:
     """The settings of the cell's recipe, its objective by a variant and the whole data set, in sections."""
-    recipe, dataset = catalog.recipe(cell.recipe), cell.trials[0].shared.dataset
+    recipe, shared = cell.origin, cell.trials[0].shared
+    dataset = shared.dataset
     return {
         "dataset": DatasetSettings.model_validate({"name": dataset.name, "protocol": dataset.protocol}).model_dump(),
         "train": recipe.train.model_dump(),
         "model": recipe.model.model_dump(),
-        "objective": resolve(cell.objective, variant=variant),
+        "objective": shared.objective.entry.defaults(variant),
     }
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from goalgrid.grid.global_state import contain_calls, contained
-from goalgrid.grid.settings.poolings import Balance, PoolingSettings, own_poolings
+from goalgrid.grid.settings.poolings import Balance, PoolingSettings
 from goalgrid.grid.settings.user_modules import check_gradient, check_shape
 from goalgrid.retrieval.encoders.reasoning import Gcn, PaddedGru, SelfAttention, Seq2Seq
 
@@ -249,7 +249,7 @@ def pooling(settings: PoolingSettings, dim: int) -> Pooling:
 
     A user's own raises a UserError when it is called and gives another shape than (b, d), or what cannot learn.
     """
-    own = own_poolings.get(settings.pooling)
+    own = settings.own_pooling
     if own is None:
         return POOLING[settings.pooling](dim, settings)
     mine, parameters = own.network, settings.pool_parameters

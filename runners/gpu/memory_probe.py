@@ -17,8 +17,7 @@ from torch.nn.functional import normalize
 from goalgrid import objectives
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.groups import grouped
-from goalgrid.grid.objectives import OURS, needs
-from goalgrid.grid.plugins import register, uses_of
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store import gpu_needs
 from goalgrid.grid.store.gpu_needs import Need
@@ -65,7 +64,8 @@ def needs_of(
     if not samples:
         return {}
     try:
-        replies: list[Probed] = on_gpus(probe, samples, machine, home)
+        texts = {kind: settings.model_dump_json() for kind, settings in samples.items()}
+        replies: list[Probed] = on_gpus(probe, texts, machine, home)
     except Exception as error:  # the recipe's share serves too
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         say(f"the memory of trials could not be measured, so their recipes' shares of a GPU count: {reason}")
@@ -83,20 +83,21 @@ def needs_of(
     return {kind: gpu_needs.smallest(found) for kind, found in by_kind.items()}
 
 
-def probe(samples: Samples, machine: Machine, home: Home) -> Probed:
+def probe(samples: Mapping[str, str], machine: Machine, home: Home) -> Probed:
     """Measure the unknown needs on the smallest GPU of this process, and store them in the runs folder.
 
-    Call it `apart`: only the end of a process frees all its GPU memory. Raises a UserError if data cannot be used.
+    The samples are in JSON: what plug-ins register, a process knows by the machine's catalogue alone. Call it `apart`:
+    only the end of a process frees all its GPU memory. Raises a UserError if data cannot be used.
     """
     if not torch.cuda.is_available():
         return Probed([], {})
-    register(uses_of(machine.uses))
     gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
     report = Probed([(gpu.total_memory, gpu.name) for gpu in gpus], {})
     sizes = [total for total, _ in report.devices]
     torch.cuda.set_device(sizes.index(min(sizes)))
     name = torch.cuda.get_device_name()
-    for kind, settings in samples.items():
+    for kind, text in samples.items():
+        settings = TrialSettings.model_validate_json(text, context=machine.catalog.context)
         need = gpu_needs.read(home, kind).get(name)
         if need is None:
             free, total = torch.cuda.mem_get_info()
@@ -182,16 +183,16 @@ def heaviest_objective(settings: TrialSettings, device: torch.device) -> Objecti
     With a scorer of sets, this is an objective on all negatives: its scores need a graph. Objectives that need other
     parts are of another kind.
     """
-    present = settings.objective.name
-    others = [name for name in OURS if name != present and needs(name) == needs(present)]
+    present = settings.objective
+    others = [name for name, entry in OURS.items() if name != present.name and entry.needs == present.needs]
     if not others:
-        return settings.objective
+        return present
 
     def cost(goal: ObjectiveSettings) -> tuple[bool, int]:
-        objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)
+        objective = objectives.built(goal).to(device)
         shape, owners = (settings.train.batch_size, settings.model.dim), torch.arange(settings.train.batch_size)
         image, text = (normalize(torch.randn(shape, device=device)).requires_grad_() for _ in range(2))
         dense = settings.model.of_sets and not objective.learns_from_few
         return dense, peak_of(lambda: objective(image, text, owners.to(device)).backward())
 
-    return max([settings.objective, *(ObjectiveSettings(name=name) for name in others)], key=cost)
+    return max([present, *(ObjectiveSettings(name=name) for name in others)], key=cost)

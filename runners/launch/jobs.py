@@ -8,13 +8,13 @@ from itertools import chain, repeat, zip_longest
 
 from pydantic import TypeAdapter
 
-from goalgrid.grid import catalog
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import machine_path
 from goalgrid.grid.evaluations import Evaluate, moved
 from goalgrid.grid.expansion import Trial, chains
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.groups import grouped
-from goalgrid.grid.plugins import register, uses_of
+from goalgrid.grid.plugins import uses_of
 from goalgrid.grid.select import Halving
 from goalgrid.grid.settings import DataKey, TrialSettings
 from goalgrid.grid.store.gpu_needs import Need, jobs_at_once
@@ -109,9 +109,9 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        """The job, once the plug-ins of its grid are registered here; UserError: a file of them cannot be imported."""
-        register(uses_of(json.loads(text)["machine"]["uses"]))
-        return _JSON.validate_json(text)
+        """Return the job, whose names mean what its plug-ins register; UserError: one of them cannot be imported."""
+        known = Catalog.of(uses_of(json.loads(text)["machine"]["uses"]))
+        return _JSON.validate_json(text, context=known.context)
 
 
 _JSON = TypeAdapter(Job)
@@ -124,7 +124,7 @@ def jobs_for(
     resources = grid.resources
     jobs = []
     for of_chain in chains(trials):
-        share = max(resources.gpus(catalog.recipe(trial.settings.recipe).gpu) for trial in of_chain) if gpus else 0.0
+        share = max(resources.gpus(grid.catalog.recipe(trial.shared.recipe).gpu) for trial in of_chain) if gpus else 0.0
         machine = machine_for(grid, home, gpu=share > 0)
         settings, ids = tuple(trial.settings for trial in of_chain), tuple(trial.id for trial in of_chain)
         request = Request(resources.cpus, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)

@@ -4,13 +4,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
 from goalgrid.grid.expansion import Cell, Trial, dropping
-from goalgrid.grid.gridfile import Grid, register
+from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.messages import tell, warn
 from goalgrid.grid.select import Halving
 from goalgrid.grid.store.attempts import Attempt, Failure
@@ -29,6 +29,9 @@ from goalgrid.runners.watching.live_matrix import Board, Display
 from goalgrid.runners.watching.mirror import Mirror, Tracker
 from goalgrid.runners.watching.notify import Notify
 from goalgrid.runners.watching.view import View
+
+_HERE = threading.Lock()
+"""Held while this process trains: torch's random states and settings are the process's, so threads take turns."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,6 @@ class Launch:
                 are compared with all that reached a rung. A trial that has a rule and was stopped is not trained.
             known: states, by trial id, that differ from those of the folders: search trials that diverged.
         """
-        register(grid)
         name = self.name
         stop = Stop(self.home.stop_request(name))
         driver = self._driver(stop, grid.reliability.grace_seconds, halvings)
@@ -96,7 +98,8 @@ class Launch:
             cells, states | planned, {trial.id for trial in trials}, stopping=stop.asked,
             history=lambda trial_id: self.home.trial(trial_id).rows(), search_seeds=grid.search_seeds,
         )  # fmt: skip
-        with Interrupts(stop, warn) as interrupts, Display(board, self.view) as display:
+        turn = _HERE if self.options.here else nullcontext()
+        with Interrupts(stop, warn) as interrupts, turn, Display(board, self.view) as display:
             address = self.options.address
             board.phase = "reading the data" if address is None else f"connecting to Ray at {address}"
             jobs = self._checked_jobs(driver, grid, trials, evaluated, name)

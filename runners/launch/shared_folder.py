@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.plugins import register, uses_of
+from goalgrid.grid.plugins import uses_of
 from goalgrid.grid.store.files import cannot_write, create_text, readable_text
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import provenance
@@ -56,7 +57,7 @@ def problem_here(
             return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
         if provenance.program_fingerprint() != code:
             return "another version of goalgrid is installed there. Install the same one on every node."
-        register(uses_of(uses))
+        Catalog.of(uses_of(uses))
     except UserError as error:
         return str(error)
     return ""

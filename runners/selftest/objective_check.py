@@ -12,7 +12,8 @@ from torch.autograd import gradcheck
 from torch.nn.functional import normalize
 
 from goalgrid.grid import catalog
-from goalgrid.grid.objectives import CATALOGUE, needs, resolve
+from goalgrid.grid.catalog import Catalog
+from goalgrid.grid.objectives import resolve
 from goalgrid.grid.objectives.parameters import MEAN_LOSS
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
 from goalgrid.objectives import build
@@ -44,14 +45,14 @@ class Remark(Exception):
     """A check passed, and its message is what the user should know."""
 
 
-def gradient(name: str) -> str:
+def gradient(name: str, known: Catalog) -> str:
     """The gradient with respect to the scores and to learnt parameters equals central differences, in float64.
 
     That of a declared surrogate is only finite.
     """
-    for way, objective in _ways(name):
+    for way, objective in _ways(name, known):
         _gradient(way, objective, _scores())
-        if CATALOGUE[name].surrogate:
+        if known.objectives[name].surrogate:
             continue
         # gradcheck moves learnt parameters in place, too; in fast_mode, since they may be thousands
         inputs = (_scores().requires_grad_(), *_learnt(objective).values())
@@ -60,12 +61,12 @@ def gradient(name: str) -> str:
                 f"{way}: it differs from the derivative of the returned value. Usual causes: a detach, a step function, "
                 f"a random draw, a state, a value that leaves torch. If it is meant to differ: {SURROGATE}"
             )
-    return "finite; declared with surrogate=True" if CATALOGUE[name].surrogate else "equals finite differences"
+    return "finite; declared with surrogate=True" if known.objectives[name].surrogate else "equals finite differences"
 
 
-def permutation(name: str) -> str:
+def permutation(name: str, known: Catalog) -> str:
     """Another order of the pairs gives the same loss, and the gradients of the pairs in that order."""
-    for way, objective in _ways(name):
+    for way, objective in _ways(name, known):
         scores, order = _scores(), torch.randperm(PAIRS, generator=torch.Generator().manual_seed(SEED))
         moved = scores[order][:, order]
         gradients = [_gradient(way, objective, matrix) for matrix in (scores, moved)]
@@ -82,9 +83,9 @@ def permutation(name: str) -> str:
     return "the order of the pairs changes nothing"
 
 
-def half_precision(name: str) -> str:
+def half_precision(name: str, known: Catalog) -> str:
     """Embeddings of 16 bits give a finite loss and gradient: random, all in one point, and each on its pair."""
-    for way, objective in _ways(name, torch.float32):
+    for way, objective in _ways(name, known, torch.float32):
         for dtype in (torch.bfloat16, torch.float16):
             for what, (image, text) in _embeddings().items():
                 image, text = (x.to(dtype).requires_grad_() for x in (image, text))
@@ -94,22 +95,22 @@ def half_precision(name: str) -> str:
     return "finite for bfloat16 and float16"
 
 
-def empty_sets(name: str) -> str:
+def empty_sets(name: str, known: Catalog) -> str:
     """The loss and its gradient are finite without negatives, in the smallest batch, and for triplets in order."""
-    for way, objective in _ways(name):
+    for way, objective in _ways(name, known):
         cases = {"two pairs": _scores()[:2, :2], "all in order": 2 * torch.eye(PAIRS, dtype=torch.float64) - 1}
         for what, scores in cases.items():
             _gradient(f"{way}, {what}", objective, scores)
-    if "ignore_same_image" in CATALOGUE[name].parameters:
-        for way, objective in _ways(name, ignore_same_image=True):
+    if "ignore_same_image" in known.objectives[name].parameters:
+        for way, objective in _ways(name, known, ignore_same_image=True):
             where = f"{way}, no text is a negative (s_neg is -inf: see `Triplets.finite`)"
             _gradient(where, objective, _scores(), torch.zeros(PAIRS, dtype=torch.long))
     return "finite without negatives, with two pairs, and when all is in order"
 
 
-def weights(name: str) -> str:
+def weights(name: str, known: Catalog) -> str:
     """In training, a new loss with the state and the random states of a checkpoint gives the value of the old one."""
-    for (way, first), (_, resumed) in zip(_ways(name), _ways(name), strict=True):
+    for (way, first), (_, resumed) in zip(_ways(name, known), _ways(name, known), strict=True):
         _gradient(way, first.train(), _scores())
         resumed.train().load_state_dict(first.state_dict())
         states = random_states(CPU)
@@ -123,10 +124,10 @@ def weights(name: str) -> str:
     return "all state is in state_dict"
 
 
-def speed(name: str) -> str:
+def speed(name: str, known: Catalog) -> str:
     """Forward and backward beside the hinge of Triplet-HN; no ratio is wrong."""
     image, text = (x.requires_grad_() for x in _embeddings(TIMED_PAIRS, TIMED_DIMENSIONS)["random"])
-    objectives, times = [build(name), build("triplet-hn")], list[list[float]]([[], []])
+    objectives, times = [build(name, known.objectives), build("triplet-hn")], list[list[float]]([[], []])
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -141,14 +142,14 @@ def speed(name: str) -> str:
     return f"{ours / hinge:.1f} times the hinge of triplet-hn ({1e3 * ours:.2f} ms for {TIMED_PAIRS} pairs, on one CPU)"
 
 
-def scale(name: str) -> str:
+def scale(name: str, known: Catalog) -> str:
     """The gradient's norm at the start of a training, next to ours.
 
     A finite norm passes; a `Remark` says how a loss that averages over a batch is compared fairly with ours, which sum.
     """
-    if extra := needs(name):
+    if extra := known.objectives[name].needs:
         return f"not measured: it needs {' and '.join(extra)}"
-    norms = {other: _first_norm(other) for other in dict.fromkeys([name, *BESIDE])}
+    norms = {other: _first_norm(other, known) for other in dict.fromkeys([name, *BESIDE])}
     norm, others = norms.pop(name), ", ".join(f"{other} {n:,.4g}" for other, n in norms.items())
     if not math.isfinite(norm):
         raise Broken(f"the norm of the gradient is {norm} at the start of {RECIPE}")
@@ -156,7 +157,7 @@ def scale(name: str) -> str:
     text = (
         f"gradient norm {norm:,.4g} at the start of {RECIPE}; {others} on the same batch; train.clip_norm is {clip:g}"
     )
-    if build(name).reduction != "sum" and norm * FEW < min(norms.values()):
+    if build(name, known.objectives).reduction != "sum" and norm * FEW < min(norms.values()):
         raise Remark(
             f"{text}. A loss that averages over a batch is clipped less often than these, which sum. To divide sums by "
             f"the number of pairs, write below [set]: {MEAN_LOSS}"
@@ -164,11 +165,11 @@ def scale(name: str) -> str:
     return text
 
 
-def _first_norm(name: str) -> float:
+def _first_norm(name: str, known: Catalog) -> float:
     """The norm of the gradient of all weights, before clipping, on the first batch of a trial."""
     recipe = catalog.recipe(RECIPE)
     data = DatasetSettings.model_validate({"name": "shapes", "protocol": catalog.protocols("shapes")[0]})
-    goal = ObjectiveSettings(name=name, parameters=resolve(name))
+    goal = known.validated(ObjectiveSettings, {"name": name, "parameters": resolve(name, known.objectives)})
     sections = {"dataset": data, "model": recipe.model, "train": recipe.train, "objective": goal}
     settings = TrialSettings.model_validate({**sections, "recipe": RECIPE, "seed": 0})
     learner = Learner(settings, prepare(settings, Machine()))
@@ -177,19 +178,21 @@ def _first_norm(name: str) -> float:
 
 
 CHECKS = (gradient, permutation, half_precision, empty_sets, weights, scale, speed)
-OF_OBJECTIVES: dict[str, Callable[[str], str]] = {check.__name__.replace("_", " "): check for check in CHECKS}
+OF_OBJECTIVES: dict[str, Callable[[str, Catalog], str]] = {check.__name__.replace("_", " "): check for check in CHECKS}
 
 
-def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> Iterator[tuple[str, Objective]]:
+def _ways(
+    name: str, known: Catalog, dtype: torch.dtype = torch.float64, **parameters: bool
+) -> Iterator[tuple[str, Objective]]:
     """The objective in evaluation, under both variants, with each choice of negatives that a grid has."""
-    known = CATALOGUE[name].parameters
-    differ = any(parameter.default != parameter.released for parameter in known.values())
+    declared = known.objectives[name].parameters
+    differ = any(parameter.default != parameter.released for parameter in declared.values())
     for variant in ("paper", "released") if differ else ("paper",):
-        for mining in known["mining"].choices if "mining" in known else ("",):
+        for mining in declared["mining"].choices if "mining" in declared else ("",):
             chosen = {"mining": mining} if mining else {}
             words = [f"variant {variant}"] * differ + [f"mining = {mining}"] * bool(mining)
             torch.manual_seed(SEED)
-            objective = build(name, variant=variant, **chosen, **parameters).to(dtype).eval()
+            objective = build(name, known.objectives, variant=variant, **chosen, **parameters).to(dtype).eval()
             yield ", ".join(words) or "as declared", objective
 
 

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
 from goalgrid.grid import plugins
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import UserError, said_by
 from goalgrid.grid.registration import advice
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
-from goalgrid.grid.settings.poolings import PoolingSettings, own_poolings
+from goalgrid.grid.settings.poolings import PoolingSettings
 from goalgrid.grid.settings.scorers import OwnScorerSettings
 from goalgrid.grid.settings.text_encoders import OwnTextSettings
-from goalgrid.grid.settings.user_modules import user_modules
 from goalgrid.retrieval.encoders.pooling import pooling
 from goalgrid.retrieval.own_networks import OwnScorer, image_encoder, text_encoder
 from goalgrid.retrieval.scorers.sets import TokenSets
@@ -75,12 +75,12 @@ class Verdict:
     remark: bool = False
 
 
-def verdicts(name: str) -> Iterator[Verdict]:
-    """The results of all checks of the user's loss, pooling, encoder or scorer of this name, one after the other."""
-    if part := _part(name):
+def verdicts(name: str, known: Catalog) -> Iterator[Verdict]:
+    """Yield the result of each check of the user's loss, pooling, encoder or scorer of this name in a catalogue."""
+    if part := _part(name, known):
         checks = {check: partial(function, part) for check, function in OF_PARTS.items()}
     else:
-        checks = {check: partial(function, name) for check, function in OF_OBJECTIVES.items()}
+        checks = {check: partial(function, name, known) for check, function in OF_OBJECTIVES.items()}
     for check, function in checks.items():
         try:
             yield Verdict(check, True, function())
@@ -190,26 +190,28 @@ def _evaluating(part: Part) -> tuple[Any, Call]:
     return module, partial(part.call, module)
 
 
-def _part(name: str) -> Part | None:
+def _part(name: str, known: Catalog) -> Part | None:
     """The pooling, encoder or scorer of this name; None for a loss."""
     content = {"encoder": "own", "name": name}
-    if name in own_poolings:
+    if name in known.registered("pooling"):
         values, sizes = _sets(MEMBERS)
         read = values, torch.arange(max(MEMBERS)) < sizes[:, None]
-        return Part(lambda: pooling(PoolingSettings.model_validate({"pooling": name}), OF_SETS), read, _pooled_again)
-    if name in user_modules["scorer"]:
-        scorer = OwnScorerSettings.model_validate({"kind": "own", "name": name})
+        pooled = known.validated(PoolingSettings, {"pooling": name})
+        return Part(lambda: pooling(pooled, OF_SETS), read, _pooled_again)
+    if name in known.registered("scorer"):
+        scorer = known.validated(OwnScorerSettings, {"kind": "own", "name": name})
         both = *_sets(REGIONS), *_sets(WORDS)
         return Part(lambda: OwnScorer(scorer, max(REGIONS), OF_SETS), both, _scored_again, call=_scores)
-    if name in user_modules["text encoder"]:
+    if name in known.registered("text encoder"):
         lengths = torch.tensor(LENGTHS)
         ids = torch.randint(1, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=_random())
         ids *= torch.arange(max(LENGTHS)) < lengths[:, None]
-        texts = OwnTextSettings.model_validate(content)
+        texts = known.validated(OwnTextSettings, content)
         return Part(lambda: text_encoder(texts, VOCABULARY, DIM, {}), (ids, lengths), _embedded_again, of_sets=False)
-    if name in user_modules["image encoder"]:
-        on = user_modules["image encoder"][name].on
-        images, shape = OwnImageSettings.model_validate(content), (len(LENGTHS), *IMAGES[on])
+    if name in known.registered("image encoder"):
+        images = known.validated(OwnImageSettings, content)
+        on = images.user_module.on
+        shape = len(LENGTHS), *IMAGES[on]
         pixels = torch.randint(0, 256, shape, generator=_random(), dtype=torch.uint8)
         pictures = pixels if on == "pictures" else torch.randn(shape, generator=_random())
         return Part(lambda: image_encoder(images, IMAGES[on], DIM, {}), (pictures,), _embedded_again, of_sets=False)

@@ -10,13 +10,14 @@ from pydantic import BaseModel
 from goalgrid.grid import catalog, plugins
 from goalgrid.grid.expansion import Shared
 from goalgrid.grid.identity import digest
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.plugins import Use
 from goalgrid.grid.protocols import PROTOCOLS
-from goalgrid.grid.registration import Registration
 from goalgrid.grid.settings import TrialSettings, components
 from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.poolings import PoolingSettings
+from goalgrid.grid.settings.user_modules import UserModuleSettings
 from goalgrid.results.records import provenance
 from goalgrid.results.records.sources import Sources
 
@@ -28,9 +29,10 @@ ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
 
 def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> str:
     """Fingerprint of the code that trains these settings, by the names in them; and in an ensemble's members."""
-    packages = sorted({use.source for use, _ in plugins_of(settings, members) if not use.is_file})
-    present = tuple((use.module, use.source) for use in plugins.present())
-    return _fingerprint(present, *roots_and_names(settings, members), " ".join(packages))
+    used = {use for use, _ in plugins_of(settings, members)}
+    files = tuple(sorted((use.module, use.source) for use in used if use.is_file))
+    packages = sorted(use.source for use in used if not use.is_file)
+    return _fingerprint(files, *roots_and_names(settings, members), " ".join(packages))
 
 
 def roots_and_names(
@@ -41,11 +43,11 @@ def roots_and_names(
     sections = (settings.dataset, settings.model, settings.train, settings.objective, *members)
     looked = [_looked_through(section) for section in sections]
     classes, strings = (frozenset[str]().union(*sets) for sets in zip(*looked, strict=True))
-    files = {f"{use.module}.{offer.defined}" for use, offer in plugins_of(settings, members) if use.is_file}
+    files = {f"{use.module}.{defined}" for use, defined in plugins_of(settings, members) if use.is_file}
     roots = ROOTS | ({ENSEMBLE} if members else set())
     models = (settings.model, *members)
     needed = [
-        *components.of_objective(settings.objective.name),
+        *components.of_objective(settings.objective),
         *(p for m in models for p in components.of_model(m).values()),
     ]
     roots |= {name for part in needed for name in (part.training_method, part.network, part.data) if name}
@@ -55,47 +57,45 @@ def roots_and_names(
     return classes | roots | files, strings.union(catalog.protocols(settings.dataset.name), frozen)
 
 
-def plugins_of(
-    settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()
-) -> list[tuple[Use, Registration]]:
-    """The plug-ins that settings name, with what they offer under that name."""
+def plugins_of(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> list[tuple[Use, str]]:
+    """The plug-ins that define what settings name, each with the name of the function or class in it."""
     members = settings.members if isinstance(settings, Shared) else members
-    models = (settings.model, *members)
-    poolings = {getattr(part, "pooling", "") for model in models for part in (model.image, model.text)}
-    named = {getattr(part, "name", "") for model in models for part in (model.image, model.text, model.scorer)}
-    return list(filter(None, map(plugins.offering, {settings.objective.name, *poolings, *named})))
+    sections = [part for model in (settings.model, *members) for part in (model.image, model.text, model.scorer)]
+    modules = [part.own_pooling for part in sections if isinstance(part, PoolingSettings)]
+    modules += [part.user_module for part in sections if isinstance(part, UserModuleSettings)]
+    defined = [settings.objective.entry.equation, *(module.network for module in modules if module)]
+    return list({(plugins.origin(one), str(one.__qualname__)): None for one in defined if one})
 
 
 def sources() -> Sources:
-    """The sources of this program without its command line, and the plug-in files of the present grid."""
-    return _sources(tuple((use.module, use.source) for use in plugins.present() if use.is_file))
+    """The sources of this program without its command line, and of the plug-in files that this process imported."""
+    return _sources(plugins.imported_files())
 
 
 @cache
 def _sources(files: tuple[tuple[str, str], ...]) -> Sources:
     packages = tuple(f"{plugins.PROGRAM}.{package}" for package in provenance.ROOMS)
     program = {name: text for name, text in provenance.program().items() if name.startswith(packages)}
-    return Sources({**program, **{name: text.encode() for name, text in files}}, names())
+    return Sources({**program, **{name: text.encode(errors="surrogatepass") for name, text in files}}, names())
 
 
 @cache
 def names() -> frozenset[str]:
     """Every name of ours by which settings choose code: objectives and their parts, encoders, poolings, protocols."""
-    ours = {name: entry for name, entry in CATALOGUE.items() if not entry.equation}
-    parameters = [parameter for entry in ours.values() for parameter in entry.parameters.values()]
+    parameters = [parameter for entry in OURS.values() for parameter in entry.parameters.values()]
     choices = {choice for parameter in parameters for choice in parameter.choices}
     schemas = (value for value in _values(TrialSettings.model_json_schema()) if isinstance(value, dict))
     allowed = {value for schema in schemas for value in (*schema.get("enum", ()), schema.get("const"))}
     chosen = {value for value in allowed if isinstance(value, str)}
-    return frozenset({*ours, *PAIR_WEIGHTS, *TRIPLET_WEIGHTS, *choices, *PROTOCOLS, *chosen})
+    return frozenset({*OURS, *PAIR_WEIGHTS, *TRIPLET_WEIGHTS, *choices, *PROTOCOLS, *chosen})
 
 
 @cache
 def _fingerprint(
-    present: tuple[tuple[str, str], ...], roots: frozenset[str], named: frozenset[str], packages: str
+    files: tuple[tuple[str, str], ...], roots: frozenset[str], named: frozenset[str], packages: str
 ) -> str:
     """The fingerprint of the reached code, and of all sources of installed plug-in packages."""
-    everything = digest([provenance.program_fingerprint(), present, sorted(PROTOCOLS)])
+    everything = digest([provenance.program_fingerprint(), files, sorted(PROTOCOLS)])
     key = [sorted(roots), sorted(named)]
     code = provenance.known_or_found(everything, key, lambda: sources().fingerprint(roots, named))
     return provenance.versioned(sha256(f"{code} {packages}".encode()).hexdigest() if packages else code)

@@ -258,7 +258,6 @@ def model_of(settings: TrialSettings, inputs: Inputs) -> DualEncoder:
 
 def objective_of(settings: TrialSettings, device: torch.device) -> Objective:
     """Build the trial's untrained objective on this device; its parameters have their own seed."""
-    goal = settings.objective
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derived_seed(settings, "objective"))
-        return objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)
+        return objectives.built(settings.objective).to(device)

@@ -4,12 +4,15 @@ import ctypes
 import gc
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import torch
 
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.columns import Columns
 from goalgrid.grid.errors import said_by
+from goalgrid.grid.plugins import uses_of
 from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrainSettings, TrialSettings
 
@@ -74,6 +77,11 @@ class Machine:
     """(data set, columns) of tables of captions, where the grid names them."""
 
     @property
+    def catalog(self) -> Catalog:
+        """What the plug-ins register, by which names in settings are read; UserError: one cannot be imported."""
+        return _catalog(self.uses)
+
+    @property
     def device(self) -> torch.device:
         return torch.device("cuda" if self.gpu and torch.cuda.is_available() else "cpu")
 
@@ -109,6 +117,11 @@ class Machine:
     @property
     def places(self) -> dict[str, Path]:
         return {name: Path(folder) for name, folder in self.weights}
+
+
+@cache
+def _catalog(uses: tuple[tuple[str, str], ...]) -> Catalog:
+    return Catalog.of(uses_of(uses))
 
 
 def set_tf32(train: TrainSettings) -> None:

@@ -1,4 +1,4 @@
-"""A replica's process: it reads plug-ins and orders from its connection to rank 0, and ends with it."""
+"""A replica's process: it reads orders from its connection to rank 0, and ends with it."""
 
 import faulthandler
 import os
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from goalgrid.grid.identity import derived_seed
-from goalgrid.grid.plugins import register, uses_of
+from goalgrid.grid.settings import TrialSettings
 from goalgrid.runners.training import checkpoints, exchange
 from goalgrid.runners.training.embedding import embedded
 from goalgrid.runners.training.inputs import prepare
@@ -29,11 +29,9 @@ def main(descriptor: int) -> None:
         signal.signal(number, signal.SIG_IGN)  # the first replica hears them, and needs this one for its checkpoint
     faulthandler.enable()
     connection: Connection[Any, Any] = Connection(descriptor)
-    uses = connection.recv()
     orders = queue.SimpleQueue[tuple[Any, ...]]()
     threading.Thread(target=_listen, args=(connection, orders), name="orders", daemon=True).start()
     try:
-        register(uses_of(uses))
         follow(orders.get, connection.send)
     except BaseException as error:
         error.add_note("In a replica:\n" + "".join(traceback.format_exception(error)))
@@ -45,7 +43,8 @@ def main(descriptor: int) -> None:
 
 def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], None]) -> None:
     """Prepare the data, join the process group, load the state of rank 0, and follow its orders to the end."""
-    _, rank, settings, machine = next_order()
+    _, rank, text, machine = next_order()
+    settings = TrialSettings.model_validate_json(text, context=machine.catalog.context)
     machine.begin()
     if machine.device.type == "cuda":
         torch.cuda.set_device(rank % torch.cuda.device_count())  # over gloo, replicas may share a GPU

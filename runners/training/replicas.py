@@ -53,7 +53,7 @@ class Replica:
     """Whether it was asked to end, or reported why it ends."""
 
     @classmethod
-    def start(cls, rank: int, uses: Sequence[tuple[str, str]] = ()) -> "Replica":
+    def start(cls, rank: int) -> "Replica":
         """Start a new interpreter: a fork would copy torch's locks without the threads that hold them."""
         ours, theirs = Pipe()
         main = replica_process.main
@@ -68,7 +68,6 @@ class Replica:
             start_new_session=True,  # Ctrl-C is for the first replica, which asks all for a checkpoint
         )
         theirs.close()
-        ours.send(uses)
         return cls(rank, process, ours)
 
     def death(self) -> str:
@@ -108,7 +107,7 @@ class Replicas:
             self._folder = Path(tempfile.mkdtemp(prefix="goalgrid-replicas-"))
             try:
                 for rank in range(1, self.machine.resources.replicas):
-                    self._others.append(Replica.start(rank, self.machine.uses))
+                    self._others.append(Replica.start(rank))
             except BaseException:
                 self._end()
                 raise
@@ -128,7 +127,7 @@ class Replicas:
         if not self._others:
             return
         for other in self._others:
-            self._tell(other, "prepare", other.rank, self.settings, self.machine)
+            self._tell(other, "prepare", other.rank, self.settings.model_dump_json(), self.machine)
         for other in self._others:
             self._answer(other)
         meeting, state = self._folder / "meeting", checkpoints.dumped(learner.state())

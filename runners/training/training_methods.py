@@ -11,7 +11,7 @@ from goalgrid.runners.training.inputs import Inputs
 
 def classes(settings: TrialSettings) -> list[type[TrainingMethod]]:
     """Return the classes of a trial's training methods; an ensemble has none, since it is not trained."""
-    needed = [] if settings.ensemble else components.of_objective(settings.objective.name)
+    needed = [] if settings.ensemble else components.of_objective(settings.objective)
     return [components.loaded(component.training_method) for component in needed if component.training_method]
 
 

@@ -24,7 +24,7 @@ def check(settings: TrialSettings, protocols: Sequence[str], machine: Machine) -
 def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[str], machine: Machine) -> None:
     """Evaluate a finished trial by protocols of the settings' data set, and keep it beside its record; or UserError."""
     record = folder.record.stat()
-    elsewhere = None if settings.dataset.name == settings_of(folder).dataset.name else settings
+    elsewhere = None if settings.dataset.name == settings_of(folder, machine.catalog).dataset.name else settings
     machine.begin()
     loaded = LoadedModel.of_trial(folder, machine, elsewhere)
     for name in protocols:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.nn.utils.rnn import unpad_sequence
 
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import UserError, parsed_json, regular_bytes
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
@@ -105,7 +106,7 @@ class LoadedModel:
             UserError: a file of it is not as its record says; its weights cannot be read, are not kept, or do not fit
                 the data.
         """
-        trained, trial = settings_of(folder), FinishedTrial.read(folder)
+        trained, trial = settings_of(folder, machine.catalog), FinishedTrial.read(folder)
         settings = elsewhere or trained
         inputs = prepare(settings, machine, _words(trial))
         trial.check_vocabulary(inputs.vocabulary)
@@ -214,17 +215,17 @@ def environment_on(device: torch.device) -> dict[str, Any]:
     return provenance.environment(device.type, name, torch.get_num_threads())
 
 
-def settings_of(folder: TrialFolder) -> TrialSettings:
+def settings_of(folder: TrialFolder, known: Catalog) -> TrialSettings:
     """The settings with which a trial was trained; UserError: they are damaged, or not as its record says."""
     try:
-        settings = TrialSettings.model_validate(read_json(folder.settings))
+        settings = known.validated(TrialSettings, read_json(folder.settings))
     except ValidationError as error:
         raise UserError(
             f"the settings {folder.settings} are missing or damaged. "
             "Retrain its trial: goalgrid run GRID --force --only FILTER."
         ) from error
     if folder.is_done():
-        FinishedTrial.read(folder).check_settings(settings)
+        FinishedTrial.read(folder).check_settings(settings, known)
     return settings
 
 

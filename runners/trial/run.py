@@ -257,8 +257,8 @@ class TrialRun:
     @cached_property
     def code(self) -> str:
         """Fingerprint of the code that trains it, taken at the start: later edits take no part."""
-        members = [settings_of(folder).model for folder in self.parents()] if self.settings.ensemble else []
-        return code_fingerprint(self.settings, members)
+        parents, known = self.parents() if self.settings.ensemble else [], self.machine.catalog
+        return code_fingerprint(self.settings, [settings_of(folder, known).model for folder in parents])
 
     def finish(
         self, inputs: Inputs, by_protocol: dict[str, Ranks], *, devices: Sequence[str] = (), **more: Any

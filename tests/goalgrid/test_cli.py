@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from goalgrid.cli.app import GROUPS, app
 from goalgrid.grid import catalog
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.store.home import Home
 
 from ..conftest import SMALL, Goalgrid
@@ -127,7 +127,7 @@ def test_lists_name_everything(verb: str, tmp_path: Path, goalgrid: Goalgrid) ->
     }
     finished = goalgrid(verb, runs=tmp_path)
     assert finished.returncode == 0
-    assert all(f"\n{name} " in f"\n{finished.stdout}" for name in known.get(verb, CATALOGUE))
+    assert all(f"\n{name} " in f"\n{finished.stdout}" for name in known.get(verb, OURS))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_every_option_says_what_it_does() -> None:
 
 def test_a_recipe_shows_all_its_settings(tmp_path: Path, goalgrid: Goalgrid) -> None:
     text = goalgrid("recipes", "vse-fc", runs=tmp_path).stdout
-    assert all(f"\n  {setting} " in text for setting in catalog.settings("vse-fc"))
+    assert all(f"\n  {setting} " in text for setting in catalog.SHIPPED.settings("vse-fc"))
     assert re.search(r"train.drop_last +true", text)
     assert "--set dataset.words=nltk" in text
     sizes = goalgrid("recipes", "sgraf-tiny", "--parameters", runs=tmp_path).stdout
@@ -190,7 +190,7 @@ def test_an_objective_is_explained(tmp_path: Path, goalgrid: Goalgrid) -> None:
     text = goalgrid("objectives", "sig-ms_cir", runs=tmp_path).stdout
     assert "GOAL Eq. (8); GOAL Eq. (12)" in text
     assert "T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))" in text
-    assert all(f"\n  {parameter} " in text for parameter in CATALOGUE["sig-ms_cir"].parameters)
+    assert all(f"\n  {parameter} " in text for parameter in OURS["sig-ms_cir"].parameters)
     assert "By default T^cir is below 0.01 where both similarities are near 1/2" in text
     assert "By default" not in goalgrid("objectives", "sig-ms_nca", runs=tmp_path).stdout
 

@@ -64,23 +64,23 @@ def of(group: str) -> list[str]:
     if group == "added":
         earlier = [name for other in TRAINED if other != group for name in of(other)]
         stands_for = [name for names in STANDS_FOR.values() for name in names]
-        others = {own for name in (*others, *earlier, *stands_for) for own in catalog.lineage(name)}
+        others = {own for name in (*others, *earlier, *stands_for) for own in catalog.SHIPPED.lineage(name)}
     return [name for pattern in TRAINED[group][0] for name in matching(EVERY, pattern) if name not in others]
 
 
 def parts(name: str) -> dict[str, object]:
-    found = {key: value for key, value in catalog.settings(name).items() if key.rpartition(".")[2] in PARTS}
+    found = {key: value for key, value in catalog.SHIPPED.settings(name).items() if key.rpartition(".")[2] in PARTS}
     return {**found, "members": len(catalog.recipe(name).ensemble)}
 
 
 def test_no_recipe_is_without_a_test_that_trains_it() -> None:
     trained = {name: "here" for group in TRAINED for name in of(group)}
     trained |= {name: test for test, names in BY_OTHERS.items() for name in names}
-    trained = {member: test for name, test in trained.items() for member in catalog.lineage(name)}
+    trained = {member: test for name, test in trained.items() for member in catalog.SHIPPED.lineage(name)}
     for stand_in, names in STANDS_FOR.items():
         for name in names:
             assert parts(name) == parts(stand_in), f"{stand_in} has other parts than {name}"
-            ours, theirs = catalog.lineage(stand_in), catalog.lineage(name)
+            ours, theirs = catalog.SHIPPED.lineage(stand_in), catalog.SHIPPED.lineage(name)
             trained |= {recipe: trained[own] for recipe, own in zip(theirs, ours, strict=True)}
     missing = [name for name in EVERY if name not in trained]
     assert not missing, f"no test trains {missing}: name each in TRAINED, BY_OTHERS or STANDS_FOR"
@@ -110,5 +110,5 @@ def test_a_group_of_recipes_is_trained_and_evaluated(
     finished = goalgrid("run", "flickr8k", *words, runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
     rows = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
-    assert {row["recipe"] for row in rows} == {own for name in recipes for own in catalog.lineage(name)}
+    assert {row["recipe"] for row in rows} == {own for name in recipes for own in catalog.SHIPPED.lineage(name)}
     assert all(row["test_rsum"] > 0 for row in rows)

@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,9 +12,9 @@ import pytest
 import torch
 
 from goalgrid.grid import plugins
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.store.home import Home
 from goalgrid.runners.launch.jobs import Job, jobs_for
 from goalgrid.runners.training.fingerprint import code_fingerprint
@@ -32,7 +31,7 @@ PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def folder(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of a user's own, after three commands: `plan`, `run`, `table`."""
 
     def train(folder: Path) -> None:
@@ -43,8 +42,7 @@ def folder(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Iter
             finished = goalgrid(command[0], str(folder / "mine.toml"), *command[1:], runs=folder / "runs")
             assert finished.returncode == 0, finished.stderr
 
-    yield made_once("own", tmp_path_factory, train)
-    plugins.register([])
+    return made_once("own", tmp_path_factory, train)
 
 
 def stale(folder: Path, goalgrid: Goalgrid) -> set[str]:
@@ -103,12 +101,11 @@ def test_a_job_brings_the_file_to_a_process_that_lacks_it(folder: Path) -> None:
     home = Home(folder / "runs")
     grid = read_grid("mine", home)
     text = jobs_for(grid, trials_of(expand(grid)), home, gpus=0)[1].to_json().replace(str(folder), "/elsewhere")
-    plugins.register([])
     job = Job.from_json(text)
+    loss = job.trials[0].objective.entry.equation
+    assert loss is not None
+    assert (loss.__module__.rpartition("-")[0], loss.__qualname__) == ("uses:losses", "soft_hinge")
     assert job.trials[0].objective.name == "soft-hinge"
-    offering = plugins.offering("soft-hinge")
-    assert offering
-    assert (offering[0].module, offering[1].defined) == ("uses:losses", "soft_hinge")
 
 
 def test_own_objectives_are_explained_and_drawn(folder: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
@@ -251,12 +248,10 @@ def test_a_cause_that_fails_all_checks_is_said_once(goalgrid: Goalgrid, tmp_path
 def test_a_converted_loss_has_the_values_that_it_had_before(tmp_path: Path) -> None:
     (tmp_path / "losses.py").write_text("import torch\nimport goalgrid\nfrom goalgrid import Parameter\n" + CONVERTED)
     use = plugins.read("losses.py", tmp_path)
-    plugins.register([use])
+    after = Catalog.of([use]).objectives["my-hinge"].equation
     before, s = vars(sys.modules[use.module])["hinge"], torch.randn(2, 7, 1)
-    after = CATALOGUE["my-hinge"].equation
     assert after is not None
     assert torch.equal(before(s, s.flip(1)), after(SimpleNamespace(s_pos=s, s_neg=s.flip(1)), margin=0.2).mean())
-    plugins.register([])
 
 
 def test_what_the_first_page_shows_makes_a_table_in_an_empty_folder(goalgrid: Goalgrid, tmp_path: Path) -> None:
@@ -273,7 +268,6 @@ def test_what_the_first_page_shows_makes_a_table_in_an_empty_folder(goalgrid: Go
         finished = goalgrid(verb, *words, runs=tmp_path / "runs", folder=tmp_path)
         assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "soft-hinge" in finished.stdout
-    plugins.register([])
 
 
 FORKS = """
@@ -347,7 +341,6 @@ def test_a_loss_a_recipe_and_a_csv_in_an_empty_folder_are_a_table_after_three_co
         finished = goalgrid(*command, runs=runs)
         assert finished.returncode == 0, finished.stdout + finished.stderr
     assert all(f",{name}," in finished.stdout for name in ("small", "con_con", "soft-hinge"))
-    plugins.register([])
 
 
 ENDS = """

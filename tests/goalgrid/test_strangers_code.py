@@ -58,8 +58,7 @@ def theirs(tmp_path: Path, ran: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 def another_user(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    plugins.register([])
-    plugins._offered.cache_clear()
+    monkeypatch.setattr(plugins, "_imported", {})
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
     monkeypatch.setattr(trusted_code, "_named", set())
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from goalgrid.grid import plugins
-
 from ..conftest import ROOT, Goalgrid, swapped
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -51,4 +49,3 @@ def test_the_tutorial_leads_from_photographs_to_the_table(flickr8k: Path, tmp_pa
     assert "12 trials: 9 done, 3 planned; training 3" in said[5]
     assert "soft-hinge" in (tmp_path / "birds.tex").read_text()
     assert (tmp_path / "runs" / "grids" / "birds" / "report.html").exists()
-    plugins.register([])

@@ -11,7 +11,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.identity import digest
-from goalgrid.grid.objectives import CATALOGUE, OURS
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.objectives.parameters import VARIANTS
 
 
@@ -20,7 +20,7 @@ def lines() -> Iterator[str]:
 
     The first objective of a family in the catalogue stands for it.
     """
-    families = {CATALOGUE[name].family: name for name in reversed(list(OURS))}
+    families = {OURS[name].family: name for name in reversed(list(OURS))}
     yield from ids(catalog.names("recipes"), families.values())
     for variant in VARIANTS:
         yield from ids(["cnn-bow"], OURS, f"objective.variant={variant}", "train.ranker=fc-bow")

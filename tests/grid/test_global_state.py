@@ -13,6 +13,7 @@ import torch
 
 from goalgrid import objectives
 from goalgrid.grid import global_state, plugins
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import UserError
 
 SETTERS = {
@@ -121,25 +122,23 @@ def settable() -> list[tuple[str, str]]:
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     yield
-    plugins.register([])
     global_state.in_calls.clear()
     global_state.at_import.clear()
 
 
-def plugin(folder: Path, name: str, at_import: str = "pass", in_call: str = "pass") -> str:
+def plugin(folder: Path, name: str, at_import: str = "pass", in_call: str = "pass") -> Catalog:
     path = folder / f"{name}.py"
     source = (
         f"import torch, goalgrid, random\nimport numpy as np\n{at_import}\n\n\n@goalgrid.objective('{name}')\n"
         f"def {name}(t):\n    value = torch.relu(t.s_neg - t.s_pos + 0.2)\n    {in_call}\n    return value\n"
     )
-    plugins.register([plugins.Use(path=str(path), source=source)])
-    return str(path)
+    return Catalog.of([plugins.Use(path=str(path), source=source)])
 
 
-def call(name: str) -> None:
+def call(name: str, known: Catalog) -> None:
     generator = torch.Generator().manual_seed(0)
     image, text = (torch.randn(4, 8, generator=generator, requires_grad=True) for _ in range(2))
-    objectives.build(name)(image, text).backward()
+    objectives.build(name, known.objectives)(image, text).backward()
     assert image.grad is not None
 
 
@@ -150,14 +149,15 @@ def test_each_switch_that_a_loss_sets_at_its_import_or_its_call_is_as_before_and
     assert len(switches) >= 35
     before = [value_of(name) for name in names]
     for number, (statement, reads) in enumerate(switches):
-        file = plugin(tmp_path, f"loss_{number}", at_import=statement, in_call=statement)
+        known = plugin(tmp_path, f"loss_{number}", at_import=statement, in_call=statement)
         assert [value_of(name) for name in names] == before, statement
-        call(f"loss_{number}")
+        call(f"loss_{number}", known)
         assert [value_of(name) for name in names] == before, statement
         setting = reads if statement.startswith(reads) else statement.partition("(")[0]
         setting = setting.replace("set_deterministic_debug_mode", "use_deterministic_algorithms")
         for notes in (global_state.at_import, global_state.in_calls):
-            assert [noted for noted in notes[file] if noted.startswith(setting)], f"{statement}: {notes[file]}"
+            noted = notes[known.uses[0].path]
+            assert [name for name in noted if name.startswith(setting)], f"{statement}: {noted}"
 
 
 OTHERS = {"torch.backends.python_native.enable_operations", "torch.backends.python_native.enable_dispatch_keys"}
@@ -173,9 +173,9 @@ def test_no_module_of_torch_has_a_setter_that_is_not_tried_here() -> None:
 
 
 def test_a_loss_that_raises_leaves_torch_as_it_was(tmp_path: Path) -> None:
-    plugin(tmp_path, "raising", in_call="torch.set_grad_enabled(False); raise ValueError('mine')")
+    known = plugin(tmp_path, "raising", in_call="torch.set_grad_enabled(False); raise ValueError('mine')")
     with pytest.raises(ValueError, match="mine"):
-        call("raising")
+        call("raising", known)
     assert torch.is_grad_enabled()
     plugin(tmp_path, "first", at_import="torch.set_default_dtype(torch.float64)")
     assert torch.get_default_dtype() is torch.float32

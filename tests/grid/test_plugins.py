@@ -1,17 +1,17 @@
 """A user's own files: what they add to the catalogue, whom that concerns, and every mistake in one message."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from goalgrid.grid import plugins
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import Grid, load
-from goalgrid.grid.objectives import CATALOGUE, resolve
+from goalgrid.grid.objectives import resolve
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 
@@ -26,12 +26,6 @@ GRID = (
 )
 
 
-@pytest.fixture(autouse=True)
-def nothing_stays_known() -> Iterator[None]:
-    yield
-    plugins.register([])
-
-
 def own_grid(folder: Path, text: str = MINE, *overrides: str) -> Grid:
     (folder / "losses.py").write_text(text, encoding="utf-8")
     (folder / "g.toml").write_text(GRID, encoding="utf-8")
@@ -44,8 +38,7 @@ def ids(grid: Grid) -> dict[str, str]:
 
 def test_a_loss_of_ones_own_names_its_paper_and_its_formula(tmp_path: Path) -> None:
     declared = MINE.replace('"mine"', '"mine", source="A. Author, 2026", formula="T = 1", known_as="old"')
-    own_grid(tmp_path, declared)
-    entry = CATALOGUE["mine"]
+    entry = own_grid(tmp_path, declared).catalog.objectives["mine"]
     assert (entry.family, entry.source, entry.formula, entry.known_as) == ("own", "A. Author, 2026", "T = 1", "old")
 
 
@@ -53,9 +46,10 @@ def test_a_loss_of_ones_own_is_an_objective_with_parameters(tmp_path: Path) -> N
     grid = own_grid(tmp_path, MINE, "sweep.objective.tau=[10, 5]")
     swept = {cell.trials[0].id for cell in expand(grid) if cell.objective == "mine"}
     assert len(swept) == 2
-    assert resolve("mine", tau=3)["tau"] == 3.0
-    assert CATALOGUE["mine"].formula == "tau s_neg"
-    assert (CATALOGUE["mine"].family, CATALOGUE["mine"].source) == ("own", "losses")
+    known = grid.catalog.objectives
+    assert resolve("mine", known, tau=3)["tau"] == 3.0
+    assert known["mine"].formula == "tau s_neg"
+    assert (known["mine"].family, known["mine"].source) == ("own", "losses")
     assert ids(own_grid(tmp_path))["mine"] in swept
 
 
@@ -63,9 +57,7 @@ def test_a_loss_of_ones_own_moves_no_other_trial_and_goes_with_its_grid(tmp_path
     content = {"name": "g", "datasets": "shapes", "recipes": "cnn-bow", "objectives": "con_con", "seeds": 0}
     ours = ids(checked(content))["con_con"]
     assert ids(own_grid(tmp_path))["con_con"] == ours
-    checked(content)
-    assert "mine" not in CATALOGUE
-    assert "mine" not in CATALOGUE
+    assert "mine" not in checked(content).catalog.objectives
 
 
 def test_an_own_pooling_is_named_by_recipes_and_settings_and_by_no_other_grid(tmp_path: Path) -> None:
@@ -312,11 +304,11 @@ WRONG = {
         MINE.replace('"mine",', '"mine", on="score",'),
         "unknown value 'score' of on. Did you mean 'scores'?",
     ),
-    "a module beside it": (f"import helper\n{MINE}", "line 1: 'helper' lies beside the file and would not go to the"),
+    "a module next to it": (f"import helper\n{MINE}", "line 1: 'helper' is next to the file and would not go to the"),
     "a star": (f"from math import *\n{MINE}", "line 1: from math import * cannot be followed"),
     "a loss in a function": (
         HEAD + "def make():\n    @goalgrid.objective('mine')\n    def mine(t):\n        return t.s_neg\n\n\nmake()\n",
-        "has to stand at the top of the file",
+        "define make.<locals>.mine at the top of the file, not inside a function or class",
     ),
 }
 
@@ -369,21 +361,28 @@ def test_an_installed_package_is_used_by_the_name_of_its_entry_point(
     (installed / "entry_points.txt").write_text("[goalgrid.plugins]\nmy-lab = lab_of_mine\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path / "site")
     grid = load(str(tmp_path / "g.toml"))
-    offering = plugins.offering("mine")
-    assert offering
-    assert offering[0] == grid.uses[0]
-    assert CATALOGUE["mine"].source == "lab_of_mine.losses"
+    entry = grid.catalog.objectives["mine"]
+    assert entry.equation is not None
+    assert plugins.origin(entry.equation) == grid.uses[0]
+    assert entry.source == "lab_of_mine.losses"
     assert load(str(tmp_path / "g.toml")) == grid
     elsewhere = grid.uses[0].model_copy(update={"source": "0"})
     with pytest.raises(UserError, match="another version of the package 'my-lab' is installed here"):
-        plugins.register([elsewhere])
+        Catalog.of([elsewhere])
 
 
-def test_two_files_cannot_have_one_name_nor_define_one(tmp_path: Path) -> None:
+def test_two_files_may_have_one_name_and_cannot_define_one(tmp_path: Path) -> None:
     own_grid(tmp_path)
     (tmp_path / "below").mkdir()
-    for other, said in (("below/losses.py", "have one name; rename"), ("other.py", "the name 'mine' is taken, by")):
+    for other in ("below/losses.py", "other.py"):
         (tmp_path / other).write_text(MINE, encoding="utf-8")
         (tmp_path / "g.toml").write_text(GRID.replace('"./losses.py"', f'["losses.py", "{other}"]'), encoding="utf-8")
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=r"the name 'mine' is taken, by .*losses\.py"):
             load(str(tmp_path / "g.toml"))
+    (tmp_path / "below" / "losses.py").write_text(MINE.replace('"mine"', '"theirs"'), encoding="utf-8")
+    (tmp_path / "g.toml").write_text(
+        GRID.replace('"./losses.py"', '["losses.py", "below/losses.py"]'), encoding="utf-8"
+    )
+    known = load(str(tmp_path / "g.toml")).catalog.objectives
+    files = {plugins.origin(loss).path for name in ("mine", "theirs") if (loss := known[name].equation)}
+    assert files == {str(tmp_path / "losses.py"), str(tmp_path / "below" / "losses.py")}

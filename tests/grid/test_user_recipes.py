@@ -1,11 +1,9 @@
 """A user's own recipes: files and tables, what they extend, what stays when the files are gone, and every mistake."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import chains, expand
 from goalgrid.grid.gridfile import Grid, load
@@ -17,12 +15,6 @@ from ..conftest import swapped
 
 AXES = 'name = "g"\ndatasets = "shapes"\nobjectives = "con_con"\nseeds = 0\n'
 SHORT = 'extends = "cnn-bow"\n[train]\nepochs = 3\n'
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays_known() -> Iterator[None]:
-    yield
-    catalog.register({})
 
 
 def own_grid(folder: Path, content: str, **files: str) -> Grid:
@@ -80,7 +72,6 @@ def test_a_saved_grid_keeps_its_recipes_whole(tmp_path: Path) -> None:
     before = trained(grid)
     save_grid(grid, [], home)
     (tmp_path / "short.toml").unlink()
-    catalog.register({})
     assert trained(read_grid("g", home)) == before
 
 

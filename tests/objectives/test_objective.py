@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.objectives import CATALOGUE, FAMILIES, LOSSES, accepted, needs, resolve
+from goalgrid.grid.objectives import FAMILIES, LOSSES, OURS, needs, resolve
 from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.objectives.parameters import VARIANTS, Parameter, Value
-from goalgrid.grid.registration import offered
+from goalgrid.grid.registration import registered
 from goalgrid.objectives import build
 from goalgrid.objectives.objective import GradientSurrogate, diagnostics
 from goalgrid.objectives.pair_weights import RELATIVE
@@ -21,7 +21,7 @@ from goalgrid.objectives.triplets import Triplets
 from tests.cases import every
 from tests.objectives.test_goal import batch, embedding_gradients, gradient, ties, unit
 
-EVERY = [(name, variant) for name in CATALOGUE for variant in VARIANTS]
+EVERY = [(name, variant) for name in OURS for variant in VARIANTS]
 
 
 @every(("name", "variant"), EVERY)
@@ -34,7 +34,7 @@ def test_the_order_of_the_pairs_does_not_matter(name: str, variant: str) -> None
         torch.testing.assert_close(found, expected[order])
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_swapping_the_modalities_swaps_the_gradients(name: str) -> None:
     image, text = batch(8)
     objective = build(name)
@@ -43,7 +43,7 @@ def test_swapping_the_modalities_swaps_the_gradients(name: str) -> None:
         torch.testing.assert_close(found, expected)
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_upstream_scale_reaches_the_gradient(name: str) -> None:
     image, text = (e.requires_grad_() for e in batch(6))
     objective = build(name)
@@ -53,7 +53,7 @@ def test_upstream_scale_reaches_the_gradient(name: str) -> None:
         torch.testing.assert_close(found, -512.0 * expected)
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_accumulated_gradients_are_the_sum_of_the_steps(name: str) -> None:
     image, text = (e.requires_grad_() for e in batch(6))
     objective = build(name)
@@ -63,7 +63,7 @@ def test_accumulated_gradients_are_the_sum_of_the_steps(name: str) -> None:
     torch.testing.assert_close(image.grad[:3], first / 2)
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_reductions_differ_by_the_number_of_pairs_and_directions(name: str) -> None:
     image, text = batch(5)
     values = [build(name, reduction=reduction)(image, text) for reduction in ("sum", "mean", "average")]
@@ -100,7 +100,7 @@ def test_half_precision_is_finite(name: str, variant: str, dtype: torch.dtype) -
             assert found.isfinite().all()
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_half_precision_similarities_are_weighed_in_float32(name: str) -> None:
     sim = (unit(6, 4) @ unit(6, 4, seed=1).T).bfloat16()
     objective = build(name)
@@ -110,7 +110,7 @@ def test_half_precision_similarities_are_weighed_in_float32(name: str) -> None:
     torch.testing.assert_close(found, gradient(objective, sim.float()).bfloat16())
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_the_report_has_the_same_keys_whatever_is_known(name: str) -> None:
     image, text = (e.requires_grad_() for e in batch(4))
     objective = build(name)
@@ -188,19 +188,19 @@ def test_a_built_objective_shows_its_name_and_the_parameters_that_it_reads(
     assert repr(build(name, **changed)) == f"Objective({name}, {said})"
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_warming_up_is_another_objective(name: str) -> None:
     objective = build(name)
     warm = objective.with_all_negatives()
     sim = unit(6, 4) @ unit(6, 4, seed=1).T
-    if "mining" not in CATALOGUE[name].parameters:
+    if "mining" not in OURS[name].parameters:
         assert warm is objective
     else:
         torch.testing.assert_close(gradient(warm, sim), gradient(build(name, mining="all"), sim))
         torch.testing.assert_close(gradient(objective, sim), gradient(build(name), sim))
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_an_objective_can_be_sent_to_another_process(name: str) -> None:
     image, text = batch(5)
     objective = build(name)
@@ -247,7 +247,7 @@ def test_same_images_must_be_known_to_be_ignored() -> None:
         ("sigg_con", {}, "unknown pair weight 'sigg'"),
         ("sig_cirr", {}, "unknown triplet weight 'cirr'"),
         ("unifed", {}, "Did you mean 'unified'"),
-        ("my-own", {}, r"In Python, goalgrid.load\(GRID\) registers the losses that a grid uses"),
+        ("my-own", {}, r"In Python, goalgrid.load\(GRID\)\.objective\(NAME\) builds a loss that the grid uses"),
         ("con_con", {"tau": 1}, "unknown parameter 'tau'"),
         ("con_con", {"k": 0}, "whole number from 1 up"),
         ("con_con", {"k": 1.5}, "whole number from 1 up"),
@@ -261,9 +261,9 @@ def test_an_unknown_setting_names_the_known_ones(name: str, parameters: dict, me
         build(name, **parameters)
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_the_catalogue_explains_every_objective(name: str) -> None:
-    entry = CATALOGUE[name]
+    entry = OURS[name]
     assert entry.family
     assert entry.source
     assert entry.formula
@@ -281,8 +281,8 @@ def test_the_matrix_is_complete() -> None:
 
 def declared(*files: str) -> list[tuple[str, Any]]:
     """What the functions of modules declare now that they are imported, as it is read without importing them."""
-    offers = [offer for file in files for offer in offered[f"goalgrid.objectives.{file}"]]
-    return [(offer.name, replace(offer.entry, equation=None)) for offer in offers]
+    found = [one for file in files for one in registered[f"goalgrid.objectives.{file}"]]
+    return [(one.name, replace(one.entry, equation=None)) for one in found]
 
 
 def test_what_is_read_without_torch_is_what_the_functions_declare() -> None:
@@ -294,7 +294,7 @@ def test_what_is_read_without_torch_is_what_the_functions_declare() -> None:
     assert list(RELATIVE) == ["lin-ms", "sig-ms"]
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_cells_of_the_matrix_train_with_the_gradient_directly(name: str) -> None:
     assert isinstance(build(name).loss, GradientSurrogate) == (name in CELLS)
 
@@ -334,17 +334,17 @@ def test_every_parameter_is_read_or_is_no_axis(name: str, variant: str) -> None:
             *torch.cat([leaf.grad.flatten() for leaf in leaves if leaf.grad is not None]).tolist(),
         ]
 
-    for key, parameter in CATALOGUE[name].parameters.items():
+    for key, parameter in OURS[name].parameters.items():
         if key == "mixture":  # the training reads it
             continue
         contexts = [CONTEXT.get(key, {})]
         if parameter.only_with:
             other, value = parameter.only_with
-            unread = another(other, CATALOGUE[name].parameters[other], value)
+            unread = another(other, OURS[name].parameters[other], value)
             contexts = [{other: value}, {other: unread}]
         for context in contexts:
             changed = {**context, key: another(key, parameter, parameter.of_variant(variant))}
-            read = key in accepted(name, changed, variant)
+            read = key in OURS[name].accepted(changed, variant)
             values = [
                 gradient(build(name, variant=variant, **some), ties(9)).tolist() if key == "sets" else gradients(**some)
                 for some in (context, changed)

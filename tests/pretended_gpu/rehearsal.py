@@ -28,7 +28,7 @@ sys.path[0] = str(device.ROOT)
 from goalgrid import objectives as losses  # noqa: E402
 from goalgrid.grid.expansion import expand, trials_of  # noqa: E402
 from goalgrid.grid.gridfile import Grid, load  # noqa: E402
-from goalgrid.grid.objectives import CATALOGUE  # noqa: E402
+from goalgrid.grid.objectives import OURS  # noqa: E402
 from goalgrid.grid.objectives.parameters import VARIANTS  # noqa: E402
 from goalgrid.grid.settings import TrialSettings  # noqa: E402
 from goalgrid.grid.settings.poolings import PoolingSettings  # noqa: E402
@@ -116,7 +116,7 @@ def objectives() -> dict[str, Any]:
     image, text = (torch.nn.functional.normalize(torch.randn(6, 8), dim=1) for _ in range(2))
     owners = torch.tensor([0, 0, 1, 2, 3, 4])
     differ, count = [], 0
-    for name in CATALOGUE:
+    for name in OURS:
         for variant in VARIANTS:
             for warming in (False, True):
                 found = []

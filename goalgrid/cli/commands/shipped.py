@@ -12,11 +12,10 @@ import typer
 from goalgrid.cli import completion, options
 from goalgrid.cli.console import check_lines, say, show, show_for, show_json, show_lines, show_list
 from goalgrid.cli.exits import EXIT
-from goalgrid.cli.options import argument, flag, objective_settings, use
-from goalgrid.grid import catalog, gridfile, plugins, user_recipes
+from goalgrid.cli.options import argument, flag, objective_settings
+from goalgrid.grid import catalog, gridfile, user_recipes
 from goalgrid.grid.columns import from_command_line
 from goalgrid.grid.errors import UserError, check_known, counted, user_path
-from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import State
 from goalgrid.grid.store.output_files import write_output
@@ -42,8 +41,8 @@ def new(
 ) -> None:
     """Create a starter grid file."""
     name = name.removesuffix(".toml")
-    use(files)
-    content, notes = new_grid.text(name, dataset, recipes, objectives, root, files, from_command_line(columns))
+    known, named = options.catalog_of(files), from_command_line(columns)
+    content, notes = new_grid.text(name, dataset, recipes, objectives, root, files, named, known)
     path = Path(f"{name}.toml")
     if path.exists():
         raise UserError(f"{path} is there already. Choose another name, or move it away.")
@@ -80,28 +79,29 @@ def recipes(
     A recipe is a backbone with its training settings. It reads pictures, features (a vector an image, or regions),
     sets of regions, or videos. --parameters says how many weights its model has, and how many of these learn.
     """
+    known = catalog.SHIPPED
     if name is not None and name.endswith(".toml"):
         recipes_of_file = user_recipes.OwnRecipes({}, Path())
         name = recipes_of_file.add(name)
-        catalog.register(recipes_of_file.whole)
+        known = known.with_recipes(recipes_of_file.whole)
     if parameters:
-        sizes = {known: lists.size(known) for known in ([name] if name else catalog.names("recipes"))}
-        content = [{"name": known} | asdict(size) for known, size in sizes.items()]
+        sizes = {one: lists.size(one, known) for one in ([name] if name else catalog.names("recipes"))}
+        content = [{"name": one} | asdict(size) for one, size in sizes.items()]
         show_for(as_json, lambda: content, lambda: lists.size_lines(sizes))
         return
     if as_json:
-        show_json(lists.recipe(name) if name else list(map(lists.recipe_row, catalog.names("recipes"))))
+        show_json(lists.recipe(name, known) if name else list(map(lists.recipe_row, catalog.names("recipes"))))
         return
     if name is None:
-        known = catalog.names("recipes")
-        show_list({name: f"{catalog.reads(name):21} {catalog.recipe(name).description}" for name in known})
+        names = catalog.names("recipes")
+        show_list({name: f"{known.reads(name):21} {known.recipe(name).description}" for name in names})
         return
-    recipe = catalog.recipe(name)
-    show(f"{name}: {recipe.description}; reads {catalog.reads(name)}\n")
+    recipe = known.recipe(name)
+    show(f"{name}: {recipe.description}; reads {known.reads(name)}\n")
     if recipe.ensemble:
         show(f"The mean of the scores of {' and '.join(recipe.ensemble)}, of the same data set, objective and seed.")
         return
-    show_list({f"  {setting}": setting_text(value) for setting, value in catalog.settings(name).items()})
+    show_list({f"  {setting}": setting_text(value) for setting, value in known.settings(name).items()})
     if recipe.words:
         show(f"\nWords of the published setting: {recipe.words}")
     if recipe.readings:
@@ -132,11 +132,11 @@ def objectives(
     A cell of GOAL's matrix is "of a loss" if it is the gradient of a loss, with m+ and m- held and without a hinge. The
     explanation of one has its equation, and its parameters under both variants.
     """
-    use(files)
+    known = options.catalog_of(files)
     show_for(
         as_json,
-        lambda: lists.objective(name) if name else list(map(lists.objective_row, CATALOGUE)),
-        lambda: lists.explained(name) if name else lists.objective_lines(),
+        lambda: lists.objective(name, known) if name else lists.objective_rows(known),
+        lambda: lists.explained(name, known) if name else lists.objective_lines(known),
     )
 
 
@@ -186,14 +186,14 @@ def diagrams(
     that is no cell, e.g. unified, also the push on each of 17 negatives by rank.
     """
     check_known("format", format_, PICTURES)
-    use(files)
-    settings = objective_settings(set_, cells)
+    known = options.catalog_of(files).objectives
+    settings = objective_settings(set_, cells, known)
     from goalgrid.objectives import diagrams as draw
     from goalgrid.results.figures.style import ABOUT, check_folder
 
     check_folder(output)
     whole = {"triplet-weights": draw.triplet_weights, "pair-weights": draw.pair_weights, "cells": draw.cells}
-    drawings = {cell: partial(draw.update_field, cell) for cell in cells} or whole
+    drawings = {cell: partial(draw.update_field, cell, known) for cell in cells} or whole
     for name, drawing in drawings.items():
         path = output / f"{name}.{format_}"
         content = io.BytesIO()
@@ -216,8 +216,8 @@ def check(
     from goalgrid.runners.selftest.own_check import verdicts
 
     with redirect_stdout(sys.stderr):  # stdout carries our product, and a loss may print
-        use([file])
-        verdicts_of = {name: list(verdicts(name)) for name in plugins.names()}
+        known = options.catalog_of([file])
+        verdicts_of = {name: list(verdicts(name, known)) for name in known.registered_names}
     show_for(as_json, lambda: verdicts_of, lambda: check_lines(verdicts_of))
     if any(not verdict.holds for results in verdicts_of.values() for verdict in results):
         raise typer.Exit(EXIT[State.FAILED])

@@ -14,7 +14,6 @@ from goalgrid.grid.errors import UserError, counted
 from goalgrid.grid.expansion import Shared, Trial, chains
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.identity import digest
-from goalgrid.grid.objectives import needs
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.resources import Resources
 from goalgrid.grid.settings import TrainSettings, components
@@ -358,7 +357,7 @@ class _OnCard:
             half_size = self._counted(peak, trial, shapes, precision="bf16")
             remedies.append(Remedy("train.precision=bf16", half_size, others=" (another trial)"))
         if part:
-            alone = bool(components.clash(shared.model, shared.objective.name, Resources(replicas=2).parts))
+            alone = bool(components.clash(shared.model, shared.objective, Resources(replicas=2).parts))
             others = "" if alone else f", or resources.replicas={batch // part} (each)"
             remedies.append(Remedy(f"train.batch_size={part}", fewer[part], others=f" (another trial){others}"))
         return [replace(remedy, bytes=CONTEXT + remedy.bytes) for remedy in remedies if remedy.bytes <= room]
@@ -442,8 +441,5 @@ class _OnCard:
 def _kind_of(shared: Shared) -> tuple[tuple[str, ...], bool]:
     """What memory and work of a step depend on: parts of the objective, and whether all scores get a gradient."""
     goal = shared.objective
-    dense = (
-        shared.model.of_sets
-        and not objectives.build(goal.name, variant=goal.variant, **goal.parameters).learns_from_few
-    )
-    return needs(goal.name), dense
+    dense = shared.model.of_sets and not objectives.built(goal).learns_from_few
+    return goal.needs, dense

@@ -5,13 +5,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from goalgrid.grid import plugins
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import trials_of
 from goalgrid.grid.gridfile import load
@@ -44,14 +42,13 @@ LATER = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def ours(tmp_path: Path) -> Iterator[Path]:
+def ours(tmp_path: Path) -> Path:
     (tmp_path / "losses.py").write_text(LOSS)
     (tmp_path / "mine.toml").write_text(
         'name = "mine"\nuses = ["losses.py"]\ndatasets = "shapes"\nrecipes = "cnn-bow"\nobjectives = ["mine"]\n'
         "seeds = [0, 1]\n"
     )
-    yield tmp_path
-    plugins.register([])
+    return tmp_path
 
 
 def launched(verb: Verb, home: Home, *words: str) -> Path:

@@ -10,7 +10,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.results.records import record
 from goalgrid.results.reference.coverage import Coverage, check_names, coverage
 from goalgrid.results.reference.reading import paper_table, results_of, table_names
@@ -25,7 +25,7 @@ def covered(table: str, *overrides: str, grid: str = "goal-table3-coco") -> Cove
 def test_what_is_filled_equals_the_literal_product(table: str) -> None:
     grid = load("goal-table2-coco", ['datasets=["coco","flickr30k"]', 'objectives=["con_con","triplet-hn","selhn"]'])
     found = coverage(table, expand(grid))
-    recipes = {name for recipe in grid.recipes for name in catalog.lineage(recipe)}
+    recipes = {name for recipe in grid.recipes for name in catalog.SHIPPED.lineage(recipe)}
     literal = [
         result
         for result in results_of(table)
@@ -48,7 +48,7 @@ def systems(name: str) -> set[str]:
 
 SHIPPED_MODELS = {name.partition("-")[0] for name in catalog.names("recipes")}
 """The system of every shipped recipe: the first word of its name."""
-SHIPPED_LOSSES = {name.replace("-", "") for name in CATALOGUE}
+SHIPPED_LOSSES = {name.replace("-", "") for name in OURS}
 
 
 @every("table", table_names())

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from goalgrid.grid import catalog
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.objectives.goal_matrix import KNOWN_AS
 from goalgrid.results.layouts import LAYOUTS
 from goalgrid.results.reference.reading import Printed, Result, all_results, paper_table, results_of, table_names
@@ -231,7 +231,7 @@ def test_selhns_table_10_holds_the_numbers_of_flickr30k() -> None:
 def test_recipes_objectives_protocols_and_layouts_are_ours() -> None:
     for result in all_results():
         assert result.recipe is None or result.recipe in catalog.names("recipes")
-        assert result.objective is None or result.objective in CATALOGUE
+        assert result.objective is None or result.objective in OURS
         if result.recipe and result.dataset:
             assert result.protocol in catalog.protocols(result.dataset)
     assert {paper_table(name).layout for name in table_names()} <= set(LAYOUTS)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from goalgrid.grid import plugins
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import DataKey
@@ -179,7 +178,6 @@ def test_a_gpu_that_failed_for_good_ends_the_process_and_costs_one_of_two_tries(
     folder = one.home.trial(one.id)
     assert [attempt.failure() for attempt in folder.attempts()] == [Failure.DEVICE] * 2
     assert folder.reason().endswith("(2 attempts)")
-    plugins.register([])
 
 
 def test_a_report_waits_for_the_end_of_the_job_and_has_all_its_events(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 """The check of a user's own: what is right passes it, and what is wrong fails the line that says so."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from goalgrid.grid import plugins
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
 from goalgrid.grid.settings.poolings import PoolingSettings
@@ -25,20 +25,14 @@ TRIPLETS = '@goalgrid.objective("mine")\ndef mine(t):\n    return '
 SCORES = '@goalgrid.objective("mine", on="scores")\ndef mine(scores):\n    return '
 
 
-@pytest.fixture(autouse=True)
-def nothing_stays_known() -> Iterator[None]:
-    yield
-    plugins.register([])
-
-
-def define(folder: Path, text: str) -> None:
+def define(folder: Path, text: str) -> Catalog:
     (folder / "losses.py").write_text(HEAD + text + "\n", encoding="utf-8")
-    plugins.register([plugins.read("losses.py", folder)])
+    return Catalog.of([plugins.read("losses.py", folder)])
 
 
 def failing(folder: Path, text: str) -> dict[str, str]:
-    define(folder, text)
-    return {verdict.check: verdict.text for verdict in verdicts("mine") if not verdict.holds}
+    known = define(folder, text)
+    return {verdict.check: verdict.text for verdict in verdicts("mine", known) if not verdict.holds}
 
 
 @pytest.mark.parametrize(
@@ -65,8 +59,8 @@ def test_the_scale_of_a_mean_stands_beside_that_of_sums(tmp_path: Path) -> None:
     sums = f"{TRIPLETS}torch.relu(t.s_neg - t.s_pos + 0.2)"
     norms = []
     for text in (sums, sums.replace('"mine"', '"mine", reductions=("mean", "mean")')):
-        define(tmp_path, text)
-        (scale,) = (verdict for verdict in verdicts("mine") if verdict.check == "scale")
+        known = define(tmp_path, text)
+        (scale,) = (verdict for verdict in verdicts("mine", known) if verdict.check == "scale")
         own, hinge, clip = re.findall(
             r"norm ([\d.]+) at .* triplet-hn ([\d.]+), .* train.clip_norm is (\d)", scale.text
         )[0]
@@ -82,14 +76,13 @@ def test_the_gradient_of_a_declared_surrogate_is_only_finite(tmp_path: Path) -> 
     text = f"{TRIPLETS}(t.s_neg - t.s_pos).sigmoid().detach() * (t.finite().s_neg - t.s_pos)"
     declared = text.replace('"mine"', '"mine", surrogate=True')
     gradient = OF_OBJECTIVES["gradient"]
-    define(tmp_path, text)
+    known = define(tmp_path, text)
     with pytest.raises(Broken, match=r"If it is meant to differ: @goalgrid.objective\(..., surrogate=True\)"):
-        gradient("mine")
-    define(tmp_path, declared)
-    assert gradient("mine") == "finite; declared with surrogate=True"
-    define(tmp_path, declared.replace("* (t.finite", "* float('nan') * (t.finite"))
+        gradient("mine", known)
+    assert gradient("mine", define(tmp_path, declared)) == "finite; declared with surrogate=True"
+    known = define(tmp_path, declared.replace("* (t.finite", "* float('nan') * (t.finite"))
     with pytest.raises(Broken, match="nan"):
-        gradient("mine")
+        gradient("mine", known)
 
 
 MODULE = "class Mine(torch.nn.Module):\n"
@@ -135,8 +128,8 @@ FIRST_TRIES = {
 def test_a_first_try_is_told_its_line_and_what_to_write(mistake: str, tmp_path: Path) -> None:
     text, said = FIRST_TRIES[mistake]
     try:
-        define(tmp_path, text)
-        told = next(verdict.text for verdict in verdicts("mine") if not verdict.holds)
+        known = define(tmp_path, text)
+        told = next(verdict.text for verdict in verdicts("mine", known) if not verdict.holds)
     except UserError as error:
         told = str(error)
     assert re.search(said, told)
@@ -288,18 +281,19 @@ def test_a_root_of_negative_numbers_has_no_finite_norm(tmp_path: Path) -> None:
 def test_a_loss_that_returns_what_cannot_be_learnt_from_does_not_train(
     on: str, value: str, said: str, tmp_path: Path
 ) -> None:
-    define(tmp_path, f'@goalgrid.objective("mine", on="{on}")\ndef mine(t):\n    return {value}')
+    known = define(tmp_path, f'@goalgrid.objective("mine", on="{on}")\ndef mine(t):\n    return {value}').objectives
     image, text = torch.nn.functional.normalize(torch.randn(2, 5, 4), dim=-1).requires_grad_()
-    for call in (lambda: build("mine")(image, text), lambda: build("mine").from_similarity(image @ text.T)):
+    loss = build("mine", known)
+    for call in (lambda: loss(image, text), lambda: loss.from_similarity(image @ text.T)):
         with pytest.raises(WrongReturn, match=re.escape(f"objective 'mine' in {tmp_path / 'losses.py'} {said}")):
             call()
 
 
 def test_a_loss_without_a_gradient_has_a_value_where_nothing_learns(tmp_path: Path) -> None:
-    define(tmp_path, f"{TRIPLETS}(t.s_neg - t.s_pos).detach()")
+    known = define(tmp_path, f"{TRIPLETS}(t.s_neg - t.s_pos).detach()").objectives
     image, text = torch.nn.functional.normalize(torch.randn(2, 5, 4), dim=-1).requires_grad_()
     with torch.no_grad():
-        assert build("mine")(image, text).isfinite()
+        assert build("mine", known)(image, text).isfinite()
 
 
 @pytest.mark.parametrize("ends", ["raise SystemExit(0)", "raise KeyboardInterrupt"])
@@ -312,11 +306,11 @@ def test_a_loss_that_ends_the_process_fails_its_lines_alone(ends: str, tmp_path:
 @pytest.mark.parametrize("shape", ["", ".sum(-1)", ".amax(-1, keepdim=True)"])
 @pytest.mark.parametrize("on", ["hardest", "all"])
 def test_a_loss_may_return_the_value_of_each_triplet_or_anchor(on: str, shape: str, tmp_path: Path) -> None:
-    define(
+    known = define(
         tmp_path, f'@goalgrid.objective("mine", on="{on}")\ndef mine(t):\n    return (t.s_neg - t.s_pos).exp(){shape}'
     )
     image, text = torch.nn.functional.normalize(torch.randn(2, 5, 4), dim=-1)
-    assert build("mine")(image, text) > 0
+    assert build("mine", known.objectives)(image, text) > 0
 
 
 @pytest.mark.parametrize("made", ["(values * present[..., None]).sum(1)[:3]", "values", "values.sum((1, 2)) > 0"])
@@ -331,8 +325,8 @@ class Mine(torch.nn.Module):
 
     def forward(self, values, present):
         return {made}"""
-    define(tmp_path, module if kind == "module" else POOLING + f"return {made}")
-    pool = pooling(PoolingSettings(pooling="mine"), 6)
+    known = define(tmp_path, module if kind == "module" else POOLING + f"return {made}")
+    pool = pooling(known.validated(PoolingSettings, {"pooling": "mine"}), 6)
     with pytest.raises(UserError, match=rf"pooling 'mine' in {tmp_path / 'losses.py'} gives .*; it should give \(4, 6"):
         pool(torch.randn(4, 5, 6), torch.ones(4, 5, dtype=torch.bool))
 
@@ -432,11 +426,11 @@ def test_an_encoder_of_a_size_that_is_fixed_is_told_what_it_was_given(tmp_path: 
 
 @pytest.mark.parametrize(("shape", "said"), [((48,), "one vector per image"), ((6, 48), "several vectors per image")])
 def test_an_encoder_of_pictures_is_refused_on_features(shape: tuple[int, ...], said: str, tmp_path: Path) -> None:
-    define(tmp_path, IMAGES)
+    settings = define(tmp_path, IMAGES).validated(OwnImageSettings, {"encoder": "own", "name": "mine"})
     with pytest.raises(
         UserError, match=re.escape(f"on = 'pictures', but an image of these data has the shape {shape}: {said}.")
     ):
-        image_encoder(OwnImageSettings.model_validate({"encoder": "own", "name": "mine"}), shape, 12, {})
+        image_encoder(settings, shape, 12, {})
 
 
 SCORER = """@goalgrid.scorer("mine")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives import OURS
 from goalgrid.grid.resources import Resources
 from goalgrid.objectives import build
 from goalgrid.objectives.objective import Objective
@@ -46,7 +46,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="launches CUDA graphs")
 @pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", OURS)
 def test_a_graph_has_the_objectives_numbers_and_its_report(name: str) -> None:
     objective, graphs = build(name).cuda(), Graphs(enabled=True, pairs=PAIRS)
 
@@ -67,7 +67,7 @@ def test_a_graph_has_the_objectives_numbers_and_its_report(name: str) -> None:
     assert len(graphs._known) == (name not in LEARNT)
 
 
-@every("name", CATALOGUE)
+@every("name", OURS)
 def test_whole_batches_have_graphs_and_learnt_temperatures_none(name: str) -> None:
     image, text, _ = next(batches("cpu"))
     learning = image.clone().requires_grad_(), text.clone().requires_grad_()

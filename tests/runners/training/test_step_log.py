@@ -1,14 +1,12 @@
 """`goalgrid.log`: what a user's own parts log stands in the history, and a resumed training has the same."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import goalgrid
-from goalgrid.grid import plugins
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.step_log import of_step
 from goalgrid.grid.store.home import TrialFolder
@@ -39,10 +37,9 @@ def mine(scores):
 
 
 @pytest.fixture
-def loss(tmp_path: Path) -> Iterator[Path]:
+def loss(tmp_path: Path) -> Path:
     (tmp_path / "losses.py").write_text(LOSS, encoding="utf-8")
-    yield tmp_path / "losses.py"
-    plugins.register([])
+    return tmp_path / "losses.py"
 
 
 def trainer(folder: Path, loss: Path, hooks: Hooks | None = None) -> Trainer:

@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from goalgrid.grid import global_state, plugins
+from goalgrid.grid.catalog import Catalog
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings.image_encoders import OwnImageSettings
@@ -54,12 +54,6 @@ def changing(t):
     torch.set_deterministic_debug_mode("error")
     return value
 """
-
-
-@pytest.fixture(autouse=True)
-def unregistered() -> Iterator[None]:
-    yield
-    plugins.register([])
 
 
 @pytest.mark.gate
@@ -167,20 +161,23 @@ class Dot(Part):
 
 def test_encoders_poolings_and_scorers_change_torch_for_nobody_else_either(tmp_path: Path) -> None:
     (tmp_path / "parts.py").write_text(PARTS)
-    plugins.register([plugins.Use(path=str(tmp_path / "parts.py"), source=PARTS)])
+    known = Catalog.of([plugins.Use(path=str(tmp_path / "parts.py"), source=PARTS)])
 
     def untouched() -> bool:
         return torch.backends.mkldnn.enabled and torch.get_default_dtype() is torch.float32
 
     ids, sets = torch.ones(2, 4, dtype=torch.long), TokenSets(torch.ones(2, 4, 4), torch.tensor([4, 4]))
-    seen, read = OwnImageSettings(encoder="own", name="seen"), OwnTextSettings(encoder="own", name="read")
+    seen = known.validated(OwnImageSettings, {"encoder": "own", "name": "seen"})
+    read = known.validated(OwnTextSettings, {"encoder": "own", "name": "read"})
+    dot = known.validated(OwnScorerSettings, {"kind": "own", "name": "dot"})
+    first, last = (known.validated(BowSettings, {"encoder": "bow", "pooling": name}) for name in ("first", "last"))
     members = torch.ones(2, 4, 4), ids.bool()
     calls = {
         "image encoder": (partial(own_networks.image_encoder, seen, (3, 2, 2), 4, {}), (ids.new_ones(2, 3, 2, 2),)),
         "text encoder": (partial(own_networks.text_encoder, read, 9, 4, {}), (ids, torch.tensor([4, 4]))),
-        "scorer": (partial(own_networks.OwnScorer, OwnScorerSettings(kind="own", name="dot"), 4, 4), (sets, sets)),
-        "pooling, a module": (partial(pooling, BowSettings(encoder="bow", pooling="first"), 4), members),
-        "pooling, a function": (partial(pooling, BowSettings(encoder="bow", pooling="last"), 4), members),
+        "scorer": (partial(own_networks.OwnScorer, dot, 4, 4), (sets, sets)),
+        "pooling, a module": (partial(pooling, first, 4), members),
+        "pooling, a function": (partial(pooling, last, 4), members),
     }  # fmt: skip
     for part, (make, inputs) in calls.items():
         global_state.in_calls.clear()
