@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import ROOMS, ROOT, copied
+from tests.conftest import swapped
+from tests.program import ROOMS, ROOT, copied, put_before, put_into
 
 pytestmark = pytest.mark.gate
 
@@ -25,7 +26,8 @@ class Addition:
 
     Args:
         row: of the table in CONTRIBUTING.md.
-        edits: by file, pieces of text, each with that before which it is put; a piece before nothing is a new file.
+        edits: by file, pieces of text, each with the name before whose definition it is put; that of a dict in
+            brackets: it is an entry of it; no name: it is a new file.
     """
 
     row: str
@@ -38,9 +40,12 @@ class Addition:
             file.parent.mkdir(exist_ok=True)
             for before, piece in pieces:
                 assert file.exists() == bool(before), name
-                text = file.read_text(encoding="utf-8") if before else ""
-                assert not before or text.count(before) == 1, f"{before!r} in {name}"
-                file.write_text(text.replace(before, piece + before) if before else piece, encoding="utf-8")
+                if before.startswith("["):
+                    put_into(before.strip("[]"), piece, file)
+                elif before:
+                    put_before(before, piece, file)
+                else:
+                    file.write_text(piece, encoding="utf-8")
 
 
 LOSS = '''@objective(
@@ -84,10 +89,10 @@ POOLING = '''def midrange(values: Float[Tensor, "b n d"], present: Bool[Tensor, 
 ENCODERS = {
     "__init__": '''"""Linear maps of small pictures and of sets of words."""
 
-from goalgrid.grid.settings.components import Part, register
+from goalgrid.grid.settings.components import Component, register
 from goalgrid.retrieval.components.small.settings import MaxBowSettings, ThumbnailSettings
 
-register(Part("small", needs="", without="", settings=(ThumbnailSettings, MaxBowSettings)))
+register(Component("small", needs="", without="", settings=(ThumbnailSettings, MaxBowSettings)))
 ''',
     "settings": '''"""Settings of linear maps."""
 
@@ -220,15 +225,15 @@ FIGURE_KINDS = {"count": FigureKind(9, draw, "Objectives", "a finished trial")}
 '''
 
 ADDITIONS = [
-    Addition("a loss", {"objectives/hinge.py": [("EASY: dict", LOSS)]}),
-    Addition("a triplet weight", {"objectives/triplet_weights.py": [("TripletWeight = ", TRIPLET_WEIGHT)]}),
-    Addition("a pair weight", {"objectives/pair_weights.py": [("PairWeight = ", PAIR_WEIGHT)]}),
+    Addition("a loss", {"objectives/hinge.py": [("EASY", LOSS)]}),
+    Addition("a triplet weight", {"objectives/triplet_weights.py": [("TripletWeight", TRIPLET_WEIGHT)]}),
+    Addition("a pair weight", {"objectives/pair_weights.py": [("PairWeight", PAIR_WEIGHT)]}),
     Addition(
         "a pooling",
         {
             "retrieval/encoders/pooling.py": [
-                ("def k_max(", POOLING),
-                ('    "mean": lambda', '    "midrange": lambda dim, own: midrange,\n'),
+                ("k_max", POOLING),
+                ("[POOLING]", '"midrange": lambda dim, own: midrange,'),
             ],
         },
     ),
@@ -331,8 +336,7 @@ def test_half_a_loss_stops_every_training(lost: str, message: str, sources: Path
         shutil.copytree(sources / room, tmp_path / room, symlinks=True)
     file = tmp_path / "objectives" / "hinge.py"
     text = file.read_text(encoding="utf-8")
-    assert text.count(lost) == 1
-    file.write_text(text.replace(lost, ""), encoding="utf-8")
+    file.write_text(swapped(text, LOSS, swapped(LOSS, lost, "")), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", "from goalgrid import objectives"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)

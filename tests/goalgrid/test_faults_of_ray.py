@@ -15,9 +15,9 @@ from goalgrid.grid.errors import HostFault
 from goalgrid.grid.store.home import Home
 from goalgrid.runners.launch.ray_nodes import check_room
 from goalgrid.runners.launch.ray_tune import ELSEWHERE
-from tests.program import copied
+from tests.program import copied, put_into_result
 
-from ..conftest import LASTING, Goalgrid, swapped
+from ..conftest import LASTING, Goalgrid
 from .processes import pid_of, running, start, wait_until
 
 GRID = ("run", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]", "--mlflow-uri", "", *LASTING)
@@ -142,7 +142,7 @@ def test_code_that_changes_in_mid_run_trains_nothing_and_ends_the_launch_with_th
     )
     wait_until(lambda: bool(running(home)), process)
     schedules = code / "runners" / "training" / "optimizers.py"
-    schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
+    put_into_result("learning_rate", "2", schedules)
     (folder,) = running(home)
     os.kill(pid_of(folder), signal.SIGKILL)
     _, talk = process.communicate(timeout=120)

@@ -16,7 +16,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
 from goalgrid.launching import kept
 from goalgrid.state.grid_state import GridState
-from tests.program import copied
+from tests.program import copied, put_into_result
 
 from ...conftest import SMALL, swapped
 from ..conftest import PAIR, Verb
@@ -141,7 +141,7 @@ def test_other_code_than_the_launch_keeps_trains_nothing_and_names_both_versions
     home, code = Home(tmp_path / "runs"), copied(tmp_path / "code")
     folder = launched(verb, home, "demo", *PAIR)
     schedules = code / "runners" / "training" / "optimizers.py"
-    schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
+    put_into_result("learning_rate", "2", schedules)
     command = [sys.executable, "-m", "goalgrid", "run", "--launch", str(folder), *HERE, "--runs", str(home.path)]
     environment = {**os.environ, "PYTHONPATH": str(code)}
     refused = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=code)

@@ -31,7 +31,7 @@ from goalgrid.launching.host_needs import MOST, needs_of_host
 from goalgrid.planning.decisions import Choice
 from goalgrid.runners.launch.ray_tune import ELSEWHERE
 from goalgrid.state.grid_state import GridState
-from tests.program import copied
+from tests.program import copied, put_into_result
 
 from ...conftest import LASTING, ROOT, SMALL, Goalgrid, swapped
 from ...states import attempt
@@ -615,7 +615,7 @@ def test_jobs_run_the_code_of_the_checkout_as_it_was_when_they_were_submitted(sl
     )
     assert sent.returncode == 0, sent.stderr
     (folder,) = home.grid("demo").kept_launches()
-    schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
+    put_into_result("learning_rate", "2", schedules)
     code_now = swapped(FAKES["goalgrid"], "-m goalgrid", "-c 'from goalgrid.cli.app import main; main()'")
     (tmp_path / "bin" / "goalgrid").write_text(f"#!/bin/bash\n{code_now}\n")
     with tempfile.TemporaryDirectory(prefix="gg-", dir="/tmp") as disk:

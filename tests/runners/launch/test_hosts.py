@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from goalgrid.grid.store.home import Home
+from tests.program import put_into_result
 
-from ...conftest import LASTING, ROOT, Goalgrid, swapped
+from ...conftest import LASTING, ROOT, Goalgrid
 from ...goalgrid.processes import trained_after_done, wait_until
 from .hosts import PORT, RAY, Host, Hosts, connected, permitted
 from .test_cluster import numbers
@@ -170,7 +171,7 @@ def test_a_host_that_joins_late_with_other_code_trains_nothing(hosts: Hosts) -> 
     runs, other = hosts.shared / "runs", hosts.shared / "code"
     shutil.copytree(ROOT, other, ignore=shutil.ignore_patterns(".*", "runs", "tests", "docs"))
     schedules = other / "runners" / "training" / "optimizers.py"
-    schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
+    put_into_result("learning_rate", "2", schedules)
     run = driving.start(*RUN, "--set", f"seeds={list(range(8))}", "--runs", str(runs), "--address", hosts.ray)
     wait_until(lambda: begun_on(driving, runs)() is not None, seconds=120)
     joined(hosts, late, cpus=2, code=other)
