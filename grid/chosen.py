@@ -12,7 +12,7 @@ from goalgrid.grid.syntax import Scalar
 
 
 class EarlierSearches(NamedTuple):
-    """How many searches ended before the present one began, and how many search trials they had beyond its own."""
+    """Counts of searches that ended before the present one began, and of their search trials beyond its own."""
 
     searches: int = 0
     trials: int = 0
@@ -28,7 +28,7 @@ class Tried:
 
     trial: str
     point: Point
-    """Of the settings that the cell reads."""
+    """Values of the settings that the cell reads."""
     value: float
     """-inf: its trial diverged."""
     done: bool = True
@@ -40,7 +40,7 @@ class Tried:
     default: bool = False
     """Whether the cell has these values without a search."""
     confirmed: Mapping[str, float] = field(default_factory=dict)
-    """What validation said of the trials that confirm it and are done or diverged, by id; -inf: it diverged."""
+    """Validation of the trials that confirm it and are done or diverged, by id; -inf: it diverged."""
 
     @property
     def diverged(self) -> bool:
@@ -48,12 +48,12 @@ class Tried:
 
     @property
     def mean(self) -> float:
-        """Of the search seed and the confirming seeds."""
+        """Mean over the search seed and the confirming seeds."""
         return fmean([self.value, *self.confirmed.values()])
 
     @property
     def rank(self) -> tuple[bool, int, float, float]:
-        """What decides between confirmed points: no collapse, then more seeds with a result, then their mean."""
+        """Rank among confirmed points: no collapse, then more seeds with a result, then their mean."""
         return self.mean > -math.inf, len(self.confirmed), self.mean, self.value
 
 
@@ -74,7 +74,7 @@ class Chosen:
     missing: Mapping[str, int] = field(default_factory=dict)
     """How many of `draws` were not tried, by the reason: unread, failed or impossible."""
     earlier: EarlierSearches = field(default_factory=EarlierSearches)
-    """Of the grid: what was searched here before, with test results known when this search began."""
+    """Earlier searches of the grid, with test results known when this search began."""
     confirm: int = 0
     """How many of the best points are trained again; 0: the search seed alone decides."""
     confirm_seeds: int = 0
@@ -114,7 +114,7 @@ class Chosen:
 
     @property
     def value(self) -> float:
-        """What decided for the best point: its mean over seeds where it is confirmed, else its value in the search."""
+        """Value that chose the best point: its mean over seeds if it is confirmed, else its value in the search."""
         return self.best.mean
 
     @property

@@ -17,12 +17,12 @@ Columns = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def columns_of(named: Mapping[Any, str | list[str]] | None) -> Columns:
-    """The columns of a table of a grid file."""
+    """Return the columns of a table of a grid file."""
     return tuple((role, (names,) if isinstance(names, str) else tuple(names)) for role, names in (named or {}).items())
 
 
 def from_command_line(entries: Iterable[str]) -> Columns:
-    """The columns of entries ROLE=COLUMN; a role that is given again has several.
+    """Read the columns of entries ROLE=COLUMN; a role that is given again has several.
 
     >>> from_command_line(["image=filepath", "captions=c0", "captions=c1"])
     (('image', ('filepath',)), ('captions', ('c0', 'c1')))
@@ -38,7 +38,7 @@ def from_command_line(entries: Iterable[str]) -> Columns:
 
 
 def to_toml(columns: Columns) -> str:
-    """The columns as a grid file has them.
+    """Write the columns as in a grid file.
 
     >>> print(to_toml((("image", ("filepath",)), ("captions", ("c0", "c1")))))
     { image = "filepath", captions = ["c0", "c1"] }

@@ -26,7 +26,7 @@ PARENTS = ("train.starts_from", "train.ranker", "train.ranker_objective")
 
 
 def dotted_names(known: Catalog = catalog.SHIPPED) -> list[str]:
-    """Return every setting that a grid file may set or sweep."""
+    """Return the dotted names of all settings that a grid file may set or sweep."""
     every = [name for section, model in SECTIONS.items() for name, _ in fields_in(section, model)]
     names = [name for name in dict.fromkeys(every) if name != "dataset.name"]
     for kind in get_args(UserModuleKind):
@@ -38,7 +38,7 @@ def dotted_names(known: Catalog = catalog.SHIPPED) -> list[str]:
 
 
 def fields_in(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """The dotted name of every field with the model that has it; for a field that holds models, their fields."""
+    """Yield the dotted name of every field with the model that has it; descend into fields that hold models."""
     for name, field in model.model_fields.items():
         inner = models_in(field.annotation)
         for held in inner:
@@ -48,7 +48,7 @@ def fields_in(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[B
 
 
 def mistakes(content: GridDocument) -> list[str]:
-    """Unknown names, repeated values and wrong values: all that the model of the grid cannot see."""
+    """Return the mistakes that the grid's model cannot see: unknown names, repeated values, wrong values."""
     return [
         *_of_seeds(content), *_unknown_names(content), *_of_evaluations(content), *_doubled(content),
         *_wrong_values(content), *_of_select(content),
@@ -56,7 +56,7 @@ def mistakes(content: GridDocument) -> list[str]:
 
 
 def wrong_settings(content: GridDocument, known_problems: Sequence[str]) -> list[str]:
-    """Values that the sections of a trial may not have; the expansion finds them too, once nothing else is wrong.
+    """Return a message for each value that a section of a trial refuses, before the expansion meets it.
 
     `known_problems`: settings that they name are left out.
     """
@@ -82,7 +82,7 @@ def wrong_settings(content: GridDocument, known_problems: Sequence[str]) -> list
 def _refused(
     recipes: Sequence[str], of_all: Mapping[str, Any], name: str, value: Any, known: Catalog
 ) -> list[list[str]]:
-    """Return the problems of a value next to those that are set for all cells, recipe by recipe."""
+    """Return the problems of a value, recipe by recipe, given the values that are set for all cells."""
     section, refused = name.partition(".")[0], list[list[str]]()
     for recipe in recipes if section in SECTIONS else ():
         refused.append([])
@@ -155,7 +155,7 @@ def _of_select(content: GridDocument) -> list[str]:
         last = name.rpartition(".")[2]
         if name.startswith("dataset."):
             problems.append(
-                f"select.over: {name} changes the data, and choices must be compared on the same data; put it in [sweep]"
+                f"select.over: {name} changes the data, but choices are compared on equal data; put it in [sweep]"
             )
         elif last in CHOICES or name in PARENTS:
             problems.append(f"select.over: {name} is fixed by the recipe; name two recipes instead")

@@ -1,4 +1,4 @@
-"""[evaluate]: how finished trials are evaluated beside their own protocols. It is no part of a trial's identity."""
+"""[evaluate]: further evaluations of finished trials, in addition to their own protocols. Changes no trial ids."""
 
 from pydantic import Field
 
@@ -29,7 +29,7 @@ class Evaluate(Settings):
         ]
 
     def of(self, settings: TrialSettings) -> dict[str, list[str]]:
-        """The further protocols of a trial, by data set. An ensemble has none: it has no weights."""
+        """Return the further protocols of a trial, by data set. An ensemble has none: it has no weights."""
         trained_on, by_dataset = settings.dataset.name, dict[str, list[str]]()
         for name in dict.fromkeys([trained_on, *self.datasets]) if not settings.ensemble else ():
             judged = ECCV in self.protocols and name == "coco" and not settings.model.rerank_k
@@ -44,7 +44,7 @@ class Evaluate(Settings):
 
 
 def moved(settings: TrialSettings, dataset: str) -> TrialSettings:
-    """A trial's settings with the test split of another data set; its own data set changes nothing."""
+    """Return a trial's settings with the test split of another data set; its own data set changes nothing."""
     if dataset == settings.dataset.name:
         return settings
     other = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "vocabulary": None, "train_images": None}

@@ -67,7 +67,7 @@ FUNCTIONS = {
 
 SMALLEST = 5e-324
 UNREADABLE = "unreadable"
-"""Of a setting whose getter fails: torch refuses to read the old names of a precision that was set by a new one."""
+"""Value of a setting that cannot be read: torch refuses old names of a precision that was set by a new one."""
 
 Changes = dict[str, dict[str, str]]
 """By a plug-in's file, the settings that its code changed, each with `before -> after`."""
@@ -172,7 +172,7 @@ class Contained:
 
 
 def contained(defined: Any) -> Contained:
-    """Restores torch's settings after the block, in which a function or class of the user's runs."""
+    """Restore torch's settings after the block, in which a function or class of the user's runs."""
     return Contained(file_of(defined))
 
 

@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """The values of each key.
+    """Collect the values of each key.
 
     >>> grouped([("a", 1), ("b", 2), ("a", 3)])
     {'a': [1, 3], 'b': [2]}
@@ -21,7 +21,7 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def nested(triples: Iterable[tuple[K, L, V]]) -> dict[K, dict[L, V]]:
-    """The values of each key by a second key; of equal keys the last value.
+    """Collect the values of each key by a second key; of equal keys the last value counts.
 
     >>> nested([("a", "x", 1), ("b", "x", 2), ("a", "y", 3)])
     {'a': {'x': 1, 'y': 3}, 'b': {'x': 2}}

@@ -15,7 +15,7 @@ SCHEMA_VERSION: int = TrialSettings.model_fields["schema_version"].default
 
 
 def canonical(settings: BaseModel) -> dict[str, Any]:
-    """The settings as plain values, without those that equal their frozen identity default or change no number."""
+    """Return the settings as plain values, without those that change no number or equal their identity default."""
     content: dict[str, Any] = {}
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
@@ -29,12 +29,12 @@ def canonical(settings: BaseModel) -> dict[str, Any]:
 
 
 def canonical_json(content: Any) -> str:
-    """JSON with sorted keys, no spaces, -0.0 as 0.0, and settings as `canonical` gives them."""
+    """Write JSON with sorted keys and no spaces, -0.0 as 0.0, and settings as `canonical` gives them."""
     return json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(content: Any) -> str:
-    """SHA-256 over canonical JSON."""
+    """Return the SHA-256 of the canonical JSON."""
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
@@ -51,7 +51,7 @@ def cell_ids(
     ensemble: bool = False,
     rankers: Sequence[str] = (),
 ) -> list[str]:
-    """Readable, plus a hash of everything: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`, for each seed of a cell.
+    """Return the trial ids of a cell, one per seed: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`, readable with a hash.
 
     The hash is the `digest` of the trial's canonical settings, whose sections are given in canonical JSON.
 
@@ -72,13 +72,13 @@ def cell_ids(
 
 
 def trial_id(settings: TrialSettings) -> str:
-    """The id of a trial, from all its settings at once; `cell_ids` gives the same for the seeds of a cell."""
+    """Return the id of a trial from all its settings; `cell_ids` gives the same for the seeds of a cell."""
     readable = f"{settings.dataset.name}_{settings.recipe}_{settings.objective.name}_s{settings.seed}"
     return f"{readable}-{digest(settings)[:8]}"
 
 
 def derived_seed(settings: TrialSettings, purpose: str) -> int:
-    """A 63-bit seed for a purpose ("weights", "batches", "dropout").
+    """Derive a 63-bit seed for a purpose ("weights", "batches", "dropout").
 
     It depends on (dataset, recipe, seed) only: all objectives and swept values of one seed start from the same
     weights and see the same batches, and a value added to an axis moves nobody else's seed.

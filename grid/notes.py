@@ -1,4 +1,4 @@
-"""What a grid is for, in its author's words. It stands at the top of the report and decides nothing."""
+"""What a grid is for, in its author's words. The report begins with it; it changes no trials."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ class Notes(Settings):
     author: str = Field(default="", description="author of the grid")
 
     def markdown(self, later: str = "") -> str:
-        """All of it, and what `notes.md` adds `later`, as one text; empty without notes."""
+        """Return all notes as one Markdown text, with those that `notes.md` adds `later`; empty without notes."""
         title = f"# {self.title}" * bool(self.title)
         hypothesis = f"Hypothesis: {self.hypothesis}" * bool(self.hypothesis)
         return "".join(
@@ -26,5 +26,5 @@ class Notes(Settings):
 
 
 def later(path: Path) -> str:
-    """What `notes.md` of the grid's folder says; empty without that file. UserError: it cannot be read."""
+    """Read `notes.md` in the grid's folder; empty without that file. UserError: it cannot be read."""
     return text_of(path, "notes", "Save them as UTF-8.") if path.exists() else ""

@@ -18,7 +18,7 @@ EXTRAS = {
 
 
 def missing(packages: Collection[str]) -> list[str]:
-    """The packages that are not installed here, each with what installs it; packages without an extra always are."""
+    """Return a message for each package that is not installed, naming its extra; packages without extra always are."""
     return [
         f"{package}, which is not installed here: pip install 'goalgrid[{extra}]'"
         for package, (extra, module) in EXTRAS.items()

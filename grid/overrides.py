@@ -20,13 +20,13 @@ AXES = ("datasets", "recipes", "objectives", "sweep")
 CHANGES = r"[A-Za-z0-9._+,=-]+"
 """Characters of overrides in a grid's name, safe in every shell and file system."""
 READABLE = 60
-"""Characters of overrides that stand in a grid's name; of longer overrides, their hash."""
+"""Characters of overrides in a grid's name, at most; longer overrides are replaced by their hash."""
 
 
 def changed(
     content: GridDocument, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> GridDocument:
-    """The content with the changes of the command line, as in `load`. A grid with other trials has another name."""
+    """Return the content with the changes of the command line, as in `load`; a grid with other trials is renamed."""
     if overrides:
         table = dict(content.fields)
         changes = [_apply(table, override) for override in overrides]
@@ -49,7 +49,7 @@ def changed(
 
 
 def key_and_value(override: str) -> tuple[str, Any]:
-    """The two halves of KEY=VALUE, the value read as TOML, or as it stands where it is none.
+    """Split KEY=VALUE and read the value as TOML, or as plain text if it is not valid TOML.
 
     >>> key_and_value("seeds=[0, 1]"), key_and_value("variant=released")
     (('seeds', [0, 1]), ('variant', 'released'))
@@ -89,7 +89,7 @@ def _apply(table: dict[str, Any], override: str) -> tuple[str, Any]:
 
 
 def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
-    """The name of a grid after changes by `--set`: with the changes of its trials, or with their hash if too long.
+    """Return the name of a grid after `--set`: with the changes of its trials, or with their hash if too long.
 
     >>> changed_name("demo", [("train.epochs", 1), ("seeds", [0, 1]), ("resources.cpu", 2)])
     'demo@seeds=0+1,train.epochs=1'

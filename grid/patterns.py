@@ -26,7 +26,7 @@ class CellPatterns:
         self._met = set[int]()
 
     def fitting(self, cell: Place) -> list[int]:
-        """The numbers of the entries that the cell fits."""
+        """Return the numbers of the entries that match the cell, and remember that they matched one."""
         numbers = [
             number
             for number, entry in enumerate(self._entries)
@@ -36,7 +36,7 @@ class CellPatterns:
         return numbers
 
     def problems(self) -> list[str]:
-        """A message for each entry that no cell fits; call it after `fitting` of all cells."""
+        """Return a message for each entry that matches no cell; call it after `fitting` of all cells."""
         problems = list[str]()
         for number, entry in enumerate(self._entries):
             if number in self._met or self._idle:
@@ -65,7 +65,7 @@ class Overrides:
         self._clashes = dict[str, None]()
 
     def of(self, cell: Place) -> dict[str, Scalar]:
-        """The values by dotted name."""
+        """Return the cell's values by dotted name, those of its matching [[where]] entries included."""
         given, numbers = dict(self._set), self._patterns.fitting(cell)
         source = dict[str, int]()
         for number in numbers:
@@ -79,12 +79,12 @@ class Overrides:
         return given | {name: value for name, value in cell.items() if "." in name}
 
     def problems(self) -> list[str]:
-        """Entries that no cell fits, and entries that set one setting of a cell to two values."""
+        """Return messages about entries that match no cell, and about entries that set one setting to two values."""
         return [*self._patterns.problems(), *self._clashes]
 
 
 def fits(value: Scalar, pattern: Pattern) -> bool:
-    """Whether a value equals the number or truth value, or matches the pattern, or any pattern of the list."""
+    """Return whether a value equals a number or boolean, or matches the pattern, or any pattern of the list."""
     if isinstance(pattern, list):
         return any(fits(value, one) for one in pattern)
     if isinstance(pattern, str):

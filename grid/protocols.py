@@ -33,12 +33,12 @@ JUDGED = ("eccv_map_at_r", "eccv_rprecision", "eccv_r1", "cxc_r1", "cxc_r5", "cx
 
 
 def protocol(name: str) -> Protocol:
-    """The protocol of this name; of a user's own data, the whole test split."""
+    """Return the protocol of this name; for a user's own data, the whole test split."""
     return PROTOCOLS.get(name) or Protocol()
 
 
 def shown(name: str) -> str:
-    """The name as captions print it; folds are spelled out.
+    """Return the name as captions print it, with folds spelled out.
 
     >>> shown("coco-5k"), shown("coco-5x1k")
     ('coco-5k', 'coco-5x1k (mean of five folds of 1,000 images)')

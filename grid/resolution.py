@@ -36,7 +36,7 @@ class Shared(NamedTuple):
 
     @property
     def libraries(self) -> frozenset[str]:
-        """The packages beside torch and NumPy that its training loads and that compute its numbers."""
+        """The packages, in addition to torch and NumPy, that its training loads and that compute its numbers."""
         models = (self.model, *self.members)
         present = [*of_objective(self.objective), *(p for m in models for p in of_model(m).values())]
         words = self.dataset.words == "nltk" and any(model.text.tokenizer is None for model in models)
@@ -58,7 +58,7 @@ class Resolver:
         self._unread = dict[str, tuple[str, ...]]()
 
     def shared(self, dataset: str, recipe: str, name: str, given: Mapping[str, Scalar]) -> Shared | None:
-        """The settings of a cell; None where they do not fit together, which `problems` says then."""
+        """Resolve the settings of a cell; None if they do not fit together, and then `problems` says why."""
         objective = self._objective(name, given)
         model = self._section("model", dataset, recipe, given)
         if model is None:
@@ -71,13 +71,13 @@ class Resolver:
         return Shared(data, recipe, model, train, objective, origin=origin) if data and train else None
 
     def text(self, section: Settings) -> str:
-        """A section of this resolver in the JSON that a trial's id is a hash of."""
+        """Return a section of this resolver as the JSON that trial ids hash."""
         if id(section) not in self._texts:  # the resolver keeps its sections, so no other object has this id
             self._texts[id(section)] = canonical_json(section)
         return self._texts[id(section)]
 
     def unread(self) -> list[str]:
-        """Messages about set and swept settings that no trial reads; call it after all sections are resolved."""
+        """Return messages about set and swept settings without effect; call it after all sections are resolved."""
         return [
             f"{name} has no effect in this grid: it needs {' and '.join(needed)}"
             for name, needed in self._unread.items()
@@ -152,14 +152,14 @@ def _value(settings: Settings, name: str) -> Any:
 
 
 def reader_of(model: ModelSettings, objective: ObjectiveSettings) -> Reader:
-    """What reads the data and training settings of a trial with this model and objective."""
+    """Return what reads the data and training settings of a trial with this model and objective."""
     needed = objective.needs
     estimates = any(registered()[name].warms_up for name in needed if name in registered())
     return Reader(model, estimates or objective.entry.warms_up(objective.parameters), needed)
 
 
 def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, ...]:
-    """The conditions of reading this setting, `image.pool_k`, that are not met; empty: a training reads it."""
+    """Return the conditions for reading a setting (`image.pool_k`) that are not met; empty: a training reads it."""
     *path, last = name.split(".")
     holder = attrgetter(".".join(path))(settings) if path else settings
     if not isinstance(holder, Settings):  # a parameter of a user's own part, which is read where the others are
@@ -180,7 +180,7 @@ def _trains_nothing(recipe: str, known: Catalog) -> tuple[str, ...]:
 
 
 def value_of(shared: Shared, name: str) -> Any:
-    """A setting by its dotted name; None where a trial does not have it."""
+    """Return a setting by its dotted name; None if a trial does not have it."""
     section, *rest = name.split(".")
     value: Any = getattr(shared, section)
     for part in ["parameters", *rest] if section == "objective" and rest != ["variant"] else rest:

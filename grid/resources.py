@@ -12,7 +12,7 @@ from goalgrid.grid.settings.components import REPLICAS, Component
 
 
 def cpus_here(groups: Path = Path("/sys/fs/cgroup"), member: Path = Path("/proc/self/cgroup")) -> int:
-    """CPUs that this process may use: by its affinity, and by the quotas of its control groups, e.g. a container's.
+    """Count the CPUs that this process may use: by its affinity, and by quotas of its control groups (containers).
 
     Control groups are mounted at `groups`; the file `member` names those of this process.
     """
@@ -32,7 +32,7 @@ class Resources(Settings):
 
     cpu: Annotated[PositiveInt, Unit("CPUs")] = Field(
         default=1,
-        description="CPUs and threads of each training process; in training on CPUs, their number changes the last digits",
+        description="CPUs and threads of each training process; on CPUs, their number changes the last digits",
     )
     gpu: Annotated[Gpus | None, Unit("GPUs")] = Field(
         default=None,
@@ -62,7 +62,7 @@ class Resources(Settings):
     )
     channels_last: StrictBool = Field(
         default=False,
-        description="use the channels-last memory format for convolutions on a GPU; last digits change, trial ids do not",
+        description="keep convolutions in channels-last memory format on a GPU; last digits change, ids do not",
     )
     cudnn_benchmark: StrictBool = Field(
         default=False,
@@ -118,7 +118,7 @@ class Resources(Settings):
         )
 
     def gpus(self, share: float) -> float:
-        """GPUs that a job asks for, if there are any; its recipe needs this share of a GPU."""
+        """Return the GPUs that a job asks for if there are any, given the share of a GPU that its recipe needs."""
         if self.replicas > 1 and self.exchange:
             return 1.0 if self.gpu is None else self.gpu
         if self.replicas > 1:
@@ -147,8 +147,8 @@ class Reliability(Settings):
     )
     keep: Literal["weights", "record"] = Field(
         default="weights",
-        description="files to keep of a finished trial; weights: all, with its best weights; record: only record, history "
-        "and log, unless another trial of the grid starts from it, is ranked by it or averages it",
+        description="files to keep of a finished trial; weights: all, with its best weights; record: only record, "
+        "history and log, unless another trial of the grid starts from it, is ranked by it or averages it",
     )
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from goalgrid.grid.errors import UserError
 
 TAKEN = ("epoch", "step", "seconds", "lr")
-"""Names of the history that are no mean over steps, beside those that begin with val_."""
+"""Names of the history that are not means over steps, in addition to those that begin with val_."""
 _STEP = ContextVar[dict[str, list[Any]] | None]("values of this step", default=None)
 
 
 def log(name: str, value: Any) -> None:
-    """Show a value of this training step; its mean over the epoch's steps stands in history, trackers and figures.
+    """Show a value of this training step: history, trackers and figures have its mean over the steps of each epoch.
 
     Outside a training step, as in validation and evaluation, it does nothing. Log it in every step.
 
@@ -22,7 +22,7 @@ def log(name: str, value: Any) -> None:
         value: a number, or a tensor of one number, on any device; several in one step count by their mean.
 
     Raises:
-        UserError: the name is none, or the trainer's own; or the value is no number or several.
+        UserError: the name is invalid or the trainer's own, or the value is not a single number.
     """
     values = _STEP.get()
     if values is None:

@@ -14,7 +14,7 @@ DISTRIBUTIONS = ("uniform", "log_uniform")
 
 
 def flat(table: Mapping[str, Any], whole: Callable[[str], bool] = lambda key: False) -> dict[str, Any]:
-    """The values of nested tables by dotted name; `whole` says which keys hold a table that counts as one value.
+    """Flatten nested tables to dotted names; `whole` says which keys hold a table that counts as one value.
 
     >>> flat({"train": {"lr": 0.1, "decay": None}, "seed": 0})
     {'train.lr': 0.1, 'train.decay': None, 'seed': 0}
@@ -27,7 +27,7 @@ def flat(table: Mapping[str, Any], whole: Callable[[str], bool] = lambda key: Fa
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Both values, by dotted name, where nested tables differ; None for a value that a table lacks.
+    """Return both values, by dotted name, where nested tables differ; None for a value that a table lacks.
 
     >>> differing({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}, "d": 4})
     {'a.c': (2, 3), 'd': (None, 4)}
@@ -43,7 +43,7 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tup
 
 
 def setting_text(value: Any) -> str:
-    """The value of a setting as TOML has it; none where there is no value."""
+    """Write the value of a setting as in TOML; `none` if there is no value."""
     if value is None or value == {}:
         return "none"
     text = f"{value:g}" if isinstance(value, float) else str(value)
@@ -51,7 +51,7 @@ def setting_text(value: Any) -> str:
 
 
 def dotted(table: Mapping[str, Any], where: str, *, swept: bool) -> dict[str, Any]:
-    """The values of [set] or [sweep] by dotted names; of [sweep], a list for a range and for a single value."""
+    """Return the values of [set] or [sweep] by dotted names; those of [sweep] are lists, also of ranges."""
     pairs = list(_pairs(table, where, swept=swept))
     if twice := [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]:
         section = "[sweep]" if swept else "[set]"
@@ -88,7 +88,7 @@ def _range(table: Mapping[str, Any], where: str) -> list[int] | list[float]:
 
 
 def spaced(kind: str, first: float, last: float, count: int) -> list[int] | list[float]:
-    """So many values between two ends, rounded as a person writes them: to two digits on a log scale, else to three.
+    """Space `count` values between two ends, rounded as a person writes them: to 2 digits on a log scale, else to 3.
 
     >>> spaced("log", 1e-4, 1e-3, 5), spaced("log", 32, 256, 4), spaced("linear", 0, 1, 5)
     ([0.0001, 0.00018, 0.00032, 0.00056, 0.001], [32, 64, 128, 256], [0.0, 0.25, 0.5, 0.75, 1.0])

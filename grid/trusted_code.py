@@ -1,6 +1,6 @@
 """Which plug-ins run: files that this user named in a grid file, and all files under --trust-code.
 
-A grid that ran stands in its runs folder with the text of the files that it uses. The runs folder may be anybody's. So
+A grid that ran is kept in its runs folder with the text of the files that it uses. The runs folder may be anybody's. So
 `$XDG_STATE_HOME/goalgrid/trusted.txt`, of this user, holds digests of the paths and the texts that the user named. A
 file that others could write counts as empty.
 """
@@ -23,7 +23,7 @@ class Untrusted(UserError):
 
 
 def trust_everything(trusted: bool) -> None:
-    """Whether code that this user never named runs from now on, and is remembered."""
+    """Set whether code that this user never named may run from now on, and is remembered."""
     global _everything
     _everything = trusted
 
@@ -38,12 +38,12 @@ def remember(*named: str) -> None:
 
 
 def trusted(text: str) -> bool:
-    """Whether this user named this text on this machine, or --trust-code is given."""
+    """Return whether this user named this text on this machine, or gave --trust-code."""
     return _everything or named(text)
 
 
 def named(text: str) -> bool:
-    """Whether this user named this path or text on this machine."""
+    """Return whether this user named this path or text on this machine."""
     return _digest(text) in _known()
 
 

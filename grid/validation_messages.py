@@ -28,7 +28,7 @@ _PROBLEMS = {
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Every problem that pydantic found, a line each: where, what, and the wrong value; of a wrong key, the nearest."""
+    """Return a line per problem that pydantic found: where, what, the wrong value; of a wrong key, the nearest."""
     lines = []
     for problem in error.errors():
         *path, last = map(str, problem["loc"] or ("",))
@@ -68,14 +68,14 @@ def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
 
 
 def chosen_by(model: type[BaseModel]) -> tuple[str, ...]:
-    """The names of encoders or scorers that have these settings."""
+    """Return the names of encoders or scorers that have these settings."""
     return tuple(
         name for choice in CHOICES for name in get_args(getattr(model.model_fields.get(choice), "annotation", None))
     )
 
 
 def models_in(kind: Any) -> list[type[BaseModel]]:
-    """The models that a value of this type may be or hold."""
+    """Return the models that a value of this type may be or hold."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
     return [model for part in get_args(kind) for model in models_in(part)]

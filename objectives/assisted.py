@@ -12,7 +12,7 @@ from goalgrid.objectives.mining import full
 from goalgrid.objectives.triplets import Extra, Triplets
 
 CLEAN = "clean"
-"""Of what a training tells a loss: the estimated probability (b, 1) that a pair is no mismatch."""
+"""Key of the estimated probability (b, 1) that a pair is clean, among what a training tells a loss."""
 
 
 def soft_margin(clean: Float[Tensor, "*a"], margin: float, base: float) -> Float[Tensor, "*a"]:
@@ -24,12 +24,12 @@ def soft_margin(clean: Float[Tensor, "*a"], margin: float, base: float) -> Float
 
 
 def own_margin(t: Triplets, margin: float, base: float) -> Float[Tensor, "*#a 1"] | float:
-    """The margin of each anchor's pair. Without an estimate of y every pair counts as clean."""
+    """Return the margin of each anchor's pair. Without an estimate of y every pair counts as clean."""
     return soft_margin(t.extra[CLEAN], margin, base) if CLEAN in t.extra else margin
 
 
 def row_margins(extra: Extra, *, margin: float, base: float) -> Float[Tensor, " b"] | None:
-    """The margin of each image's pair, where y is estimated."""
+    """Return the margin of each image's pair; None without estimates of y."""
     return soft_margin(extra[CLEAN][:, 0], margin, base) if CLEAN in extra else None
 
 
@@ -43,7 +43,7 @@ def row_margins(extra: Extra, *, margin: float, base: float) -> Float[Tensor, " 
     threshold=Parameter(0.0, "a pair that is less likely to be clean teaches nothing", released=0.5),
     margins=Parameter(
         "anchor",
-        "m_i is the anchor's, or of the pair in whose row of scores the negative stands, as NCR's code",
+        "m_i is the anchor's, or of the pair in whose row of scores the negative is, as NCR's code",
         released="row",
         choices=("anchor", "row"),
         silent=("anchor",),

@@ -36,7 +36,7 @@ SHADE: dict[str, Any] = {"origin": "lower", "extent": (0, 1, 0, 1), "vmin": 0, "
 def weights(
     name: str, s_pos: Float[Tensor, "*a"], s_neg: Float[Tensor, "*a"], **settings: Any
 ) -> tuple[Float[Tensor, "*a"], Float[Tensor, "*a"], Float[Tensor, "*a"]]:
-    """T, P+ and P- of a cell at given similarities; m+ and m- of the -ms weights, which depend on a batch, are `MEAN`.
+    """Return T, P+ and P- of a cell at given similarities; m+ and m- of -ms weights depend on a batch: here `MEAN`.
 
     Args:
         settings: variant and parameters, as for `build`; parameters that this cell lacks are left out.
@@ -104,7 +104,7 @@ def pair_weights(**settings: Any) -> Figure:
 
 
 def _compressed(axes: Axes) -> None:
-    """Near linear up to 1, near logarithmic beyond, so that bounded weights can be read beside one that reaches 150."""
+    """Scale the axis near-linearly up to 1, near-logarithmically beyond, so that weights of 1 and 150 are readable."""
     least, most = axes.get_ylim()
     if most > 3:
         axes.set_yscale("asinh", linear_width=1)
@@ -124,12 +124,13 @@ def update_field(name: str = "sig-ms_cir", known: Objectives = OURS, /, **settin
     """Draw how a triplet at (s_pos, s_neg) moves under an objective: under a cell by T P+ and -T P-, GOAL Eq. (3).
 
     That is minus the gradient in the plane of the two similarities, as if they could be moved freely. Arrows show the
-    direction, the shade behind them the length of the step. Beside it, for a loss, the push on each of many negatives.
+    direction, the shade behind them the length of the step. For a loss, a second panel shows the push on each of many
+    negatives.
     """
     is_loss = name in LOSSES
     figure = Figure(figsize=(9.4 if is_loss else 5.0, 4.3), layout="constrained")
-    axes, *beside = figure.subplots(1, 2 if is_loss else 1, squeeze=False)[0]
-    for panel in beside:
+    axes, *panels = figure.subplots(1, 2 if is_loss else 1, squeeze=False)[0]
+    for panel in panels:
         _by_rank(panel, name, settings)
     image = _field(axes, name, settings, known, arrows=19)
     shown = fill(_shown(known[name].parameters, name, settings, known), 60)

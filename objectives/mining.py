@@ -51,12 +51,12 @@ RelativeSets = tuple[Relative, Tensor]
 
 
 def sets_of(relative: Relative | None, s_pos: Float[Tensor, " b"]) -> RelativeSets | None:
-    """The sets of a batch with these positives; None for a loss that reads neither m+ nor m-."""
+    """Return the sets of a batch with these positives; None for a loss that reads neither m+ nor m-."""
     return None if relative is None else (relative, relative.threshold(s_pos))
 
 
 def scan(sim: Float[Tensor, "a c"], sets: RelativeSets | None) -> Hardest:
-    """The hardest negative of each row, then of each column, with m-'s sums; -inf marks pairs that are no negatives."""
+    """Find the hardest negative of each row, then of each column, with m-'s sums; -inf marks non-negatives."""
     s_neg, index = map(torch.cat, zip(hardest(sim, 1), hardest(sim, 0), strict=True))
     nothing = torch.zeros_like(s_neg)
     if sets is None:
@@ -74,7 +74,7 @@ def scan(sim: Float[Tensor, "a c"], sets: RelativeSets | None) -> Hardest:
 
 
 def hardest(sim: Float[Tensor, "a c"], dim: int) -> tuple[Float[Tensor, " n"], Int[Tensor, " n"]]:
-    """The maximum along `dim`, and where it is first."""
+    """Return the maximum along `dim` and its first position."""
     if sim.device.type != "cpu" or sim.numel() < VECTORISED:
         return sim.max(dim)
     # The same in passes that are vectorised, in half the time: a lead's sign is 0 at the maximum, else -1.
@@ -86,7 +86,7 @@ def hardest(sim: Float[Tensor, "a c"], dim: int) -> tuple[Float[Tensor, " n"], I
 
 
 def merge(a: Hardest | None, b: Hardest, sets: RelativeSets | None) -> Hardest:
-    """What `scan` gives for the candidates of `a` followed by those of `b`.
+    """Return what `scan` gives for the candidates of `a` followed by those of `b`.
 
     The hardest of the one side that is not the hardest of both becomes an ordinary member.
     """
@@ -121,7 +121,7 @@ def product(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"]) -> Float[Te
 
 
 def full(x: Tensor) -> Tensor:
-    """At least float32."""
+    """Return the tensor in float32 if it has fewer bits, else as it is."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
@@ -162,7 +162,7 @@ def _all_of(join: Callable[[tuple[Tensor, ...]], Tensor], *parts: Hardest) -> Ha
 
 
 def triplets_of(mined: Mined, pairs: BatchPairs, relative: Relative | None) -> tuple[Triplets, Int[Tensor, "2 b"]]:
-    """Both directions' triplets of every pair, as constants, and which text and which image was mined for it."""
+    """Return all triplets of both directions, as constants, and the mined text and image of each pair."""
     s_pos, hard = mined
     false = pairs.false_negatives(hard.negative)
     s_neg, row_margin = hard.s_neg[..., None], None
@@ -230,7 +230,7 @@ def _add_scaled(
 def hardest_of_embeddings(
     image: Float[Tensor, "b d"], text: Float[Tensor, "b d"], pairs: BatchPairs, relative: Relative | None
 ) -> Triplets:
-    """Every pair with its hardest negative of either direction; differentiable with respect to the embeddings."""
+    """Return each pair's triplets with its hardest negatives; differentiable with respect to the embeddings."""
     with torch.no_grad():
         triplets, mined = triplets_of(mine_embeddings(image.detach(), text.detach(), pairs, relative), pairs, relative)
     s_pos, s_neg = Similarities.apply(image, text, mined, triplets.s_pos, triplets.s_neg)
@@ -244,7 +244,7 @@ Rescore = Callable[[Int[Tensor, " p"], Int[Tensor, " p"]], Float[Tensor, " p"]]
 def hardest_of_similarity(
     sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None, rescore: Rescore | None = None
 ) -> Triplets:
-    """The same of a matrix of scores; differentiable with respect to it, or to what `again` scores by."""
+    """Return the same from a matrix of scores; differentiable with respect to it, or to what `rescore` scores by."""
     with torch.no_grad():
         mined = mine_similarity(full(sim.detach()).clone(), pairs, relative)
         triplets, (text, image) = triplets_of(mined, pairs, relative)
@@ -258,7 +258,7 @@ def hardest_of_similarity(
 def candidates(
     sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None, k: int | None
 ) -> list[Triplets]:
-    """Every pair with its k hardest negatives, or with all of them (k None), of each direction in turn.
+    """Return each pair's triplets with its k hardest negatives, or with all (k None), direction by direction.
 
     Differentiable with respect to the scores, and dense: where every negative counts, no gradient is sparse.
     """

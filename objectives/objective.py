@@ -33,12 +33,12 @@ UserLoss = tuple[str, Callable[..., Any]]
 """The name of a user's own loss, and its function or class."""
 
 UNKNOWN = torch.tensor(torch.nan)
-"""In a report, a value that this call cannot know."""
+"""Value of a report that this call cannot know."""
 
 
 @dataclass(frozen=True)
 class GradientSurrogate:
-    """What stands for the loss in a cell of GOAL's matrix: T (P- s_neg - P+ s_pos) with T, P+, P- constant.
+    """Surrogate for the loss in a cell of GOAL's matrix: T (P- s_neg - P+ s_pos) with T, P+, P- constant.
 
     So dl/ds_pos = -T P+ and dl/ds_neg = T P-. GOAL Eq. (3). Whatever scales the loss (AMP, accumulation, coefficients)
     scales that gradient, and mined negatives receive theirs too. The value is no measure of progress; the report holds
@@ -80,7 +80,7 @@ class Objective(torch.nn.Module):
     """
 
     report: dict[str, Tensor]
-    """Of the last batch, detached scalars on its device, the mean of both directions.
+    """Diagnostics of the last batch: detached scalars on its device, means of both directions.
 
     `s_pos`, `s_neg` (hardest), `delta_s` = |s_neg - s_pos| (SelHN Eq. 10), `active` (share of triplets with a weight
     over 0.01, or a loss over 1e-4), `false_negatives` (share of mined negatives that are of the anchor's own image;
@@ -123,7 +123,7 @@ class Objective(torch.nn.Module):
         *,
         extra: Extra = NOTHING,
     ) -> Float[Tensor, ""]:
-        """The loss of unit vectors, of which row k of both is pair k.
+        """Return the loss of unit vectors, of which row k of both is pair k.
 
         Args:
             image_of_text: which image of the data set each pair has; read by `ignore_same_image` and the diagnostics.
@@ -154,7 +154,7 @@ class Objective(torch.nn.Module):
         extra: Extra = NOTHING,
         rescore: mining.Rescore | None = None,
     ) -> Float[Tensor, ""]:
-        """The same from a matrix of scores, images by texts, of any range: for cross-attention scorers.
+        """Return the loss of a matrix of scores, images by texts, of any range: for cross-attention scorers.
 
         Args:
             rescore: scores pairs again; for an objective that `learns_from_few`, the matrix then needs no graph.
@@ -173,7 +173,7 @@ class Objective(torch.nn.Module):
         return self.k == 1
 
     def with_all_negatives(self) -> "Objective":
-        """The same objective on all negatives; itself, if its equation leaves no choice.
+        """Return the same objective on all negatives; itself, if its equation leaves no choice.
 
         A trainer warms up with it, as VSE-infinity does in epoch 0.
         """
@@ -250,7 +250,7 @@ class ScoresObjective(Objective):
 
 
 def diagnostics(t: Triplets, value: Float[Tensor, "*a #k"]) -> dict[str, Tensor]:
-    """What the surrogate cannot show: see `Objective.report`."""
+    """Compute the values of `Objective.report` that the surrogate cannot show."""
     s_pos, hardest = t.s_pos.detach(), t.hardest.detach()
     known = None if t.always else hardest > -torch.inf
     notes = dict(t.notes)

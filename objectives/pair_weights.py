@@ -1,6 +1,6 @@
 """Pair weights P+, P-: how hard a pair is pulled or pushed. Rows of GOAL's matrix.
 
-The two -ms rows also look at relative similarities, the means m+ and m-: how the pair stands among the other
+The two -ms rows also look at relative similarities, the means m+ and m-: how the pair compares to the other
 positives of the batch (for P+) and among the anchor's other negatives (for P-). See `objectives.relative`.
 """
 
@@ -101,10 +101,10 @@ PAIR_WEIGHTS: dict[str, PairWeight] = equations(__name__, "pair weight")
 RELATIVE: dict[str, Callable[..., Relative]] = {
     one.name: one.entry.relative for one in registered[__name__] if one.entry.relative
 }
-"""Of the pair weights that read m+ and m-: what these are means of."""
+"""Relative sets whose means are m+ and m-, for the pair weights that read them."""
 
 
 def as_published(name: str) -> PairWeight:
-    """A pair weight with its paper's parameters, for losses that weigh pairs by it."""
+    """Return a pair weight with its paper's parameters, for losses that weight pairs by it."""
     (parameters,) = (one.entry.own for one in registered[__name__] if one.name == name)
     return partial(PAIR_WEIGHTS[name], **{key: parameter.default for key, parameter in parameters.items()})

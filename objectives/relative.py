@@ -1,4 +1,4 @@
-"""Relative similarity: how a pair stands among the other pairs of the batch. GOAL §3.3, the sets P and N.
+"""Relative similarity: how a pair compares to the other pairs of the batch. GOAL §3.3, the sets P and N.
 
 m is a mean of k(s - r) over the members r of a set: k is the lead itself for lin-ms, an exponential of it for sig-ms.
 No b x b matrix of differences is formed: positives are a head of the sorted ones, so prefix sums serve; negatives are
@@ -31,7 +31,7 @@ class Lead:
         return total + count * delta
 
     def total(self, over: Tensor, member: Tensor, count: Tensor, top: Tensor, index: Tensor) -> Tensor:
-        """Of each row, then of each column: sum of k(top - r) over its members, but for the one at `index`, its top.
+        """Sum k(top - r) over the members of each row, then of each column, without the member at `index`, its top.
 
         All are given as what they are over the threshold, which is 0 where they are under it.
         """
@@ -91,7 +91,7 @@ class Relative:
         return value >= threshold if self.closed else value > threshold
 
     def members(self, sim: Float[Tensor, "*n"], threshold: Tensor, over: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-        """The set N as zeros and ones, which are several times faster to form and to sum than booleans.
+        """Return the set N as zeros and ones, which are several times faster to form and to sum than booleans.
 
         Args:
             over: what the similarities are over the threshold, 0 where they are under it.
@@ -109,7 +109,7 @@ def relative_positives(
 
     P is a head of the sorted positives, so its sum is a prefix sum. The anchor itself is subtracted from the smallest
     positive, whose exponential is the largest, and not from the sum: for the smallest positive this leaves exactly 0,
-    and the others are not lost beside it. In float64, since they may be smaller by exp(2 alpha).
+    and the others do not vanish next to it. In float64, since they may be smaller by exp(2 alpha).
     """
     positive, threshold = s_pos.double().contiguous(), (s_neg + relative.eps).double().contiguous()
     ascending = positive.sort().values
@@ -142,7 +142,7 @@ def relative_negatives(
     itself = relative.above(s_neg, threshold)
     mined = s_neg.where(itself, top)
     count = member.sum(1, keepdim=True) - itself.long()
-    # Subtracted from the top's own term, not from the sum: where the top is mined, the others are not lost beside it.
+    # Subtracted from the top's own term, not from the sum: if the top is mined, the others do not vanish next to it.
     difference = of_top.gather(1, index) - relative.neg.of(top - mined).where(itself, 0.0)
     total = of_top.scatter(1, index, 0.0).sum(1, keepdim=True) + difference
     lead = relative.neg.shift(total, count, s_neg.nan_to_num(neginf=0.0) - top)

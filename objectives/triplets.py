@@ -26,7 +26,7 @@ class BatchPairs:
     masked: bool = False
     """Whether texts of the same image are no negatives, beyond the pair itself."""
     row_margin: Float[Tensor, " b"] | None = None
-    """What is added to each row of scores, an image's, before negatives are mined; None: nothing."""
+    """Margin added to each row of scores, an image's, before negatives are mined; None: nothing."""
 
     def __post_init__(self) -> None:
         if self.size < 2:
@@ -37,7 +37,7 @@ class BatchPairs:
             raise ValueError(f"image_of_text must have one image for each of the {self.size} pairs")
 
     def of_same_image(self, rows: slice = slice(None), columns: slice = slice(None)) -> Bool[Tensor, "r c"] | None:
-        """Which of these rows and columns belong to the same image; None if unknown."""
+        """Return which of these rows and columns belong to the same image; None if unknown."""
         if self.image_of_text is None:
             return None
         return self.image_of_text[rows, None] == self.image_of_text[columns]
@@ -57,7 +57,7 @@ class BatchPairs:
             sim.diagonal(row - column).fill_(-torch.inf)
 
     def false_negatives(self, mined: Int[Tensor, "2 b"]) -> Bool[Tensor, "2 b 1"] | None:
-        """Which mined negatives are captions of the anchor's own image; None if unknown."""
+        """Return which mined negatives are captions of the anchor's own image; None if unknown."""
         if self.image_of_text is None:
             return None
         return (self.image_of_text[mined] == self.image_of_text)[..., None]
@@ -67,7 +67,7 @@ class BatchPairs:
 class Triplets:
     """Anchors with the similarities of their positive and of their k mined negatives.
 
-    With one mined negative (k = 1, as published) both directions stand in one: a = (2, t), image-to-text first, and
+    With one mined negative (k = 1, as published) one object has both directions: a = (2, t), image-to-text first, and
     whatever is written for one anchor holds for both directions. With more, each direction is a Triplets of its own.
     """
 
@@ -79,15 +79,15 @@ class Triplets:
     m_neg: Float[Tensor, "*a k"] | None = None
     """Mean over the relative negatives; of the -ms pair weights only."""
     row_margin: Float[Tensor, "*a k"] | None = None
-    """What was added to each similarity with a negative while it was mined; None: nothing."""
+    """Margin added to each similarity with a negative while it was mined; None: nothing."""
     extra: Extra = field(default_factory=dict)
-    """What else a loss reads of each anchor's pair, by name; training methods fill it."""
+    """Further values of each anchor's pair, by name; training methods fill it."""
     false_negative: Bool[Tensor, "*#a #k"] | None = None
     """Whether the negative is a caption of the anchor's own image; None if unknown."""
     always: bool = True
     """Whether every anchor surely has its k negatives, so that none is -inf."""
     notes: dict[str, Tensor] = field(default_factory=dict)
-    """What a loss wants to be seen in the report, beside what every objective reports."""
+    """Values that the loss adds to the report that every objective gives."""
 
     @property
     def exists(self) -> Bool[Tensor, "*a k"]:
@@ -99,9 +99,9 @@ class Triplets:
         return self.s_neg if self.s_neg.shape[-1] == 1 else self.s_neg.amax(-1, keepdim=True)
 
     def detach(self) -> "Triplets":
-        """The same as constants: what weights are computed from."""
+        """Return the same values as constants, from which weights are computed."""
         return replace(self, s_pos=self.s_pos.detach(), s_neg=self.s_neg.detach())
 
     def finite(self) -> "Triplets":
-        """The same with 0 for each negative that is none, for formulas in which -inf would become nan."""
+        """Replace the -inf of masked negatives by 0, where -inf would produce NaN."""
         return self if self.always else replace(self, s_neg=self.s_neg.masked_fill(~self.exists, 0.0))

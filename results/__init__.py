@@ -1,5 +1,5 @@
 """What came out of trials: records, statistics, tables, figures, exports, reports, and what the papers print.
 
 statistics, records, tables, reference, pages, renderers, layouts, analysis, figures, export: each imports only folders
-that stand before it here.
+that come before it here.
 """

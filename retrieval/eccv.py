@@ -1,4 +1,4 @@
-"""ECCV Caption and CxC: COCO's 5,000 test images with the captions that people judged right beside an image's own five.
+"""ECCV Caption and CxC: COCO's 5,000 test images with the captions that people judged right, too.
 
 A third of what COCO counts as errors are right answers. The package `eccv_caption` has the judgements and the metrics.
 """
@@ -36,7 +36,7 @@ def metrics(
     part: int | None = None,
     ids: Int[np.ndarray, " t"] | None = None,
 ) -> dict[str, float]:
-    """ECCV Caption's mAP@R, R-Precision and R@1, and CxC's recalls, in percent, by `DIRECTION_METRIC`.
+    """Return ECCV Caption's mAP@R, R-Precision and R@1, and CxC's recalls, in percent, by `DIRECTION_METRIC`.
 
     R is the number of right answers of a query. R-Precision: share of right answers among the first R. mAP@R: mean over
     the places up to R of the precision there, 0 at wrong answers. CxC R@K: any right answer among the first K. Images
@@ -83,7 +83,7 @@ def judge() -> Any:
 
 
 def of_answers(judge: Any, i2t: Int[np.ndarray, "i k"], t2i: Int[np.ndarray, "t k"]) -> dict[str, float]:
-    """The same of the rows of each query's best answers; a judge names captions by COCO's ids, in Karpathy's order."""
+    """Return the same from the rows of each query's best answers, for captions in Karpathy's order."""
     captions = judge.coco_ids
     images = np.array([judge.coco_gts["t2i"][int(key)][0] for key in captions[::CAPTIONS]])
     of_images = dict(zip(images.tolist(), captions[i2t].tolist(), strict=True))
@@ -96,7 +96,7 @@ def of_answers(judge: Any, i2t: Int[np.ndarray, "i k"], t2i: Int[np.ndarray, "t 
 def best(
     image: Rows, text: Rows, score: Scoring | None = None, *, part: int | None = None
 ) -> tuple[Int[Tensor, "i k"], Int[Tensor, "t k"]]:
-    """Rows of the best `DEEPEST` texts of every image and images of every text, the best first."""
+    """Return the rows of the `DEEPEST` best texts of every image and images of every text, the best first."""
     scores: Callable[[Any, Any], Tensor] = score or product
     best_sim: Tensor | None = None
     of_images, of_texts = list[Tensor](), torch.empty(len(text), 0, dtype=torch.long)

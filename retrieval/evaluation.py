@@ -51,7 +51,7 @@ class Ranks:
     rank. None: all are ranked."""
 
     def metrics(self) -> dict[str, float]:
-        """Recall@1, 5 and 10 and the median rank of both directions, and rsum, the sum of the six recalls.
+        """Return Recall@1, 5, 10 and the median rank of both directions, and rsum, the sum of the six recalls.
 
         Recalls are in percent; median ranks count from 1, and between two whole ranks the lower is taken. Of mean
         places it is the median itself. Over folds, each is the mean of the folds' own. Where only candidates are
@@ -66,9 +66,9 @@ class Ranks:
         return {**recalls, **medians, "rsum": sum(recalls.values())}
 
     def further(self) -> dict[str, float]:
-        """What some papers report beside it: the mean rank, from 1, and the geometric mean of the three recalls.
+        """Return what some papers report, too: the mean rank, from 1, and the geometric mean of the three recalls.
 
-        Over folds, each is the mean of the folds' own. A list that is ranked anew has no mean rank.
+        Over folds, each is the mean of the folds' own. A reranked list has no mean rank.
         """
         if self.folds:
             return _means([fold.further() for fold in self.folds])
@@ -85,7 +85,7 @@ def _means(folds: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def chance_rsum(images: int, texts: int) -> float:
-    """The largest rsum, in percent, that random rankings of so many images and texts plausibly reach.
+    """Return the largest rsum, in percent, that random rankings of so many images and texts plausibly reach.
 
     Mean plus `CHANCE_DEVIATIONS` standard deviations. An image's captions count as one query: a model that knows
     nothing may well treat them alike.
@@ -105,7 +105,7 @@ def _variance_of_hits(shares: Sequence[float]) -> float:
 
 
 def recall(ranks: Int[np.ndarray, " q"] | Float[np.ndarray, " q"], k: int) -> float:
-    """Share of queries whose first right answer is among the k best, in percent.
+    """Return the share of queries, in percent, whose first right answer is among the k best.
 
     Recall@1 counts rank 0 alone: two answers that share the first place have the mean place 0.5, a miss, as in CE.
     """
@@ -119,7 +119,7 @@ def _median(ranks: Int[np.ndarray, " q"] | Float[np.ndarray, " q"]) -> float:
 
 @runtime_checkable
 class Rows(Protocol):
-    """Images or texts as a scorer reads them: unit vectors (n, d), or what stands for sets of them."""
+    """Images or texts as a scorer reads them: unit vectors (n, d), or sets of them."""
 
     @property
     def device(self) -> torch.device: ...
@@ -202,7 +202,7 @@ def _lead(tile: Tile, score: Float[Tensor, "..."], dim: int) -> Int[Tensor, " q"
 def rank_in_folds(
     image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None, **options: Any
 ) -> Ranks:
-    """Ranks of all queries in the split's order, within folds of `fold` images in a row (None: one fold), by `rank`."""
+    """Rank all queries in the split's order, within folds of `fold` consecutive images (None: one fold), by `rank`."""
     if fold is None:
         return rank(image, text, image_of_text, **options)
     rows, parts = list[np.ndarray](), list[Ranks]()
@@ -215,7 +215,7 @@ def rank_in_folds(
 
 
 def spread(image: Rows, text: Rows, score: Scoring | None = None, *, sample: int = 512) -> float:
-    """Standard deviation of the similarities of up to `sample` images and texts, evenly spread; of sets, a quarter."""
+    """Return the standard deviation of similarities of `sample` images and texts, evenly spread; of sets, a quarter."""
     sample = sample if score is None else sample // 4
     few: list[Any] = [
         rows[torch.linspace(0, len(rows) - 1, min(sample, len(rows)), device=rows.device).long()]
@@ -225,7 +225,7 @@ def spread(image: Rows, text: Rows, score: Scoring | None = None, *, sample: int
 
 
 def product(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"]) -> Float[Tensor, "i t"]:
-    """Cosine similarity, of unit vectors."""
+    """Return the cosine similarities of unit vectors."""
     return image @ text.T
 
 
@@ -237,7 +237,7 @@ def tiles(
     chunk: int,
     score: Scoring | None = None,
 ) -> Iterator[Tile]:
-    """Every image with every text once, by tiles of `chunk` images and the texts of as many.
+    """Yield every image with every text once, by tiles of `chunk` images and the texts of as many.
 
     Tiles of images with their own texts come first, and hold all right answers of both. All products have one shape,
     filled up with zeros, so that the rounding of a similarity depends on its two vectors alone. `order` has the rows of

@@ -47,7 +47,7 @@ Unit = tuple[str, tuple[int, ...]]
 RowsDone = Callable[[int], None]
 """Called with how many more rows of features are done."""
 Block = tuple[Any, ...]
-"""What is read at once: tensors of pixels; those of the indices of captions and how many each has; or pictures."""
+"""Input of a block: pixels; indices of captions with their lengths; or pictures."""
 Computed = Iterator[tuple[Unit, list[np.ndarray]]]
 """Units with the features of their blocks."""
 SPLITS = ("train", "val", "test")
@@ -72,7 +72,7 @@ class Bank:
     def gather(
         self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
     ) -> Float[Tensor, "p *shape"]:
-        """Features of these images; with a draw, each of one of its crops."""
+        """Return features of these images; with a draw, each of one of its crops."""
         if draw is not None and self.crops > 1:
             rows = np.random.default_rng(draw).integers(self.crops, size=len(rows)) * len(self) + rows
         return torch.from_numpy(self.array[rows[part]])
@@ -101,7 +101,7 @@ class CaptionBank(Tokens):
         return int(self.array.shape[1])
 
     def gather(self, rows: Int[Tensor, " b"], draw: int | None = None) -> tuple[Tensor, Int[Tensor, " b"]]:
-        """Vectors (b, k), or states (b, n, k) with zeros behind the last; and the number of tokens of each caption."""
+        """Return vectors (b, k), or states (b, n, k) padded with zeros; and the number of tokens of each caption."""
         lengths = self.lengths[rows]
         if self.starts is None:
             return torch.from_numpy(self.array[rows.numpy()]), lengths
@@ -113,7 +113,7 @@ class CaptionBank(Tokens):
 
 @dataclass(frozen=True)
 class CachedArrays(ABC):
-    """What is computed of the splits of a data set once, and memory-mapped by all trials; `cache` holds all folders."""
+    """Arrays that are computed once from the splits of a data set and memory-mapped by all trials."""
 
     name: str
     cache: Path
@@ -121,12 +121,12 @@ class CachedArrays(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What is computed, for messages."""
+        """Name of what is computed, for messages."""
 
     @property
     @abstractmethod
     def what(self) -> str:
-        """What rows are called."""
+        """Noun for the rows."""
 
     @property
     @abstractmethod
@@ -136,31 +136,31 @@ class CachedArrays(ABC):
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """Where the arrays stand."""
+        """Return the folder of the arrays."""
 
     @abstractmethod
     def blocks(self, split: str) -> list[int]:
-        """The number of rows of each block of a split."""
+        """Return the number of rows of each block of a split."""
 
     def units(self, split: str) -> list[Unit]:
-        """The units of a split; together they have all its blocks."""
+        """Return the units of a split; together they have all its blocks."""
         return [(split, (place,)) for place in range(len(self.blocks(split)))]
 
     @abstractmethod
     def read(self, unit: Unit) -> list[Block]:
-        """The blocks of a unit, in host memory."""
+        """Read the blocks of a unit into host memory."""
 
     @abstractmethod
     def rows(self, device: torch.device) -> Callable[[Block], np.ndarray]:
-        """What gives the rows of a block."""
+        """Return the function that computes the rows of a block."""
 
     def reader(self, device: torch.device) -> Callable[[Unit], list[np.ndarray]]:
-        """What gives the rows of a unit in this process, block by block."""
+        """Return the function that computes the rows of a unit in this process, block by block."""
         rows = self.rows(device)
         return lambda unit: [rows(block) for block in self.read(unit)]
 
     def compute(self, units: Sequence[Unit], device: torch.device) -> Computed:
-        """The rows of these units in this process."""
+        """Compute the rows of these units in this process."""
         rows = self.rows(device)
         for unit, blocks in zip(units, ahead(self.read, units), strict=True):
             yield unit, [rows(block) for block in blocks]
@@ -169,7 +169,7 @@ class CachedArrays(ABC):
         return sum(map(self._rows, SPLITS))
 
     def wanting(self) -> list[Path]:
-        """The files of features that the cache lacks, or that are damaged."""
+        """List the files of features that the cache lacks, or that are damaged."""
         files = ((self.folder / f"{name}.npy", self._rows(name)) for name in SPLITS)
         return [path for path, rows in files if not (_verified(path) or _whole(path, rows))]
 
@@ -231,7 +231,7 @@ class FeatureSource(CachedArrays):
 
     @abstractmethod
     def built(self, device: torch.device) -> Callable[..., Tensor]:
-        """The network, which gives the rows of a block."""
+        """Build the network, which computes the rows of a block."""
 
     @property
     def folder(self) -> Path:
@@ -284,7 +284,7 @@ class ImageSource(FeatureSource):
         return [len(rows) for rows in self._images(split)]
 
     def units(self, split: str) -> list[Unit]:
-        """All crops of the same pictures, which are decoded once."""
+        """Return all crops of the same pictures as one unit each, so that pictures are decoded once."""
         runs = len(self._images(split)) // self._crops(split)
         return [(split, tuple(range(run, runs * self._crops(split), runs))) for run in range(runs)]
 
@@ -301,7 +301,7 @@ class ImageSource(FeatureSource):
         return Vision(self.network, self.places).eval().to(device)
 
     def load(self, device: torch.device) -> Pairs:
-        """The data set as features; those missing in the cache, or damaged there, are computed here, as by `fill`."""
+        """Return the data set as features; those missing or damaged in the cache are computed here by `fill`."""
         folder = self.fill(device)
         banks = {name: Bank(folder / f"{name}.npy", self._crops(name)) for name in SPLITS}
         return Pairs(*(replace(split, images=banks[name]) for name, split in self.pairs.splits.items()))
@@ -368,7 +368,7 @@ class CaptionSource(FeatureSource):
         return rows
 
     def load(self, device: torch.device) -> dict[str, CaptionBank]:
-        """The captions of each split as features; those missing in the cache, or damaged there, are computed here."""
+        """Return the captions of each split as features; those missing or damaged in the cache are computed here."""
         folder, states = self.fill(device), self.network.output == "states"
         return {name: CaptionBank.open(folder / f"{name}.npy", self.tokens[name], states=states) for name in SPLITS}
 

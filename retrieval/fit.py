@@ -21,10 +21,10 @@ def check_fit(
     allow_leak: bool,
     chooses: bool,
 ) -> dict[str, str]:
-    """What a user must know of the copy of a data set: leaks, notes, and splits that are not as large as officially.
+    """Check the copy of a data set; return its leaks, its notes and the splits of unofficial size.
 
-    Returns texts, each with the word for it, `warning` or `note`. UserError: the copy has not what model, protocol and
-    settings demand, or a leak that is not allowed.
+    Returns texts, each with the word for it, `warning` or `note`. UserError: the copy lacks what model, protocol and
+    settings demand, or has a leak that is not allowed.
 
     Args:
         allow_leak: whether test images may train or validate.

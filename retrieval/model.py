@@ -1,4 +1,4 @@
-"""VSE: two encoders into one space of unit vectors, scored by their product or by what a scorer makes of sets."""
+"""The dual encoder: two encoders into one space of unit vectors, scored by their product or by a scorer of sets."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -16,9 +16,9 @@ from goalgrid.retrieval.scorers.sets import Embedded, TokenSets, gathered
 from goalgrid.retrieval.unit_vectors import unit
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
-"""Where the weights of the pretrained networks stand, by modality."""
+"""Prefixes of the weights of the pretrained networks, by modality."""
 EmbeddedBatch = tuple[Any, Any, tuple[Tensor, ...]]
-"""Images and captions of a batch; and what `further_losses` reads of it beside."""
+"""Images and captions of a batch; and what else `further_losses` reads of it."""
 
 
 class DualEncoder(nn.Module):
@@ -32,9 +32,9 @@ class DualEncoder(nn.Module):
     """
 
     scorer: SetScorer | None
-    """What scores sets; None: the product of unit vectors."""
+    """Scorer of sets; None: the product of unit vectors."""
     beside: ClassVar[Literal["sum", "mean"]] = "mean"
-    """Of the objective's losses of the pairs, to which `further_losses` are added."""
+    """Reduction of the objective's losses of the pairs, to which `further_losses` are added."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class DualEncoder(nn.Module):
 
     @property
     def networks(self) -> "list[DualEncoder]":
-        """The networks that each learn by a loss of their own: itself, where there are no two."""
+        """The independently trained networks: itself, or both twins."""
         return [self]
 
     def build_further(self, settings: ModelSettings) -> None:
@@ -82,7 +82,7 @@ class DualEncoder(nn.Module):
         return self.scorer.image_whole(TokenSets(vectors, torch.full((len(vectors),), vectors.shape[1])))
 
     def embed_texts(self, texts: Tensor, lengths: Int[Tensor, " b"]) -> Embedded:
-        """From indices (b, n), or from features that a frozen network gave before: (b, k), or (b, n, k)."""
+        """Embed indices (b, n), or features that a frozen network gave before: (b, k), or (b, n, k)."""
         output = self.text(texts, lengths)
         if self.scorer is None:
             return unit(output.float())
@@ -93,13 +93,13 @@ class DualEncoder(nn.Module):
         return self.scorer.text_whole(TokenSets(vectors, lengths.cpu()))
 
     def embed_batch(self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]) -> EmbeddedBatch:
-        """A batch as training reads it."""
+        """Embed a batch for training."""
         return self.embed_images(images), self.embed_texts(texts, lengths), ()
 
     def further_losses(
         self, objective: Any, batch: EmbeddedBatch, lengths: Int[Tensor, " n"], owners: Int[Tensor, " b"]
     ) -> dict[str, Float[Tensor, ""]]:
-        """Losses of its own, of an embedded batch: means over pairs, added as `beside` says; most have none."""
+        """Return losses of its own, of an embedded batch: means over pairs, added as `beside` says; most have none."""
         return {}
 
     def scores(self, image: Embedded, text: Embedded) -> Float[Tensor, "i t"]:
@@ -109,11 +109,11 @@ class DualEncoder(nn.Module):
         return self.scorer(image, text)
 
     def heavy(self) -> list[nn.Module]:
-        """The networks in which training spends its time, as it calls them."""
+        """Return the networks in which training spends its time, as it calls them."""
         return [self.image, self.text]
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
-        """Parameters that may learn, by learning rate: those of the heads, of the image and of the text backbone."""
+        """Return the trainable parameters by learning rate: of the heads, of the image and of the text backbone."""
         groups: dict[str, list[nn.Parameter]] = {"heads": [], "image": [], "text": []}
         for name, parameter in self.named_parameters():
             if not name.startswith(self.frozen):
@@ -128,7 +128,7 @@ class DualEncoder(nn.Module):
         return sum(weight.numel() for weight in self.parameters()), learning
 
     def parts(self) -> list[str]:
-        """The named part of each of `parameters()`, in their order: `last`, `image`, `text`, `scorer`, or a part's own.
+        """Return the part of each of `parameters()`, in order: `last`, `image`, `text`, `scorer`, or a component's own.
 
         `last` is the image encoder's last linear map, without those of its backbone and its pooling, if it has one.
         """
@@ -148,7 +148,7 @@ class DualEncoder(nn.Module):
             backbone.requires_grad_(not still)
 
     def weights(self) -> dict[str, Tensor]:
-        """Everything that training may change: what a checkpoint needs. Frozen backbones are not among it."""
+        """Return what a checkpoint needs: everything that training may change, without frozen backbones."""
         return {name: value for name, value in self.state_dict().items() if not name.startswith(self.frozen)}
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
@@ -168,7 +168,7 @@ class DualEncoder(nn.Module):
 
 
 def class_of(settings: ModelSettings) -> type[DualEncoder]:
-    """The class of a model: that of a part which it has, else the plain one."""
+    """Return the class of a model: the one of a component that it has, else the plain one."""
     classes = [part.network for part in components.of_model(settings).values() if part.network]
     return components.loaded(classes[0]) if classes else DualEncoder
 

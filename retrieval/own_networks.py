@@ -18,11 +18,11 @@ from goalgrid.retrieval.scorers.cross_attention import SetScorer
 from goalgrid.retrieval.scorers.sets import TokenSets
 
 DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
-"""Of the shape of an image, by what an image encoder reads."""
+"""Number of dimensions of an image, by what an image encoder reads."""
 
 
 def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int, places: Places) -> nn.Module:
-    """The user's encoder of images (b, *shape) into (b, dim); UserError: the data hold other features than it reads."""
+    """Build the user's encoder of images (b, *shape) into (b, dim); UserError: it reads other features than these."""
     chosen = settings.user_module
     if len(shape) != DIMENSIONS[chosen.on]:
         known = {1: "one vector per image", 2: "several vectors per image", 3: "pixels"}
@@ -34,7 +34,7 @@ def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int, 
 
 
 def text_encoder(settings: OwnTextSettings, words: int, dim: int, places: Places) -> nn.Module:
-    """The user's encoder of captions, ids (b, n) below `words` and lengths (b), into (b, dim)."""
+    """Build the user's encoder of captions, ids (b, n) below `words` and lengths (b), into (b, dim)."""
     network = settings.user_module.network
     return _checked(_made(network, words, dim, **settings.parameters), settings.name, dim)
 
@@ -70,7 +70,7 @@ class OwnScorer(SetScorer):
         self.score = _made(network, dim, **parameters) if isinstance(network, type) else partial(network, **parameters)
 
     def forward(self, images: TokenSets, texts: TokenSets) -> Float[Tensor, "i t"]:
-        """The scores, in float32; WrongReturn: the user's scorer returns something else, or what cannot learn."""
+        """Return the scores, in float32; WrongReturn: the user's scorer returns no scores, or none that can learn."""
         images, texts = images.full(), texts.full()
         parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes_beside)]
         with contained(self.defined):

@@ -13,7 +13,10 @@ AHEAD = 2
 
 
 def ahead(make: Callable[[Argument], Made], items: Sequence[Argument]) -> Iterator[Made]:
-    """`make(item)` for each item, in order; threads make the next ones during its use. An error comes at its item."""
+    """Yield `make(item)` for each item, in order; threads make the next ones meanwhile.
+
+    An error is raised at its item.
+    """
     if len(items) < 2:  # there is no next item, and a thread takes longer to start than many batches to read
         yield from map(make, items)
         return

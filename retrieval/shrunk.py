@@ -76,7 +76,7 @@ class ShrunkPictures(CachedArrays):
         return [int(sizes[start : start + BLOCK].sum()) for start in range(0, len(sizes), BLOCK)]
 
     def load(self, device: torch.device) -> Pairs:
-        """The data set with pictures of the cache; those missing there are decoded here."""
+        """Return the data set with pictures of the cache; missing ones are decoded here."""
         folder = self.fill(device)
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in SPLITS}
         return Pairs(*(

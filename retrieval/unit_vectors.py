@@ -12,7 +12,7 @@ SHORTEST = 1e-12
 
 
 def unit(vectors: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
-    """Each vector divided by its length: what `torch.nn.functional.normalize` gives, in a third of the time."""
+    """Divide each vector by its length, as `torch.nn.functional.normalize`, in a third of the time."""
     units: Tensor = _Unit.apply(vectors)
     return units
 

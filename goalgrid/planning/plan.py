@@ -204,9 +204,9 @@ def _work(grid_state: GridState, trials: Sequence[Trial]) -> list[str]:
 
 def _nothing(grid_state: GridState) -> str:
     if other := len(grid_state.trained_on_other_data):
-        return f"nothing without --stale: {counted(other, 'trial')} trained on other data than are here now"
+        return f"nothing without --stale: {counted(other, 'trial')} trained on data that changed since"
     if old := len(of_other_code(grid_state)):
-        return f"nothing without --stale: {counted(old, 'trial')} trained by other code than now"
+        return f"nothing without --stale: {counted(old, 'trial')} trained with older code"
     return "nothing: nothing is left to train"
 
 

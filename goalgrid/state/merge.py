@@ -287,7 +287,7 @@ def _problem(trial: Trial, known: Catalog, folder: TrialFolder, code: str, data:
     if problem := next(_disagreeing(trial, folder, row, known), ""):
         return problem
     if code and (differs := provenance.code_differs(row["code_fingerprint"], code)):
-        return f"{differs.replace('than now', 'than here')}; --stale takes it, and tables say so"
+        return f"{differs.replace('older code', 'other code than here')}; --stale takes it, and tables say so"
     then = row["data_fingerprint"]
     if data and data not in (then, then.partition("+")[0]):
         return f"trained on other data than here: {then}, here {data}"

@@ -151,7 +151,7 @@ def ended(grid_state: GridState) -> list[Note]:
     lines = [*_head(grid_state), *choice_lines(grid_state), *map(Note, seed_lines(grid_state))]
     lines += [*failure_lines(grid_state), *_evaluation_lines(grid_state), *_uncompared(grid_state)]
     if other := grid_state.trained_on_other_data:
-        trained = f"{counted(len(other), 'trial')} trained on other data than are here now, and not shown."
+        trained = f"{counted(len(other), 'trial')} trained on data that changed since, and not shown."
         lines += [Note(f"{trained} Retrain with: {{step}}", retrain)]
     if old := of_other_code(grid_state):
         trained = f"{counted(len(old), 'trial')} trained with older code; old results kept."

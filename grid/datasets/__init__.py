@@ -1,1 +1,1 @@
-"""The data sets that are known by name: a TOML file a data set."""
+"""The data sets that are known by name: one TOML file per data set."""

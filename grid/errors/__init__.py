@@ -1,4 +1,4 @@
-"""What a user can cause: one message without a traceback, with the wrong thing, the right ones and the next step."""
+"""User errors: one message without a traceback, with the wrong value, the known ones and the next step."""
 
 import errno
 import hashlib
@@ -22,7 +22,7 @@ LISTED = 500
 
 
 POINTER = b"version https://git-lfs.github.com/spec/"
-"""What a clone without git-lfs has in place of a large file begins with."""
+"""First bytes of a git-lfs pointer, which a clone without git-lfs has in place of a large file."""
 
 SMALL, LARGE = 2**26, 2**32
 """Bytes of a file that is read whole, at most: settings, notes and lists of a runs folder; records, and lists of data.
@@ -93,7 +93,7 @@ def check_known(what: str, name: str, known: Collection[str], *, where: str = ""
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
-    """At most `count` names that are most like a name, the nearest first, of a similarity from 0 to 1 above `cutoff`.
+    """Return at most `count` known names, the most similar first, with a similarity (0 to 1) above `cutoff`.
 
     A longer name counts as a whole, and as its beginning of the same length. Capitals do not count. First come names
     whose part behind the last dot has the same first word, or is the other's initials.
@@ -128,7 +128,7 @@ def _abbreviates(name: str, other: str) -> bool:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun.
+    """Return a number with its noun, in the singular or plural.
 
     >>> counted(1, "id"), counted(1200, "id")
     ('1 id', '1,200 ids')
@@ -137,9 +137,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def user_path(path: str | Path) -> Path:
-    """The path that a user gives, with `~` and `~NAME` replaced by home folders.
+    """Return the path that a user gives, with `~` and `~NAME` replaced by home folders.
 
-    Bytes that are no UTF-8 are an error: neither TOML, JSON nor MLflow can hold them. So is an address, `s3://bucket`,
+    UserError: its bytes are not UTF-8, which neither TOML, JSON nor MLflow can hold; or it is an address, `s3://bucket`,
     which would name a folder `s3:` here.
     """
     if re.match("[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):  # a Path has one slash left of two
@@ -156,12 +156,12 @@ def user_path(path: str | Path) -> Path:
 
 
 def kept_path(path: str, folder: Path) -> str:
-    """The absolute path of one that begins at a folder; as it is, if it begins with a variable, `$SLURM_TMPDIR/x`."""
+    """Return the absolute form of a path below a folder; one that begins with a variable, `$SLURM_TMPDIR/x`, stays."""
     return path if path.startswith("$") else str((folder / user_path(path)).absolute())
 
 
 def machine_path(path: str) -> Path:
-    """The path that `kept_path` gave, on this machine: a variable that is not set here stays."""
+    """Return a path of `kept_path` on this machine, with variables expanded; a variable that is not set stays."""
     return user_path(os.path.expandvars(path) if path.startswith("$") else path)
 
 
@@ -239,13 +239,13 @@ def _parsed(parse: Callable[[Any], Any], text: str | bytes) -> Any:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, 64 digits; of no such file, an OSError."""
+    """Return the SHA-256 of a file as 64 hexadecimal digits; OSError: it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def text_of(path: Path, what: str, hint: str) -> str:
-    """The content of a file that a user names; `what` is the file, for messages, `hint` for one that is not there."""
+    """Read a file that a user names; `what` names it in errors, `hint` is the next step if it is missing."""
     try:
         text = regular_bytes(path).decode("utf-8-sig")
         return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -258,7 +258,7 @@ def text_of(path: Path, what: str, hint: str) -> str:
 
 
 def toml_of(path: Path, what: str, hint: str) -> dict[str, Any]:
-    """The content of a TOML file that a user names; the arguments are those of `text_of`."""
+    """Read a TOML file that a user names; the arguments are those of `text_of`."""
     try:
         return parsed_toml(text_of(path, what, hint))
     except ValueError as error:
@@ -274,13 +274,13 @@ def said_by(error: BaseException) -> str:
 
 
 def in_short(error: BaseException, most: int = 300) -> str:
-    """What an error says, without its last full stop and cut short: the advice of libraries has many lines."""
+    """Return the message of an error, cut to `most` characters: libraries give advice of many lines."""
     words = said_by(error).rstrip(".") or type(error).__name__
     return words if len(words) <= most else f"{words[:most]}..."
 
 
 def several(heading: str, problems: Iterable[str]) -> UserError:
-    """One error that reports all problems of a file at once."""
+    """Build one error that reports all problems of a file at once."""
     lines = list(problems)
     if len(lines) == 1:
         return UserError(f"{heading}: {lines[0]}")

@@ -54,7 +54,7 @@ def resolve(name: str, known: Objectives = OURS, /, *, variant: str = "paper", *
 
 
 def needs(name: str, known: Objectives = OURS) -> tuple[str, ...]:
-    """Return what training adds for the objective; nothing for an unknown name."""
+    """Return the names of what training adds for the objective; empty for an unknown name."""
     return known[name].needs if name in known else ()
 
 
@@ -64,7 +64,7 @@ def known_parameters(known: Objectives = OURS) -> set[str]:
 
 
 def check_objective(name: str, known: Objectives = OURS) -> None:
-    """Raise a UserError if a verb that has --uses is given an objective that is not among the known ones."""
+    """Raise a UserError for an unknown objective, given to a verb that has --uses."""
     if name not in known:
         raise UserError(unknown_objective(name, known=known, option=True))
 

@@ -18,7 +18,7 @@ class Weight:
     own: dict[str, Parameter]
     """Parameters of its equation and of its relative sets, named as in the functions."""
     relative: Callable[..., Any] | None = None
-    """Of a pair weight that reads m+ and m-: gives the sets that these are means of."""
+    """Builds the sets whose means are m+ and m-, for a pair weight that reads them."""
     equation: Callable[..., Any] | None = None
     """The function, which imports torch; not in what is read without it."""
 
@@ -41,7 +41,7 @@ KNOWN_AS: dict[str, str] = {
 GOAL_ROWS = ("con", "lin", "sig", "lin-ms", "sig-ms")
 GOAL_COLUMNS = ("con", "nca", "cir")
 GOAL: tuple[str, ...] = tuple(f"{pair}_{triplet}" for pair in GOAL_ROWS for triplet in GOAL_COLUMNS)
-"""The 15 names PAIR_TRIPLET, row by row, that "goal" stands for in a grid, whatever weights are added."""
+"""The 15 names PAIR_TRIPLET, row by row, that "goal" means in a grid, whatever weights are added."""
 
 
 def _cell(name: str) -> ObjectiveEntry:
@@ -65,7 +65,7 @@ CELLS = Declared(
 
 
 def of_a_loss(name: str) -> bool:
-    """Whether a cell of GOAL's matrix is the gradient of a loss, with m+ and m- held constant and without a hinge.
+    """Return whether a cell of GOAL's matrix is the gradient of a loss, with constant m+ and m- and without a hinge.
 
     -T P+ and T P- are the derivatives of a loss if dT/ds_neg P+ = -dT/ds_pos P-. A constant T has that for any P; T^nca
     needs P+ = P-, and T^cir s_neg P+ = (1 - s_pos) P-.
@@ -81,7 +81,7 @@ FAINT_HELPS = "objective.variant = released, which has the offset 0.5, or object
 
 
 def is_faint(name: str, parameters: Mapping[str, Any]) -> bool:
-    """Whether T^cir is below 0.01 for a triplet of two similarities of 1/2, where trainings come to: docs/variants.md.
+    """Return whether T^cir is below 0.01 at similarities of 1/2, where trainings arrive: docs/variants.md.
 
     >>> [is_faint("con_cir", {"tau": tau, "offset": offset}) for tau, offset in [(10, 0), (10, 0.5), (1, 0)]]
     [True, False, False]
@@ -90,7 +90,7 @@ def is_faint(name: str, parameters: Mapping[str, Any]) -> bool:
 
 
 def is_matrix(objectives: Collection[str]) -> bool:
-    """Whether objectives are shown as a matrix: all have a place in it, and they fill half of GOAL's cells or more.
+    """Return whether to show objectives as a matrix: all are cells of it, and they fill at least half of GOAL's cells.
 
     >>> is_matrix(GOAL), is_matrix(GOAL[:8]), is_matrix(GOAL[:7]), is_matrix([*GOAL, "infonce"])
     (True, True, False, False)

@@ -14,7 +14,7 @@ VARIANTS: tuple[Variant, ...] = ("paper", "released")
 Value = int | float | bool | str | None
 
 On = Literal["hardest", "all", "scores"]
-"""What a loss is a function of: triplets with the hardest negative, triplets with all negatives, or all scores."""
+"""Argument of a loss: triplets with the hardest negative, triplets with all negatives, or all scores."""
 
 REDUCTIONS = ("sum", "mean", "average", "negatives")
 """How the values of pairs and directions become a single number."""
@@ -68,11 +68,11 @@ class Parameter:
                 raise UserError(f"{this}: the default {error}") from None
 
     def read(self, values: Mapping[str, Any]) -> bool:
-        """Whether the equation reads this parameter when the others have these values."""
+        """Return whether the equation reads this parameter when the others have these values."""
         return self.only_with is None or values[self.only_with[0]] == self.only_with[1]
 
     def of_variant(self, variant: str) -> Value:
-        """The default under this variant."""
+        """Return the default under this variant."""
         return self.released if variant == "released" else self.default
 
     def parse(self, value: Any) -> Value:
@@ -103,7 +103,7 @@ class ObjectiveEntry:
     """An objective in the catalogue, with the source of its equation."""
 
     family: str
-    """Of a loss, the file in `objectives/` that its equation stands in."""
+    """The file in `objectives/` that has the loss's equation."""
     source: str
     formula: str
     own: dict[str, Parameter]

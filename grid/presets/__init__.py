@@ -1,1 +1,1 @@
-"""The shipped grids: a TOML file a grid."""
+"""The shipped grids: one TOML file per grid."""

@@ -1,1 +1,1 @@
-"""The shipped recipes, each a published setting: a TOML file a recipe, each number with its source."""
+"""The shipped recipes, each a published setting: one TOML file per recipe, each number with its source."""

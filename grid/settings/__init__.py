@@ -30,7 +30,7 @@ RANKED = "offline-negatives"
 
 
 class Reader(NamedTuple):
-    """What reads data and training settings: the model; whether its objective warms up, and the parts that it needs."""
+    """Readers of data and training settings: the model, whether its objective warms up, the parts it needs."""
 
     model: ModelSettings
     warms_up: bool
@@ -63,7 +63,7 @@ _NOISY = ReadWhere(lambda part, _: part.noise > 0, "dataset.noise above 0")
 
 
 class DatasetSettings(Settings):
-    """Which pairs, by which protocol."""
+    """The data set, its protocol and how its captions are read."""
 
     name: Name = Field(description="name of the data set, as in the grid's axis")
     protocol: str = Field(description="evaluation protocol, printed under tables, e.g. flickr8k-1k")
@@ -80,8 +80,8 @@ class DatasetSettings(Settings):
     vocabulary: Annotated[str | None, IdentityDefault(None), _WORDS] = Field(
         default=None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
-        description="vocabulary file of a published code, .pkl or .json, by its path in the data set's folder; none: build "
-        "the vocabulary from the training captions",
+        description="vocabulary file of a published code, .pkl or .json, by its path in the data set's folder; none: "
+        "build it from the training captions",
     )
     train_images: Annotated[PositiveInt | None, Unit("images"), IdentityDefault(None)] = Field(
         default=None, description="train on the first N images and their words only; none: on all"
@@ -137,7 +137,7 @@ class TrainSettings(Settings):
     lr: PositiveFloat = Field(2e-4, description="learning rate before it decays")
     weight_decay: NonNegativeFloat = Field(0.0, description="strength of the weight decay; 0: none")
     undecayed: Annotated[Literal["none", "biases-and-norms"], IdentityDefault("none"), _DECAYS] = Field(
-        "none", description="weights exempt from weight decay; biases and norms are recognised by name, as in X-VLM"
+        "none", description="weights without weight decay; biases and norms are recognised by name, as in X-VLM"
     )
     beta2: Annotated[float, Field(gt=0, lt=1), IdentityDefault(0.999)] = Field(
         0.999, description="Adam's beta2: decay of the mean of squared gradients"
@@ -156,7 +156,7 @@ class TrainSettings(Settings):
     )
     warmup_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _WARMS_UP] = Field(
         0,
-        description="first epochs, which train on all negatives and all pairs alike; for objectives that mine or estimate",
+        description="first epochs, on all negatives and all pairs alike; for objectives that mine or estimate",
     )
     text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _TEXT_LEARNS] = Field(
         1.0, description="factor on lr for the text backbone"
@@ -250,11 +250,11 @@ class ObjectiveSettings(Settings):
 
 
 class DataKey(NamedTuple):
-    """What of a data set a training reads, by which its content is told from the content of other data."""
+    """Key of what a training reads of a data set, which distinguishes its content from other data."""
 
     name: str
     features: bool
-    """Whether features that a user computed stand for the images."""
+    """Whether features that a user computed replace the images."""
     vocabulary: str | None
 
     @classmethod

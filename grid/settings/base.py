@@ -21,14 +21,14 @@ from goalgrid.grid.errors import UserError
 
 
 def check_name(text: str) -> str:
-    """A name that may be part of a file's name, of an id and of a line in a terminal; of another, a ValueError."""
+    """Return the name if it is safe in file names, ids and terminals; ValueError otherwise."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", text):
         raise ValueError("a name begins with a letter or digit, and has letters, digits, '.', '_', '-'; 80 at most")
     return text
 
 
 def check_named(what: str, name: str) -> None:
-    """As `check_name`, of something that has this name; of a wrong name, a UserError."""
+    """Check the name of a thing by `check_name`; UserError: the name is wrong."""
     try:
         check_name(name)
     except ValueError as error:
@@ -39,7 +39,7 @@ Name = Annotated[str, AfterValidator(check_name)]
 
 
 def told_once(allowed: str) -> WrapValidator:
-    """Marks a field of several types: a wrong value gives a single message with the allowed ones, not one a type."""
+    """Replace pydantic's message per type by a single one with the allowed values, for a field of several types."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -115,13 +115,13 @@ def remaining_fields(table: Mapping[str, Any], given: Mapping[str, Any]) -> dict
 
 
 WHOLE = frozenset({"architecture"})
-"""Fields whose value is a table, beside those of parts; a recipe that extends another replaces the whole table."""
+"""Fields whose value is a table, in addition to components; a recipe that extends another replaces it whole."""
 
 
 class ReadWhere:
     """Marks a field that a training reads only under a condition, in words, too; elsewhere a grid cannot change it.
 
-    The condition is one of the settings that the field stands in, and of their `Reader`; within the model, of None.
+    The condition takes the settings with this field, and their `Reader` (None within the model).
     """
 
     def __init__(self, condition: Callable[[Any, Any], bool], words: str) -> None:

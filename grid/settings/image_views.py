@@ -10,7 +10,7 @@ Augmentation = Literal["none", "resized-crop", "scale-crop", "side-crop", "rand-
 
 
 class Resampling(IntEnum):
-    """How a picture is resized, as Pillow counts."""
+    """Resampling filter of pictures, by Pillow's numbers."""
 
     BILINEAR = 2
     BICUBIC = 3

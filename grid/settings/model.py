@@ -44,7 +44,7 @@ class ModelSettings(Settings):
     )
     networks: Annotated[Literal["single", "twins"], IdentityDefault("single")] = Field(
         "single",
-        description="twins: two networks, as in NCR's co-teaching, trained on the same batches; their scores are averaged",
+        description="twins: two networks as in NCR's co-teaching, on the same batches; their scores are averaged",
     )
 
     @property
@@ -58,13 +58,13 @@ class ModelSettings(Settings):
         if (self.of_sets or image.of_regions) and len(shape) == 1 and not image.reads:
             reader = f"scorer {self.scorer.kind!r}" if self.of_sets else f"image encoder {image.encoder!r}"
             raise UserError(
-                f"{reader} reads several vectors per image, e.g. (36, 2048) of BUTD regions; these features have one of "
+                f"{reader} reads several vectors per image, e.g. (36, 2048) of BUTD; these features have one of "
                 f"{shape[0]:,} values. Take features of regions, or another recipe."
             )
 
     @property
     def rerank_k(self) -> int:
-        """How many answers of a query a second stage ranks anew in the test; 0: there is no second stage."""
+        """Number of a query's answers that a second stage reranks in the test; 0: there is no second stage."""
         return self.fusion.rerank_k
 
     @property
@@ -74,14 +74,14 @@ class ModelSettings(Settings):
 
     @property
     def pretrained(self) -> list[Pretrained]:
-        """What comes from elsewhere: networks with weights of their own, tokenizers, the weights of a whole model."""
+        """Pretrained networks with weights of their own, tokenizers, and the weights of a whole model."""
         encoders = [part for part in (self.image, self.text) if isinstance(part, Pretrained)]
         others = [self.whole_file, None if isinstance(self.text, Pretrained) else self.text.tokenizer]
         return encoders + [part for part in others if part is not None]
 
     @property
     def libraries(self) -> frozenset[str]:
-        """The packages beside torch and NumPy that it loads: for pictures, and for networks and tokenizers by name."""
+        """The packages, in addition to torch and NumPy, that it loads: for pictures, and for networks by name."""
         by_name = any(not (network.of_file or network.built_here) for network in self.pretrained)
         return frozenset(["transformers"] * by_name + ["pillow"] * (self.image.view is not None))
 

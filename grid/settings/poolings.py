@@ -37,7 +37,7 @@ SEVERAL = ReadWhere(
     lambda part, _: getattr(part, "output", "grid") in ("grid", "states"),
     "output = grid, or a caption's output = states",
 )
-"""Where an image or a caption is several vectors; features that a user computed are taken for several."""
+"""True if an image or a caption is several vectors; features that a user computed count as several."""
 HAS_HEAD = ReadWhere(lambda part, _: getattr(part, "head", "linear") != "none", "a head")
 _KMAX = ReadWhere(lambda part, _: part.pooling == "kmax", "pooling = kmax")
 _OWN = ReadWhere(lambda part, _: part.own_pooling is not None, "pooling = a pooling of your own")
@@ -45,7 +45,7 @@ _ADPOOL = ReadWhere(lambda part, _: part.pooling.startswith("adpool"), "pooling 
 
 
 class PoolingSettings(Settings):
-    """How a set of vectors becomes a single vector; `none` leaves it a set, for a scorer that reads sets."""
+    """Settings of the pooling of vectors into one; `none` leaves a set, for a scorer that reads sets."""
 
     pooling: Annotated[PoolingName, SEVERAL] = Field("mean", description="how several vectors become one")
     pool_k: Annotated[PositiveInt, Unit("values"), IdentityDefault(5), SEVERAL, _KMAX] = Field(

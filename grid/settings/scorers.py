@@ -15,7 +15,7 @@ ScorePooling = Literal["mean", "lse", "max", "sum"]
 
 
 class ScorerSettings(Settings):
-    """What the settings of every scorer have, beside `kind`."""
+    """Base class of the settings of scorers, which add `kind`."""
 
     network: ClassVar[str] = ""
     """The class of the scorer of sets, `module:name`; empty: it reads single vectors."""
@@ -28,7 +28,7 @@ class ProductSettings(ScorerSettings):
 
 
 class AttentionSettings(ScorerSettings):
-    """What the cross-attention scorers share. They read sets of vectors: regions of an image, words of a caption."""
+    """Base class of cross-attention scorers, which read sets of vectors: regions of an image, words of a caption."""
 
     sharpness: PositiveFloat = Field(description="lambda: factor on attention before its softmax")
 
@@ -57,7 +57,7 @@ class BfanSettings(AttentionSettings):
 
 
 class SgrafSettings(AttentionSettings):
-    """What SGR and SAF share: vectors of similarity between words and what they attend to, and of the whole sets."""
+    """Base class of SGR and SAF: vectors of similarity between words and what they attend to, and of whole sets."""
 
     sharpness: PositiveFloat = Field(9.0, description="lambda: factor on attention before its softmax")
     width: PositiveInt = Field(256, description="dimension of a similarity vector")
@@ -98,7 +98,7 @@ FUSION = "which fusion encoder; changing it drops the previous one's settings"
 
 
 class FusionSettings(Settings):
-    """What the settings of every kind have."""
+    """Base class of the settings of fusion encoders."""
 
     kind: str
 
@@ -109,7 +109,7 @@ class FusionSettings(Settings):
 
     @property
     def rerank_k(self) -> int:
-        """How many answers of a query a second stage ranks anew in the test; 0: there is no second stage."""
+        """Number of a query's answers that a second stage reranks in the test; 0: there is no second stage."""
         return 0
 
 

@@ -1,4 +1,4 @@
-"""Attempts at a trial: numbered files beside its checkpoints with its process, its progress and its end.
+"""Attempts at a trial: numbered files next to its checkpoints with its process, its progress and its end.
 
 The lease `attempts/003.json` is created by one process, and renewed while that lives; `003.end.json` is written once.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from goalgrid.grid.store import processes
-from goalgrid.grid.store.files import read_json, stands
+from goalgrid.grid.store.files import exists, read_json
 from goalgrid.grid.store.folder_clock import now_in
 
 HEARTBEAT_SECONDS = 5.0
@@ -78,7 +78,7 @@ class Attempt:
         return self.folder / f"{self.number:03}.steps"
 
     def content(self) -> dict[str, Any]:
-        """The lease: process, start and progress; empty if it is damaged."""
+        """Read the lease: process, start and progress; empty if it is damaged."""
         lease = read_json(self.lease)
         return lease if all(isinstance(lease.get(name), kind) for name, kind in LEASE.items()) else {}
 
@@ -86,21 +86,24 @@ class Attempt:
         return str(self.content().get("launch", ""))
 
     def launch_id(self) -> str:
-        """The id of what its launch keeps; empty: nothing."""
+        """Return the id of the kept launch that began the attempt; empty: its launch kept nothing."""
         return str(self.content().get("launch_id", ""))
 
     def ending(self) -> dict[str, Any]:
-        """How it ended; empty while it runs, or if it was killed unseen. The lease has it if the disk took no file."""
+        """Read how it ended; empty while it runs or after an unnoticed kill.
+
+        If the disk took no file, its lease has it.
+        """
         ending = read_json(self.end) or self.content()
         return ending if "outcome" in ending else {}
 
     def outcome(self) -> str | None:
-        """`done`, `stopped`, or the class of its failure; None while it runs, or if it was killed unseen."""
+        """Return `done`, `stopped` or the class of its failure; None while it runs, or after an unnoticed kill."""
         outcome = self.ending().get("outcome")
         return outcome if outcome in (DONE, STOPPED, *Failure) else None
 
     def failure(self) -> Failure | None:
-        """The class of its failure; a process that is gone without a word was killed."""
+        """Return the class of its failure; a process that vanished without reporting was killed."""
         outcome = self.outcome()
         if outcome is None:
             return None if self.live() else Failure.KILLED
@@ -110,16 +113,16 @@ class Attempt:
         return str(self.ending().get("message", ""))
 
     def step(self) -> int:
-        """Steps trained: at its end, or by its lease while it runs."""
+        """Return the number of steps trained: at its end, or by its lease while it runs."""
         steps = (content.get("step") for content in (self.ending(), self.content()))
         return next((step for step in steps if step and isinstance(step, int)), 0)
 
     def live(self) -> bool:
-        """Whether a process holds it."""
-        return not stands(self.end) and self.is_held()
+        """Return whether a process holds the attempt."""
+        return not exists(self.end) and self.is_held()
 
     def is_held(self) -> bool:
-        """`live`, without a look at its end: on this machine by its process, of other machines by its heartbeat."""
+        """Return whether its lease is held, whatever its end: here by its process, elsewhere by its heartbeat."""
         lease = self.content()
         if not lease or "outcome" in lease:
             return False
@@ -146,14 +149,14 @@ def attempts_in(folder: Path) -> list[Attempt]:
 
 
 def live_in(folder: Path) -> bool:
-    """Whether a process holds the latest attempt in this folder, which is looked at once."""
+    """Return whether a process holds the latest attempt in this folder, which is listed once."""
     names = names_in(folder)
     latest = Attempt(folder, max(_numbers(names), default=0))
     return latest.number > 0 and latest.end.name not in names and latest.is_held()
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder; none if it does not exist; OSError: it cannot be listed."""
+    """List the names in a folder; empty if it does not exist. OSError: it cannot be listed."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - as names, without a path for each
     except (FileNotFoundError, NotADirectoryError):
@@ -165,5 +168,5 @@ def _numbers(names: Iterable[str]) -> list[int]:
 
 
 def foreign(lease: dict[str, Any]) -> bool:
-    """Whether this lease's process cannot be looked up from here."""
+    """Return whether this lease's process runs on a machine where it cannot be looked up from here."""
     return bool(lease.get("machine") != processes.machine())

@@ -22,7 +22,7 @@ _ASIDE = re.compile("[.].+[.][0-9a-f]{32}(-journal|-shm|-wal)?")
 """Names that `aside_of` gives; SQLite adds endings to that of a database."""
 
 NO_LINKS = errno.ENOTSUP
-"""Of an error: the file system lacks what the runs folder needs, and more room does not help."""
+"""Number of an error: the file system lacks what the runs folder needs, and more room does not help."""
 
 _FENCES: dict[Path, Callable[[], None]] = {}
 """By folder: the check before this process writes there."""
@@ -30,7 +30,7 @@ _FENCES: dict[Path, Callable[[], None]] = {}
 
 @contextmanager
 def fenced(folder: Path, check: Callable[[], None]) -> Iterator[None]:
-    """While the block runs, a file gets its name in this folder only after `check`, which raises where it may not.
+    """Run `check` before each file of this folder gets its name during the block; `check` raises to forbid it.
 
     A process may be suspended between the check and the renaming, and be replaced meanwhile. So the process that
     replaces it first claims the folder, by what `check` reads, and then removes all files that were written aside. A
@@ -48,17 +48,17 @@ def _unfenced() -> None:
     """The check of a folder in which every process may write."""
 
 
-def stands(path: Path) -> bool:
-    """Whether the file exists; False if the disk fails."""
+def exists(path: Path) -> bool:
+    """Return whether the file exists; False if the disk fails."""
     return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises what the disk says
 
 
 @contextmanager
 def atomic_write(path: Path, *, durable: bool = True, previous: Path | None = None) -> Iterator[Path]:
-    """Give a path beside `path` to create; when the block ends well, it becomes `path` in one step, else UserError.
+    """Give a path next to `path` to create; when the block ends well, it becomes `path` in one step, else UserError.
 
-    Unless it is `durable`, a power cut may remove or empty it. What stood at `path` becomes `previous`, if that is
-    given; after an error it is untouched.
+    Unless it is `durable`, a power cut may remove or empty it. The earlier file at `path` becomes `previous`, if that
+    is given; after an error it is untouched.
     """
     aside, check = aside_of(path), _FENCES.get(path.parent, _unfenced)
     try:
@@ -99,7 +99,7 @@ def write_json_lines(path: Path, rows: list[dict[str, Any]], *, durable: bool = 
 
 
 def make_durable(folder: Path) -> None:
-    """Wait until a folder and the files in it stand on the disk, without folders in it and files still written aside.
+    """Wait until a folder and its files are on the disk, without subfolders and without unfinished temporary files.
 
     `syncfs` would wait for what all processes write to that disk. The file system joins flushes that are asked for at
     once, so threads ask: one after the other they take three times as long.
@@ -127,7 +127,7 @@ def flush(file: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError:
-    """The error for a disk that is full, read-only or not the user's, and for a file where a folder has to be."""
+    """Build the error for a disk that is full, read-only or not the user's, and for a file in place of a folder."""
     a_file = isinstance(error, FileExistsError | NotADirectoryError)
     reason = "a file is in the place of its folder" if a_file else error.strerror or error
     consequence += _of_a_colleague(path) if error.errno == errno.EACCES else ""
@@ -182,7 +182,7 @@ def create(path: Path, make: Callable[[Path], object], *, durable: bool = False)
     except FileExistsError:
         return False
     finally:
-        with suppress(OSError):  # the file stands by now; a later attempt removes what is left beside it
+        with suppress(OSError):  # the file exists by now; a later attempt removes the hidden one
             aside.unlink(missing_ok=True)
     return True
 
@@ -198,7 +198,7 @@ def _link(aside: Path, path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if the file is missing or damaged."""
+    """Read the object in a JSON file; empty if the file is missing or damaged."""
     try:
         content = parsed_json(regular_bytes(path))
     except (OSError, ValueError):
@@ -207,7 +207,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def json_lines(path: Path, *, last_first: bool = False) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON Lines file, without its damaged lines; none if the file cannot be read."""
+    """Yield the objects of a JSON Lines file, without its damaged lines; none if the file cannot be read."""
     try:
         lines = regular_bytes(path).split(b"\n")
     except OSError:
@@ -219,7 +219,7 @@ def json_lines(path: Path, *, last_first: bool = False) -> Iterator[dict[str, An
 
 
 def readable_text(path: Path) -> str:
-    """The text of a file that a person reads, with a sign for every byte that is no UTF-8; empty without a file."""
+    """Read a text for people, with a replacement character for every byte that is not UTF-8; empty without a file."""
     try:
         return regular_bytes(path).decode(errors="replace")
     except OSError:
@@ -227,7 +227,7 @@ def readable_text(path: Path) -> str:
 
 
 def bytes_below(folder: Path) -> int:
-    """Bytes of the regular files in a folder and below, without files that cannot be read."""
+    """Sum the bytes of the regular files in a folder and below; files that cannot be read count as 0."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -251,5 +251,5 @@ def is_aside(path: Path) -> bool:
 
 
 def aside_of(path: Path) -> Path:
-    """A unique hidden name beside a file, which begins with the file's name."""
+    """Return a unique hidden name next to a file, which begins with the file's name."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}")

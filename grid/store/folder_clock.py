@@ -14,7 +14,7 @@ _AHEAD: dict[int, tuple[float, float]] = {}
 
 
 def now_in(folder: Path) -> float:
-    """The time by the clock of what keeps the folder; by this host's clock, if no file can be written there."""
+    """Return the time by the clock of the folder's file system, or by this host's clock if it is not writable."""
     try:
         device = folder.stat().st_dev
         ahead, seen = _AHEAD.get(device, (0.0, -SECONDS))

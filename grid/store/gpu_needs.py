@@ -26,7 +26,7 @@ class Need:
     Args:
         device: name of the GPU.
         total: bytes of the GPU.
-        context: bytes of a process beside its tensors.
+        context: bytes of a process in addition to its tensors.
         alone: bytes of a trial's tensors at the peak.
     """
 
@@ -36,22 +36,22 @@ class Need:
     alone: float
 
     def share(self) -> float:
-        """The share of a trial; at most 1, where the measured peak fits without the whole margin."""
+        """Return the share of a GPU that a trial needs; at most 1, if the peak fits without the whole margin."""
         exact = (MARGIN * self.alone + self.context) / (self.total - RESERVED)
         return min(1.0, round(math.ceil(exact / STEP - 1e-6) * STEP, 2))
 
     def bound(self, share: float) -> float:
-        """The fraction of the GPU's memory that a process with this share may allocate."""
+        """Return the fraction of the GPU's memory that a process with this share may allocate."""
         return 1.0 if share >= 1 else max(0.0, share * (self.total - RESERVED) - self.context) / self.total
 
     def text(self) -> str:
-        """`0.11 of NVIDIA A100-SXM4-40GB: 3.9 of 40 GB`."""
+        """Describe the need: `0.11 of NVIDIA A100-SXM4-40GB: 3.9 of 40 GB`."""
         needed, total = ((value / 1e9) for value in (MARGIN * self.alone + self.context, self.total))
         return f"{self.share():.2f} of {self.device}: {needed:.2g} of {total:.2g} GB"
 
 
 def jobs_at_once(share: float, gpus: int) -> int:
-    """How many jobs of a share run at the same time: no job is on two GPUs with a part of each.
+    """Return how many jobs of a share run at once; no job is split over two GPUs.
 
     >>> [jobs_at_once(share, 2) for share in (0.25, 0.3, 0.6, 1, 2)]
     [8, 6, 2, 2, 1]
@@ -60,7 +60,7 @@ def jobs_at_once(share: float, gpus: int) -> int:
 
 
 def read(home: Home, kind: str) -> dict[str, Need]:
-    """The needs of trials of this kind, as `speed_of` names it, by GPU; a damaged file counts as none."""
+    """Read the needs of this kind of trial, as `speed_of` names it, by GPU; a damaged file counts as none."""
     contents = [read_json(path) for path in sorted(home.memory.glob(f"{kind}-*.json"))]
     known = {field.name for field in fields(Need)}  # earlier versions wrote further fields
     needs = [Need(**{name: content[name] for name in known}) for content in contents if content.keys() >= known]
@@ -73,12 +73,12 @@ def remember(home: Home, kind: str, need: Need) -> None:
 
 
 def smallest(needs: Iterable[Need]) -> Need:
-    """The need on the GPU with the least memory: its shares hold on every GPU."""
+    """Return the need on the GPU with the least memory: its shares hold on every GPU."""
     return min(needs, key=lambda need: need.total)
 
 
 def too_large(recipe: str, batch: int, device: str, *, taken: float, free: float, total: float) -> UserError:
-    """The error for a trial that does not fit: bytes `taken` when memory ran out, `free` before, `total` of the GPU."""
+    """Build the error for a trial that does not fit: bytes `taken` at the failure, `free` before, `total` in all."""
     return UserError(
         f"out of memory: one trial of {recipe} at a batch of {batch} needs more than {taken / 1e9:.1f} GB of a GPU; "
         f"{device} has {total / 1e9:.1f} GB, {free / 1e9:.1f} GB were free. What helps: train.micro_batch or "

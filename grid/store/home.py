@@ -12,7 +12,7 @@ from typing import Any
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.attempts import Attempt, Failure, attempts_in, live_in, names_in
-from goalgrid.grid.store.files import json_lines, read_json, readable_text, stands
+from goalgrid.grid.store.files import exists, json_lines, read_json, readable_text
 
 _SETTINGS, _ATTEMPTS, _ERROR, _STOPPED, _DONE = "settings.json", "attempts", "error.txt", "stopped", "done"
 """The names in a trial's folder that decide its state."""
@@ -68,28 +68,28 @@ class TrialFolder:
     trace = Below("trace.parquet")
     """The values of single steps, of a trial with `train.trace_every`."""
     triplets = Below("triplets.parquet")
-    """Where the triplets of the validation split lie, epoch by epoch, of such a trial."""
+    """Densities of the validation split's triplets, epoch by epoch, of such a trial."""
     pooling = Below("pooling.parquet")
-    """What the poolings of its selected checkpoint learnt, of a trial with GPO or ADPOOL."""
+    """Learnt pooling weights of its selected checkpoint, of a trial with GPO or ADPOOL."""
     speed = Below("speed.parquet")
     """How fast its model is, once `goalgrid evaluate --speed` has measured it."""
     evaluations = Below("evaluations")
-    """What [evaluate] of a grid asks for beside the record, a file a protocol."""
+    """Further evaluations, by [evaluate] of a grid: a file per protocol."""
     error = Below(_ERROR)
     stopped = Below(_STOPPED)
     """JSON: the `epoch` after which a rule stopped it, `by` which metric, its value, and the `bound` that it missed."""
     attempts_folder = Below(_ATTEMPTS)
     origin = Below("origin.json")
-    """Of a trial that `goalgrid merge` took from another runs folder: from where, and when."""
+    """Origin and time of a trial that `goalgrid merge` took from another runs folder."""
     done = Below(_DONE)
-    """Written last: where it stands, the record is whole."""
+    """Written last: if it exists, the record is whole."""
 
     @property
     def trial_id(self) -> str:
         return self.path.name
 
     def evaluation(self, protocol: str) -> Path:
-        """The file of its evaluation by a protocol that is none of its own data set's, or by people's judgements."""
+        """Return the file of its evaluation by a protocol of another data set, or by people's judgements."""
         return self.evaluations / f"{protocol}.parquet"
 
     def attempts(self) -> list[Attempt]:
@@ -99,7 +99,7 @@ class TrialFolder:
         return next(reversed(self.attempts()), None)
 
     def state(self) -> State:
-        """Derived from the names in the folder, which is listed once; of a stopped trial, also from its history."""
+        """Derive the state from the names in the folder, listed once; of a stopped trial, also from its history."""
         try:
             names = names_in(self.path)
             if _DONE in names:
@@ -121,11 +121,11 @@ class TrialFolder:
         return bool(epochs) and epochs == list(range(1, len(epochs) + 1)) and last == len(epochs)
 
     def is_done(self) -> bool:
-        """Whether the trial is done; of a folder that cannot be read, nobody can tell."""
-        return stands(self.done)
+        """Return whether the trial is done (False if its folder is unreadable)."""
+        return exists(self.done)
 
     def unreadable(self) -> str:
-        """Why the folder cannot be listed; empty if it can."""
+        """Return why the folder cannot be listed; empty if it can."""
         try:
             names_in(self.path)
             names_in(self.attempts_folder)
@@ -134,7 +134,7 @@ class TrialFolder:
         return ""
 
     def rows(self, *, last_first: bool = False) -> Iterator[dict[str, Any]]:
-        """The epochs of the history, without damaged lines: the checkpoints hold the history too."""
+        """Yield the epochs of the history, without damaged lines: the checkpoints hold the history too."""
         for row in json_lines(self.history, last_first=last_first):
             if isinstance(row.get("epoch"), int) and isinstance(row.get("step"), int):
                 yield row
@@ -143,13 +143,13 @@ class TrialFolder:
         return next(self.rows(last_first=True), None)
 
     def failure(self) -> Failure | None:
-        """The class of a failed trial's last failure; None for any other trial."""
+        """Return the class of a failed trial's last failure; None for any other trial."""
         latest = self.latest()
-        return latest.failure() if latest and stands(self.error) else None
+        return latest.failure() if latest and exists(self.error) else None
 
     def reason(self) -> str:
-        """The last line of a failed trial's error; empty for any other trial."""
-        if not stands(self.error):
+        """Return the last line of a failed trial's error; empty for any other trial."""
+        if not exists(self.error):
             return ""
         lines = readable_text(self.error).strip().splitlines()
         return lines[-1] if lines else "no message"
@@ -164,27 +164,27 @@ class GridFolder:
     """The grid as it was last run, overrides included."""
     trials = Below("trials.txt")
     choices = Below("choices.json")
-    """What validation chose for each cell, at the last run; a note for readers, since the records decide."""
+    """Choices of validation for each cell, at the last run; a note for readers, since the records decide."""
     searches = Below("searches.jsonl")
     """Searches that ended before the present one: see `earlier_searches`."""
     imported = Below("imported.txt")
-    """Ids of the published checkpoints that stand beside the grid's trials."""
+    """Ids of the published checkpoints that tables show next to the grid's trials."""
     probe = Below("probe.json")
     results = Below("results.parquet")
     tables = Below("tables")
     report = Below("report.html")
     notes = Below("notes.md")
-    """What the user writes of the grid later; the report shows it."""
+    """Notes that the user adds later; the report shows them."""
     figures = Below("figures")
     slurm = Below("slurm.txt")
     """Ids of the Slurm jobs that `goalgrid slurm --submit` sent."""
     launches = Below("launches")
-    """What launches on clusters keep, a folder each."""
+    """Kept launches on clusters, a folder each."""
     mirrored = Below("mlflow.json")
     """The finished trials that MLflow holds, so that a run with nothing to train need not ask it."""
 
     def ids(self) -> list[str]:
-        """Ids of its trials; a damaged file gives lines that are no id."""
+        """Read the ids of its trials; a damaged file gives lines that are not ids."""
         return readable_text(self.trials).splitlines()
 
     def imported_ids(self) -> list[str]:
@@ -194,7 +194,7 @@ class GridFolder:
         return LaunchFolder(self.launches / launch_id)
 
     def kept_launches(self) -> "list[LaunchFolder]":
-        """The launches that are kept, oldest first."""
+        """List the launches that are kept, oldest first."""
         folders = [LaunchFolder(path.parent) for path in self.launches.glob("*/launch.json")]
         return sorted(folders, key=lambda folder: (folder.content.stat().st_mtime, folder.path.name))
 
@@ -243,7 +243,7 @@ class Home:
         return GridFolder(self.path / "grids" / name)
 
     def grids(self) -> list[str]:
-        """Names of the grids that ran here."""
+        """List the names of the grids that ran here."""
         folders = [GridFolder(path) for path in sorted(self.path.glob("grids/*"))]
         return [folder.path.name for folder in folders if folder.grid.exists() or folder.trials.exists()]
 
@@ -251,7 +251,7 @@ class Home:
         return [self.trial(trial_id) for trial_id in sorted(self.standing())]
 
     def standing(self) -> set[str]:
-        """Ids of the trials that have a folder, by one listing of the folder of trials; UserError: it is unreadable."""
+        """List the ids of trials that have a folder, in one listing; UserError: the folder of trials is unreadable."""
         try:
             with os.scandir(self.trials_folder) as entries:
                 return {entry.name for entry in entries if _is_folder(entry) and not entry.name.startswith(".")}
@@ -261,7 +261,7 @@ class Home:
             raise UserError(f"cannot read {self.trials_folder}: {error.strerror}. --runs DIR names another.") from error
 
     def states(self, ids: Iterable[str], ruled: Collection[str] = ()) -> dict[str, State]:
-        """The states of these trials, by id; only a trial that was started costs a look into its folder.
+        """Return the states of these trials, by id; only a trial that was started costs a look into its folder.
 
         Args:
             ruled: ids of the trials that a rule may stop. Any other stopped trial goes on, so it is interrupted.
@@ -272,7 +272,7 @@ class Home:
         return states | dict.fromkeys(goes_on, State.INTERRUPTED)
 
     def stop_request(self, launch: str) -> Path:
-        """A file; while it stands, the trials of this launch write a checkpoint and end."""
+        """Return the file that, while it exists, asks the trials of this launch to write a checkpoint and end."""
         return self.launches / f"{launch}.stop"
 
 
@@ -280,12 +280,12 @@ class BeforeReplacement(Home):
     """A runs folder with each trial as it was done before it was last retrained."""
 
     def trial(self, trial_id: str) -> TrialFolder:
-        """The last folder in `replaced/` that holds this trial as done; without it, a folder that does not exist."""
+        """Return the latest folder in `replaced/` with this finished trial, or a folder that does not exist."""
         folders = [path for path in self.replaced.glob(f"{trial_id}-*") if (path / _DONE).exists()]
         return TrialFolder(max(folders, default=self.replaced / trial_id))
 
     def standing(self) -> set[str]:
-        """Ids of all trials that were retrained."""
+        """List the ids of all trials that were retrained."""
         return {path.name.rpartition("-")[0] for path in self.replaced.glob("*-*")}
 
 

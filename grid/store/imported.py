@@ -15,9 +15,9 @@ from goalgrid.grid.store.home import Home, TrialFolder
 
 
 def imported_cells(grid: Grid, home: Home) -> list[Cell]:
-    """A cell for each imported record of the grid, in the order in which they were imported.
+    """Build a cell for each imported record of the grid, in the order of their import.
 
-    The recipe of cells that would be one has the names of their files; of equal names, the ends of their ids, too.
+    The recipe of cells of equal names gets the names of their files; if these are equal, the ends of their ids, too.
     """
     cells = []
     for trial_id in home.grid(grid.name).imported_ids():
@@ -55,7 +55,7 @@ def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:
 
 
 def id_of(file: str, settings: TrialSettings) -> str:
-    """`flickr30k_scan-published_triplet-hn-3fa94c21`, the same for a file (its SHA-256), data set and objective."""
+    """Return `flickr30k_scan-published_triplet-hn-3fa94c21`: equal for equal file (SHA-256), data set and objective."""
     names = [settings.dataset.name, settings.recipe, settings.objective.name]
     return f"{'_'.join(names)}-{digest([file, *names])[:8]}"
 

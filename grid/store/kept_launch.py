@@ -47,7 +47,7 @@ class KeptLaunch:
 
     @classmethod
     def read(cls, folder: LaunchFolder) -> Self:
-        """What a launch keeps; UserError: it is none, or not what its id says."""
+        """Read a kept launch; UserError: there is none, or its content does not match its id."""
         content = read_json(folder.content)
         if not content:
             raise UserError(f"{folder.path} holds no launch. {WRITTEN_BY}")
@@ -66,7 +66,7 @@ class KeptLaunch:
         return launch
 
     def archive(self, folder: LaunchFolder) -> bytes:
-        """The archive of the code that the launch keeps in its folder; OSError: it is not there."""
+        """Read the archive of the code that the launch keeps in its folder; OSError: it is missing."""
         return regular_bytes(folder.snapshot) if self.snapshot else b""
 
     def write(self, folder: LaunchFolder, archive: bytes = b"") -> None:
@@ -84,7 +84,7 @@ class KeptLaunch:
         write_json(folder.content, content)  # last: a folder without it is no launch
 
     def other_code(self, now: Mapping[str, str], ids: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """Those of the trials that other code would train than the launch keeps, by id: that of then, and of `now`.
+        """Return the trials whose code changed since the launch, by id, with the fingerprints of then and `now`.
 
         The code of a trial that the launch does not know is empty.
         """
@@ -93,7 +93,7 @@ class KeptLaunch:
 
 
 def version_words(made_by: Mapping[str, Any]) -> str:
-    """`goalgrid 0.2.0 (commit 3fa94c210b7e, with changes)`."""
+    """Name a version: `goalgrid 0.2.0 (commit 3fa94c210b7e, with changes)`."""
     version, commit = made_by.get("goalgrid", "of an unknown version"), str(made_by.get("commit", ""))[:12]
     if not commit:
         return f"goalgrid {version}"

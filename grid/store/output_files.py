@@ -8,10 +8,10 @@ from goalgrid.grid.store.files import atomic_write, cannot_write
 from goalgrid.grid.store.home import Below, GridFolder, Home
 
 _MARK, _ENDS = b"goalgrid", 2**16
-"""What each file that this program writes says of itself, within so many bytes of its beginning or its end."""
+"""Mark of files that this program writes, within so many bytes of their beginning or end."""
 
 _OWN = ("tables", "report.html", "figures")
-"""What this program alone writes in a grid's folder, over what was there."""
+"""Names that only this program writes in a grid's folder, replacing earlier files."""
 
 
 def write_output(path: Path, content: bytes) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 @cache
 def machine() -> str:
-    """Host, boot and process namespace: only processes with the same machine can look one another up."""
+    """Return host, boot and process namespace: only processes with equal values can look each other up."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
 
 
 def started(pid: int) -> float | None:
-    """When a process began; None if it does not exist, or if it is dead and not yet reaped.
+    """Return when a process began; None if it does not exist, or is dead and not yet reaped.
 
     In ticks since the machine's start, which do not change when the clock is set.
     """

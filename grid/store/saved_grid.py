@@ -34,7 +34,7 @@ def save_grid(grid: Grid, trials: Sequence[Trial], home: Home, text: str = "") -
 def read_grid(
     name: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """The grid of this name as it was last run, after what the command line says; UserError: it is unreadable now.
+    """Read the grid of this name as it was last run, with changes of the command line; UserError: it is unreadable.
 
     Unknown keys in [resources] and [reliability], which another version wrote, are left out: they change no trial.
     Untrusted: it runs code that this user never named.
@@ -51,7 +51,7 @@ def read_grid(
 def read_kept(
     path: Path, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
-    """The grid that a launch keeps, with the texts of its plug-ins that the launch keeps; errors as of `read_grid`."""
+    """Read the grid of a kept launch, with the kept texts of its plugins; errors as of `read_grid`."""
     again = "Launch the grid again: goalgrid slurm."
     return _changed(_content(path, plugins.of_launch, again), overrides, roots=roots, weights=weights, again=again)
 

@@ -56,7 +56,7 @@ def speed_of(settings: TrialSettings) -> str:
 
 
 def read(folder: GridFolder) -> list[Probe]:
-    """The stored probes; none if the file is missing or damaged, or another version wrote it."""
+    """Read the stored probes; none if the file is missing or damaged, or another version wrote it."""
     try:
         return [Probe(**content) for content in parsed_json(regular_bytes(folder.probe))]
     except (OSError, ValueError, TypeError):

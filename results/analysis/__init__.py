@@ -1,1 +1,1 @@
-"""What scores show: which axis matters, what is best, how sure it is, in words and as marks; whether two runs agree."""
+"""Analyses of scores: main effects, best cells and their uncertainty, claims of papers, comparisons of two grids."""

@@ -28,8 +28,8 @@ DIRECTION_NAMES = (*DIRECTIONS, "both")
 WORTH_FINDING = 0.5
 """The difference, in percent points, for which the analysis says how many seeds would find it."""
 
-UNGROUPED = "uncertainty over test {noun}s is not told: these records do not say which {noun} each caption has"
-RANKED = "uncertainty over test {noun}s is told by the protocol that trials were set to: ranks are stored by no other"
+UNGROUPED = "uncertainty over test {noun}s is unknown: these records do not say which {noun} each caption has"
+RANKED = "uncertainty over test {noun}s is known for the trials' own protocol only: ranks are stored for no other"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class BaselineDifference:
 
     @classmethod
     def of(cls, name: str, d: Array, worth: float | None = None) -> "BaselineDifference":
-        """By the differences of one test, seed by seed; `worth`: what the seeds are to find, None: its mean."""
+        """Build from the differences of one test, seed by seed; `worth` is the difference to find (None: the mean)."""
         mean, std, p = float(d.mean()), float(d.std(ddof=1)), paired_t(d)
         return cls(name, mean, std, t_interval(d), p, p, seeds_needed(mean if worth is None else worth, std))
 
@@ -66,7 +66,7 @@ class Queries:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the finished trials show of a metric in a block."""
+    """Analysis of a metric over the finished trials of a block."""
 
     title: str
     metric: str
@@ -93,7 +93,7 @@ class Analysis:
     at_chance: tuple[str, ...] = ()
     """Cells that are no better than chance on the validation split: none of them is the best."""
     conditions: tuple[str, ...] = ()
-    """What validation chose for the cells, and in which settings they differ, in sentences."""
+    """Sentences on what validation chose for the cells, and on settings in which they differ."""
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """By cell, the settings in which cells differ though no axis says so; empty: there are none."""
     chosen: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Analysis:
 
 
 def metrics_of(metric: str, direction: str) -> list[str]:
-    """`r1` in both directions: `i2t_r1`, `t2i_r1`; rsum has no direction."""
+    """Return the metrics of `r1` in a direction or both: `i2t_r1`, `t2i_r1`; rsum has no direction."""
     return [name for name in by_direction(metric) if metric == "rsum" or direction in (name[:3], "both")]
 
 
@@ -114,12 +114,12 @@ def analyse(
     baseline: str | None = None,
     across: Sequence[str] = (),
 ) -> list[Analysis]:
-    """An analysis for every block that has finished trials, and every metric.
+    """Analyse every block that has finished trials, for every metric.
 
     Args:
         ranks: of the queries, for the uncertainty over test images; None: it is left out.
         baseline: an objective; None: con_con if the grid has it, else the first.
-        across: axes that are factors beside the objective, so that they do not divide the grid into blocks.
+        across: axes that are factors in addition to the objective, so that they do not divide the grid into blocks.
     """
     known = list(dict.fromkeys(cell.objective for cell in cells))
     if baseline is not None:
@@ -180,7 +180,7 @@ def _analyse(
 
 
 def crossed(part: GridPart, observations: Observations) -> tuple[Array, dict[str, Levels]]:
-    """The observations, an axis for every factor, then the seeds; and the factors, which the observed cells cross."""
+    """Arrange the observations with an axis per factor, then the seeds; return them with the factors."""
     factors, order = factors_of({name: part.places[name] for name in observations.names}, part.across)
     values = observations.values[[observations.names.index(name) for name in order]]
     return values.reshape(*map(len, factors.values()), len(observations.seeds)), factors
@@ -206,7 +206,7 @@ def _queries(used: Mapping[str, list[str]], ranks: QueryRanks, metric: str, best
 
 
 def printed_analyses(table: str) -> list[Analysis]:
-    """An analysis for every block and metric of the table whose numbers have standard deviations."""
+    """Analyse every block and metric of the table whose numbers have standard deviations."""
     printed = [result for row in Paper.read(table).rows.values() for result in row.values()]
     spread = [r for r in printed if r.objective and not math.isnan(r.value.std) and r.value.n]
     blocks = nested(((r.model, r.dataset, r.protocol, r.metric), str(r.objective), as_entry(r).sample) for r in spread)

@@ -49,11 +49,11 @@ class Entry:
 
     @property
     def runs(self) -> object:
-        """What tells a value from others: its trials and its metric; of a printed number, itself."""
+        """Key that distinguishes a value from others: its trials and metric; for a printed number, itself."""
         return (*self.trials, self.metric) if self.trials else id(self)
 
     def axis(self, name: str) -> str:
-        """The value of an axis that a claim may hold fixed."""
+        """Return the value of an axis that a claim may hold fixed."""
         pair, _, triplet = self.objective.partition("_")
         return {"recipe": self.recipe, "objective": self.objective, "pair": pair, "triplet": triplet}[name]
 
@@ -81,7 +81,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How alike two blocks order the same cells by their means."""
+    """Agreement of two blocks on the order of the same cells, by their means."""
 
     blocks: tuple[str, str]
     metric: str
@@ -140,7 +140,7 @@ class JudgedClaim:
 
 
 def as_entry(result: Result) -> Entry:
-    """A printed number as the value of a cell."""
+    """Convert a printed number into the value of a cell."""
     value = result.value
     std = math.nan if math.isnan(value.std) else max(value.std, ROUNDING)
     block = f"{result.dataset} ({result.protocol})"
@@ -149,7 +149,7 @@ def as_entry(result: Result) -> Entry:
 
 
 def printed(claim: Claim) -> list[Entry]:
-    """The tables' numbers; the sum of six recalls where a row has no rsum."""
+    """Return the tables' numbers, with the sum of six recalls for rows without rsum."""
     results = [result for table in claim.tables for result in results_of(table) if _is_about(claim, result.dataset)]
     known = [(result.label, as_entry(result)) for result in results if not math.isnan(result.value.mean)]
     entries = nested(((entry.name, entry.block, label), entry.metric, entry) for label, entry in known)
@@ -189,7 +189,7 @@ class ClaimSource:
     """`printed`, or that of a grid."""
     claims: Sequence[JudgedClaim]
     conditions: tuple[str, ...] = ()
-    """What validation chose for the grid's cells, and in which settings they differ, in sentences."""
+    """Sentences on what validation chose for the grid's cells, and on settings in which they differ."""
 
 
 def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> JudgedClaim:
@@ -206,7 +206,7 @@ def _adjusted(tests: Sequence[Tested]) -> tuple[Tested, ...]:
 
 
 def judged(names: Iterable[str], entries: Callable[[Claim], Sequence[Entry]] = printed) -> list[JudgedClaim]:
-    """All claims of these papers, held against their own tables, or against other entries."""
+    """Test all claims of these papers on their own tables, or on other entries."""
     papers = map(reference.claims, names)
     return [judge(paper.paper, claim, entries(claim)) for paper in papers for claim in paper.claims]
 
@@ -278,7 +278,7 @@ def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:
 
 
 def document(sources: Sequence[ClaimSource], *, comparisons: bool = False) -> Document:
-    """A section for every claim, with a line for each source."""
+    """Build a document with a section for every claim and a line for each source."""
     sections = []
     for by_source in zip(*(source.claims for source in sources), strict=True):
         claim = by_source[0].claim
@@ -292,7 +292,7 @@ def document(sources: Sequence[ClaimSource], *, comparisons: bool = False) -> Do
 
 
 def line(source: str, judged: JudgedClaim) -> str:
-    """The verdict by tests, and by the means alone."""
+    """State the verdict by tests, and by the means alone."""
     if judged.verdict == ABSENT and source == PRINTED and judged.claim.grid:
         return f"{source}: in a figure, without numbers; its grid: {judged.claim.grid}."
     if judged.verdict == ABSENT:
@@ -300,12 +300,13 @@ def line(source: str, judged: JudgedClaim) -> str:
         return f"{source}: {ABSENT}{at_one}."
     if agreements := judged.agreements:
         low = min(agreements, key=lambda agreement: agreement.tau)
-        counts = f"{_verdicts(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)}"
+        pairs = f"{counted(len(agreements), 'pair')} of blocks"
+        counts = f"{_verdicts(judged, pairs)}; least tau {written(low.tau, 2)}"
         p = f" (p{GLUE}{p_text(low.holm)} after Holm)"
         return f"{source}: {judged.verdict}; {counts}{p}, {' and '.join(low.blocks)}, {low.metric}."
     many, right = len(judged.comparisons), sum(comparison.lead > 0 for comparison in judged.comparisons)
     runs = f", n = {judged.n}" if judged.n else ""
-    tests = f"{_verdicts(judged)} of {counted(many, 'comparison')}{runs}"
+    tests = f"{_verdicts(judged, counted(many, 'comparison'))}{runs}"
     if all(math.isnan(comparison.p) for comparison in judged.comparisons):
         tests = f"{counted(many, 'comparison')} without a spread to test by{runs}"
     contradicting = sorted((test for test in judged.comparisons if test.lead < 0), key=lambda test: test.lead)
@@ -318,7 +319,7 @@ def line(source: str, judged: JudgedClaim) -> str:
 
 
 def for_programs(sources: Sequence[ClaimSource]) -> list[dict[str, Any]]:
-    """The verdicts for JSON, unrounded."""
+    """Return the verdicts for JSON, unrounded."""
     return [
         vars(claim)
         | {"source": source.name, "verdict": claim.verdict, "in_means": claim.in_means}
@@ -329,16 +330,18 @@ def for_programs(sources: Sequence[ClaimSource]) -> list[dict[str, Any]]:
 
 
 def _minus(comparison: Comparison) -> str:
-    """`con_nca minus con_con of fc-bow`; two recipes stand before their objectives."""
+    """Name a comparison: `con_nca minus con_con of fc-bow`; with two recipes, each before its objective."""
     (one, mine), (other, theirs) = (name.split(":", 1) for name in (comparison.better, comparison.than))
     if one == other:
         return f"{mine} minus {theirs} of {one}"
     return f"{comparison.better.rstrip(':')} minus {comparison.than.rstrip(':')}"
 
 
-def _verdicts(judged: JudgedClaim) -> str:
-    reversed_ = judged.verdicts.count(FAILS)
-    return f"{judged.verdicts.count(HOLDS)} hold and {reversed_ or 'none'} {'are' if reversed_ > 1 else 'is'} reversed"
+def _verdicts(judged: JudgedClaim, compared: str) -> str:
+    """`4 of 96 comparisons significant, none reversed`."""
+    return (
+        f"{judged.verdicts.count(HOLDS)} of {compared} significant, {judged.verdicts.count(FAILS) or 'none'} reversed"
+    )
 
 
 def _sheets(source: str, judged: JudgedClaim) -> Iterator[Sheet]:
@@ -371,7 +374,7 @@ FOOTER = (
     'a comparison is significantly reversed; cannot be told: neither. For a sentence with "generally" or "most", '
     "more than half of the comparisons decide.",
     "Test: paired t by seed for trials of one recipe, Welch's t elsewhere. A printed ±0.0 counts as ±0.05.",
-    "Same order: Kendall's tau-b of the means of the same cells of two recipes. Significant: orders with nothing in "
-    "common are as alike, or as opposite, in less than 5 % of cases (exact test, Holm). There is no interval of tau: "
-    "after a few seeds, the true means of close cells have too many possible orders.",
+    "Same order: Kendall's tau-b between two recipes, over the means of the same cells. Significant: unrelated orders "
+    "agree, or disagree, as much in less than 5 % of cases (exact test, Holm). Tau has no interval: after a few seeds, "
+    "the true means of close cells have too many possible orders.",
 )

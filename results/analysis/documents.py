@@ -29,7 +29,7 @@ class Sheet:
 
     @classmethod
     def telling(cls, title: str, head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> "Sheet":
-        """The sheet without the columns, beside the first, that are empty or `NONE` in every row."""
+        """Build a sheet without the columns, except the first, that are empty or `NONE` in every row."""
         shown = [place for place in range(len(head)) if not place or {row[place] for row in rows} - {"", NONE}]
         titles, *others = (tuple(row[place] for place in shown) for row in (head, *rows))
         return cls(title, titles, tuple(others))
@@ -52,19 +52,19 @@ class Document:
 
 
 def text(document: Document) -> str:
-    """The document as text, in lines of `WIDTH` columns at most."""
+    """Write the document as text, in lines of `WIDTH` columns at most."""
     footer = "\n".join(_wrapped(line, "- ") for line in document.footer)
     return _joined(document, lambda title: f"{title}\n{'=' * len(title)}", _aligned, _wrapped, footer)
 
 
 def as_markdown(document: Document) -> str:
-    """The document in GitHub's Markdown: headings, sentences and tables."""
+    """Write the document in GitHub's Markdown: headings, sentences and tables."""
     footer = "\n".join(f"- {markdown.escape(line)}" for line in document.footer)
     return _joined(document, lambda title: f"## {markdown.escape(title)}", _markdown, markdown.escape, footer)
 
 
 def as_latex(document: Document) -> str:
-    r"""The document in LaTeX: paragraphs and `tabular`s; needs \usepackage{booktabs}.
+    r"""Write the document in LaTeX: paragraphs and `tabular`s; needs \usepackage{booktabs}.
 
     UserError: pdflatex lacks a character.
     """
@@ -90,13 +90,13 @@ TEXT: dict[str, Callable[[Document], str]] = {"terminal": text, "markdown": as_m
 
 
 def interval_text(interval: Interval, sign: str = "") -> str:
-    """`[-0.2, 1.3]`; `--` for an interval that does not exist."""
+    """Write an interval: `[-0.2, 1.3]`; `--` if it does not exist."""
     low, high = (written(bound, sign=sign) for bound in (interval.low, interval.high))
     return NONE if math.isnan(interval.low) else f"[{low}, {high}]"
 
 
 def finite(value: Any) -> Any:
-    """The value as JSON has it: the fields of a dataclass, and None for NaN and infinity."""
+    """Convert the value for JSON: the fields of a dataclass, and None for NaN and infinity."""
     return to_jsonable_python(value, inf_nan_mode="null")
 
 

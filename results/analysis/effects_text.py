@@ -25,7 +25,7 @@ ALONE = "with no other cell to compare"
 
 
 def document(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Document:
-    """A section for every analysis, the first of a block with its conditions; without cells, of a paper's table."""
+    """Build a document with a section per analysis, the first of a block with its conditions; no cells: of a paper."""
     footer, sections, titles = _footer(analyses, cells) if cells else (PRINTED,), list[DocumentSection](), set[str]()
     for analysis in analyses:
         sections.append(_section(analysis, () if analysis.title in titles else analysis.conditions))
@@ -34,7 +34,7 @@ def document(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Document:
 
 
 def write_out(analyses: Sequence[Analysis], cells: Sequence[Cell], kind: str) -> str:
-    """The analyses in a format of `FORMATS`; without cells, of a paper's table.
+    """Write the analyses in a format of `FORMATS`; without cells, those of a paper's table.
 
     As comma-separated values a line for every number: block, metric, its place in the analysis, the number unrounded.
     """
@@ -51,13 +51,13 @@ PRINTED = (
 
 
 def metric_title(metric: str, noun: str) -> str:
-    """`Image → Text, Recall@1 (%)`."""
+    """Return the title of a metric: `Image → Text, Recall@1 (%)`."""
     direction, _, name = metric.partition("_")
     return f"{directions(noun)[direction].text}, {METRIC_NAMES[name]}" if name else METRIC_NAMES[metric]
 
 
 def finding(analysis: Analysis) -> str:
-    """What was found in a block: the best cell, cells that cannot be told from it, and the seeds that would tell."""
+    """Summarise a block: its best cell, cells not distinguishable from it, and how many seeds would help."""
     if not analysis.best:
         return f"{analysis.title}, {_size(analysis)}: {_none_best(analysis).replace('All', 'all', 1)}"
     among = f" of the {counted(len(analysis.names), 'cell')} compared" if analysis.caveats else ""
@@ -76,7 +76,7 @@ def finding(analysis: Analysis) -> str:
 
 
 def verdict(analysis: Analysis, name: str) -> str:
-    """What is known of a cell: whether it can be told from the best, and its difference from the baseline."""
+    """Say whether a cell is distinguishable from the best, and its difference from the baseline."""
     means = dict(zip(analysis.names, analysis.means, strict=True))
     over = f" over {counted(len(analysis.seeds), 'shared seed')}" if analysis.caveats else ""
     what = f"{_short(analysis)} {written(means[name])}{over}"
@@ -128,11 +128,11 @@ def _summary(anova: Anova) -> str:
         name = f"interaction {effect.name}" if " x " in effect.name else effect.name
         of_what = "" if words else " of the variance"
         words.append(f"{name} explains {_percent(effect.share)}{of_what}{_test(effect)}")
-    rest = f"The seed goes with {_percent(anova.seeds)}; {_percent(anova.error)} is left over."
+    rest = f"The seed explains {_percent(anova.seeds)}; {_percent(anova.error)} is residual."
     if math.isnan(anova.seeds):
-        rest = f"{_percent(anova.error)} is left over, the spread of runs within cells."
+        rest = f"{_percent(anova.error)} is residual, the spread of runs within cells."
     if not anova.freedom:
-        rest = "With one seed there is no error to judge this by: none of it is tested."
+        rest = "One seed has no residual variance to test against: none of it is tested."
     return f"The {'; the '.join(words)}. {rest}"
 
 
@@ -150,7 +150,7 @@ def _anova_sheet(anova: Anova) -> Sheet:
         for effect in anova.effects
     ]  # fmt: skip
     rest = [("seed", _percent(anova.seeds))] if not math.isnan(anova.seeds) else []
-    rest.append(("left over", _percent(anova.error)))
+    rest.append(("residual", _percent(anova.error)))
     head = ("axis", "of the variance", "partial η²", "ω²", "F test", "p")
     if not anova.freedom:
         return Sheet("", head[:2], tuple(row[:2] for row in rows))
@@ -229,7 +229,7 @@ def _footer(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Iterator[str
     yield f"Test metrics on {protocols}; {selections(cells)}."
     if max(len(analysis.seeds) for analysis in analyses) < 2:
         yield (
-            "One seed: the table says which axis the means go with, not whether they would with other seeds. For "
+            "One seed: the table describes these means, and cannot say whether other seeds would agree. For "
             "intervals and tests add seeds to the grid: goalgrid run GRID --set 'seeds=[0,1,2,3,4]'."
         )
         return
@@ -242,11 +242,14 @@ def _footer(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Iterator[str
     for n in sorted({len(analysis.seeds) for analysis in analyses if analysis.differences}):
         factors = std_factors(n)
         bounds = f"{written(factors.low)} to {written(factors.high)}"
-        known = f"; that spread rests on {n} seeds: the true one may be {bounds} times it"
-        yield (
+        needed = (
             f"Seeds for {WORTH_FINDING}: with which a paired t test finds {WORTH_FINDING} points with power 0.8 at "
-            f"{_percent(LEVEL)} (unadjusted), from the spread of the differences{known if n < FEW else ''}."
+            f"{_percent(LEVEL)} (unadjusted), from the spread of the differences"
         )
+        if n < FEW:
+            yield f"{needed}; the true spread may be {bounds} times the spread of these {n} seeds."
+        else:
+            yield f"{needed}."
 
 
 def _percent(share: float) -> str:

@@ -29,7 +29,7 @@ class GridPart:
 
 
 def parts_of(cells: Sequence[Cell], across: Sequence[str] = ()) -> list[GridPart]:
-    """A part for every data set, recipe and swept values, without the axes that are factors beside the objective."""
+    """Split the grid by data set, recipe and swept values, except for axes that are factors, too."""
     known = [axis for axis in cells[0].axes if axis != "objective"]
     for axis in across:
         check_known("axis", axis, known, where="in --across")
@@ -43,10 +43,10 @@ def parts_of(cells: Sequence[Cell], across: Sequence[str] = ()) -> list[GridPart
 
 
 def factors_of(places: Mapping[str, Levels], across: Sequence[str] = ()) -> tuple[dict[str, Levels], list[str]]:
-    """The factors that these cells cross completely, and the cells' names in the order of the factors' array.
+    """Return the factors that these cells cross completely, and the cells' names in the order of the factors' array.
 
-    The objective counts as two factors where the objectives are a complete part of GOAL's matrix. An axis of one level
-    is no factor. Where the cells do not cross all axes, every cell is a level of a single factor.
+    The objective counts as two factors if the objectives are a complete part of GOAL's matrix. An axis of one level is
+    no factor. If the cells do not cross all axes, every cell is a level of a single factor.
     """
     ways: list[tuple[Levels, dict[Levels, str]]] = [(("objective",), {place: name for name, place in places.items()})]
     if all(place[0] in CELLS for place in places.values()):

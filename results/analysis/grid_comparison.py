@@ -26,7 +26,7 @@ from goalgrid.results.statistics.significance import LEVEL, Interval, Sample, ho
 OF_A_TRIAL = ("schema_version", "seed", "starts_from", "ensemble")
 """Settings that are a trial's own, or that name other trials: no reason why cells differ."""
 HELD = ("device", "device_type", "threads", "python")
-"""What of a record's environment is compared, beside versions and commit."""
+"""Fields of a record's environment to compare, in addition to versions and commit."""
 FORMATS = (*TEXT, "csv")
 SHOWN = 48
 """Characters of a value that differs; the JSON has all of them."""
@@ -65,7 +65,7 @@ class Side:
     def of(
         cls, grid: Grid, cells: Sequence[Cell], scores: Scores, home: Home, metrics: Sequence[str], now: provenance.Now
     ) -> "Side":
-        """The finished trials, those of other code and data than are here now included."""
+        """Collect the finished trials, including those of other code and data than now."""
         rows = record_cache.rows(home, scores.rows, provenance.COLUMNS)
         ends = {trial_id: (trial_id, row["finished_at"]) for trial_id, row in rows.items()}
         compared = tuple(
@@ -154,10 +154,10 @@ def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
 
 
 def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDifference:
-    """B minus A: seed by seed where both draw the same from two seeds or more in common, else by Welch."""
+    """Return B minus A: seed by seed if both share the draws of two seeds or more, else by Welch."""
     a, b = one.scores[metric], other.scores[metric]
     of_a, of_b = dict(zip(a.seeds, a.values, strict=True)), dict(zip(b.seeds, b.values, strict=True))
-    # what start weights and batches are drawn for, beside the seed
+    # what start weights and batches are drawn for, in addition to the seed
     drawn_alike = all(one.axes[name] == other.axes[name] for name in ("dataset", "recipe"))
     common = [seed for seed in of_a if seed in of_b] if drawn_alike else []
     if len(common) > 1 or (common and min(a.n, b.n) == 1):
@@ -252,7 +252,7 @@ def _sources(rows: provenance.Rows, code: Mapping[str, str]) -> dict[str, str]:
         }
 
     values = nested((name, value, None) for row in rows.values() for name, value in noted(row).items())
-    of_code = f"other than now in {len(other)} of {len(rows)} trials" if other else "of now"
+    of_code = f"changed since for {len(other)} of {len(rows)} trials" if other else "as now"
     return {"code": of_code} | {name: ", ".join(sorted(map(str, texts))) for name, texts in values.items()}
 
 
@@ -278,7 +278,7 @@ def _text(value: object) -> str:
 
 
 def document(comparison: GridComparison) -> Document:
-    """What differs, then a section for every metric."""
+    """Build a document of what differs, with a section for every metric."""
     by_metric = grouped((difference.metric, difference) for difference in comparison.differences)
     title = f"{comparison.a} (A) and {comparison.b} (B): {counted(comparison.cells, 'cell')} compared"
     sections = [DocumentSection(title, tuple(_what(comparison)))]
@@ -302,7 +302,7 @@ def _what(comparison: GridComparison) -> Iterator[str | Sheet]:
     head = ("setting", "A", "B", "cells")
     yield Sheet("Settings that differ", head, settings) if settings else "All settings are the same."
     if sources:
-        yield Sheet("Beside the settings", ("of the finished trials", "A", "B"), tuple(row[:3] for row in sources))
+        yield Sheet("Other differences", ("of the finished trials", "A", "B"), tuple(row[:3] for row in sources))
     yield from comparison.alone
 
 
@@ -316,9 +316,11 @@ def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
     real = [cell for cell in tested if cell.holm < LEVEL]
     higher, untested = sum(cell.mean > 0 for cell in real), len(differences) - len(tested)
     if tested:
-        words = f"B differs from A in {len(real)} of {counted(len(tested), 'cell')} tested at {100 * LEVEL:.0f} % "
-        words += f"(Holm): higher in {higher}, lower in {len(real) - higher}."
-        yield words + (f" {counted(untested, 'cell')} without a test." if untested else "")
+        words = (
+            f"B differs from A in {len(real)} of {counted(len(tested), 'cell')} tested at {100 * LEVEL:.0f} % (Holm): "
+            f"higher in {higher}, lower in {len(real) - higher}."
+        )
+        yield f"{words} {counted(untested, 'cell')} without a test." if untested else words
     else:
         yield f"No cell is tested: {'; '.join(dict.fromkeys(cell.how for cell in differences))}."
     rows = tuple(

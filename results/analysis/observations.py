@@ -31,13 +31,13 @@ class Observations:
 
     @classmethod
     def shared(cls, scores: Mapping[str, Score]) -> "Observations":
-        """The cells that have finished trials, in the seeds that all of them have.
+        """Return the cells that have finished trials, in the seeds that all of them have.
 
         If fewer than two seeds would remain, cells are left out instead, those with the fewest seeds first.
         """
         cells = {name: dict(zip(score.seeds, score.values, strict=True)) for name, score in scores.items() if score.n}
         empty = [name for name in scores if name not in cells]
-        notes = [f"{_listed(empty)} {'have' if empty[1:] else 'has'} no finished trial"] if empty else []
+        notes = [f"no finished trial: {_listed(empty)}"] if empty else []
         left_out = list[str]()
         while len(seeds := _common(cells)) < 2 and (poorest := _poorest(cells)):
             notes += [f"{name} is left out: it has only seed {_listed(cells.pop(name))}" for name in poorest]
@@ -45,7 +45,7 @@ class Observations:
         further = dict.fromkeys(seed for values in cells.values() for seed in values if seed not in seeds)
         for seed in further:
             lacking = [name for name, values in cells.items() if seed not in values]
-            notes.append(f"seed {seed} is left out: {_listed(lacking)} {'lack' if lacking[1:] else 'lacks'} it")
+            notes.append(f"seed {seed} is left out, missing in: {_listed(lacking)}")
         values = np.array([[cells[name][seed] for seed in seeds] for name in cells], dtype=float)
         caveats = ["Only seeds that all of these cells have count here."] if further else []
         if left_out:
@@ -57,14 +57,14 @@ class Observations:
         return self.values.mean(axis=1)
 
     def ranked(self, *, lowest: bool = False) -> list[str]:
-        """The cells, the best first; cells of equal means in their order."""
+        """Return the cells, the best first; cells of equal means in their order."""
         order = np.argsort(self.means if lowest else -self.means, kind="stable")
         return [self.names[place] for place in order]
 
     def like_best(self, *, lowest: bool = False) -> list[str]:
-        """Cells that cannot be told from the best, the best included.
+        """Return the cells that are not distinguishable from the best, including the best.
 
-        Empty where no test can be made: fewer than two cells share two seeds, or no spread was seen over them.
+        Empty if no test is possible: fewer than two cells share two seeds, or they show no spread.
         """
         if min(self.values.shape) < 2:
             return []
@@ -89,19 +89,19 @@ def _listed(names: Iterable[object]) -> str:
 
 
 def rule(sizes: Iterable[int]) -> Sentence:
-    """What a mark means, for a caption; `sizes`: numbers of cells that were compared."""
+    """Explain the mark, for a caption; `sizes`: numbers of cells that were compared."""
     tests = "; ".join(dict.fromkeys(map(test_of, sorted(sizes))))
     return Sentence(
-        f"{LIKE_BEST} not told from the best: no other cell is ahead by more than seeds explain "
+        f"{LIKE_BEST} not distinguishable from the best: no other cell is ahead by more than seeds explain "
         f"({100 * LEVEL:.0f} % for all cells together; each cell with its own spread; {tests}).",
-        f"{LIKE_BEST}: not told from the best ({100 * LEVEL:.0f} % for all cells together; {tests}).",
+        f"{LIKE_BEST}: not distinguishable from the best ({100 * LEVEL:.0f} % for all cells together; {tests}).",
     )
 
 
 def marked(table: Table) -> Table:
-    """The table with a mark at every entry that seeds cannot tell from the best of its contest.
+    """Mark every entry of a table that is not distinguishable from the best of its contest.
 
-    The caption says by which rule, if anything was tested, and what was not compared, in which blocks.
+    The caption names the rule, if anything was tested, and what was not compared, in which blocks.
     """
     blocks, notes, tested = [], dict[str, dict[str, None]](), set[int]()
     for block in table.blocks:

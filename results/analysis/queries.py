@@ -45,7 +45,7 @@ class QueryRanks:
         })  # fmt: skip
 
     def per_image(self, trials: Sequence[str], metric: str) -> NDArray[np.float64] | None:
-        """A recall or rsum of every test image, in percent, as a mean over trials.
+        """Return a recall or rsum of every test image, in percent, as a mean over trials.
 
         None for a median rank, and for records that do not say which image a caption has.
         """
@@ -53,7 +53,7 @@ class QueryRanks:
         return np.mean([row for row in values if row is not None], axis=0) if values and values[0] is not None else None
 
     def interval(self, trials: Sequence[str], metric: str, *, minus: Sequence[str] = ()) -> Interval | None:
-        """Interval over test images of a cell's metric, or of its difference from that of the trials `minus`."""
+        """Return the interval over test images of a cell's metric, or of its difference from the trials `minus`."""
         values = self.per_image(trials, metric)
         other = self.per_image(minus, metric) if minus else 0.0
         return None if values is None or other is None else bootstrap_interval(values - other)
@@ -93,7 +93,7 @@ class ExampleQuery:
 def example_queries(
     objective: str, ranks: Mapping[str, Ranks], others: Mapping[str, Mapping[str, Ranks]]
 ) -> list[ExampleQuery]:
-    """At most five queries a direction: found, missed, and found by this objective alone or by another one alone.
+    """Choose at most five queries a direction: found, missed, and found by this or another objective alone.
 
     `ranks`: of all finished seeds of the cell, by direction; `others`: of cells that differ in their objective alone.
     """

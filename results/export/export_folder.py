@@ -143,7 +143,7 @@ def readme(
     noted: bool,
     launched: bool = False,
 ) -> str:
-    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials."""
+    """Write what an export holds, how to reproduce its tables and numbers, and which machines trained the trials."""
     only = f" --only {shlex.quote(asked.only)}" if asked.only else ""
     return pages.page(
         "export.md", name=asked.grid, example=_train(cells[0]), tables=tables, done=len(measured.rows),
@@ -162,7 +162,7 @@ def readme(
 
 
 def trial_list(cells: Sequence[Cell], scores: Scores) -> str:
-    """A line for every cell and seed, as comma-separated values: id, axes, why it has no record, training command."""
+    """Write a CSV line for every cell and seed: id, axes, why it has no record, training command."""
     rows = [
         {
             "trial_id": trial.id,

@@ -73,7 +73,7 @@ class Measured:
     tables: Mapping[str, Mapping[str, Table]] = field(default_factory=dict)
     """By protocol, then by the title under which a reader chooses one."""
     against: Table | None = None
-    """Our Recall@1 beside the papers'; None if no paper reports it."""
+    """Our Recall@1 next to the papers'; None if no paper reports it."""
     effects: Document | None = None
     pictures: tuple[Picture, ...] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -85,9 +85,9 @@ class Measured:
     """Why there are no examples, where a trial could have some."""
     noun: str = "image"
     cells: Sequence[Mapping[str, Any]] = ()
-    """What a cell of a table shows when a reader opens it: its name, a verdict, and its trials."""
+    """Details of a table's cell, for readers who open it: its name, a verdict, and its trials."""
     left_out: Sequence[str] = ()
-    """A message for each record, or file beside it, that cannot be read, so that a figure lacks its trial."""
+    """A message for each record, or file next to it, that cannot be read, so that a figure lacks its trial."""
     narrowed: bool = False
     """Whether effects and figures are those of the foremost blocks alone."""
     scores: Scores = field(default_factory=lambda: Scores({}))
@@ -96,14 +96,14 @@ class Measured:
 
     @classmethod
     def of(cls, grid: str, cells: Sequence[Cell], scores: Scores, home: Home) -> "Measured":
-        """Tables, effects and figures of the finished trials."""
+        """Build tables, effects and figures of the finished trials."""
         if not scores.rows:
             return cls(scores=scores)
         rows = record_cache.rows(home, scores.rows, _PROVENANCE)
         noted = grouped(chain.from_iterable(map(_noted, rows.values())))
         sums = analyse(cells, scores, None, ["rsum"])
         best = cells
-        if len(sums) > BLOCKS:  # the foremost stand first, and have effects and figures
+        if len(sums) > BLOCKS:  # the foremost come first, and have effects and figures
             sums.sort(key=lambda analysis: max(analysis.means), reverse=True)
             titles = {analysis.title for analysis in sums[:FOREMOST]}
             best = [cell for part in parts_of(cells) if part.title in titles for cell in part.cells.values()]
@@ -146,7 +146,7 @@ def _pictures(drawings: Iterable[Drawing], *, blocks: int) -> Iterator[Picture]:
 
 
 def rendered(measured: Measured, standing: Mapping[str, Any], **report: Any) -> str:
-    """The page of these results and this state, which changes while the grid runs; `report`: the rest that it shows."""
+    """Render the page of these results and this state, which changes while the grid runs; `report`: other contents."""
     states = standing["trials"]
     cells = [
         {**cell, "trials": [{**trial, "state": states.get(trial["id"], "")} for trial in cell["trials"]]}
@@ -216,7 +216,9 @@ def picture(alt: str, figure: "Figure", kind: str = "", form: str = "svg") -> Pi
 def _noted(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     environment = json.loads(row["environment"])
     source = environment.get("source") or {}
-    commit = f"{source['commit']}{', changed since' if source['dirty'] else ''}" if source else "not under git"
+    commit = source["commit"] if source else "not under git"
+    if source and source["dirty"]:
+        commit = f"{commit}, changed since"
     threads = environment.get("threads")
     versions = {"python": environment.get("python"), **environment.get("versions", {})}
     return [

@@ -53,7 +53,7 @@ def _clear(target: Path) -> None:
     }
     for path in entries if not unfinished else target.rglob("*"):
         if path not in moved | folders and not any(path.is_relative_to(staging) for staging in unfinished):
-            raise UserError(f"{target} is not empty, there is {path.relative_to(target)}; give a new folder.")
+            raise UserError(f"{target} is not empty, it has {path.relative_to(target)}; give a new folder.")
     for path in moved:
         path.unlink()
     for folder in sorted(folders, reverse=True):

@@ -19,44 +19,44 @@ PROGRAM = "goalgrid table"
 
 @dataclass(frozen=True)
 class TableRequest:
-    """What decides what a table shows: the options of `goalgrid table`, each with its default and meaning."""
+    """The options of `goalgrid table`, which decide what a table shows, each with its default and meaning."""
 
     grid: str
     """A grid's name or file; with `reference`, the name of a paper's table; empty with `paper`."""
     layout: str | None = option(
-        None, "E.g. goal, listing or methods, a wrong name lists all; default: what suits the grid."
+        None, "Layout, e.g. goal, listing or methods (a wrong name lists all); default: the one that suits the grid."
     )
-    rows: str | None = option(None, "Axes as rows, e.g. objective or pair; with seed, each seed by itself.", "AXIS,...")
+    rows: str | None = option(
+        None, "Axes as rows, e.g. objective or pair; include seed to show single seeds.", "AXIS,..."
+    )
     columns: str | None = option(None, "Axes as columns, e.g. dataset,metric.", "AXIS,...")
-    blocks: str | None = option(None, "Axes as blocks; axes that no option names are blocks, too.", "AXIS,...")
-    metric: str = option(
-        "r1", "r1, r5, r10, medr, rsum, parameters or kpps; several where a layout has room: medr,kpps."
-    )
+    blocks: str | None = option(None, "Axes as blocks, in addition to axes that no option names.", "AXIS,...")
+    metric: str = option("r1", "r1, r5, r10, medr, rsum, parameters or kpps; some layouts take several: medr,kpps.")
     protocol: str | None = None
-    """What `--protocol` names: a protocol, or a data set that [evaluate] names."""
+    """Value of `--protocol`: a protocol, or a data set that [evaluate] names."""
     paper: str | None = option(
-        None, "Instead of GRID: a paper's table, filled by the trials of all grids in the runs folder.", "NAME"
+        None, "Instead of GRID: fill a paper's table by the trials of all grids in the runs folder.", "NAME"
     )
     reference: bool = option(False, "Print a paper's own table; without GRID, list these tables.")
-    against: str | None = option(None, "paper: show our number, the paper's, and the difference.")
-    marks: bool = option(False, "Mark cells that cannot be told from the best; the caption says by which test.")
-    label: str | None = option(None, "LaTeX only: the name for \\ref.")
+    against: str | None = option(None, "paper: show our numbers, the paper's and the differences.")
+    marks: bool = option(False, "Mark cells that are not distinguishable from the best; the caption names the test.")
+    label: str | None = option(None, "LaTeX only: name for \\ref.")
     caption: str | None = option(None, "LaTeX only: replace the title; notes below the table stay.", "TEXT")
     siunitx: bool = option(False, "LaTeX only: align numbers at the decimal point, by package siunitx.")
     width: str | None = option(
-        None, "LaTeX only: column (one of two columns) or text (the page); default: the first that it fits."
+        None, "LaTeX only: column (one of two) or text (the whole page); default: the first that fits."
     )
-    notes: str = option("plain", "LaTeX only: how notes are set below the table: plain or threeparttable.")
-    plain: bool = option(False, "LaTeX only: the tabular alone.")
+    notes: str = option("plain", "LaTeX only: format of the notes below the table: plain or threeparttable.")
+    plain: bool = option(False, "LaTeX only: print the tabular without its float.")
     only: str = option("", "Only trials that match, e.g. 'objective=*_cir seed=0'.", "FILTER")
     cite: tuple[str, ...] = ()
-    """What `--cite` says of LaTeX: NUMBER=KEY each, a reference of a paper's rows and the key of a bibliography."""
+    """Values of `--cite`, NUMBER=KEY: a reference of a paper's rows and the key of a bibliography."""
     set_: tuple[str, ...] = ()
-    """What `--set` changes of the grid, KEY=VALUE each."""
+    """Values of `--set`, changes of the grid, KEY=VALUE."""
 
     @property
     def axes(self) -> "Axes | None":
-        """The axes that stand in rows, columns and blocks; None if the request names no axis."""
+        """Return the axes of rows, columns and blocks; None if the request names no axis."""
         from goalgrid.results.layouts.pivot import Axes
 
         named = [tuple(words.split(",")) if words else () for words in (self.rows, self.columns, self.blocks)]
@@ -85,7 +85,7 @@ class TableRequest:
 
     @property
     def latex(self) -> "LatexStyle":
-        """How LaTeX sets the table; a UserError where an option says what cannot be set."""
+        """Style of the table in LaTeX; UserError: an option is impossible."""
         from goalgrid.results.tables.latex_style import LatexStyle
 
         return LatexStyle.of(
@@ -94,7 +94,7 @@ class TableRequest:
         )  # fmt: skip
 
     def draw(self, cells: "Sequence[Cell]", source: "TableSource") -> "Table":
-        """The table of these cells; a UserError where the options do not fit together, or do not fit the cells."""
+        """Lay out the table of these cells; UserError: the options contradict each other, or do not fit the cells."""
         from goalgrid.results.layouts import arrange
 
         table = arrange(cells, source, layout=self.layout, metric=self.metric, against=self.against, axes=self.axes)

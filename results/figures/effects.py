@@ -23,7 +23,7 @@ ONE_SEED = "one seed, so no interval"
 
 
 def draw_matrix(study: Study) -> Figure | None:
-    """Recall@1 as in GOAL Tables 3 to 5; None unless several pair weights cross with several triplet weights."""
+    """Draw Recall@1 as in GOAL Tables 3 to 5; None unless several pair weights cross several triplet weights."""
     factors, _ = factors_of(study.part.places)
     if len(factors) != 2:
         return None
@@ -61,7 +61,7 @@ def _heat(axes: Axes, scores: list[list[Score]]) -> Any:
 
 
 def draw_effects(study: Study) -> Figure | None:
-    """A row a direction: marginal means, then lines, parallel without interaction; None of fewer than two cells."""
+    """Draw a row per direction: marginal means, then lines, parallel without interaction; None: under two cells."""
     rows = {direction: _analysed(study, direction) for direction in study.directions}
     analysed = {direction: parts for direction, parts in rows.items() if parts}
     if not analysed:

@@ -22,7 +22,7 @@ QUANTITIES = {
 
 
 def draw_paper(study: Study) -> Figure | None:
-    """Recall@1, a panel a direction; None where no paper reports what was trained."""
+    """Draw Recall@1, a panel per direction; None if no paper reports what was trained."""
     metrics = {f"{direction}_r1": title for direction, title in study.directions.items()}
     match = reported(list(study.part.cells.values()), study.scores, list(metrics))
     shown = {metric: pairs for metric in metrics if (pairs := _both(study, match, metric))}
@@ -64,7 +64,7 @@ def _square(axes: Axes) -> None:
 
 
 def draw_geometry(study: Study) -> Figure | None:
-    """A panel for each quantity, a point for each epoch of a trial; None where nothing was logged.
+    """Draw a panel per quantity, with a point for each epoch of a trial; None if nothing was logged.
 
     VSE+2AD §3.3 says that alignment and uniformity tell how mature a model is.
     """
@@ -90,7 +90,7 @@ def draw_geometry(study: Study) -> Figure | None:
 
 
 def pairs(study: Study, name: str, quantity: str) -> list[tuple[float, float]]:
-    """The quantity and the validation rsum in every epoch of a cell's trials."""
+    """Return the quantity and the validation rsum in every epoch of a cell's trials."""
     points = []
     for trial in study.trials(name):
         values, rsums = study.histories[trial].get(quantity, {}), study.histories[trial].get("val_rsum", {})
@@ -99,7 +99,7 @@ def pairs(study: Study, name: str, quantity: str) -> list[tuple[float, float]]:
 
 
 def rho(points: list[tuple[float, float]]) -> float:
-    """Spearman's rank correlation; nan where one side does not vary."""
+    """Return Spearman's rank correlation; nan if one side does not vary."""
     from scipy.stats import spearmanr
 
     first, second = np.array(points).T
@@ -107,7 +107,7 @@ def rho(points: list[tuple[float, float]]) -> float:
 
 
 def draw_speed(study: Study) -> Figure | None:
-    """Thousands of pairs scored a second to the right, rsum upwards; None where no speed was measured.
+    """Draw rsum over thousands of pairs scored a second; None if no speed was measured.
 
     SelHN Fig. 8; VSE+2AD Table 2 prints the two side by side.
     """

@@ -37,12 +37,12 @@ class Line:
 
 
 def together(studies: Sequence[Study]) -> list[Study]:
-    """A study for every data set and recipe, with all swept values."""
+    """Return a study for every data set and recipe, with all swept values."""
     return regrouped(studies, lambda cell: block_title((cell.dataset, cell.recipe, ())), lambda cell: cell.objective)
 
 
 def draw(study: Study) -> Figure | None:
-    """A column for each numeric axis, a row for each metric; None where no swept setting has several numbers."""
+    """Draw a column per numeric axis, a row per metric; None if no swept setting has several numbers."""
     cells = [cell for cell in study.part.cells.values() if study.scores.of(cell, "rsum").n]
     values = grouped(pair for cell in cells for pair in cell.swept)
     numeric = [axis for axis, swept in values.items() if {*map(type, swept)} <= {int, float} and len({*swept}) > 1]
@@ -71,10 +71,10 @@ def draw(study: Study) -> Figure | None:
 
 
 def lines_over(axis: str, cells: Sequence[Cell]) -> dict[str, Line]:
-    """The lines over an axis by label: a line an objective and values on the other axes that its trials read.
+    """Return the lines over an axis by label: a line per objective and values on the other axes that its trials read.
 
-    An objective that has a line of several values has no horizontal lines beside it, and no line whose trials another
-    line has, too.
+    An objective that has a line of several values has no horizontal lines, too, and no line with the trials of another
+    line.
     """
     others = [tuple(pair for pair in cell.swept if pair[0] != axis) for cell in cells]
     by_key = nested(((c.objective, o), float(dict(c.swept)[axis]), c) for c, o in zip(cells, others, strict=True))
@@ -136,11 +136,11 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
 
 
 _FACTOR = 10
-"""Numbers above 0 whose ends differ by this factor stand on a logarithmic axis."""
+"""Numbers above 0 whose ends differ by this factor get a logarithmic axis."""
 
 
 def draw_search(study: Study) -> Figure | None:
-    """A row for each cell, a column for each chosen setting; None where validation chose nothing."""
+    """Draw a row per cell, a column per chosen setting; None if validation chose nothing."""
     of_cells = [(name, cell.choices) for name, cell in study.part.cells.items()]
     chosen = {
         f"{name}, {choice.search}" if choice.search else name: choice

@@ -29,7 +29,7 @@ class Study:
 
     @classmethod
     def read(cls, cells: Sequence[Cell], scores: Scores, home: Home) -> "list[Study]":
-        """The blocks that have finished trials."""
+        """Return the blocks that have finished trials."""
         paths = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record.collect(paths, ["trial_id", "history"]).to_pylist()
         logged = {
@@ -58,17 +58,17 @@ class Study:
 
     @property
     def spread(self) -> str:
-        """What a line or point and its band or bar show, for a figure's note."""
+        """Explanation of a line or point and its band or bar, for a figure's note."""
         several = any(len(self.trials(name)) > 1 for name in self.part.cells)
         return "mean and ± one sample standard deviation over seeds" if several else "one seed, no spread"
 
     def beside(self, file: Callable[[TrialFolder], Path], along: str) -> "Study":
-        """The same with what this file of each trial holds, by step or rank, in place of the histories."""
+        """Return the study with the content of this file of each trial, by step or rank, instead of the histories."""
         kept = {trial: steps.read(file(self.home.trial(trial)), along, self.scores.leave) for trial in self.every_trial}
         return replace(self, histories={trial: values for trial, values in kept.items() if values})
 
     def curve(self, name: str, quantity: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Epochs, and what a cell's trials logged in them: (epochs,), (trials, epochs)."""
+        """Return epochs, and what a cell's trials logged in them: (epochs,), (trials, epochs)."""
         logs = [self.histories[trial].get(quantity, {}) for trial in self.trials(name)]
         epochs = sorted(set.intersection(*map(set, logs))) if logs else []
         values = np.array([[values[epoch] for epoch in epochs] for values in logs], dtype=float)
@@ -76,10 +76,10 @@ class Study:
 
 
 EPOCHS = "trials that were trained here for an epoch or more"
-"""What figures of histories need."""
+"""Requirement of figures of histories."""
 
 TRACED = "trials with train.trace_every; to train finished ones with it: goalgrid run --force"
-"""What figures of single steps need."""
+"""Requirement of figures of single steps."""
 
 
 @dataclass(frozen=True)
@@ -89,18 +89,18 @@ class FigureKind:
     """Draws a study; None if it has nothing to draw. `training` and `steps` take options."""
     title: str
     needs: str
-    """What a block must have to be drawn, for a user of whose grid no block has it."""
+    """Requirement of a block to be drawn, for a user whose grid has no such block."""
     gather: Callable[[Sequence[Study]], Sequence[Study]] | None = None
     """Puts blocks together that a figure shows in one picture; None: a picture for each block."""
 
 
 def by_dataset(studies: Sequence[Study]) -> list[Study]:
-    """A study for every data set, with the cells of all recipes, named by recipe, objective and swept values."""
+    """Return a study per data set, with the cells of all recipes, named by recipe, objective and swept values."""
     return regrouped(studies, lambda cell: cell.dataset, lambda cell: f"{cell.recipe} {cell.objective}")
 
 
 def regrouped(studies: Sequence[Study], title: Callable[[Cell], str], name: Callable[[Cell], str]) -> list[Study]:
-    """A study for every title, with the cells that have it, named by their swept values, too."""
+    """Return a study per title, with the cells that have it, named by their swept values, too."""
     every = [cell for study in studies for cell in study.part.cells.values()]
     groups = nested((title(cell), with_values(name(cell), cell.swept), cell) for cell in every)
     return [

@@ -29,7 +29,7 @@ POINTS = 8.5
 
 @dataclass(frozen=True)
 class Sheet:
-    """Where figures are to stand: on a page of their own, or in columns of a paper, whose caption says the rest."""
+    """Destination of figures: a page of their own, or columns of a paper, whose caption says the rest."""
 
     columns: int | None = None
     points: float = POINTS
@@ -41,7 +41,7 @@ _SHEET = ContextVar("sheet", default=_OWN_PAGE)
 
 @contextmanager
 def drawn_for(sheet: Sheet) -> Iterator[None]:
-    """Figures that are drawn in this block have the width and the font size of this place."""
+    """Draw the figures of this block with the width and the font size of this sheet."""
     token = _SHEET.set(sheet)
     try:
         yield
@@ -84,7 +84,7 @@ def drawing() -> Any:
 
 
 def encoded(figure: Figure, kind: str) -> bytes:
-    """A figure in one of `FORMATS`, equal to the byte for equal content.
+    """Encode a figure in one of `FORMATS`, equal to the byte for equal content.
 
     Its parts get their places once, for all formats: finding these takes longer than drawing.
     """
@@ -112,7 +112,7 @@ def _reason(error: Exception) -> str:
 
 
 def blank(height: float, study: Study, note: str) -> Figure:
-    """A figure; on a page of its own above it the block's name, and at the right what marks and bands mean."""
+    """Create a figure; outside a paper with the block's name above it, and at the right what marks and bands mean."""
     sheet = _SHEET.get()
     width = COLUMNS[sheet.columns] if sheet.columns else WIDTH
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -120,17 +120,17 @@ def blank(height: float, study: Study, note: str) -> Figure:
         return figure
     title = figure.suptitle(study.title, fontsize="large", color=INK, x=0.01, ha="left", weight="bold", wrap=True)
     top = 1 - 0.055 / height  # where the title begins, an inch being 1 / height
-    beside = figure.text(0.99, top, note, fontsize="small", color="#666666", ha="right", va="top")
-    beside.set_in_layout(False)
+    aside = figure.text(0.99, top, note, fontsize="small", color="#666666", ha="right", va="top")
+    aside.set_in_layout(False)
     named = title.get_window_extent()
-    if named.x1 > beside.get_window_extent().x0:  # the note has a line of its own, for which the title makes room
-        beside.set_y(top - named.height / figure.bbox.height)
+    if named.x1 > aside.get_window_extent().x0:  # the note has a line of its own, for which the title makes room
+        aside.set_y(top - named.height / figure.bbox.height)
         title.set_text(f"{study.title}\n")
     return figure
 
 
 def side_by_side(figure: Figure, count: int, **options: Any) -> list[Axes]:
-    """Axes in a row; in one column of a paper, below each other in a figure that is as much higher."""
+    """Create axes in a row; in one column of a paper, below each other in a higher figure."""
     if _SHEET.get().columns != 1:
         return list(figure.subplots(1, count, squeeze=False, **options)[0])
     figure.set_figheight(count * figure.get_figheight())
@@ -138,18 +138,18 @@ def side_by_side(figure: Figure, count: int, **options: Any) -> list[Axes]:
 
 
 def symbol(factor: str, level: str) -> str:
-    """GOAL's notation for a level of its axes, in Matplotlib's mathematics; any other level as it is."""
+    """Return GOAL's notation for a level of its axes, in Matplotlib's mathematics; any other level as it is."""
     letter = {"pair weight": "P", "triplet weight": "T"}.get(factor)
     return rf"${letter}^{{\text{{{level}}}}}$" if letter else level
 
 
 def shortened(name: str, most: int = 20) -> str:
-    """A name beside or below an axis, of which a long one would take the room: its beginning and end."""
+    """Shorten a name next to or below an axis to its beginning and end, if it is long."""
     return name if "$" in name or len(name) <= most + 1 else f"{name[: most // 2]}…{name[-most // 2 :]}"
 
 
 def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour, dashes and mark by name; names differ in more than colour, and up to 49 names in colour or mark."""
+    """Return colour, dashes and mark by name; up to 49 names differ in colour or mark."""
     marks = [MARKS[(place + place // len(COLOURS)) % len(MARKS)] for place in range(len(names))]
     looks = zip(names, cycle(COLOURS), cycle(DASHES), marks, strict=False)
     return {name: {"color": colour, "linestyle": dash, "marker": mark} for name, colour, dash, mark in looks}
@@ -159,7 +159,7 @@ PLAIN: dict[str, Any] = {"linestyle": "none", "markersize": 6}
 
 
 def point_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colours by pair weight and marks by triplet weight for GOAL's cells; else every name has its own."""
+    """Return colours by pair weight and marks by triplet weight for GOAL's cells; else every name has its own."""
     if not set(names) <= set(GOAL):
         return line_styles(names)
     colours, marks = dict(zip(PAIR_WEIGHTS, COLOURS, strict=False)), dict(zip(TRIPLET_WEIGHTS, MARKS, strict=False))
@@ -168,7 +168,7 @@ def point_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def legend_below(figure: Figure, handles: Iterable[Artist], labels: Iterable[str], most: int, **look: Any) -> None:
-    """Draw a legend below the axes, in at most so many columns, or as many as the figure is wide enough for.
+    """Draw a legend below the axes, in at most `most` columns, or as many as fit the width of the figure.
 
     In one column of a paper it is set smaller, and the figure is higher by it: it may have many lines there. Names that
     are wider than the figure are shortened.
@@ -180,7 +180,7 @@ def legend_below(figure: Figure, handles: Iterable[Artist], labels: Iterable[str
         legend = figure.legend(handles, labels, ncols=columns, **look)
         wide = legend.get_window_extent().width
         for text in legend.get_texts() if columns == 1 and wide > width else ():
-            text.set_text(shortened(text.get_text(), int(max(map(len, labels)) * width / wide) - 6))  # beside its mark
+            text.set_text(shortened(text.get_text(), int(max(map(len, labels)) * width / wide) - 6))  # next to its mark
         room = legend.get_window_extent()
         if columns == 1 or room.width <= width:
             figure.set_figheight(figure.get_figheight() + narrow * room.height / figure.dpi)

@@ -1,4 +1,4 @@
-"""What trials keep beside their records: what a pooling learnt, and where triplets lie."""
+"""Figures of files next to records: what a pooling learnt, and where triplets lie."""
 
 import math
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ MODALITIES = {"image": "image regions", "text": "tokens of a caption"}
 
 
 def draw_pooling(study: Study) -> Figure | None:
-    """A panel a modality with theta over rank, and one with ADPOOL's balance of token level and embedding level.
+    """Draw a panel per modality with theta over rank, and one with ADPOOL's balance of token and embedding level.
 
-    VSE+2AD Fig. 3 and Eq. (3)-(5), VSE-infinity §3: from the selected checkpoints, over the validation split. None
-    where no trial kept what a pooling learnt.
+    VSE+2AD Fig. 3 and Eq. (3)-(5), VSE-infinity §3: from the selected checkpoints, over the validation split. None: no
+    trial kept what a pooling learnt.
     """
     study = study.beside(attrgetter("pooling"), "rank")
     names = [name for name in study.part.cells if study.trials(name)]
@@ -71,7 +71,7 @@ LINES = 15
 
 
 def draw_triplets(study: Study) -> Figure | None:
-    """A row a cell, a column an epoch; grey: the weight; red: triplets of the first seed; None without any.
+    """Draw a row per cell, a column per epoch; grey: the weight; red: triplets of the first seed; None without any.
 
     On the plane of (s_pos, hardest s_neg). GOAL Figs 2 and 3 show the weights alone; a weight that is near 0 where all
     triplets lie teaches nothing.

@@ -34,7 +34,7 @@ STEP_QUANTITIES = {
     "delta_s": r"mean $|s_{neg} - s_{pos}|$",
     "loss": "loss of the batch",
 }
-"""What is drawn unless a user names other quantities, with its label."""
+"""Quantities that are drawn by default, with their labels."""
 DIAGNOSTICS = {"s_pos": "mean $s_{pos}$", "s_neg": "mean $s_{neg}$", "active": "active triplets (share)"}
 
 SURROGATE = "mean surrogate\n(no loss)"
@@ -44,12 +44,12 @@ NEAR = 0.95
 
 
 def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve | None = None) -> Figure | None:
-    """A row a quantity, and below the epochs until 95 % of the final rsum; None where nothing was logged.
+    """Draw a row per quantity, and below the epochs until 95 % of the final rsum; None if nothing was logged.
 
     Args:
         quantities: names of the history; none: `QUANTITIES`, without losses of cells that have none, and the epochs
             below.
-        reference: a paper's curve to show beside the same quantity, for the cells that it is of.
+        reference: a paper's curve to show with the same quantity, for the cells that it is of.
     """
     labels = dict(_labels(quantities, QUANTITIES))
     if "loss" in labels and set(study.part.cells) & set(CELLS):
@@ -60,7 +60,7 @@ def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve |
 
 
 def draw_steps(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
-    """A row for each quantity, over steps; None where no trial kept steps."""
+    """Draw a row per quantity, over steps; None if no trial kept steps."""
     traced = study.beside(attrgetter("trace"), "step")
     return over_epochs(traced, _labels(quantities, STEP_QUANTITIES), 1.5, along="step")
 
@@ -73,7 +73,7 @@ def _labels(quantities: Sequence[str], usual: Mapping[str, str]) -> Mapping[str,
 
 
 def epochs_until_near(study: Study, name: str) -> dict[int, int]:
-    """First epoch whose validation rsum is at least 95 % of the last epoch's, by seed, of a cell's finished trials."""
+    """Return, by seed, the first epoch of a cell's finished trials with at least 95 % of the last validation rsum."""
     epochs = {}
     for trial in study.part.cells[name].trials:
         rsums = study.histories.get(trial.id, {}).get("val_rsum")
@@ -100,7 +100,7 @@ def _draw_epochs_until_near(
         axes.plot(list(values.values()), [place + shifts[seed] for seed in values], **look)
         if values:
             mean = float(np.mean(list(values.values())))
-            late = mean > sum(axes.get_xlim()) / 2  # the text stands where no marks are
+            late = mean > sum(axes.get_xlim()) / 2  # the text is where no marks are
             axes.annotate(
                 f"mean {mean:.1f}", (0.01 if late else 0.99, place), xycoords=("axes fraction", "data"),
                 fontsize="small",
@@ -111,7 +111,7 @@ def _draw_epochs_until_near(
 
 
 def panels(study: Study) -> dict[str, dict[str, str]]:
-    """The lines of panels that stand side by side: by the panel's title, the cell's name by the line's label.
+    """Return the lines of adjacent panels: by the panel's title, the cell's name by the line's label.
 
     GOAL's matrix has a panel for every triplet weight with a line for every pair weight; other grids have one panel.
     """
@@ -136,7 +136,7 @@ def over_epochs(
     along: str = "epoch",
     surrogates: bool = True,
 ) -> Figure | None:
-    """Curves over epochs: a row a logged quantity, a column a panel; None where no quantity was logged.
+    """Draw curves over epochs: a row per logged quantity, a column per panel; None if no quantity was logged.
 
     Lines are means over seeds, bands ± one sample standard deviation.
 
@@ -200,7 +200,7 @@ def _panel(
 
 
 WIDE = 30
-"""Positive values of a row that differ by a larger factor stand on a logarithmic axis.
+"""Positive values of a row that differ by a larger factor get a logarithmic axis.
 
 So do values of both signs of which the largest is by this factor larger than the median; near 0 their axis is linear.
 """

@@ -47,7 +47,7 @@ class AttentionMap:
         return f"{self.trial}-{Path(self.image).stem}-{self.caption[:40]}"
 
     def draw(self) -> Figure:
-        """The picture and a matrix for each direction; below, what each word looks at, the more the brighter."""
+        """Draw the picture and a matrix for each direction; below, what each word looks at, the more the brighter."""
         with drawing():
             shown = self.words[:MOST] if self.picture is not None and self.boxes is not None else ()
             lines = ceil(len(shown) / COLUMNS)
@@ -146,7 +146,7 @@ class RetrievalExamples:
     queries: Sequence[Retrieved]
 
     def draw(self) -> Figure:
-        """A row for each query: the query, then its answers; right answers green with a tick, wrong ones red."""
+        """Draw a row per query: the query, then its answers; right answers green with a tick, wrong ones red."""
         with drawing():
             shown = [[query.query, *query.answers] for query in self.queries]
             heights = [LOW if all(part.picture is None for part in parts) else HEIGHT for parts in shown]

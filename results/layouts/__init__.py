@@ -20,14 +20,14 @@ from goalgrid.results.tables import Table
 LAYOUTS = {name: layout for layouts in members(__name__, "LAYOUTS", dict).values() for name, layout in layouts.items()}
 
 DEFAULT_METRIC = "r1"
-"""What a layout of one metric shows unless another one is asked for."""
+"""Default metric of a layout of one metric."""
 
 
 def natural(cells: Sequence[Cell], scores: captions.TableSource) -> str:
-    """The paper's; of a grid, GOAL's matrix where all objectives have a place in it, else a row an objective.
+    """Return the paper's layout; of a grid, GOAL's matrix if all objectives are cells of it, else a row per objective.
 
-    People's judgements give several metrics, so that they are listed. Where some recipe of several would have a block
-    of one row, all stand in one block, as in the other papers.
+    People's judgements give several metrics, so that they are listed. If some recipe of several would have a block of
+    one row, all are in one block, as in the other papers.
     """
     if isinstance(scores, Paper):
         return scores.content.layout
@@ -47,10 +47,10 @@ def arrange(
     against: str | None = None,
     axes: pivot.Axes | None = None,
 ) -> Table:
-    """The table of a grid, or of a paper, in a layout of `LAYOUTS` (None: the natural one, as printed) or by axes.
+    """Arrange the table of a grid, or of a paper, in a layout of `LAYOUTS` (None: the natural one) or by axes.
 
-    `metric` is names of `COLUMN_NAMES`, joined by commas; a layout of all recalls shows them beside these. `against`
-    "paper" is ours beside what papers report, in a layout of its own; of a paper's table, in its columns.
+    `metric` is names of `COLUMN_NAMES`, joined by commas; a layout of all recalls shows them after these. `against`
+    "paper" compares ours to what papers report, in a layout of its own; for a paper's table, in its columns.
     """
     asked = metric.split(",")
     if isinstance(scores, Scores):
@@ -91,7 +91,7 @@ def _laid_out(cells: Sequence[Cell], scores: captions.TableSource, chosen: str, 
     strangers = sorted({cell.objective for cell in cells} - set(CELLS))
     if LAYOUTS[chosen].of_the_matrix and strangers:
         what = ", ".join(strangers) if any(strangers) else "rows without an objective"
-        raise UserError(f"the layout {chosen!r} has no place for {what}; use --layout listing.")
+        raise UserError(f"the layout {chosen!r} cannot show {what}; use --layout listing.")
     _check_metrics(f"the layout {chosen!r}", asked, LAYOUTS[chosen].metrics)
     if asked != [DEFAULT_METRIC] and not isinstance(scores, Scores):
         for name in asked:

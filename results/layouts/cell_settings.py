@@ -18,28 +18,28 @@ BY_CELL = "; those of each cell by --format csv, json or parquet-long"
 
 
 def unequal_settings(cells: Sequence[Cell]) -> str:
-    """`Unequal settings (train.epochs, train.lr): infonce: 9, 0.003; all others: 3, 0.002.`; empty: there are none."""
+    """State `Unequal settings (train.epochs, train.lr): infonce: 9, 0.003; all others: 3, 0.002.`; empty: none."""
     return _told("Unequal settings", cells, unequal(cells))
 
 
 def chosen_values(cells: Sequence[Cell]) -> str:
-    """`Chosen (objective.tau, train.lr): con_con: --, 0.00042; con_nca: 10, 0.001.`; empty: nothing is chosen."""
+    """State `Chosen (objective.tau, train.lr): con_con: --, 0.00042; con_nca: 10, 0.001.`; empty: nothing is chosen."""
     return _told("Chosen", cells, [chosen_of(cell) for cell in cells])
 
 
 def earlier_searches(cells: Sequence[Cell]) -> str:
-    """How many test results were known when the search began; empty: none, or nothing is chosen."""
+    """State how many test results were known when the search began; empty: none, or nothing is chosen."""
     earlier = max((choice.earlier for cell in cells for choice in cell.choices), default=EarlierSearches())
     return f"Test results of {earlier} were known when this search began." if earlier.trials else ""
 
 
 def conditions_of(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """All these sentences, of which there may be none."""
+    """Return all these sentences that are not empty."""
     return tuple(filter(None, (chosen_values(cells), earlier_searches(cells), unequal_settings(cells))))
 
 
 def chosen_of(cell: Cell) -> Values:
-    """The settings of a cell that validation chose; of several searches all values that differ, in a text."""
+    """Return the settings of a cell that validation chose; of several searches, all values that differ, as text."""
     values = nested((name, value, None) for choice in cell.choices for name, value in choice.best.point)
     return {
         name: next(iter(several)) if len(several) == 1 else " or ".join(map(setting_text, several))

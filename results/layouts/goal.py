@@ -17,7 +17,7 @@ CAPTION = (
 
 
 def goal(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """GOAL Tables 3 to 5: one metric, both directions side by side, a block a recipe.
+    """Lay out GOAL Tables 3 to 5: one metric, both directions side by side, a block per recipe.
 
     GOAL's pairs and triplets that the grid lacks keep their row and column.
     """
@@ -31,7 +31,7 @@ def goal(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Ta
 
 
 def matrix_of(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
-    """The pair weights and the triplet weights: all of GOAL's, and added weights that a cell has."""
+    """Return the pair weights and the triplet weights: all of GOAL's, and added weights that a cell has."""
     weights = {(place, name) for cell in cells for place, name in enumerate(cell.objective.split("_"))}
     pairs = [name for name in PAIR_WEIGHTS if name in GOAL_ROWS or (0, name) in weights]
     return pairs, [name for name in TRIPLET_WEIGHTS if name in GOAL_COLUMNS or (1, name) in weights]
@@ -43,7 +43,7 @@ def _triplets(title: Label, metric: str, triplets: Sequence[str]) -> Group:
 
 
 def symbol(letter: str, name: str) -> Label:
-    """GOAL's notation."""
+    """Return GOAL's notation."""
     return Label(f"{letter}^{name}", f"${weight(letter, name)}$")
 
 
@@ -57,7 +57,7 @@ def _row(pair: str, columns: Sequence[tuple[str, str]], block: dict[str, Cell], 
 
 
 def known(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """GOAL Table 1: which cells of the matrix had a name before; cells that the grid lacks are left out."""
+    """Lay out GOAL Table 1: which cells of the matrix had a name before; cells that the grid lacks are left out."""
     values: dict[str, TableValue] = {cell.objective: Printed(KNOWN_AS.get(cell.objective, "new")) for cell in cells}
     if isinstance(scores, Paper) and "known" in scores.metrics:
         values = {cell.objective: scores.of(cell, "known") for cell in cells}

@@ -12,7 +12,7 @@ from goalgrid.grid.protocols import protocol
 
 
 def paper_name(of_protocol: str) -> str:
-    """The data set and its test split, as papers title them; of a user's data the name alone.
+    """Return the title of a data set and test split, as papers print it; of a user's data the name alone.
 
     >>> paper_name("coco-5x1k"), paper_name("birds-test")
     ('MS-COCO 5-fold 1K', 'birds')
@@ -21,7 +21,7 @@ def paper_name(of_protocol: str) -> str:
 
 
 def names_of(cells: Sequence[Cell], protocols: Iterable[str]) -> dict[str, str]:
-    """What the papers call the data sets, protocols, recipes and losses of cells, where they have names for them.
+    """Return the papers' names of the data sets, protocols, recipes and losses of cells, as far as they have any.
 
     Recipes on one data set whose name would be the same keep their own.
     """
@@ -36,7 +36,7 @@ def names_of(cells: Sequence[Cell], protocols: Iterable[str]) -> dict[str, str]:
 
 
 def loss_name(objective: str) -> str:
-    """Return the first of the names by which a shipped loss is known.
+    """Return the first of the names by which a loss is known.
 
     >>> loss_name("triplet-hn"), loss_name("infonce")
     ('Triplet-HN', 'InfoNCE')

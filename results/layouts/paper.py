@@ -1,4 +1,4 @@
-"""Our scores and the papers': a grid beside what they report, and a paper's table with ours in the places of theirs."""
+"""Our scores and the papers': a grid next to what they report, and a paper's table filled with our numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ COLUMNS = (Label("ours"), Label("paper"), Label("difference"))
 
 
 def noted(table: Table, source: Filled) -> Table:
-    """The table with its caption, and marks at rows that are trained otherwise than the printed ones, or not decided.
+    """Add the caption, and marks at rows that are trained differently from the printed ones, or not decided.
 
     Marks are letters, since numbers in brackets are references in the papers' rows. What all rows with scores share has
     no mark.
@@ -75,7 +75,7 @@ def _legend(source: Filled) -> Legend:
 
 
 def interleaved(ours: Table, printed: Table, source: Filled) -> Table:
-    """Each column of the paper's table twice: with our scores, then as printed."""
+    """Show each column of the paper's table twice: with our scores, then as printed."""
 
     def both(label: Label) -> tuple[Label, ...]:
         return tuple(Label(f"{label.text} {side}", label.latex and f"{label.latex} {side}") for side in SIDES)
@@ -113,7 +113,7 @@ def _judged(ours: TableEntry | None, theirs: TableEntry | None) -> tuple[TableEn
 
 
 def against(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
-    """One metric of every cell of the grid, in both directions; a UserError where no paper reports any of it."""
+    """Lay out one metric of every cell of the grid, in both directions; UserError: no paper reports any of it."""
     titles = by_direction(metric)
     metrics = list(titles)
     match = reported(cells, scores, metrics)
@@ -147,7 +147,7 @@ def _row(cell: Cell, scores: Scores, match: Match, metrics: list[str], marks: Ma
 
 
 def _matched(cells: Sequence[Cell], match: Match, metrics: list[str]) -> Sentence:
-    """Which tables the reported numbers stand in, how many cells have one, and what ± of a difference is."""
+    """Name the tables of the reported numbers, count the cells that have one, and explain ± of a difference."""
     matched = [cell for cell in cells if any(match.of(cell, metric) for metric in metrics)]
     changed = changes(matched)
     warning = f" Not the recipe's as published: {', '.join(changed)}." if changed else ""

@@ -22,7 +22,7 @@ _ADDED = (*PARTS, "seed", "metric")
 
 _TITLES = {"dataset": "data set", "pair": "pair weight", "triplet": "triplet weight"}
 _SPEAKING = ("dataset", "recipe", "objective", "protocol")
-"""Axes whose values need no name beside them."""
+"""Axes whose values are clear without the axis's name."""
 
 _ORDER = {"pair": PAIR_WEIGHTS, "triplet": TRIPLET_WEIGHTS}
 
@@ -32,7 +32,7 @@ PlacedEntry = tuple[dict[str, str], TableEntry]
 
 @dataclass(frozen=True)
 class Axes:
-    """Names of axes by where they stand."""
+    """Names of the axes in rows, columns and blocks."""
 
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -43,9 +43,9 @@ class Axes:
         return (*self.rows, *self.columns, *self.blocks)
 
     def completed(self, cells: Sequence[Cell]) -> "Axes":
-        """With rows, columns and blocks for all that is named nowhere.
+        """Complete rows, columns and blocks by the axes that are not named.
 
-        Rows are the objective and columns the metric where nothing else is asked for.
+        Rows are the objective and columns the metric by default.
         """
         known = ["dataset", "recipe", "objective", *PARTS, *dict(cells[0].swept), "seed", "metric", "protocol"]
         self._check(known, cells)
@@ -54,7 +54,7 @@ class Axes:
         columns = self.columns or (() if "metric" in self.named else ("metric",))
         for what, names in (("rows", rows), ("columns", columns)):
             if not names:
-                raise UserError(f"which axis are the {what}? Give --{what}. Axes: {', '.join(known)}.")
+                raise UserError(f"no axis given for the {what}. Give --{what}. Axes: {', '.join(known)}.")
         redundant = {"seed", "protocol", *(("objective",) if divided else PARTS)}
         rest = [name for name in known if name not in {*rows, *columns, *self.blocks, *redundant}]
         return Axes(rows, columns, (*self.blocks, *rest))
@@ -67,13 +67,13 @@ class Axes:
         twice = sorted({name for name in self.named if self.named.count(name) > 1})
         if twice:
             where = " and ".join(option for option, names in places.items() if twice[0] in names)
-            raise UserError(f"the axis {twice[0]!r} stands more than once in {where}; name it once.")
+            raise UserError(f"the axis {twice[0]!r} is named more than once in {where}; name it once.")
         divided = [name for name in PARTS if name in self.named]
         if divided and "objective" in self.named:
-            raise UserError(f"{divided[0]!r} is a part of 'objective'; name the one or the other.")
+            raise UserError(f"{divided[0]!r} is a part of 'objective'; name only one of the two.")
         strangers = sorted({cell.objective for cell in cells} - set(CELLS))
         if divided and strangers:
-            raise UserError(f"{strangers[0]!r} stands outside GOAL's matrix, so has no {divided[0]}; name objective.")
+            raise UserError(f"{strangers[0]!r} is outside GOAL's matrix, so it has no {divided[0]}; name objective.")
 
 
 def _on(axes: Sequence[str], values: Mapping[str, str]) -> AxisValues:
@@ -81,11 +81,12 @@ def _on(axes: Sequence[str], values: Mapping[str, str]) -> AxisValues:
 
 
 def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: Axes) -> Table:
-    """Metrics of every cell, or with `seed` among the axes of every trial.
+    """Lay out metrics of every cell, or with `seed` among the axes, of every trial.
 
-    What competes: values of one metric on one data set by one protocol, wherever they stand in a block. Metrics are
-    names of `COLUMN_NAMES`, in both directions where they have a direction. An axis that the grid does not have, or
-    that is named twice, is a UserError.
+    Values of one metric on one data set by one protocol compete, wherever they are in a block. Metrics are names of
+    `COLUMN_NAMES`, in both directions if they have a direction.
+
+    UserError: the grid does not have an axis, or it is named twice.
     """
     axes, views = axes.completed(cells), [scores]
     if "seed" in axes.named:
@@ -110,7 +111,7 @@ class PlacedEntries:
         self.points = [point for cell in cells for point in _points(cell, views, metrics)]
 
     def keys(self, axes: Sequence[str], points: Sequence[PlacedEntry] | None = None) -> list[AxisValues]:
-        """Places on these axes where entries are, the first axis varying slowest, each in the grid's order."""
+        """Return the values on these axes where entries are, the first axis varying slowest, in the grid's order."""
         points = self.points if points is None else points
         order = {name: list(_ORDER.get(name) or dict.fromkeys(values[name] for values, _ in points)) for name in axes}
         places = dict.fromkeys(_on(axes, values) for values, _ in points)
@@ -134,7 +135,7 @@ class PlacedEntries:
         )
 
     def groups(self, axes: Sequence[str], what: str) -> tuple[Group, ...]:
-        """The last axis under all that stands before it, or under its name where it is alone."""
+        """Group the last axis under the axes before it, or under its name if it is alone."""
         *before, last = axes
         keys = self.keys(axes)
         named = grouped((key[:-1], key) for key in keys)
@@ -149,7 +150,7 @@ class PlacedEntries:
         )
 
     def title(self, axes: Sequence[str], key: AxisValues) -> str:
-        """`cnn-bow on shapes, objective.tau = 10`; a metric is said where there are several."""
+        """Return a title: `cnn-bow on shapes, objective.tau = 10`; with the metric if there are several."""
         values = dict(zip(axes, key, strict=True))
         setting = " on ".join(values.pop(name) for name in ("recipe", "dataset") if name in values)
         if len(self.metrics) == 1:
@@ -157,7 +158,7 @@ class PlacedEntries:
         return ", ".join(filter(None, [setting, self.label(list(values), tuple(values.values())).text]))
 
     def label(self, axes: Sequence[str], key: AxisValues, *, bare: bool = False) -> Label:
-        """Values on some axes, in the papers' notation; `bare` where the axis is named beside."""
+        """Label values on some axes in the papers' notation; `bare`: the axis is named elsewhere."""
         labels = [self._label(name, value, bare=bare) for name, value in zip(axes, key, strict=True)]
         formula = ", ".join(label.latex or escape(label.text) for label in labels)
         text = ", ".join(label.text for label in labels)

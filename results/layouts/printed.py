@@ -15,7 +15,7 @@ NAMES = ("Method", "Model")
 
 
 def printed(source: Paper) -> Table:
-    """The numbers of the paper, or ours in their places: a row for each printed row."""
+    """Lay out the paper's numbers, or ours in their places: a row for each printed row."""
     content = source.content
     titles = content.words
     named = next((place for place, title in enumerate(titles) if title in NAMES), 0)
@@ -65,7 +65,7 @@ def _row(source: Paper, results: tuple[Result, ...], named: int) -> Row:
 
 
 def model_of(result: Result) -> str:
-    """The model of a row without what tells its rows apart: references, places of publication, stars, `ours`.
+    """Return a row's model without its qualifiers: references, places of publication, stars, `ours`.
 
     >>> from goalgrid.results.reference.reading import results_of
     >>> sorted({model_of(result) for result in results_of("selhn-table2")})

@@ -11,7 +11,7 @@ WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 
 
 def listing(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """One row an objective, a block a recipe on a data set."""
+    """Lay out a row per objective, a block per recipe on a data set."""
     groups, metrics = recalls(scores.metrics, asked)
     blocks = blocks_of(cells, lambda block: (_row(cell, cell.objective, scores, metrics) for cell in block.values()))
     text = caption(cells, scores, beside(WHAT, asked, scores))
@@ -19,7 +19,7 @@ def listing(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) ->
 
 
 def losses(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """The tables of SelHN, the Unified loss and VSE+2AD: rows model and loss.
+    """Lay out the tables of SelHN, the Unified loss and VSE+2AD: a row per model and loss.
 
     A block is a data set by one protocol, so that all its rows compare.
     """
@@ -39,7 +39,7 @@ def losses(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
 
 
 def methods(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
-    """GOAL Table 6: a row a method, the data sets side by side."""
+    """Lay out GOAL Table 6: a row per method, the data sets side by side."""
     cells = once(cells)
     of_method = nested(((cell.recipe, cell.objective, cell.swept), scores.protocol_of(cell), cell) for cell in cells)
     groups = {place: recalls(scores.metrics, asked, place) for place in dict.fromkeys(map(scores.protocol_of, cells))}
@@ -62,7 +62,7 @@ def methods(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) ->
 
 
 def one_recipe(cells: Sequence[Cell]) -> str:
-    """The recipe of all cells, which the title of their rows names; empty: there are several."""
+    """Return the recipe of all cells, which the title of their rows names; empty: there are several."""
     recipes = {cell.recipe for cell in cells}
     return recipes.pop() if len(recipes) == 1 else ""
 

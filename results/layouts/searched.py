@@ -1,4 +1,4 @@
-"""What searches by validation say of a table's cells, in words: chosen of what, and the best against the default."""
+"""Describe searches by validation for a table's cells: what was chosen among what, and the best against the default."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ class Validation:
     search: float
     """On the seed of the search, by which they were chosen or became candidates."""
     default: float
-    """Of the default, on the same seed; NaN: it was not tried, or diverged."""
+    """Value of the default, on the same seed; NaN: it was not tried, or diverged."""
     gain: float
-    """Of the best over the default, on the seeds that both have; NaN: there is no default."""
+    """Lead of the best over the default, on the seeds that both have; NaN: there is no default."""
     fresh: float
-    """Of the trials with chosen values, on seeds that did not choose; NaN: none is done."""
+    """Value of the trials with chosen settings, on seeds that did not choose; NaN: none is done."""
 
     def known(self) -> dict[str, float]:
-        """The values that there are, by name."""
+        """Return the values that exist, by name."""
         return {name: value for name, value in vars(self).items() if not math.isnan(value)}
 
 
@@ -46,7 +46,7 @@ def validation_of(cell: Cell, rows: Mapping[str, Mapping[str, Any]]) -> Validati
 
 
 def chosen(cells: Sequence[Cell]) -> str:
-    """`each cell at its own best of 12 points by validation rsum; `: empty where validation chooses nothing."""
+    """Write `each cell at its own best of 12 points by validation rsum; `: empty if validation chooses nothing."""
     choices = [choice for cell in cells for choice in cell.choices]
     if not choices:
         return ""
@@ -66,7 +66,7 @@ def chosen(cells: Sequence[Cell]) -> str:
 
 
 def of_fewer_points(cells: Sequence[Cell]) -> str:
-    """Which cells chose among fewer points than the grid draws, and why."""
+    """Name the cells that chose among fewer points than the grid draws, and why."""
     several = len({cell.block for cell in cells}) > 1
     fewer = [
         f"{f'{block_title(c.block)}: ' * several}{c.objective} {' or '.join(dict.fromkeys(counts))}"
@@ -77,14 +77,14 @@ def of_fewer_points(cells: Sequence[Cell]) -> str:
 
 
 def points(choice: Chosen) -> str:
-    """`4 (1 failed, 1 diverged)`: the points that could be chosen, and why the others could not."""
+    """Count the points: `4 (1 failed, 1 diverged)`: those that could be chosen, and why the others could not."""
     missing = {**choice.missing, "diverged": choice.diverged}
     reasons = ", ".join(f"{count} {reason}" for reason, count in missing.items() if count)
     return f"{len(choice.possible)} ({reasons})" if reasons else str(len(choice.possible))
 
 
 def fresh_seeds(cells: Sequence[Cell], seeds: str) -> str:
-    """What ± is over, of cells with so many seeds: `3 fresh seeds of one search`, `3 searches, a fresh seed each`."""
+    """Say what ± is over: `3 fresh seeds of one search`, `3 searches, a fresh seed each`; `seeds`: of each cell."""
     searches = max(len(cell.choices) for cell in cells)
     if not searches:
         return f"{seeds} seeds"
@@ -92,7 +92,10 @@ def fresh_seeds(cells: Sequence[Cell], seeds: str) -> str:
 
 
 def search_against_fresh(cells: Sequence[Cell], rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """`Validation rsum of what was chosen: 118.8 in the search (default 110.2), 45.1 on fresh seeds.`; or empty."""
+    """Write `Validation rsum of what was chosen: 118.8 in the search (default 110.2), 45.1 on fresh seeds.`
+
+    Empty: nothing is chosen.
+    """
     known = [(cell, value) for cell in cells if (value := validation_of(cell, rows))]
     sentences = []
     for by, pairs in grouped((cell.choices[0].by, value) for cell, value in known).items():
@@ -108,7 +111,7 @@ def search_against_fresh(cells: Sequence[Cell], rows: Mapping[str, Mapping[str, 
 
 
 def named(by: str) -> str:
-    """`rsum`, `i2t R@1`: the metric that decides."""
+    """Name the metric that decides: `rsum`, `i2t R@1`."""
     return by.removeprefix("val_").replace("_r", " R@")
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # a new grid's file loads no pyarrow
 
 
 def page(template: str, **content: Any) -> str:
-    """A template of this folder, filled in; text in the values is escaped in HTML."""
+    """Fill in a template of this folder; text in the values is escaped in HTML."""
     environment = Environment(
         loader=FunctionLoader(_source),
         autoescape=lambda name: name is not None and name.endswith(".html"),

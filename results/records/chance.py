@@ -18,7 +18,7 @@ class Chance(Container[str]):
         self._home, self._rows, self._known = home, rows, dict[str, float | None]()
 
     def reach(self, trial_id: str) -> float | None:
-        """The rsum of chance, of a trial that is no better; None of any other."""
+        """Return the rsum of chance for a trial that is no better; None for any other."""
         if trial_id not in self._known:
             row = self._home.trial(trial_id).last_row() or {}
             chance, rsum = row.get("val_chance"), self._rows[trial_id]["val_rsum"]

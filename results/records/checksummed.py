@@ -1,6 +1,6 @@
 """Parquet files with a checksum over the whole file, which is verified when it is read.
 
-Parquet's own checksums leave out what stands between the pages: of 3,000 flipped bits in a record, 87 changed values
+Parquet's own checksums leave out what is between the pages: of 3,000 flipped bits in a record, 87 changed values
 unseen. The checksum is SHA-256 over the file with zeros in its own place, an entry of the file's metadata.
 """
 
@@ -25,7 +25,7 @@ class Damaged(Exception):
 
 
 def dumped(table: pa.Table, **options: Any) -> bytes:
-    """A table as a sealed Parquet file, by options of `pq.ParquetWriter`."""
+    """Encode a table as a Parquet file with a checksum, by options of `pq.ParquetWriter`."""
     buffer = pa.BufferOutputStream()  # writing to the file directly takes a third longer: many small writes
     with pq.ParquetWriter(buffer, table.schema, **options) as writer:
         writer.write_table(table)
@@ -36,13 +36,13 @@ def dumped(table: pa.Table, **options: Any) -> bytes:
 
 
 def write(path: Path, table: pa.Table, *, durable: bool = True, **options: Any) -> None:
-    """Write a table as a sealed Parquet file; `durable`: it stands on the disk when this returns."""
+    """Write a table as a Parquet file with a checksum; `durable`: wait until it is on the disk."""
     with atomic_write(path, durable=durable) as aside:
         aside.write_bytes(dumped(table, **options))
 
 
 def whole(path: Path, *, must: bool = False) -> bytes:
-    """The content of a sealed file; `must`: a file of an earlier version, without a checksum, counts as damaged.
+    """Read a file with a checksum; `must`: a file of an earlier version, which has none, counts as damaged.
 
     Raises:
         Damaged: the checksum is wrong, or missing.
@@ -52,7 +52,7 @@ def whole(path: Path, *, must: bool = False) -> bytes:
     start = content.rfind(_KEY)
     if start < 0:
         if must:
-            raise Damaged("it carries no checksum, so nobody can tell whether it was changed")
+            raise Damaged("it has no checksum, so changes cannot be detected")
         return content
     place = start + len(_KEY) + _HEADER
     digest = hashlib.sha256(content[:place])
@@ -64,7 +64,7 @@ def whole(path: Path, *, must: bool = False) -> bytes:
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """A sealed file's columns that it has, in the order of `columns`, or all; errors as of `whole`."""
+    """Read those columns of a file that it has, in the order of `columns`, or all; errors as of `whole`."""
     content = whole(path)
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read(columns=columns, use_threads=False)

@@ -56,13 +56,13 @@ class FinishedTrial:
             raise self._other(f"the settings {self.folder.settings}", f"they differ in {differ}")
 
     def check_vocabulary(self, fingerprint: str) -> None:
-        """The same of the words of the trial's folder, where the record knows those of the training."""
+        """Check that the trial folder's words are those of its training, if the record knows them; else a UserError."""
         trained = self.noted.get("vocabulary", fingerprint)
         if fingerprint != trained:
             raise self._other(f"the vocabulary {self.folder.vocabulary}", f"its digest is {fingerprint}, not {trained}")
 
     def check_weights(self, content: Mapping[str, Any]) -> None:
-        """The same of the best checkpoint's training and epoch.
+        """Check that the best checkpoint is of the recorded training and epoch; else a UserError.
 
         Args:
             content: with the "row" that the history has of this epoch, and the fingerprint of the "vocabulary"; a
@@ -110,6 +110,6 @@ class FinishedTrial:
 
     def _other(self, what: str, how: str) -> UserError:
         return UserError(
-            f"{what}: not as the record of the trial says; {how}. Put back the files of its training, or train it "
-            "anew: goalgrid run GRID --force --only FILTER."
+            f"{what}: not as the record of the trial says; {how}. Put back the files of its training, or retrain it: "
+            "goalgrid run GRID --force --only FILTER."
         )

@@ -59,5 +59,5 @@ In a step, the squares of the `grad_norm_` of all parts add up to the square of 
 
 
 def all_logged() -> dict[str, Logged]:
-    """By name, with what parts log."""
+    """Return all logged values by name, including those that components log."""
     return LOGGED | {name: value for part in registered().values() for name, value in part.logged.items()}

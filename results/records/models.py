@@ -1,4 +1,4 @@
-"""What is known of a trial's model beside its record: further evaluations, how fast it is, its number of weights.
+"""Facts about a trial's model, in addition to its record: further evaluations, its speed, its number of weights.
 
 Evaluations and speeds are sealed Parquet files of one row.
 """
@@ -16,20 +16,20 @@ import pyarrow as pa
 from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, Trial
 from goalgrid.grid.groups import nested
-from goalgrid.grid.store.files import stands
+from goalgrid.grid.store.files import exists
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import checksummed, provenance, record_cache
 from goalgrid.results.records.steps import Leave, columns_of, refuse
 
 CAPTIONS, UNKNOWN = "captions", "unknown_captions"
-"""Beside the metrics: captions of the test split, and those with a word that the training's vocabulary lacks."""
+"""In addition to metrics: captions of the test split, and those with a word that the vocabulary lacks."""
 
 ModelKey = tuple[str, str, tuple[tuple[str, object], ...]]
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """What was measured of a trial's model after its training."""
+    """Measurements of a trial's model after its training."""
 
     @classmethod
     def _read(cls, path: Path, leave: Leave, what: str, again: str) -> Self | None:
@@ -43,7 +43,7 @@ class _Measured:
 
 @dataclass(frozen=True)
 class FurtherEvaluation(_Measured):
-    """What the best checkpoint of a trial reaches by a protocol that its record does not have.
+    """Metrics of a trial's best checkpoint by a protocol that its record does not have.
 
     By people's judgements, or on other data.
 
@@ -59,7 +59,7 @@ class FurtherEvaluation(_Measured):
 
     @classmethod
     def read(cls, path: Path, leave: Leave = refuse) -> Self | None:
-        """None where nothing was evaluated, or where the file is not that of its trial and is left out."""
+        """Read an evaluation; None: nothing was evaluated, or the file is of another trial and is left out."""
         again = "Remove the file; goalgrid resume GRID makes it again."
         evaluation, folder = cls._read(path, leave, "evaluation", again), path.parent.parent.name
         ids = folder, folder.rpartition("-")[0]  # in `replaced/` with a time behind the id
@@ -70,14 +70,14 @@ class FurtherEvaluation(_Measured):
 
     @classmethod
     def of_now(cls, path: Path, now: str) -> bool:
-        """Whether an evaluation stands there, and not one of other data than those with the fingerprint `now`."""
+        """Return whether an evaluation exists, and as far as known of the data with the fingerprint `now`."""
         evaluation = cls.read(path, lambda message: None) if now else None
-        return stands(path) and not (evaluation and provenance.is_other(evaluation.data_fingerprint, now))
+        return exists(path) and not (evaluation and provenance.is_other(evaluation.data_fingerprint, now))
 
 
 @dataclass(frozen=True)
 class Speed(_Measured):
-    """How fast a model is, as `goalgrid evaluate --speed` measured it.
+    """Speed of a model, as `goalgrid evaluate --speed` measured it.
 
     Args:
         pairs: scored a second, images and captions already embedded; the best of several runs.
@@ -114,7 +114,7 @@ class Models:
     leave: Leave = refuse
 
     def of(self, cell: Cell, metric: str) -> tuple[float, tuple[str, ...]]:
-        """`parameters` in millions, `kpps`, or `queries` a second; and the trials that say so. NaN: no trial says so.
+        """Return `parameters` in millions, `kpps`, or `queries` a second, and the trials that measured it; or NaN.
 
         The parameters of an ensemble are those of its members together.
         """
@@ -126,7 +126,7 @@ class Models:
         return (sum(values.values()) / len(values) if values else math.nan), tuple(values)
 
     def note(self) -> str:
-        """On what speeds were measured; how to measure them where none was."""
+        """Name the devices of measured speeds, or how to measure speeds if there are none."""
         how = "kpps is measured by goalgrid evaluate --trial ID --speed"
         if not (devices := self.devices):
             return f"{how}; one trial of each model is enough."

@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, machine, code and data, beside a trial's identity; and what is stale by them.
+"""Where a result comes from: versions, machine, code and data, which trial ids leave out; and what is stale by them.
 
 A finished trial is stale if the same training might give other numbers now. The program reports it and does nothing
 unasked.
@@ -44,29 +44,29 @@ DECIDING = {"python": 0, "numpy": 2}
 CODE_VERSION = "7:"
 """Begins a fingerprint of code. Another way of making fingerprints gets another number: they cannot be compared."""
 
-OTHER_CODE = "trained by other code than now"
-OTHER_DATA = "trained on other data than are here now"
+OTHER_CODE = "trained with older code"
+OTHER_DATA = "trained on data that changed since"
 DATA_VERSION = "2:"
 """Begins a fingerprint of data, as `CODE_VERSION` one of code."""
 
-UNTOLD_DATA = "recorded when data were compared in another way, so nobody can tell whether they changed"
-UNTOLD_CODE = "recorded when code was compared in another way, so nobody can tell whether it changed"
+UNTOLD_DATA = "recorded by a version that compared data differently, so changes cannot be detected"
+UNTOLD_CODE = "recorded by a version that compared code differently, so changes cannot be detected"
 
 
 @dataclass(frozen=True)
 class Now:
-    """What would train a cell's trials now: fingerprints of code, and of data, empty where they are not here."""
+    """Fingerprints of what would train a cell's trials now: of code, and of data (empty: they are not here)."""
 
     code: Callable[[Shared], str]
     data: Callable[[Shared], str] = lambda shared: ""
 
 
 COLUMNS = ("dataset", "recipe", "data_fingerprint", "code_fingerprint", "environment", "finished_at")
-"""What `stale` reads of a record."""
+"""Columns of a record that `stale` reads."""
 
 GIT_SECONDS = 2.0
 KEPT_SOURCE = "source.json"
-"""In the package of a snapshot, which git does not hold: `source` of the checkout that it was taken of."""
+"""File in the package of a snapshot, which git does not track: `source` of its checkout."""
 
 STATES_KEPT = 16
 """States of the sources, the latest ones, whose fingerprints stay in the user's cache folder."""
@@ -81,7 +81,7 @@ class Stale:
 
     cause: Cause
     what: str
-    """What changed: `torch 2.13.0 -> 2.14.0`."""
+    """Description of the change: `torch 2.13.0 -> 2.14.0`."""
 
 
 _Changed = tuple[str, str, str]
@@ -95,7 +95,7 @@ def _decides(name: str, then: str, now: str) -> bool:
 
 
 def environment(device: str, name: str, threads: int) -> dict[str, Any]:
-    """What a reader needs to judge whether another run should give the same numbers.
+    """Collect what a reader needs to judge whether another run should give the same numbers.
 
     `device`: the kind that trains, `cpu` or `cuda`; `name`: what it calls itself, empty: the processor's name.
     """
@@ -112,18 +112,18 @@ def environment(device: str, name: str, threads: int) -> dict[str, Any]:
 
 
 def made_by() -> dict[str, Any]:
-    """The version of this program that makes something: `goalgrid`, of a checkout its `commit`, and if it `changed`."""
+    """Return the version of this program: `goalgrid`, of a checkout its `commit`, and whether it was `changed`."""
     checkout = source() or {}
     commit = {"commit": checkout["commit"], "changed": checkout["dirty"]} if checkout else {}
     return {"goalgrid": _version(PROGRAM), **commit}
 
 
 ROOMS = ("grid", "objectives", "retrieval", "results", "runners")
-"""The packages inside the program's, which in a checkout are links to folders beside it."""
+"""The packages inside the program's, which in a checkout are links to folders next to it."""
 
 
 def rooms() -> dict[str, Path]:
-    """The folder of the program's package, and of each package inside it that may be a link."""
+    """Return the folder of the program's package, and of each package inside it that may be a link."""
     spec = find_spec(PROGRAM)
     folder = Path(((spec and spec.submodule_search_locations) or [])[0])
     return {PROGRAM: folder, **{f"{PROGRAM}.{room}": folder / room for room in ROOMS}}
@@ -135,13 +135,13 @@ def versioned(code: str) -> str:
 
 @cache
 def program() -> Mapping[str, bytes]:
-    """The sources of the program by module, read once: a process that trains does so when it imports them."""
+    """Return the sources of the program by module, read once: a training process reads them when it imports them."""
     return texts_of(rooms())
 
 
 @cache
 def program_fingerprint() -> str:
-    """16 hexadecimal digits over all sources: nodes of one cluster run the same."""
+    """Return 16 hexadecimal digits over all sources: nodes of one cluster run the same."""
     state = hashlib.sha256()
     for name, text in sorted(program().items()):
         state.update(f"{name} {len(text)} ".encode() + text)
@@ -149,7 +149,7 @@ def program_fingerprint() -> str:
 
 
 def known_or_found(sources: str, key: object, find: Callable[[], str]) -> str:
-    """A fingerprint of code from the user's cache folder, else found and kept there: finding it takes a second.
+    """Return a fingerprint of code from the user's cache folder, or compute and store it, which takes a second.
 
     A file holds the fingerprints of one state of the sources. If it cannot be read or written, this only takes longer.
 
@@ -176,13 +176,13 @@ def known_or_found(sources: str, key: object, find: Callable[[], str]) -> str:
 
 
 def fingerprints_folder() -> Path:
-    """`goalgrid/fingerprints` in the user's cache folder. A RuntimeError: this user has no home folder."""
+    """Return `goalgrid/fingerprints` in the user's cache folder; RuntimeError: this user has no home folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "goalgrid" / "fingerprints"
 
 
 @cache
 def source() -> dict[str, Any] | None:
-    """Commit of the source tree, and whether it was changed since; None where git does not hold it, nor did."""
+    """Return the commit of the source tree, and whether it was changed since; None if git does not track it."""
     folder = Path(__file__).parent
     tracked = _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
     described = tracked and _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
@@ -192,7 +192,7 @@ def source() -> dict[str, Any] | None:
 
 
 def stale(rows: Rows, cells: Sequence[Cell], now: Now) -> dict[str, list[Stale]]:
-    """Finished trials of these cells by id that another run now might not repeat, each with every reason.
+    """Return the finished trials of these cells that another run might not repeat, by id, with every reason.
 
     `rows`: of their records, with the columns of `COLUMNS`.
     """
@@ -206,7 +206,7 @@ def stale(rows: Rows, cells: Sequence[Cell], now: Now) -> dict[str, list[Stale]]
 
 
 def of_trials(cells: Iterable[Cell], done: Container[str], read: Callable[[Shared], T]) -> dict[str, T]:
-    """What is read of the cells' settings, e.g. the fingerprint of their code now, by id of their finished trials."""
+    """Read a value from the cells' settings, e.g. the fingerprint of their code now, by id of their finished trials."""
     values: dict[str, T] = {}
     for cell in cells:
         if ids := [trial.id for trial in cell.trials if trial.id in done]:
@@ -215,20 +215,20 @@ def of_trials(cells: Iterable[Cell], done: Container[str], read: Callable[[Share
 
 
 def code_differs(then: str, now: str) -> str:
-    """How a record's code differs from the code of now, from their fingerprints; empty if it is the same."""
+    """Say how a record's code differs from the code of now, by their fingerprints; empty if it is the same."""
     if then == now:
         return ""
     return OTHER_CODE if then.startswith(CODE_VERSION) else UNTOLD_CODE
 
 
 def of_other_data(rows: Rows, cells: Iterable[Cell], now: Callable[[Shared], str]) -> set[str]:
-    """Ids of the finished trials whose data differ from the data of now; not of those of which that cannot be told."""
+    """Return the ids of finished trials whose data changed; unknown cases are excluded."""
     data = of_trials(cells, rows, now)
     return {trial_id for trial_id, row in rows.items() if is_other(row["data_fingerprint"], data[trial_id])}
 
 
 def is_other(then: str, now: str) -> bool:
-    """Whether a record's data differ from the data of now, from their fingerprints; not where that cannot be told."""
+    """Return whether a record's data differ from the data of now, by their fingerprints; False if unknown."""
     return bool(now) and then.startswith(DATA_VERSION) and then.partition("+")[0] != now
 
 
@@ -247,12 +247,12 @@ def _reasons(
     elif data and not then.startswith(DATA_VERSION):
         reasons.append(Stale("data", UNTOLD_DATA))
     elif then != newest:
-        reasons.append(Stale("data", f"other data than the latest: {then} -> {newest}"))
+        reasons.append(Stale("data", f"trained on older data than the latest trial: {then} -> {newest}"))
     return reasons
 
 
 def patched(rows: Rows) -> dict[str, str]:
-    """The versions that changed without a change of any number, by id of the finished trials where some did."""
+    """Return the versions that changed without changing numbers, by id of the finished trials."""
     changed = {trial_id: _changed(json.loads(row["environment"]), DECIDING) for trial_id, row in rows.items()}
     words = {
         trial_id: _listed(version for version in some if not _decides(*version)) for trial_id, some in changed.items()
@@ -272,7 +272,7 @@ def _changed(environment: Mapping[str, Any], packages: Iterable[str]) -> list[_C
 
 
 def elsewhere(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """How two environments differ in what may round numbers otherwise: versions, the machine, its device and threads.
+    """List how two environments differ in what may change rounding: versions, machine, device and threads.
 
     A host with a processor of the same name is another one, too: a virtual machine may hide some of its instructions.
     """
@@ -292,7 +292,7 @@ def _version(package: str) -> str | None:
 
 
 def tracked(folder: Path, names: Sequence[str]) -> list[str]:
-    """The files in these folders below `folder` that git tracks, or does not know and does not ignore."""
+    """List the files in these folders below `folder` that git tracks, or does not know and does not ignore."""
     listed = _git(folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *names) or ""
     return [*filter(None, listed.split("\0"))]
 

@@ -98,7 +98,7 @@ _LONG = [
 
 @dataclass(frozen=True)
 class Trained:
-    """What a finished training gives its record.
+    """Results of a finished training, for its record.
 
     Args:
         rows: the history, a row an epoch; an ensemble has none.
@@ -165,7 +165,7 @@ class Trained:
 
 
 def as_stored(ranks: Sequence[float]) -> list[int]:
-    """Ranks as a record holds them: whole numbers; a mean place of ties that ends in a half, n - 1/2, is -n.
+    """Convert ranks for a record: whole numbers; a mean place of ties that ends in a half, n - 1/2, is -n.
 
     >>> as_stored([0, 7, 0.5, 2.0, 3.5])
     [0, 7, -1, 2, -4]
@@ -174,7 +174,7 @@ def as_stored(ranks: Sequence[float]) -> list[int]:
 
 
 def ranks_of(stored: "NDArray[Any]") -> "NDArray[Any]":
-    """The ranks that a record holds as `as_stored` made them.
+    """Convert the ranks of a record back from `as_stored`.
 
     >>> import numpy as np
     >>> ranks_of(np.array([0, 7, -1, 2, -4])).tolist()
@@ -185,7 +185,7 @@ def ranks_of(stored: "NDArray[Any]") -> "NDArray[Any]":
 
 
 def write(path: Path, values: Mapping[str, Any]) -> None:
-    """Write one record, by column. It stands on the disk once the caller makes its folder durable."""
+    """Write one record, by column. It is durable once the caller makes its folder durable."""
     row = pa.RecordBatch.from_struct_array(pa.array([values], pa.struct(list(SCHEMA))))  # converts all columns at once
     options = {"compression": dict.fromkeys(_LONG, "zstd"), "use_dictionary": False, "write_statistics": False}
     checksummed.write(path, pa.Table.from_batches([row], SCHEMA), durable=False, **options)
@@ -207,7 +207,7 @@ Unreadable = dict[Path, str]
 
 
 def collect(paths: Iterable[Path], columns: list[str] | None = None, unreadable: Unreadable | None = None) -> pa.Table:
-    """The records at these paths as one table, with all columns or with `columns` alone.
+    """Read the records at these paths into one table, with all columns or with `columns` alone.
 
     `unreadable`: takes the records that cannot be read, which are left out; None: they are a UserError.
     """
@@ -217,7 +217,7 @@ def collect(paths: Iterable[Path], columns: list[str] | None = None, unreadable:
 def parts(
     paths: Iterable[Path], columns: list[str] | None = None, unreadable: Unreadable | None = None
 ) -> Iterator[pa.Table]:
-    """The same as tables of `PART` records, so that 100,000 whole records need the memory of a few hundred."""
+    """Yield the same as tables of `PART` records, so that 100,000 whole records need the memory of a few hundred."""
     unread = iter(paths)
     while batch := list(itertools.islice(unread, PART)):
         records = [_read(path, columns, unreadable) for path in batch]
@@ -265,19 +265,19 @@ def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) 
 
 
 def cannot_be_read(path: Path, error: Exception) -> UserError:
-    """The error that tells a user which record cannot be read, why, and what to do."""
+    """Build the error that names the record that cannot be read, why, and what to do."""
     why = str(error).rstrip(".")
     return UserError(f"the record {path} cannot be read: {why}. Retrain its trial by goalgrid resume GRID --stale.")
 
 
 _SETTINGS = ["recipe", "seed", "starts_from", "schema_version"]
-"""Settings that stand in columns of the record already, or say nothing about the trial."""
+"""Settings that are columns of the record already, or say nothing about the trial."""
 
 
 def data_frame(home: Home, ids: Sequence[str], unreadable: Unreadable | None = None) -> "pd.DataFrame":
-    """The records of these trials as a row each: columns of the record, then the settings by dotted name.
+    """Return the records of these trials, a row each: columns of the record, then the settings by dotted name.
 
-    A setting that a trial does not have is missing in its row. Metrics by other protocols stand in columns
+    A setting that a trial does not have is missing in its row. Metrics by other protocols are in columns
     `PROTOCOL/METRIC`. Ranks and history are left out.
     """
     import pandas as pd
@@ -296,7 +296,7 @@ CIRCUMSTANCES = frozenset({"train_seconds", "environment", "finished_at"})
 
 
 def differences(cells: Sequence[Cell], one: Home, other: Home) -> list[str]:
-    """A line for every difference between two homes: in the finished trials, and in columns of their records."""
+    """List the differences between two runs folders: in the finished trials, and in columns of their records."""
     folders = [[home.trial(trial.id) for trial in trials_of(cells)] for home in (one, other)]
     first, second = ({folder.trial_id: folder.record for folder in side if folder.is_done()} for side in folders)
     lines = [f"{trial_id}: done in one run only" for trial_id in sorted(first.keys() ^ second.keys())]
@@ -306,7 +306,7 @@ def differences(cells: Sequence[Cell], one: Home, other: Home) -> list[str]:
 
 
 def differing(one: Path, other: Path) -> list[str]:
-    """The columns in which two records differ, apart from the circumstances."""
+    """Return the columns in which two records differ, except when, where and how long the trials ran."""
     rows = [collect([path]).drop_columns(sorted(CIRCUMSTANCES)).to_pylist()[0] for path in (one, other)]
     for row in rows:
         row["history"] = [logged for logged in row["history"] if logged["name"] != "seconds"]

@@ -1,4 +1,4 @@
-"""A copy of what tables read of records, so that the table of a large grid opens only records that are new.
+"""Cache the record columns that tables need, so that only new records are opened.
 
 A mark ties a summary to its record: trial, inode, size, and the times of the last writing and of the last change, which
 no program can set back. The copy is never the truth: if it is damaged or of another schema, it is made again.
@@ -26,14 +26,14 @@ _SCHEMA = pa.schema([pa.field(MARK, pa.string()), *(record.SCHEMA.field(name) fo
 def read(
     home: Home, paths: Sequence[Path], columns: list[str], unreadable: record.Unreadable | None = None
 ) -> pa.Table:
-    """The same table as `record.collect` of these paths and columns, some of `record.SHORT`, sooner."""
+    """Read the same table as `record.collect` of these paths and columns, some of `record.SHORT`, sooner."""
     if len(paths) < FEW:
         return record.collect(paths, columns, unreadable)
     marked = {_mark(path): path for path in paths}
     cached = _cached(home.summaries)
     known = set(cached[MARK].to_pylist())
     new = {mark: path for mark, path in marked.items() if mark not in known}
-    # The marks are older than what is read now. A record that is replaced in between stands with its new content under
+    # The marks are older than what is read now. The new content of a record that is replaced in between is stored under
     # its old mark, which nobody asks for again.
     read_now = record.collect(list(new.values()), record.SHORT, unreadable)
     marks = [mark for mark, path in new.items() if path not in (unreadable or ())]
@@ -48,7 +48,7 @@ def read(
 def rows(
     home: Home, done: Iterable[str], columns: Iterable[str], unreadable: record.Unreadable | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The ids and these columns of the records of finished trials, by id; `unreadable` as of `record.collect`."""
+    """Read columns of the records of finished trials, by id; `unreadable` as of `record.collect`."""
     table = read(home, [home.trial(trial_id).record for trial_id in done], ["trial_id", *columns], unreadable)
     return {row["trial_id"]: row for row in table.to_pylist()}
 
@@ -56,7 +56,7 @@ def rows(
 class Copying(ThreadPoolExecutor):
     """Copies records in a thread as they are written, so that the first table after a long grid opens few of them.
 
-    Each copy writes all summaries anew. It is made when a twentieth more are waiting, so that all copies together take
+    Each copy rewrites all summaries. It is made when a twentieth more are waiting, so that all copies together take
     time in proportion to the records.
     """
 
@@ -96,8 +96,8 @@ def _cached(path: Path) -> pa.Table:
 
 def _write(home: Home, summaries: pa.Table) -> None:
     """Write the latest summary of every trial whose folder exists; without it, the next reader starts from scratch."""
-    standing = home.standing()
+    present = home.standing()
     latest = {mark.partition("/")[0]: row for row, mark in enumerate(summaries[MARK].to_pylist())}
-    table = summaries.take(pa.array([row for trial_id, row in latest.items() if trial_id in standing], pa.int64()))
+    table = summaries.take(pa.array([row for trial_id, row in latest.items() if trial_id in present], pa.int64()))
     with suppress(UserError):
         checksummed.write(home.summaries, table, compression="zstd")

@@ -12,7 +12,7 @@ SURE_DIGITS = 9
 
 
 def rounded(value: float, digits: int = SHOWN_DIGITS) -> float:
-    """The nearest decimal of `SURE_DIGITS`, rounded half away from 0, as a reader does by hand; NaN and infinity stay.
+    """Round to decimals, half away from 0, as a reader does by hand; NaN and infinity stay.
 
     >>> rounded((10.1 + 10.2) / 2), rounded((10.0 + 10.3) / 2), rounded(-0.25)
     (10.2, 10.2, -0.3)
@@ -24,7 +24,7 @@ def rounded(value: float, digits: int = SHOWN_DIGITS) -> float:
 
 
 def written(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
-    """The rounded value as text; `sign` "+" writes a plus, too. What rounds to 0 has no minus.
+    """Write the rounded value; `sign` "+" writes a plus, too. A value that rounds to 0 has no minus.
 
     >>> written(63.05), written(0.04, sign="+"), written(-0.04, sign="+"), written(0.0625, 3)
     ('63.1', '+0.0', '+0.0', '0.063')
@@ -33,10 +33,10 @@ def written(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
 
 
 def number_text(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
-    """The value as `written` has it; `--` for NaN."""
+    """Write the value by `written`; `--` for NaN."""
     return NONE if math.isnan(value) else written(value, digits, sign)
 
 
 def p_text(p: float) -> str:
-    """`< 0.001`, `0.012`; `--` for NaN, of a test that cannot be made."""
+    """Write a p value: `< 0.001`, `0.012`; `--` for NaN, of a test that is impossible."""
     return "< 0.001" if p < 0.001 else number_text(p, 3)

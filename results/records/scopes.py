@@ -23,7 +23,7 @@ _NAME = {
     ast.Name: "id", ast.ExceptHandler: "name", ast.MatchAs: "name", ast.MatchStar: "name", ast.MatchMapping: "rest",
     ast.Nonlocal: "names",
 }  # fmt: skip
-"""Where a node holds the name, or the names, of variables."""
+"""Fields of nodes with the name, or the names, of variables."""
 
 _BINDERS = frozenset((*_NAME, *INSIDE, ast.NamedExpr, ast.Call, ast.Global, ast.Import, ast.ImportFrom))
 """The nodes of which `Scopes._bind` takes note."""
@@ -84,7 +84,7 @@ class Scope:
         return {name: f"%{self.depth}.{place}" for place, name in enumerate(names)}
 
     def binder(self, name: str) -> "Scope | None":
-        """The scope whose variable a name in this scope is; None: it is global, or a built-in."""
+        """Return the scope whose variable a name in this scope is; None: it is global, or built in."""
         for scope in self.around:
             if scope.is_class and scope is not self:  # its names are attributes, which functions in it do not see
                 continue
@@ -159,7 +159,7 @@ class Scopes:
                 inner.bind(argument.arg if argument else None, written=True)
 
     def canonical(self, node: ast.AST, scope: Scope) -> ast.AST:
-        """A copy of the tree with canonical names; `scope` evaluates the node."""
+        """Return a copy of the tree with canonical names; `scope` evaluates the node."""
         fields = {
             field: [self._part(part, scope) for part in value] if isinstance(value, list) else self._part(value, scope)
             for field, value in ast.iter_fields(node)

@@ -58,7 +58,7 @@ class TableValue(ABC):
 
     @abstractmethod
     def tidy(self) -> dict[str, object]:
-        """Everything that is known of the value, unrounded, by column of a tidy export; NaN for no number."""
+        """Return everything that is known of the value, unrounded, by column of a tidy export; NaN for no number."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Quantity(TableValue):
 
 
 class Multiple(Quantity):
-    """How many times as fast a model is as the slowest of its table."""
+    """Speed of a model as a multiple of the slowest in its table."""
 
     @property
     def text(self) -> str:
@@ -128,7 +128,7 @@ class Score(TableValue):
         return bool(self.trials) and all(trial_id in self.chance for trial_id in self.trials)
 
     def of_seeds(self, seeds: Collection[int]) -> list[str]:
-        """Ids of the trials that have these seeds."""
+        """Return the ids of the trials that have these seeds."""
         return [trial_id for trial_id, seed in zip(self.trials, self.seeds, strict=True) if seed in seeds]
 
     @property
@@ -204,12 +204,13 @@ class Scores:
     ) -> "Scores":
         """Read the records of all finished trials, and the states of trials that were started and are not done.
 
-        Trials that were trained on other data than are here now are left out, with that reason. Trials of one data set
-        and recipe that saw different data are a UserError, and a protocol by which none was evaluated.
+        Trials that were trained on data that changed since are left out, with that reason.
+
+        UserError: trials of one data set and recipe saw different data, or none was evaluated by the protocol.
 
         Args:
             usual: shown unless the records are older than that protocol.
-            leave: of records that cannot be read, and of files that tables and figures read later, beside them.
+            leave: takes messages about records and files next to them that cannot be read, now or later.
             mixed: whether to take trials of different data, of which the caller chooses.
         """
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
@@ -233,8 +234,8 @@ class Scores:
             refuse_mixed_data(rows.values())
         if protocol not in (None, *evaluate.names) and not _evaluated(protocol, rows.values()):
             raise UserError(
-                f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
-                f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
+                f"no finished trial was evaluated by protocol {protocol!r}: the records are older than the protocol. "
+                f"Retrain with --set dataset.protocol={protocol}, or into another --runs folder."
             )
         usual, models = usual if _evaluated(usual, rows.values()) else None, Models(cells, home, rows, leave)
         scores = cls(
@@ -249,7 +250,7 @@ class Scores:
 
     @property
     def headline(self) -> str:
-        """The metric, in both directions, that stands for all in a figure."""
+        """Return the metric, in both directions, that represents all in a figure."""
         return JUDGED[0] if self.judged else "r1"
 
     @property
@@ -258,7 +259,7 @@ class Scores:
         return self.protocol == ECCV
 
     def of(self, cell: Cell, metric: str, protocol: str | None = None) -> Score:
-        """A test metric of a cell over its seeds, by this protocol or by the one that is shown."""
+        """Return a test metric of a cell over its seeds, by this protocol or by the one that is shown."""
         shown = protocol or self.protocol_of(cell)
         evaluated = {t.id: by_protocol(self.rows[t.id], shown, metric) for t in cell.trials if t.id in self.rows}
         values = {trial_id: value for trial_id, value in evaluated.items() if value is not None}
@@ -286,35 +287,35 @@ class Scores:
         return self._unequal.get(cell.trials[0].id, {}) if cell.trials else {}
 
     def of_model(self, cell: Cell, metric: str) -> Quantity:
-        """Of a cell's model `parameters` in millions, `kpps`, thousands of pairs a second, or `queries` a second."""
+        """Return `parameters` of a cell's model in millions, `kpps`, or `queries` a second."""
         return Quantity(*self.models.of(cell, metric)) if self.models else Quantity(math.nan)
 
     def of_other_code(self, cells: Iterable[Cell]) -> list[str]:
-        """How many of these cells' finished trials other code than now trained, in sentences; none where none is."""
+        """State how many of these cells' finished trials were trained with other code; empty if none."""
         remarks = self.code_differs(cell for cell in cells if not cell.published).values()
         counts = Counter(remarks).items()
         return [f"{count} of {len(remarks)} trials were {remark}." for remark, count in counts if remark]
 
     def code_differs(self, cells: Iterable[Cell]) -> dict[str, str]:
-        """How the code of finished trials differs from that of now, by id; empty where it does not."""
+        """Return how the code of finished trials differs from that of now, by id; empty if it does not."""
         now = provenance.of_trials(cells, self.rows, self.now.code) if self.now else {}
         return {name: provenance.code_differs(self.rows[name]["code_fingerprint"], code) for name, code in now.items()}
 
     def to_evaluate(self, cells: Iterable[Cell]) -> str:
-        """How to make the further evaluations that finished trials lack; empty where none is missing."""
+        """State how to make the further evaluations that finished trials lack; empty if none is missing."""
         done = (trial.id for cell in cells for trial in cell.trials if trial.id in self.rows)
         missing = any(self.protocol in self.lacking.get(trial_id, ()) for trial_id in done)
-        return f"Make missing evaluations: {self.make}." if missing else ""
+        return f"To make the missing evaluations: {self.make}." if missing else ""
 
     def unknown_words(self, cells: Sequence[Cell]) -> str:
-        """How many captions have words that the models never read in training; empty where none has."""
+        """State how many captions have words that the models never read in training; empty if none has."""
         most, captions = (
             max((v for c in cells for v in self.of(c, name).values), default=0) for name in (UNKNOWN, CAPTIONS)
         )
         return f"Up to {most:,.0f} of {captions:,.0f} captions have words that no training read." if most else ""
 
     def leaks(self, cells: Sequence[Cell]) -> str:
-        """Which splits of the data share images that trials were trained in spite of (`--allow-leak`); or empty."""
+        """Name the splits that share images although trials were trained on them (`--allow-leak`); or empty."""
         shared = dict[str, None]()
         for cell in cells:
             chooses = bool(cell.choices) or cell.trials[0].shared.train.selection != "last"
@@ -332,11 +333,11 @@ class Scores:
         return chosen or cell.trials[0].shared.dataset.protocol
 
     def section(self, cell: Cell) -> str:
-        """What the rows of a block share in a layout that compares methods: the protocol."""
+        """Return what the rows of a block share in a layout that compares methods: the protocol."""
         return self.protocol_of(cell)
 
     def label(self, cell: Cell) -> str:
-        """The cell as one method among others: `fc-bow, con_con, train.lr = 0.001`."""
+        """Name the cell as one method among others: `fc-bow, con_con, train.lr = 0.001`."""
         return with_values(f"{cell.recipe}, {cell.objective}", cell.swept)
 
     def axes(self, cell: Cell) -> dict[str, str]:
@@ -344,7 +345,7 @@ class Scores:
         return {**names, **{name: str(value) for name, value in cell.swept}, "objective": cell.objective}
 
     def further(self, cells: Iterable[Cell], home: Home) -> "Iterator[Scores]":
-        """The scores by each protocol that is not shown, and by each of [evaluate] that some trial was evaluated by."""
+        """Yield the scores by each protocol that is not shown, and by those of [evaluate] that some trial has."""
         shown, every = {self.protocol_of(cell) for cell in cells}, dict[str, None]()
         for row in self.rows.values():
             every |= {row["protocol"]: None} | {key.rpartition("/")[0]: None for key, _ in row["other_metrics"] or ()}
@@ -369,13 +370,16 @@ class Scores:
                 further = [(f"{protocol}/{name}", value) for name, value in values.items() if value is not None]
                 rows[trial_id] = {**row, "other_metrics": [*(row["other_metrics"] or ()), *further]}
                 seen += [{**row, "dataset": protocol, **asdict(evaluation)}] if evaluation else []
-        again = f"Where the data are, `goalgrid resume GRID` evaluates anew; or remove evaluations/{protocol}.parquet."
+        again = (
+            "On a machine with the data, `goalgrid resume GRID` evaluates again; "
+            f"or remove evaluations/{protocol}.parquet."
+        )
         refuse_mixed_data(seen, again)
         return replace(self, rows=rows, protocol=protocol)
 
 
 def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | None:
-    """A test metric of a record by a protocol; None if the trial was not evaluated by it."""
+    """Return a test metric of a record by a protocol; None if the trial was not evaluated by it."""
     if row["protocol"] == protocol:
         value = row.get(f"test_{metric}")
         return None if value is None else float(value)
@@ -383,7 +387,7 @@ def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | N
 
 
 def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
-    """Indices of the best value and of all values that tie with it at the shown precision; none that is at chance."""
+    """Return the indices of the best value and of values that tie with it as shown; none that is at chance."""
     shown = {value.shown for value in values if not math.isnan(value.shown)}
     for top in sorted(shown, reverse=not lowest):
         if winners := {place for place, value in enumerate(values) if value.shown == top and not value.at_chance}:
@@ -391,7 +395,7 @@ def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
     return set()
 
 
-AGAIN = "`goalgrid resume GRID --stale` trains anew those that saw other data than the latest; no result is deleted."
+AGAIN = "`goalgrid resume GRID --stale` retrains all but those with the latest data; no result is deleted."
 
 
 def refuse_mixed_data(rows: Iterable[Mapping[str, Any]], again: str = AGAIN) -> None:
@@ -400,8 +404,9 @@ def refuse_mixed_data(rows: Iterable[Mapping[str, Any]], again: str = AGAIN) -> 
     for (dataset, _), fingerprints in seen.items():
         if len(fingerprints) > 1:
             examples = ", ".join(f"{trial_id} ({mark})" for mark, trial_id in fingerprints.items())
-            why = "saw different data, so one table must not hold them"
-            raise UserError(f"trials on {dataset!r} {why}: {examples}. {again}")
+            raise UserError(
+                f"trials on {dataset!r} saw different data, so one table must not mix them: {examples}. {again}"
+            )
 
 
 def _evaluated(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> bool:
@@ -417,7 +422,7 @@ def _reason(folder: TrialFolder, state: State) -> str:
 
 
 def counted_reasons(reasons: Iterable[str]) -> str:
-    """How often each reason holds, the most frequent first.
+    """Count how often each reason holds, the most frequent first.
 
     >>> counted_reasons(["failed (killed)", NEVER_RUN, "failed (killed)"])
     '2 trials failed (killed), 1 never run'

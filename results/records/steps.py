@@ -1,4 +1,4 @@
-"""What a trial keeps beside its record: values of steps, triplets, what a pooling learnt. Sealed Parquet files."""
+"""Files next to a trial's record: values of steps, triplets, what a pooling learnt. Parquet with checksums."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,8 +11,8 @@ from goalgrid.grid.groups import grouped
 from goalgrid.results.records import checksummed
 
 Leave = Callable[[str], None]
-"""Takes the message of a file beside a record that cannot be read, so that it is left out."""
-ANEW = "Retrain its trial: goalgrid run GRID --force --only FILTER."
+"""Takes the message of a file next to a record that cannot be read, so that it is left out."""
+RETRAIN = "Retrain its trial: goalgrid run GRID --force --only FILTER."
 
 
 def refuse(message: str) -> None:
@@ -47,14 +47,14 @@ def write_densities(
 
 
 def read_densities(path: Path, leave: Leave = refuse) -> tuple[dict[int, list[int]], list[float]]:
-    """Counts by epoch and weights, bin by bin, s_pos by s_neg; nothing where the trial kept none."""
+    """Return counts by epoch and weights, bin by bin, s_pos by s_neg; empty if the trial kept none."""
     columns = columns_of(path, leave)
     counts = grouped(zip(columns.get("epoch", []), columns.get("count", []), strict=True))
     return counts, columns.get("weight", [])[: len(next(iter(counts.values()), []))]
 
 
 def read(path: Path, along: str = "step", leave: Leave = refuse) -> dict[str, dict[int, float]]:
-    """Values by name, then by step or by rank, as `along` says; nothing where the trial kept none."""
+    """Return values by name, then by step or by rank, as `along` says; empty if the trial kept none."""
     columns = columns_of(path, leave)
     steps = columns.pop(along, [])
     return {
@@ -63,8 +63,8 @@ def read(path: Path, along: str = "step", leave: Leave = refuse) -> dict[str, di
     }
 
 
-def columns_of(path: Path, leave: Leave, what: str = "trace", again: str = ANEW) -> dict[str, list[Any]]:
-    """The columns of a file beside a record; nothing without a file, or where it cannot be read and is left out.
+def columns_of(path: Path, leave: Leave, what: str = "trace", again: str = RETRAIN) -> dict[str, list[Any]]:
+    """Read the columns of a file next to a record; empty without a file, or if it is unreadable and left out.
 
     `what`, `again`: for the message: the kind of file, and how to make it again.
     """

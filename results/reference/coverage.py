@@ -49,7 +49,7 @@ class PaperRow:
     recipes: tuple[str, ...]
     objectives: tuple[str, ...]
     quoted: str
-    """Where the paper has the numbers from; empty: it trained them itself."""
+    """Source of the paper's numbers; empty: it trained them itself."""
     why: str
     """Why no grid fills the row."""
     differs: tuple[str, ...]
@@ -71,9 +71,9 @@ def check_names(grid: Grid) -> None:
 
 
 def usual_protocol(grid: Grid) -> str | None:
-    """The protocol that the grid sets, else that of the first table that it names; None: each trial's own.
+    """Return the protocol that the grid sets, else that of the first table that it names; None: each trial's own.
 
-    Only data sets with several protocols leave a choice. A protocol that the grid sweeps stands.
+    Only data sets with several protocols leave a choice. A protocol that the grid sweeps stays.
 
     >>> from goalgrid.grid.gridfile import load
     >>> usual_protocol(load("selhn-table8")), usual_protocol(load("selhn-table9")), usual_protocol(load("demo"))
@@ -88,7 +88,7 @@ def usual_protocol(grid: Grid) -> str | None:
 
 
 def coverage(name: str, cells: Sequence[Cell]) -> Coverage:
-    """The numbers of a table that these cells will fill once they are trained, by any protocol of their data sets.
+    """Return the numbers of a table that these cells will fill once they are trained, by any protocol they have.
 
     A cell fills a number if it has the data set, recipe and objective that the table's file gives for the row.
     """
@@ -106,7 +106,7 @@ def place_of(where: Cell | Result) -> Place:
 
 
 def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
-    """Why no cell will have this number; None if a cell will have it."""
+    """Return why no cell will have this number; None if a cell will have it."""
     if result.line.not_possible:
         return Gap(result.line.not_possible)
     if result.recipe is None:
@@ -126,7 +126,7 @@ def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
 
 
 def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Iterator[PaperRow]:
-    """The rows of a table in its order, held against the grid of these that names the table: the paper's settings."""
+    """Yield the rows of a table in order, matched with those of these grids that name the table."""
     naming = [(grid.name, cells) for grid, cells in grids if name in grid.tables]
     for results in paper_table(name).rows(name):
         first, line = results[0], results[0].line

@@ -1,4 +1,4 @@
-"""How a training here differs from the source of a paper's numbers: settings, stand-ins, readings, words, validation.
+"""How a training here differs from the source of a paper's numbers: settings, substitutes, readings, words, validation.
 
 What a source trained with are the settings of the recipe, of the objective and of the whole data set, but for what
 `sources.toml` says of it.
@@ -26,7 +26,7 @@ ANY = ("*",)
 
 
 class Source(Settings):
-    """What the source of some numbers trained with, or leaves open, where no recipe says it.
+    """Settings that the source of some numbers trained with, or leaves open, if no recipe has them.
 
     It is about the trainings that fit its patterns, as in file names.
     """
@@ -55,7 +55,7 @@ def sources() -> tuple[Source, ...]:
 
 
 def differences(results: Sequence[Result], cells: Sequence[Cell]) -> tuple[str, ...]:
-    """How cells that fill a row differ from its source, in short phrases, the most telling first.
+    """List how cells that fill a row differ from its source, in short phrases, the most telling first.
 
     Cells of one grid that share their swept values.
     """
@@ -73,7 +73,7 @@ def differences(results: Sequence[Result], cells: Sequence[Cell]) -> tuple[str, 
 
 
 def common(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """The phrases that all of several rows have; of a single row none."""
+    """Return the phrases that all of several rows have; of a single row none."""
     first, *others = [*rows] or [()]
     return tuple(phrase for phrase in first if others and all(phrase in other for other in others))
 

@@ -58,7 +58,7 @@ class Filled(Paper):
     scores: Scores
     ours: Mapping[Cell, Cell]
     trained: frozenset[Cell]
-    """Rows that shipped grids train: where their trials are missing, no number stands."""
+    """Rows that shipped grids train: if their trials are missing, they have no number."""
     differs: Mapping[Cell, tuple[str, ...]]
     """How the training of a row differs from the source of the paper's numbers, or why the row is undecided."""
     undecided: frozenset[Cell]
@@ -66,10 +66,10 @@ class Filled(Paper):
     untrained: int
     """Trials that `goalgrid run --paper` trains: those of the table's first shipped grid that are not done."""
     quoting: bool = True
-    """Whether the paper's numbers stand where no trial here can have one."""
+    """Whether to show the paper's numbers that no trial here can have."""
 
     def of(self, cell: Cell, metric: str) -> TableValue:
-        """Our score by the protocol of the printed number; else the printed number, marked as quoted."""
+        """Return our score by the protocol of the printed number; else the printed number, marked as quoted."""
         result, ours = self.rows[cell][metric], self.ours.get(cell)
         if metric == OIPS and cell in self._multiples:
             return self._multiples[cell]
@@ -96,14 +96,14 @@ class Filled(Paper):
 
     @property
     def speed_note(self) -> str:
-        """What the speeds are and where they were measured; empty where none is shown."""
+        """Note on the speeds and the devices that measured them; empty: none is shown."""
         if not self._multiples or not self.scores.models:
             return ""
         return f"#OIPs: queries answered a second over those of the slowest row, on {self.scores.models.devices[0]}."
 
     @property
     def values(self) -> list[TableValue]:
-        """What stands in the places of the paper's numbers."""
+        """Return the values in the places of the paper's numbers."""
         numbers = ((cell, result) for cell, row in self.rows.items() for result in row.values())
         return [self.of(cell, result.metric) for cell, result in numbers if result.value.text != "--"]
 
@@ -120,12 +120,14 @@ class Filled(Paper):
 def fill(
     name: str, shipped: Sequence[GridCells], saved: Sequence[GridCells], home: Home, now: provenance.Now, leave: Leave
 ) -> Filled:
-    """The table with our scores: of the cells that have a row's data set, recipe and objective.
+    """Fill the table with our scores: of the cells that have a row's data set, recipe and objective.
 
-    Cells that differ in their seeds alone are one. Of cells with other differences that of the shipped grid counts that
-    trains the row, else that with the recipe's settings; where neither decides, the row has no score, and a note says
-    why. Trials of other code count only where all of a cell are. Trials of one data set that saw different data are a
-    UserError. `leave` takes messages about what is left out.
+    Cells that differ in their seeds alone are one. Of cells with other differences, the one of the shipped grid that
+    trains the row counts, else the one with the recipe's settings; if neither decides, the row has no score, and a note
+    says why. Trials of other code count only if all trials of a cell are. `leave` takes messages about what is left
+    out.
+
+    UserError: trials of one data set saw different data.
     """
     paper = Paper.read(name)
     every_row = zip(paper_rows(name, shipped), paper_table(name).rows(name), strict=True)
@@ -168,7 +170,7 @@ def fill(
 
 
 def _candidates(grid: Grid, cells: Sequence[Cell], places: set[Place]) -> list[Candidate]:
-    """The cells of a grid that stand in some row; not its published checkpoints, which stand last.
+    """Return the cells of a grid that belong to some row; not its published checkpoints, which come last.
 
     No cell that chose settings for itself: the papers print none.
     """

@@ -87,11 +87,11 @@ class Match:
     scores: Scores
 
     def of(self, cell: Cell, metric: str) -> Result | None:
-        """The number that the paper has for this cell, if any."""
+        """Return the number that the paper has for this cell, if any."""
         return next(iter(self._printed(cell, metric)), None)
 
     def notes(self, cell: Cell, metric: str) -> str:
-        """What a reader must know of the paper's number: a doubt, and other values of other tables; mostly nothing."""
+        """Return what a reader must know of the paper's number: a doubt, and values of other tables; mostly empty."""
         if not (first := self.of(cell, metric)):
             return ""
         every = self._printed(cell, metric)
@@ -110,7 +110,7 @@ class Match:
 
 
 def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
-    """The papers' numbers for these cells and metrics, if any.
+    """Find the papers' numbers for these cells and metrics, if any.
 
     Of several tables that print a number, a table without doubts comes first, then one of means, then the table with
     most numbers of these cells.
@@ -127,15 +127,15 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
 
 
 def changes(cells: Sequence[Cell]) -> list[str]:
-    """Dotted names of the settings in which a cell that was trained here leaves what is published, by `differing`."""
+    """Return the dotted names of settings in which a trained cell leaves what is published, by `differing`."""
     return list(dict.fromkeys(name for cell in cells if not cell.published for name in differing(cell)))
 
 
 def differing(cell: Cell, other: Cell | None = None) -> Differing:
-    """In what a cell differs from another one, else from its recipe, its objective's defaults and the whole data set.
+    """Return how a cell differs from another, else from its recipe, its objective's defaults and the whole data.
 
     By dotted name: the cell's value, then the other. The recipe leaves open which images validate, where captions are
-    cut, and the words and their file where it has words of its own.
+    cut, and the words and their file if it has words of its own.
     """
     if other:
         return differing_values(sections(cell), sections(other))
@@ -147,7 +147,7 @@ def differing(cell: Cell, other: Cell | None = None) -> Differing:
 
 
 def of_recipe(cell: Cell, variant: str) -> dict[str, dict[str, Any]]:
-    """The settings of the cell's recipe, its objective by a variant and the whole data set, in sections."""
+    """Return the settings of the cell's recipe, its objective by a variant and the whole data set, in sections."""
     recipe, shared = cell.origin, cell.trials[0].shared
     dataset = shared.dataset
     return {
@@ -159,14 +159,14 @@ def of_recipe(cell: Cell, variant: str) -> dict[str, dict[str, Any]]:
 
 
 def differing_values(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Differing:
-    """Both values where they differ, without settings that come with another choice, such as another encoder's."""
+    """Return both values where they differ, without settings of another choice, such as another encoder's."""
     differences, shared = syntax.differing(ours, theirs), syntax.flat(ours).keys() & syntax.flat(theirs).keys()
     chosen = {name.rpartition(".")[0] for name in differences if name.rpartition(".")[2] in CHOICES}
     return {n: pair for n, pair in differences.items() if n in shared or n.rpartition(".")[0] not in chosen}
 
 
 def difference_text(cells: Iterable[Differing]) -> str:
-    """`epochs 30 in place of 15, decay every 15 in place of 30 and 20`; empty if the cells differ in nothing."""
+    """Write `epochs 30 in place of 15, decay every 15 in place of 30 and 20`; empty if the cells are equal."""
     values = groups.grouped(chain.from_iterable(cell.items() for cell in cells)).items()
     sides = ((name, [dict.fromkeys(map(setting_text, side)) for side in zip(*of, strict=True)]) for name, of in values)
     return ", ".join(
@@ -181,7 +181,7 @@ def _plain(name: str) -> str:
 
 
 def sections(cell: Cell) -> dict[str, dict[str, Any]]:
-    """The settings of a cell, by section."""
+    """Return the settings of a cell, by section."""
     shared = cell.trials[0].shared
     sections = {name: getattr(shared, name).model_dump() for name in ("dataset", "train", "model")}
     return {**sections, "objective": shared.objective.parameters}
@@ -198,7 +198,7 @@ def _key(result: Result) -> ResultKey | None:
 
 
 def nothing_reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> str:
-    """The error that says what the grid has, what papers report that is nearest to it, and what to do."""
+    """Build the error that says what the grid has, what papers report that is nearest to it, and what to do."""
     ours = dict.fromkeys(f"{cell.recipe} on {cell.dataset} by {scores.protocol_of(cell)}" for cell in cells)
     keys = [key for result in all_results() if (key := _key(result))]
     recipes = {cell.recipe for cell in cells}

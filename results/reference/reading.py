@@ -33,7 +33,7 @@ class Printed(TableValue):
     n: int | None = None
     """Number of runs that the mean is over; None: the paper does not say."""
     doubt: str = ""
-    """Why the number is not what it stands for; empty: nothing is known against it."""
+    """Why the number is not what it claims to be; empty: nothing is known against it."""
 
     @cached_property
     def _numbers(self) -> tuple[float, ...]:
@@ -64,7 +64,7 @@ class Printed(TableValue):
         return "--" if self.printed == "-" else self.printed.replace("±", " ± ")
 
     def tidy(self) -> dict[str, object]:
-        """Runs, mean and standard deviation, as far as the paper says them."""
+        """Return runs, mean and standard deviation, as far as the paper gives them."""
         return {"n": self.n, "mean": self.mean, "std": self.std, "text": self.text}
 
 
@@ -87,7 +87,7 @@ class Result:
     """Ours, where we have them."""
     value: Printed
     line: "Line"
-    """The row that it stands in."""
+    """The row of the number."""
 
     @property
     def doubt(self) -> str:
@@ -109,18 +109,18 @@ class PrintedColumns(Settings):
     """Neighbouring columns of a data set, in the printed order; in GOAL's matrices a column is METRIC:TRIPLET."""
 
     title: str = ""
-    """What is printed above them; empty: nothing."""
+    """Text above them; empty: none."""
     dataset: str
     protocol: str
     columns: str
 
 
 class Remark(Settings):
-    """What is to be said of some numbers of a table; rows, data set and metric are patterns as in file names."""
+    """Remark on some numbers of a table; rows, data set and metric are patterns as in file names."""
 
     text: str
     rows: str = "*"
-    """Of the block's title, the model and the loss."""
+    """Pattern of the block's title, the model and the loss."""
     dataset: str = "*"
     metric: str = "*"
 
@@ -137,7 +137,7 @@ class Line(Settings):
     """Ours; a table where the data sets, by which it names the recipes, have one each."""
     objective: str | None = None
     quoted: str = ""
-    """Where the paper has the numbers from, in its words; empty: it trained them itself."""
+    """Source of the paper's numbers, in its words; empty: it trained them itself."""
     not_possible: str = ""
     """Why no grid here trains the row, said wherever it bears a name that something shipped has."""
     runs: int | None = None
@@ -168,15 +168,15 @@ class PaperTable(Settings):
     table: str
     title: str
     legend: str = ""
-    """What its signs and words mean, whoever's numbers stand in it."""
+    """Meaning of its signs and words, whoever's numbers it shows."""
     note: str = ""
-    """What a reader of the printed numbers must know."""
+    """Note for readers of the printed numbers."""
     layout: str
     """The layout here that is nearest to the paper's."""
     words: tuple[str, ...] = ("Method",)
     """The titles of the columns of words: `Model` and `Loss` hold the row's, any other both."""
     words_title: str = ""
-    """What is printed above these titles; empty: nothing."""
+    """Text above these titles; empty: none."""
     i2t: str = "Image-to-Text"
     t2i: str = "Text-to-Image"
     """The paper's names of the directions."""
@@ -185,7 +185,7 @@ class PaperTable(Settings):
     runs: int | None = None
     """Number of runs that the means with ± are over."""
     doubts: tuple[Remark, ...] = ()
-    """What is wrong with printed numbers."""
+    """Known faults of printed numbers."""
     parts: tuple[PrintedColumns, ...]
     blocks: tuple[Lines, ...]
 
@@ -201,7 +201,7 @@ class PaperTable(Settings):
 
     @property
     def marks(self) -> str:
-        """What is bold; empty: nothing is."""
+        """Meaning of bold; empty: nothing is bold."""
         of = f" of each {self.bests}" if self.bests else ""
         return f"best{of} in bold" if self.layout != "known" else ""
 
@@ -211,7 +211,7 @@ class PaperTable(Settings):
         return [(part, column) for part in self.parts for column in part.columns.split()]
 
     def rows(self, name: str) -> Iterator[tuple[Result, ...]]:
-        """The numbers of every row."""
+        """Yield the numbers of every row."""
         columns = self.columns
         for block in self.blocks:
             for row in block.rows:
@@ -235,7 +235,7 @@ class PaperTable(Settings):
 
 @cache
 def table_names() -> tuple[str, ...]:
-    """Paper by paper, in the papers' order."""
+    """List the tables paper by paper, in the papers' order."""
     return tuple(sorted((name for name in toml_names(_FOLDER) if "-table" in name), key=_place))
 
 
@@ -246,7 +246,7 @@ def paper_table(name: str) -> PaperTable:
 
 @cache
 def results_of(name: str) -> tuple[Result, ...]:
-    """All numbers of a table.
+    """Return all numbers of a table.
 
     >>> [result] = [r for r in results_of("goal-table3-coco")
     ...             if (r.recipe, r.objective, r.metric) == ("vsepp-r152-ft", "sig-ms_cir", "i2t_r1")]
@@ -271,8 +271,8 @@ class Paper:
 
     @staticmethod
     def read(name: str) -> "Paper":
-        """A table by name; a UserError if none has this name."""
-        hint = "GOAL's Flickr30K tables stand in its appendix, which is not here." if "f30k" in name else ""
+        """Read a table by name; UserError: none has this name."""
+        hint = "GOAL's Flickr30K tables are in its appendix, which is not shipped." if "f30k" in name else ""
         check_known("table of a paper", name, table_names(), hint=hint)
         return Paper(name, nested((cell_of(result), result.metric, result) for result in results_of(name)))
 
@@ -302,14 +302,14 @@ class Paper:
         return self._any(cell).protocol
 
     def section(self, cell: Cell) -> str:
-        """What the rows of a block share: the protocol, and the title above them."""
+        """Return what the rows of a block share: the protocol, and the title above them."""
         return ", ".join(word for word in (self.protocol_of(cell), self._any(cell).block) if word)
 
     def label(self, cell: Cell) -> str:
         return self._any(cell).label
 
     def axes(self, cell: Cell) -> dict[str, str]:
-        """What a row belongs to by the paper's words, and its recipe and objective here."""
+        """Return what a row belongs to by the paper's words, and its recipe and objective here."""
         result = self._any(cell)
         place = {"paper": self.content.paper, "table": self.content.table, "block": result.block}
         names = {"dataset": result.dataset, "protocol": result.protocol, "model": result.model, "loss": result.loss}
@@ -320,13 +320,13 @@ class Paper:
 
 
 def cell_of(result: Result) -> Cell:
-    """The cell without trials that stands for the row of a number on its data set."""
+    """Build the cell without trials that represents the row of a number on its data set."""
     marks = (("block", result.block),) if result.block else ()
     return Cell(result.dataset, result.model, result.loss, marks, trials=())
 
 
 def listing(paper: str | None = None) -> dict[str, str]:
-    """What a paper's tables show, by name; without a paper, the tables of all papers."""
+    """Return what a paper's tables show, by name; without a paper, the tables of all papers."""
     return {name: paper_table(name).heading for name in table_names() if paper is None or name.startswith(f"{paper}-")}
 
 

@@ -29,7 +29,7 @@ FORMATS = ("terminal", *ENDINGS)
 
 
 def format_of(path: Path) -> str | None:
-    """The format that belongs to a file's ending, or that the ending names, as t.latex; None if no format does."""
+    """Return the format of a file's ending, or the one that the ending names, as t.latex; None: no format does."""
     return next((kind for kind, ending in ENDINGS.items() if path.name.endswith((f".{ending}", f".{kind}"))), None)
 
 
@@ -49,7 +49,7 @@ def format_for(path: Path, kind: str, formats: Collection[str] = tuple(ENDINGS))
     if kind == "terminal":
         if named is None:
             endings = ", ".join(f".{ending}" for name, ending in ENDINGS.items() if name in formats)
-            raise UserError(f"--output {path}: its ending says no format. Known: {endings}; or give --format.")
+            raise UserError(f"--output {path}: its ending names no format. Known: {endings}; or give --format.")
         return named
     ending = ENDINGS[kind]
     usual = {"", f".{ending.rpartition('.')[2]}", f".{kind}", *([".txt"] if kind in TEXT else [])}
@@ -60,7 +60,7 @@ def format_for(path: Path, kind: str, formats: Collection[str] = tuple(ENDINGS))
 
 
 def text(table: Table, kind: str) -> str:
-    """The table in a format that is text, after the command that prints it, where there is one."""
+    """Write the table in a text format, after the command that prints it, if there is one."""
     command = " ".join(f"{table.command} --format {kind}".split("\n"))  # a caption may have lines
     comment = TEXT[kind].comment.format(command) if table.command else ""
     return comment + TEXT[kind].render(table)
@@ -77,6 +77,6 @@ def write(table: Table, kind: str, path: Path) -> None:
 
 
 def write_all(table: Table, folder: Path) -> None:
-    """Write every format beside one another, named after the layout."""
+    """Write every format into one folder, named after the layout."""
     for kind, ending in ENDINGS.items():
         write(table, kind, folder / f"{table.name}.{ending}")

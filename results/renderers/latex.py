@@ -50,15 +50,17 @@ SIZES = (
 )
 """From the largest, which no body text is smaller than."""
 AIRY = SIZES[1]
-"""The size at which a table that fits a column stands in one, unless the author says otherwise."""
+"""The size at which a table that fits a column is set in one, unless the author says otherwise."""
 
 
 def render(table: Table) -> str:
-    r"""A `table` or `table*`, or with `plain` the tabular alone; the first line says which packages it needs.
+    r"""Write a `table` or `table*`, or with `plain` the tabular alone; the first line names the packages it needs.
 
-    A wide table has smaller letters, the space between columns and around ± smaller first; what is still too wide or
-    too long is scaled down when the paper is set. Nothing is ever scaled up. What only the author needs to know is a
-    comment. UserError: a character that pdflatex cannot set, or a reference that the table lacks.
+    In a wide table, the spaces between columns and around ± shrink first, then the letters; if it is still too wide or
+    too long, it is scaled down when the paper is set. Nothing is ever scaled up. What only the author needs to know is
+    a comment.
+
+    UserError: a character that pdflatex cannot set, or a reference that the table lacks.
     """
     style = table.latex
     words = PaperWords(table.names, _cited(table))
@@ -246,7 +248,7 @@ def _text(text: str, bold: bool) -> str:
 
 
 def _number(text: str, bold: bool, raised: str = "") -> str:
-    r"""A number for a column of siunitx, what stands behind it in braces; any other text in braces.
+    r"""Write a number for a column of siunitx, followed by other text in braces; any other text in braces.
 
     >>> print(_number("63.1 ± 0.2†", True), _number("+0.3", False), _number("--", False))
     \bfseries 63.1 \pm 0.2 {$^{\dagger}$} +0.3 {--}

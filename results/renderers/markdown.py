@@ -4,7 +4,7 @@ from goalgrid.results.tables import Table, TextFormat
 
 
 def escape(text: str) -> str:
-    """Plain text inside a Markdown table.
+    """Escape plain text for a Markdown table.
 
     >>> print(escape("a|b *c* P^sig-ms"))
     a\\|b \\*c\\* P^sig-ms

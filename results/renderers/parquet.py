@@ -34,7 +34,7 @@ from goalgrid.results.tables.columns import (
 
 UNITS = {"parameters": "millions of weights", "kpps": "thousands of pairs a second", "oips": "operating items a second"}
 TOLD = ("metric", "pair", "triplet", "objective", "dataset", "protocol", "recipe", "column")
-"""What a column is of whose value says it alone in the column's name; of all else the name is said, too: `seed_0`."""
+"""Keys whose value alone names a column; of other keys the column has the name, too: `seed_0`."""
 
 FileColumn = tuple[pa.Field, Sequence[object]]
 
@@ -45,7 +45,7 @@ UNITS_OF_SIZE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
 def tidy(table: Table) -> pa.Table:
-    """One row an entry: what is printed in front of it and above it, its axes, and what its value knows.
+    """Build a row per entry: what is printed in front of it and above it, its axes, and what its value knows.
 
     The columns are `columns.LONG`; a paper's columns of words have their names, as in the printed form.
     """
@@ -94,11 +94,11 @@ def _fitting(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
 
 
 def printed(table: Table) -> pa.Table:
-    """One row a printed row, with what it is of, and several columns a printed column: `i2t_r1_con_mean`, `_std`.
+    """Build a row per printed row, and several columns per printed column: `i2t_r1_con_mean`, `_std`.
 
     A paper's columns of words keep their titles and have types: signs are booleans, sizes such as 5.6M numbers. Names
-    follow from what the layout says that each column is of, so that they are the same for every grid. Where a row is of
-    one cell, `n` and `expected` are columns of the row. The metadata of a column say what is printed above it, metric,
+    follow from what the layout says about each column, so that they are the same for every grid. If a row is of one
+    cell, `n` and `expected` are columns of the row. The metadata of a column give what is printed above it, metric,
     unit, direction, protocol and meaning.
     """
     data = dict[str, pa.Array]()
@@ -158,7 +158,7 @@ def _several(table: Table) -> bool:
 
 
 def _titled(block: Block) -> str:
-    """What stands above a block; of a paper's block without a title the table: `SelHN Table 1`."""
+    """Return the title above a block; for a paper's block without a title, the table: `SelHN Table 1`."""
     keys = shared_keys(entry for row in block.rows for entry in row.entries)
     return block.title or f"{keys['paper']} Table {keys['table']}"
 
@@ -210,7 +210,7 @@ def _typed(texts: Sequence[str]) -> tuple[pa.DataType, list[object]]:
 
 
 def encoded(table: pa.Table) -> bytes:
-    """As a Parquet file; caption and command stand in the schema's metadata."""
+    """Encode a table as a Parquet file; caption and command are in the schema's metadata."""
     target = io.BytesIO()
     pq.write_table(table, target)
     return target.getvalue()
@@ -229,7 +229,7 @@ def _names(table: Table) -> list[str]:
 
 
 def identifier(text: str, of: str = "") -> str:
-    """The text as a name in Python and SQL, behind what it is of where it is none by itself.
+    """Turn text into a name for Python and SQL, after `of` if it is not one by itself.
 
     >>> identifier("coco-5k"), identifier("Text → Image"), identifier("0.5", of="objective.tau")
     ('coco_5k', 'text_image', 'objective_tau_0_5')

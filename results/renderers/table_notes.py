@@ -12,7 +12,7 @@ from goalgrid.results.tables.paper_words import PaperWords
 
 @dataclass(frozen=True)
 class Notes:
-    """What is below a table, in its caption, and for the author alone."""
+    """Notes below a table, in its caption, and for the author alone."""
 
     title: str
     keyed: tuple[tuple[str, str], ...] = ()
@@ -20,17 +20,17 @@ class Notes:
     in_caption: tuple[str, ...] = ()
     """Sentences that have no room below the table, as LaTeX."""
     aside: tuple[str, ...] = ()
-    """What no reader needs, and what has no room, as plain text."""
+    """Notes for the author alone, or without room, as plain text."""
     letter_of: Mapping[str, str] = field(default_factory=dict)
     """Letters by remark."""
 
     def letters(self, remarks: Iterable[str]) -> str:
-        """The letters of those remarks that are explained, `a,b`."""
+        """Return the letters of those remarks that are explained, `a,b`."""
         return ",".join(sorted(self.letter_of[remark] for remark in remarks if remark in self.letter_of))
 
 
 def notes_of(table: Table, words: PaperWords, room: int) -> Notes:
-    """The notes of a table of which so many characters fit below it; room for none: all are for the author.
+    """Write the notes of a table, of at most `room` characters below it; 0: all are for the author.
 
     First the sentences, then what all rows share, then remarks on single rows by letters, as many as fit. The last note
     counts the rows with further remarks: all of them are in the column `differs` of data.

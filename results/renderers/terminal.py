@@ -14,9 +14,11 @@ from goalgrid.results.tables import Block, Label, Row, Table
 
 
 def render(table: Table, spell: Callable[[str], str] = str, *, bold: bool = True) -> RenderableType:
-    """One Rich table a block, the caption below; a matrix with few cells as a list. `spell` is for poor terminals.
+    """Render one Rich table per block, and the caption below; a matrix with few cells as a list.
 
-    Where nothing can be bold, as in a file, the best entries stand behind a star, or behind ^ if rows have stars.
+    `spell` is for poor terminals.
+
+    If nothing can be bold, as in a file, the best entries follow a star, or ^ if rows have stars.
     """
     table = as_list(table) if mostly_empty(table) else table
     star = "" if bold else _star(table)
@@ -42,14 +44,14 @@ def _star(table: Table) -> str:
 
 
 def mostly_empty(table: Table) -> bool:
-    """Whether it is a matrix of weights, without means, and the grid has fewer than half of its cells."""
+    """Return whether it is a matrix of weights, without means, and the grid has fewer than half of its cells."""
     entries = [entry for block in table.blocks for row in block.rows for entry in row.entries]
     weights = all(column.text.startswith("T^") for column in table.columns)
     return table.name == "goal" and weights and 2 * sum(entry is not None for entry in entries) < len(entries)
 
 
 def as_list(table: Table) -> Table:
-    """A matrix with a row for each cell that the grid has, and a column for each group."""
+    """Turn a matrix into a table with a row for each cell that the grid has, and a column for each group."""
     columns = table.groups[0].columns
     rows = [
         [
@@ -72,7 +74,7 @@ class _FittedBlock:
     block: Block
     spell: Callable[[str], str]
     star: str
-    """What stands before the best entries."""
+    """Sign in front of the best entries."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         parts = self._parts(console, options)
@@ -117,7 +119,7 @@ class _FittedBlock:
         return len(self.table.stub_heads)
 
     def _heads(self, columns: Sequence[int]) -> list[str]:
-        """The header's lines above each of these columns; a title stands above the first that it spans."""
+        """Return the header's lines above each of these columns; a title is above the first that it spans."""
         lines = list[list[str]]()
         for line in self.table.header:
             spans = [(place, head.label.text) for place, head in enumerate(line) for _ in range(head.width)]

@@ -63,7 +63,7 @@ class Anova:
 
 
 def anova(y: Array, factors: Mapping[str, tuple[str, ...]], *, blocks_of_seeds: bool = True) -> Anova:
-    """The analysis of variance of a complete array, with an axis for every factor and the seed as its last axis.
+    """Analyse the variance of a complete array, with an axis for every factor and the seed as its last axis.
 
     `blocks_of_seeds`: False: runs of different cells have nothing in common, and the error is their spread in cells.
     """
@@ -89,7 +89,7 @@ def anova(y: Array, factors: Mapping[str, tuple[str, ...]], *, blocks_of_seeds: 
 
 
 def anova_of_printed(means: Array, deviations: Array, n: int, factors: Mapping[str, tuple[str, ...]]) -> Anova:
-    """The same of cells of which only means and sample standard deviations over n runs are known."""
+    """Analyse cells of which only means and sample standard deviations over n runs are known."""
     runs = np.arange(n) - (n - 1) / 2
     y = means[..., None] + deviations[..., None] * runs / runs.std(ddof=1)
     return anova(y, factors, blocks_of_seeds=False)

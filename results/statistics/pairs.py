@@ -1,4 +1,4 @@
-"""Which of several cells are told apart by their seeds: Welch's t of every two of them, judged together.
+"""Which of several cells are distinguishable by their seeds: Welch's t of every two of them, judged together.
 
 Seeds are blocks: what a seed adds to all cells is subtracted first. Every cell has its own spread, for cells spread
 unequally: a test with one error for all finds differences among equal cells in up to a third of tables. Statistic:
@@ -27,10 +27,13 @@ _PART = 2**19
 
 
 def ahead(values: Array) -> Verdicts | None:
-    """(cells, cells) of (cells, seeds): whether the second cell is above the first by more than seeds explain.
+    """Return whether the second of every two cells is above the first by more than seeds explain, as (cells, cells).
 
     If all cells are equal, the chance that any is said to be above another is LEVEL, for all pairs together. Of two
-    cells it is the paired t test. None where no cell shows a spread.
+    cells it is the paired t test. None: no cell shows a spread.
+
+    Args:
+        values: (cells, seeds).
     """
     spread, n = spreads(values), values.shape[-1]
     if not (spread > rounding(values) ** 2).any():
@@ -42,21 +45,21 @@ def ahead(values: Array) -> Verdicts | None:
 
 
 def test_of(cells: int) -> str:
-    """The test that `ahead` makes of so many cells."""
+    """Name the test that `ahead` makes for this number of cells."""
     if cells == 2:
         return "paired t test"
     return "Welch's t, Bonferroni" if cells > MOST else "Welch's t, parametric bootstrap"
 
 
 def ahead_unpaired(means: Array, squares: Array, freedom: Array) -> Verdicts:
-    """The same of independent means whose squared standard errors are known with these degrees of freedom."""
+    """Return the same for independent means whose squared standard errors are known with these degrees of freedom."""
     variances = squares[:, None] + squares
     t = _ratio(means - means[:, None], np.sqrt(variances), float(rounding(means)))
     return t > _quantile(_of_errors(_scaled(squares), freedom, DRAWS, np.random.default_rng(0)), LEVEL)
 
 
 def spreads(values: Array) -> Array:
-    """Variance of each cell about what a seed adds to all cells: (..., k, n) -> (..., k).
+    """Return the variance of each cell about what a seed adds to all cells: (..., k, n) -> (..., k).
 
     Unbiased for equal spreads.
     """
@@ -67,7 +70,7 @@ def spreads(values: Array) -> Array:
 
 
 def leads(values: Array) -> Array:
-    """How far the second of every two cells is above the first, in standard errors: (k, n) -> (k, k).
+    """Return how far the second of every two cells is above the first, in standard errors: (k, n) -> (k, k).
 
     0 where the two show no spread.
     """
@@ -76,7 +79,7 @@ def leads(values: Array) -> Array:
 
 
 def critical(spread: Array, n: int, *, level: float = LEVEL, draws: int = DRAWS, seed: int = 0) -> float:
-    """What the largest lead exceeds with this chance, if all cells are equal and each has this spread over n seeds.
+    """Return the lead that the largest exceeds with this chance, if all cells are equal, by their spreads over n seeds.
 
     The larger of two bootstraps. Whole tables, from which the seeds' means are subtracted as from the data; they are
     the careful one of few cells, and of two cells they are the paired t test, which is taken itself. And means with
@@ -90,7 +93,7 @@ def critical(spread: Array, n: int, *, level: float = LEVEL, draws: int = DRAWS,
 
 
 def half_widths(values: Array, level: float) -> Array:
-    """Half widths of the intervals of all differences between (cells, seeds); all pairs share the level (Bonferroni).
+    """Return half widths of the intervals of all differences between (cells, seeds), at a joint level (Bonferroni).
 
     t(1 - level/pairs/2, f) s / sqrt(n), s^2 = v_i + v_j, so that a cell that spreads more widens its own intervals
     alone; Games and Howell (1976). What a seed adds to all cells is subtracted first: v_i = k/(k - 1) times the

@@ -20,7 +20,7 @@ FIRST = 3
 
 @dataclass(frozen=True)
 class Resolution:
-    """Where the contest of cells for the best stands."""
+    """State of the contest of cells for the best."""
 
     state: Literal["open", "resolved", "spent"]
     """open: seeds are to be trained; resolved: no cell that competes is better by `difference`; spent: no seed left."""

@@ -1,4 +1,4 @@
-"""Which differences of a few paired numbers are real: intervals, tests, corrections, power and rank correlation.
+"""Significance of differences between a few paired numbers: intervals, tests, corrections, power, rank correlation.
 
 Trials of one seed share start weights and batches, so two cells are compared seed by seed. scipy.stats is imported
 where it is used, since that is slow.
@@ -42,7 +42,7 @@ class Sample:
 
     @classmethod
     def of(cls, values: Numbers) -> "Sample":
-        """The standard deviation is 0 where values differ by no more than rounding, and NaN of a single value."""
+        """Summarise values; the standard deviation is 0 if they differ by rounding alone, NaN for a single value."""
         x = np.asarray(values, dtype=float)
         spread = len(x) > 1 and float(np.ptp(x)) > 2 * rounding(x)
         std = float(x.std(ddof=1)) if spread else 0.0 if len(x) > 1 else math.nan
@@ -64,7 +64,7 @@ def t_interval(values: Numbers) -> Interval:
 
 
 def bootstrap_interval(values: Numbers) -> Interval:
-    """BCa interval, Efron (1987), of a mean: for hundreds of queries; for a handful of seeds it is too short."""
+    """Return a BCa interval, Efron (1987), of a mean: for hundreds of queries; for a few seeds it is too short."""
     from scipy import stats
 
     x = np.asarray(values, dtype=float)
@@ -77,7 +77,7 @@ def bootstrap_interval(values: Numbers) -> Interval:
 
 
 def paired_t(differences: Numbers) -> float:
-    """p of the two-sided paired t test; NaN where no spread was seen: two seeds may agree by chance."""
+    """Return p of the two-sided paired t test; NaN if there is no spread: two seeds may agree by chance."""
     sample = Sample.of(differences)
     if not sample.error > 0:
         return math.nan
@@ -85,9 +85,9 @@ def paired_t(differences: Numbers) -> float:
 
 
 def welch(one: Sample, other: Sample) -> tuple[Interval, float]:
-    """Interval of the difference of the means of unpaired samples, and p of the two-sided test that it is 0.
+    """Return the interval of the difference of unpaired means, and p of the two-sided test that it is 0.
 
-    Satterthwaite's degrees of freedom; Welch (1947). NaN of a single number, or where neither shows a spread.
+    Satterthwaite's degrees of freedom; Welch (1947). NaN for a single number, or if neither shows a spread.
     """
     parts = np.array([one.error, other.error]) ** 2
     error = math.sqrt(parts.sum())
@@ -101,7 +101,7 @@ def welch(one: Sample, other: Sample) -> tuple[Interval, float]:
 
 
 def holm(p_values: Numbers) -> NDArray[np.float64]:
-    """Adjusted p values: tested at LEVEL, the chance of any false finding is at most LEVEL. Holm (1979).
+    """Adjust p values: tested at LEVEL, the chance of any false finding is at most LEVEL. Holm (1979).
 
     NaN, of a test that could not be made, stays and does not count.
     """
@@ -114,7 +114,7 @@ def holm(p_values: Numbers) -> NDArray[np.float64]:
 
 
 def power(difference: float, std: float, n: int) -> float:
-    """Chance that the paired t test over n seeds finds this true difference of this spread: noncentral t."""
+    """Return the chance that the paired t test over n seeds finds this true difference of this spread: noncentral t."""
     shift = abs(difference) / std * math.sqrt(n)
     critical = float(special.stdtrit(n - 1, 1 - LEVEL / 2))
     missed = special.nctdtr(n - 1, shift, critical) - special.nctdtr(n - 1, shift, -critical)
@@ -122,7 +122,7 @@ def power(difference: float, std: float, n: int) -> float:
 
 
 def seeds_needed(difference: float, std: float, *, least: float = 0.8, most: int = 1000) -> int | None:
-    """The fewest seeds with which a paired t test finds the difference with this power; None: more than `most`."""
+    """Return the fewest seeds with which a paired t test finds the difference with this power; None: over `most`."""
     if not std > 0:
         return None
     seeds = range(2, most + 1)
@@ -131,24 +131,24 @@ def seeds_needed(difference: float, std: float, *, least: float = 0.8, most: int
 
 
 def std_factors(n: int) -> Interval:
-    """Factors by which the true standard deviation may lie below and above that of n values: chi square, n - 1."""
+    """Return the factors between which the true standard deviation lies, given that of n values: chi square, n - 1."""
     freedom = n - 1
     most, least = (float(special.chdtri(freedom, tail)) for tail in (LEVEL / 2, 1 - LEVEL / 2))
     return Interval(math.sqrt(freedom / most), math.sqrt(freedom / least))
 
 
 def kendall(x: Numbers, y: Numbers) -> float:
-    """Kendall's tau-b: pairs in the same order minus pairs in opposite order; NaN where x or y is constant."""
+    """Return Kendall's tau-b: pairs in the same order minus pairs in opposite order; NaN if x or y is constant."""
     from scipy import stats
 
     return float(stats.kendalltau(x, y).statistic)
 
 
 def kendall_p(x: Numbers, y: Numbers) -> float:
-    """p of the exact two-sided test that the orders have nothing in common: the share of all orders with such |C - D|.
+    """Return p of the exact two-sided test that two orders are unrelated: the share of all orders with such |C - D|.
 
     D, the inversions of an order, is the sum of independent numbers that are uniform on 0, ..., k - 1 for k = 1, ...,
-    n. Kendall (1938). A tie counts for neither order, which scipy does not offer. NaN where x or y is constant.
+    n. Kendall (1938). A tie counts for neither order, which scipy does not offer. NaN if x or y is constant.
     """
     one, other = (np.sign(np.subtract.outer(values, values)) for values in (x, y))
     if not (one.any() and other.any()):
@@ -162,5 +162,5 @@ def kendall_p(x: Numbers, y: Numbers) -> float:
 
 
 def rounding(x: NDArray[np.float64]) -> float:
-    """Difference between floating-point sums of such numbers that rounding alone may cause."""
+    """Return the difference between floating-point sums of such numbers that rounding alone may cause."""
     return 1e-12 * float(np.abs(x).max(initial=0.0))

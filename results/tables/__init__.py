@@ -1,4 +1,4 @@
-"""The table that a layout makes of scores and that every renderer reads, and what a format that is text is."""
+"""Tables: what layouts make of scores and renderers read; and the interface of a text format."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -36,13 +36,13 @@ class TableEntry:
     like_best: bool | None = None
     """Whether the value cannot be told from the best of its contest; None: not tested."""
     mark: str = ""
-    """Of the note in the caption that is about the value; empty: there is none."""
+    """Mark of the note in the caption about the value; empty: there is none."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """The settings in which its cell differs from others of the data set, though no axis says so."""
     chosen: Mapping[str, object] = field(default_factory=dict)
     """The settings that validation chose for its cell."""
     validation: Mapping[str, object] = field(default_factory=dict)
-    """What validation said of them: in the search, of the default, and on fresh seeds."""
+    """Validation of these settings: in the search, of the default, and on fresh seeds."""
     contest: str = ""
     """Which of several bests of the same numbers it competes for, as those of R and of RG features; empty: the one."""
     verdict: str = ""
@@ -65,11 +65,11 @@ class TableEntry:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The remark that the mark stands for."""
+        """Return the remark that the mark refers to."""
         return (self.keys["note"],) if self.mark else ()
 
     def tidy(self) -> dict[str, object]:
-        """Its keys and settings, all that is known of its value, its mark and its text, by column of a tidy export."""
+        """Return its keys, settings, value, mark and text, by column of a tidy export."""
         tables = {
             name: dict(values) for name in ("settings", "chosen", "validation") if (values := getattr(self, name))
         }
@@ -80,7 +80,7 @@ class TableEntry:
 
 
 def shared_keys(entries: Iterable[TableEntry | None]) -> dict[str, str]:
-    """Keys with the values on which all entries agree."""
+    """Return the keys with the values on which all entries agree."""
     first, *others = [entry.keys for entry in entries if entry] or [dict[str, str]()]
     return {name: value for name, value in first.items() if all(keys.get(name) == value for keys in others)}
 
@@ -93,17 +93,17 @@ class Row:
     """Its name, whole."""
     entries: tuple[TableEntry | None, ...]
     mark: str = ""
-    """Of the notes in the caption that are about the row, `[a, b]`; empty: there is none."""
+    """Marks of the notes in the caption about the row, `[a, b]`; empty: there is none."""
     words: tuple[Label, ...] = ()
     """Its texts in the table's columns of words; empty: the label alone."""
     named: int = 0
     """The column of words that names the row, and bears the mark."""
     notes: tuple[str, ...] = ()
-    """The remarks that the mark stands for."""
+    """The remarks that the mark refers to."""
     group: str = ""
     """Rows of one group follow one another, as those of a model; a paper rules them off."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """What it is of by its layout, beyond what all of its entries share: of a matrix the `pair` weight."""
+    """Keys from its layout, beyond those that all of its entries share: of a matrix the `pair` weight."""
 
     @property
     def title(self) -> Label:
@@ -111,7 +111,7 @@ class Row:
 
     @property
     def titles(self) -> tuple[Label, ...]:
-        """What stands in the columns of words, with the mark."""
+        """Return the texts in the columns of words, with the mark."""
         words = self.words or (self.label,)
         return tuple(self._marked(word) if place == self.named else word for place, word in enumerate(words))
 
@@ -137,7 +137,7 @@ class Group:
     columns: tuple[Label, ...]
     above: Label = Label("")
     keys: tuple[Mapping[str, str], ...] = ()
-    """What each column is of by the layout, whatever cells a grid has: `metric`, of a matrix `triplet`."""
+    """Keys of each column from the layout, whatever cells a grid has: `metric`, of a matrix `triplet`."""
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,11 @@ class Table:
         return self.legend.text
 
     def saying(self, *sentences: Sentence | str) -> "Table":
-        """The table with further sentences in its caption."""
+        """Return the table with further sentences in its caption."""
         return replace(self, legend=self.legend.saying(*sentences))
 
     def about(self, kind: str) -> dict[str, str]:
-        """What a file in a format says of the whole table."""
+        """Return what a file in a format says of the whole table."""
         command = {"command": f"{self.command} --format {kind}"} if self.command else {}
         return {"layout": self.name, "caption": self.caption, **command}
 
@@ -183,12 +183,12 @@ class Table:
 
     @property
     def keys(self) -> list[Mapping[str, str]]:
-        """What the columns of numbers are of."""
+        """Keys of the columns of numbers."""
         return [keys for group in self.groups for keys in group.keys or [{}] * len(group.columns)]
 
     @property
     def heads(self) -> list[str]:
-        """What stands above the columns, in one line: `Image → Text T^con`."""
+        """Return the text above each column, in one line: `Image → Text T^con`."""
         return [_joined(group, column) for group in self.groups for column in group.columns]
 
     @property
@@ -216,7 +216,7 @@ class Table:
         return (entry for block in self.blocks for row in block.rows for entry in row.entries if entry)
 
     def lines(self, block: Block) -> Iterator[tuple[tuple[Label, ...], list[tuple[str, bool]]]]:
-        """The rows as they are shown: their words, and for each column of numbers the text and whether it is bold."""
+        """Yield the rows as they are shown: their words, then each number's text and whether it is bold."""
         best = self.best_of(block)
         for number, row in enumerate(block.rows):
             texts = [entry.text if entry else "--" for entry in row.entries]
@@ -231,7 +231,7 @@ class Table:
         return bold
 
     def contests(self, block: Block) -> list[dict[Place, TableEntry]]:
-        """Entries that compete, contest by contest: same metric, data set and protocol, in the same block."""
+        """Group entries that compete: same metric, data set and protocol, in the same block."""
         entries = [((i, j), entry) for i, row in enumerate(block.rows) for j, entry in enumerate(row.entries) if entry]
 
         def contest(entry: TableEntry) -> tuple[str, ...]:
@@ -251,4 +251,4 @@ class TextFormat:
     ending: str
     render: Callable[[Table], str]
     comment: str = ""
-    """How the command that prints the table stands above it, `% {}`; empty in a format without comments."""
+    """Form of the command above the table, `% {}`; empty in a format without comments."""

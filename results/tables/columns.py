@@ -12,7 +12,7 @@ class Column:
     unit: str = ""
 
     def field(self, name: str, **about: str) -> pa.Field:
-        """The column of a file; its metadata say meaning and unit, and `about`, what is not empty."""
+        """Build the column of a file; its metadata give meaning and unit, and what is not empty in `about`."""
         known = {"meaning": self.meaning, "unit": self.unit, **about}
         return pa.field(name, self.type, metadata={key: text for key, text in known.items() if text})
 
@@ -24,13 +24,13 @@ PLACE = {
     "block": Column(_TEXT, "the title above the row; where the paper prints none, the table: `SelHN Table 1`"),
     "row": Column(_TEXT, "the name of the row as printed; with `block` it tells the rows of a table apart"),
 }
-"""Where a value is in the table, in both forms."""
+"""Columns for a value's place in the table, in both forms."""
 
 PAPER = {
     "paper": Column(_TEXT, "the paper whose table it is"),
     "table": Column(_TEXT, "the table's number in the paper"),
 }
-"""What is known of a value in a paper's table, in both forms."""
+"""Columns for a value's source in a paper, in both forms."""
 
 OF = {
     "dataset": Column(_TEXT, "the data set"),
@@ -40,7 +40,7 @@ OF = {
     "model": Column(_TEXT, "the paper's name of the model; null in a table of a grid"),
     "loss": Column(_TEXT, "the paper's name of the loss; null in a table of a grid, or if `model` includes it"),
 }
-"""What a value is of, in both forms."""
+"""Columns for the cell of a value, in both forms."""
 
 PARTS = {
     "pair": Column(_TEXT, "the pair weight of a row, in GOAL's matrix or if `--rows` or `--blocks` name it"),
@@ -48,7 +48,7 @@ PARTS = {
     "seed": Column(pa.int64(), "the seed, if `--rows`, `--columns` or `--blocks` name it"),
     "metric": Column(_TEXT, "the metric of a row, if `--rows` or `--blocks` name it"),
 }
-"""What a row of the wide form is of, too, in some layouts."""
+"""Further columns for a row of the wide form, in some layouts."""
 
 SWEPT = Column(_TEXT, "swept settings, as `train.lr=0.001 objective.tau=10`; null without any")
 DIFFERS = Column(_TEXT, "how your training differs from the source of the paper's numbers; null where nothing is known")
@@ -63,10 +63,12 @@ VALUES = {
     "difference": Column(_NUMBER, "ours - paper, with `--against paper`", METRIC_UNIT),
     "standard_error": Column(_NUMBER, "Welch's standard error of the difference", METRIC_UNIT),
     "quoted": Column(_BOOL, "whether the number is the paper's and was not measured here"),
-    "like_best": Column(_BOOL, "with `--marks`: whether it is marked as not told from the best; null: not tested"),
+    "like_best": Column(
+        _BOOL, "with `--marks`: whether it is marked as not distinguishable from the best; null: not tested"
+    ),
     "text": Column(_TEXT, "the value as printed"),
 }
-"""What is known of a value; in the wide form each is a column NAME_mean."""
+"""Columns for a value and its statistics; in the wide form each is a column NAME_mean."""
 COUNTS = ("n", "expected")
 """Where a row of the wide form is of one cell, columns of the row."""
 
@@ -80,7 +82,7 @@ IS_OF = {
     "column": Column(_TEXT, "with `--against paper`: ours, paper or difference"),
     "reported_in": Column(_TEXT, "with `--against paper`: the table that prints the paper's number"),
 }
-"""What a value of the long form is of; behind these columns are the swept settings, by dotted name."""
+"""Columns for the cell of a value of the long form, followed by the swept settings, by dotted name."""
 SETTING = Column(_TEXT, "the value of a swept setting")
 
 LONG = {

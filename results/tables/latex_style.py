@@ -12,7 +12,7 @@ NOTES = ("plain", "threeparttable")
 
 @dataclass(frozen=True)
 class LatexStyle:
-    """How LaTeX sets a table."""
+    """Style of a table in LaTeX."""
 
     label: str = ""
     caption: str = ""
@@ -40,7 +40,7 @@ class LatexStyle:
         plain: bool,
         cite: Iterable[str],
     ) -> "LatexStyle":
-        """The style of these options of `goalgrid table`; a UserError where one says what cannot be set."""
+        """Build the style of these options of `goalgrid table`; UserError: an option is impossible."""
         check_known("width", width or WIDTHS[0], WIDTHS)
         check_known("form of notes", notes, NOTES)
         given = {"--label": label, "--caption": caption, "--width": width, "--notes": notes != NOTES[0]}

@@ -7,7 +7,7 @@ from string import ascii_lowercase
 
 
 def letters() -> Iterator[str]:
-    """`a` to `z`, then `aa`, `ab` and on."""
+    """Yield `a` to `z`, then `aa`, `ab` and on."""
     for count in itertools.count(1):
         yield from map("".join, itertools.product(ascii_lowercase, repeat=count))
 
@@ -22,7 +22,7 @@ class Sentence:
 
     @property
     def in_paper(self) -> str:
-        """What a paper prints; empty: nothing."""
+        """Text that a paper prints; empty: none."""
         return self.text if self.printed is None else self.printed
 
 
@@ -31,20 +31,20 @@ class Legend:
     """A caption in its parts: of a paper's table, the caption is the title, and notes below the table say the rest."""
 
     title: Sentence
-    """What the table shows."""
+    """The title: what the table shows."""
     sentences: tuple[Sentence, ...] = ()
     shared: tuple[str, ...] = ()
     """Remarks on the training of all rows."""
     marks: Mapping[str, str] = field(default_factory=dict)
-    """What each mark at a row or a number means: `[a]`, the remark."""
+    """Meaning of each mark at a row or a number: `[a]`, the remark."""
 
     @classmethod
     def of(cls, title: Sentence, sentences: Iterable[Sentence | str]) -> "Legend":
-        """A legend of these sentences, without the empty ones."""
+        """Build a legend of these sentences, without the empty ones."""
         return cls(title).saying(*sentences)
 
     def saying(self, *sentences: Sentence | str) -> "Legend":
-        """The legend with further sentences; empty ones are left out."""
+        """Return the legend with further sentences; empty ones are left out."""
         further = (Sentence(text) if isinstance(text, str) else text for text in sentences)
         more = (sentence for sentence in further if sentence.text or sentence.printed)
         return replace(self, sentences=(*self.sentences, *more))

@@ -54,7 +54,7 @@ _NAMED = re.compile(
 
 
 def escape(text: str) -> str:
-    """Plain text as LaTeX.
+    """Escape plain text for LaTeX.
 
     >>> print(escape("fc_bow: 50% ± 1"))
     fc\\_bow: 50\\% $\\pm$ 1
@@ -85,7 +85,7 @@ def _is_set(character: str) -> bool:
 
 
 def setting_words(text: str) -> str:
-    """The text with settings in words.
+    """Replace settings in a text by words.
 
     >>> setting_words("train.lr = 0.001, objective.tau = 10; model.text.word_drop 0 for 0.2")
     'learning rate = 0.001, τ = 10; text word drop 0 for 0.2'
@@ -99,7 +99,7 @@ def setting_words(text: str) -> str:
 
 
 def weight(letter: str, name: str) -> str:
-    r"""A weight of GOAL, for LaTeX's math mode.
+    r"""Write a weight of GOAL, for LaTeX's math mode.
 
     >>> print(weight("P", "sig-ms"))
     P^{\mathrm{sig\mathchar`-ms}}
@@ -108,7 +108,7 @@ def weight(letter: str, name: str) -> str:
 
 
 def prose(text: str) -> str:
-    r"""Text as LaTeX: losses, weights and cells in the papers' notation, the rest as plain text.
+    r"""Write text as LaTeX: losses, weights and cells in the papers' notation, the rest as plain text.
 
     >>> print(prose("BFAN* + L_T-SelHN"), prose("fc-bow, con_cir; T^nca"))
     BFAN* + $\mathcal{L}_{\mathrm{T\mathchar`-SelHN}}$ fc-bow, $P^{\mathrm{con}}\,T^{\mathrm{cir}}$; $T^{\mathrm{nca}}$

@@ -25,19 +25,19 @@ class PaperWords:
         return label.latex or self(label.text)
 
     def named(self, text: str) -> str:
-        """The text with the papers' names and with settings in words."""
+        """Replace names by the papers' names, and settings by words."""
         return setting_words(self._pattern.sub(lambda match: self.names[match[0]], text) if self.names else text)
 
     def plain(self, text: str) -> str:
-        """The named text without references, for its length."""
+        """Return the named text without references, for its length."""
         return _REFERENCE.sub("", self.named(text))
 
     def refers(self, text: str) -> bool:
-        """Whether the text has a reference in brackets."""
+        """Return whether the text has a reference in brackets."""
         return _REFERENCE.search(text) is not None
 
     def latex(self, named: str) -> str:
-        """A named text as LaTeX."""
+        """Write a named text as LaTeX."""
         parts = _REFERENCE.split(named)
         keys = (f"~\\cite{{{self.cite[number]}}}" if number in self.cite else "" for number in parts[1::2])
         return "".join(part + key for part, key in zip(map(prose, parts[::2]), [*keys, ""], strict=True))

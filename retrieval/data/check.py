@@ -46,7 +46,7 @@ class DataReport:
     remarks: list[Problem] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """The problems of the copy, then its parts, then what was not read or needs no mending."""
+        """List the problems of the copy, then its parts, then what was not read or needs no repair."""
         parts = [line for part in self.parts for line in part.lines()]
         parts += ["", *(f"note: {remark}" for remark in self.remarks)] if self.remarks else []
         place = f"{self.name} under {self.root}"
@@ -141,7 +141,7 @@ def _pictures(annotated: annotations.Annotated, stamp: Stamp, progress: CheckPro
 def look_at(
     files: Sequence[FileSlice], progress: CheckProgress = lambda what, done, of: None, workers: int = 1
 ) -> tuple[list[Problem], Counter[str]]:
-    """Files that are not whole images, in their order; and how many are read in which way of `READ_AS`."""
+    """Decode every file; return the problems in file order, and how many files are read in which way of `READ_AS`."""
     problems, ways = list[Problem](), Counter[str]()
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="check") as pool:
         for number, (fault, ways_of_file) in enumerate(pool.map(_look, files), 1):

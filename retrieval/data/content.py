@@ -42,14 +42,14 @@ EMBEDDED = "1"
 NOTED = 3
 """To be counted up when `Content.problems` would tell more of the same files: a kept result is then made again."""
 PART = "//"
-"""In a stamp, between a file and the bytes of a part of it; no path has it."""
+"""Separator in a stamp between a file and the bytes of a part of it; no path contains it."""
 THREADS = 4
 """Files read at a time."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a copy of a data set holds.
+    """Content of a copy of a data set.
 
     Args:
         fingerprint: of captions, splits and images or features, and of a peer's vocabulary that reads the captions.
@@ -84,7 +84,7 @@ def content(
     columns: Columns = (),
     copies: Path | None = None,
 ) -> Content:
-    """The content of the data set under this root, as features or as images; DataError: it cannot be used.
+    """Return the content of the data set under this root, as features or images; DataError: it cannot be used.
 
     A peer's vocabulary, by its path below the root, counts as data. `kept` is a folder that keeps the result with its
     stamp; None: everything is read, except files in `read`, the paths of a stamp. `columns`: of tables, as the user
@@ -162,7 +162,7 @@ def _kept(file: Path) -> tuple[dict[str, Sequence[Any]], Content | None]:
 
 
 def checked_root(name: str, root: Path | None) -> Path:
-    """The root of a data set; DataError: it is no folder."""
+    """Return the root of a data set; DataError: it is not a folder."""
     if root is None:
         known = catalog.described(name)
         wanted = f" It needs {known.where}." if known.where else ""
@@ -193,7 +193,7 @@ def check_form(name: str, root: Path | None, view: View | None, reads: tuple[Par
 
 
 def package(name: str, root: Path) -> Path:
-    """The folder of precomputed features under a root; DataError: there is none."""
+    """Return the folder of precomputed features under a root; DataError: there is none."""
     if folder := precomp.find(name, root):
         return folder
     raise DataError(
@@ -203,7 +203,7 @@ def package(name: str, root: Path) -> Path:
 
 
 class Stamp:
-    """What was read: files, and the folders whose entries decide what is read."""
+    """Stamp of what was read: files, and the folders whose entries decide what is read."""
 
     def __init__(self, root: Path, before: Mapping[str, Sequence[Any]] = {}) -> None:
         self.root, self.before = root, before
@@ -217,14 +217,14 @@ class Stamp:
             self._look_at([file.parent, *([file] if file.exists() else [])])
 
     def digests(self, files: Sequence[FileSlice], summed: Callable[[FileSlice], str]) -> list[str]:
-        """SHA-256 of every file by `summed`, read where its stamp does not hold; DataError: it cannot be read."""
+        """Return the SHA-256 of every file by `summed`, called if the file's stamp changed; DataError: unreadable."""
         whole = {file.path for file in files if file.length is not None}
         self._look_at(dict.fromkeys(file.path.parent for file in files) | dict.fromkeys(whole))
         with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
             return list(pool.map(partial(self._digest, summed=summed), files))
 
     def ways(self, pictures: Sequence[FileSlice]) -> list[str]:
-        """How each picture is read, once it is summed: ways of `forms.READ_AS`, with commas between."""
+        """Return how each picture is read, once it is summed: ways of `forms.READ_AS`, separated by commas."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
             return list(pool.map(self._ways, pictures))
 
@@ -273,7 +273,7 @@ def _pictures(name: str, root: Path, stamp: Stamp, columns: Columns, copies: Pat
         stamp.note(annotations.files(*source, root, columns))
     elif package := precomp.find(name, root):
         raise DataError(
-            f"{package} has features, and this recipe reads pictures: choose a recipe for features, e.g. fc-bow, or put "
+            f"{package} has features, and this recipe reads pictures: take a recipe for features, e.g. fc-bow, or put "
             "pictures with their annotations under the root. goalgrid recipes shows what a recipe reads."
         )
     annotated = annotations.Annotated.of(name, root, columns, copies)

@@ -41,7 +41,7 @@ class FileSlice:
         return self.path.stat().st_size if self.length is None else self.length
 
     def resolved(self) -> "FileSlice":
-        """The same bytes by the path without links."""
+        """Return the same bytes by the path without links."""
         return FileSlice(self.path.resolve(), self.offset, self.length)
 
     @contextmanager
@@ -59,7 +59,7 @@ class FileSlice:
         yield io.BytesIO(content)
 
     def sha256(self) -> str:
-        """SHA-256 of the bytes, 64 digits; OSError: they cannot be read."""
+        """Return the SHA-256 of the bytes as 64 hexadecimal digits; OSError: they cannot be read."""
         with self.path.open("rb") as file:
             if self.length is None:
                 return hashlib.file_digest(file, "sha256").hexdigest()

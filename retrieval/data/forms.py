@@ -1,4 +1,4 @@
-"""Forms of data that a part brings (`Part.data`), beside images and features of images. No form loads torch."""
+"""Forms of data, in addition to images and their features, that a component brings. No form loads torch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ class Part:
     """How many pictures are read in which way of `READ_AS`."""
     fingerprint: str = ""
     noun: str = "image"
-    """What a caption describes."""
+    """Noun for what a caption describes."""
     captions: dict[str, list[str]] = field(default_factory=dict)
     """By split."""
     words: str = ""
@@ -106,10 +106,10 @@ class Part:
 
 
 class Summed(NamedTuple):
-    """What a copy of a data set holds, as its fingerprint is made of it.
+    """Content of a copy of a data set, summed for its fingerprint.
 
     Args:
-        marks: by split: a fingerprint of what stands in the place of the images.
+        marks: by split: a fingerprint of what replaces the images.
         problems: leaks, notes and remarks.
         read_as: how many pictures are read in which way of `READ_AS`.
         repeats: by split: how often each image's row is repeated, as `Rows.repeats`.
@@ -124,7 +124,7 @@ class Summed(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """How data of this form are found under a root, read and checked. `check`, `load` and `summed` raise DataError.
+    """A form of data: how to find it under a root, read and check it. `check`, `load` and `summed` raise DataError.
 
     Args:
         noun: what a caption describes.

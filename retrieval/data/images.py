@@ -45,7 +45,7 @@ Box = tuple[float, float, float, float]
 
 
 def pixels_of(picture: Image.Image, view: View, draw: np.random.Generator | None = None) -> UInt8[np.ndarray, "h w 3"]:
-    """The evaluation view of a picture, or with a generator the training view that it draws."""
+    """Return the evaluation view of a picture, or with a generator a training view that it draws."""
     if draw is None or not view.random:
         return np.array(_framed(picture, view))
     box = None if view.augmentation == "none" else _crop(view, *picture.size, draw)
@@ -117,11 +117,11 @@ SIZES: dict[str, Callable[[int, int, np.random.Generator], tuple[float, float]]]
     "side-crop": lambda width, height, draw: (width * draw.uniform(*SIDES), height * draw.uniform(*SIDES)),
     "rand-augment": partial(_area_crop, share=LARGE_AREA),
 }
-"""What draws the width and the height of a crop, by augmentation."""
+"""Functions that draw the width and the height of a crop, by augmentation."""
 
 
 def rand_augmented(picture: Image.Image, draw: np.random.Generator) -> Image.Image:
-    """The picture after the changes that are drawn."""
+    """Return the picture after the changes that are drawn."""
     for name in draw.choice(list(CHANGES), COUNT):
         if draw.random() < CHANCE:
             picture = CHANGES[name](picture, 1.0 if draw.random() < 0.5 else -1.0)
@@ -193,7 +193,7 @@ class ImageFiles:
     def looks(
         self, rows: Int[np.ndarray, " b"], draws: Sequence[int], part: slice = WHOLE
     ) -> UInt8[Tensor, "d p 3 h w"]:
-        """The training views of several draws, as `gather` gives those of each; each picture is decoded once."""
+        """Return the training views of several draws, as `gather` for each draw; each picture is decoded once."""
         seeds = [[[draw, place] for draw in draws] for place in range(len(rows))[part]]
         views = torch.empty(len(draws), len(seeds), *self.shape, dtype=torch.uint8, pin_memory=self.pinned)
         self._decode_into(views.transpose(0, 1), rows[part], seeds)
@@ -220,5 +220,5 @@ class ImageFiles:
 
 
 def planes(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[Tensor, "3 h w"]:
-    """Colours first, as networks read them."""
+    """Move colours first, as networks read them."""
     return torch.from_numpy(pixels).permute(2, 0, 1)

@@ -1,4 +1,4 @@
-"""Data sets behind one interface: opened as images or as features; the format is told by what lies under the root."""
+"""Data sets behind one interface, opened as images or as features; the files under the root determine the format."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -29,16 +29,16 @@ def load(
     columns: Columns = (),
     copies: Path | None = None,
 ) -> Pairs:
-    """Open a data set as images under this view, as features of images, or in the form of a part's; or UserError.
+    """Open a data set as images under this view, as features of images, or in the form of a component; or UserError.
 
     Args:
-        root: the folder of precomputed features or of the annotations; features may stand in `precomp/` below it.
+        root: the folder of precomputed features or of the annotations; features may be in `precomp/` below it.
         view: None: precomputed features.
-        reads: what is read of data in the form of a part's; empty: the data are images.
+        reads: what is read of data in the form of a component; empty: the data are images.
         workers: threads that decode raw images.
-        keep: hold decoded images in memory where they are few, for all epochs.
-        pinned: batches of pictures lie in memory from which a GPU copies while the host goes on.
-        repeats: of features, as of their `Content`; None: arrays are read for it where nothing else tells.
+        keep: hold decoded images in memory for all epochs, if they are few.
+        pinned: keep batches of pictures in memory from which a GPU copies while the host goes on.
+        repeats: of features, as of their `Content`; None: arrays are read for it if nothing else tells.
         columns: of tables of captions, as the user names them.
         copies: folder for copies of pictures that lie inside tables.
     """
@@ -66,5 +66,5 @@ def load(
 
 @lru_cache(maxsize=4)
 def opened(name: str, root: Path | None, view: View | None, fingerprint: str, **options: Any) -> Pairs:
-    """A data set as `load` opens it; while it has this fingerprint, it stays open for the next trial."""
+    """Open a data set by `load`; while it has this fingerprint, it stays open for the next trial."""
     return load(name, root, view, **options)

@@ -70,7 +70,7 @@ class Photographs:
         self.ids = _ids(split)
 
     def find(self, name: str) -> int:
-        """The row of an image by its file name, with its ending or without, its id, or else its row; or DataError."""
+        """Return the row of an image by its file name, with or without ending, its id or its row; or DataError."""
         rows = self.names()
         if name in rows:
             return rows[name]
@@ -78,7 +78,7 @@ class Photographs:
         raise DataError(unknown("image", name, list(rows), hint=hint))
 
     def names(self) -> dict[str, int]:
-        """The row of each image by each of its names."""
+        """Return the row of each image by each of its names."""
         if self.files or self.ids:
             named = dict(zip(self.ids, range(len(self.ids)), strict=True))
             files = {Path(file.name).stem: row for row, file in self.files.items()}
@@ -86,7 +86,7 @@ class Photographs:
         return {str(row): row for row in range(len(self.split.images))}
 
     def of(self, row: int) -> Photograph:
-        """The image in this row; DataError: its picture or the file of boxes cannot be used."""
+        """Return the image in this row; DataError: its picture or the file of boxes cannot be used."""
         file = self.files.get(row)
         name = file.name if file else self.ids[row] if self.ids else str(row)
         captions = tuple(self.split.captions[place] for place in np.flatnonzero(self.split.image_of_text == row))
@@ -109,7 +109,7 @@ class Photographs:
         return opening.load(self.dataset, None, self.view).test.images
 
     def _boxes(self, row: int) -> np.ndarray | None:
-        """The cells of the map of a network on pixels; of features, the boxes in the file beside them."""
+        """Return the cells of the map of a network on pixels; of features, the boxes in the file next to them."""
         if self.view:
             return cells(self.regions)
         path, images = _beside(self.split, "boxes.npy"), self.split.images
@@ -133,7 +133,7 @@ class Photographs:
 
 
 def cells(count: int) -> Float[np.ndarray, "n 4"] | None:
-    """The cells of a square map, row by row; None where so many make no square.
+    """Return the cells of a square map, row by row; None if `count` is not a square.
 
     >>> cells(4).tolist()[1]
     [0.5, 0.0, 1.0, 0.5]
@@ -146,13 +146,13 @@ def cells(count: int) -> Float[np.ndarray, "n 4"] | None:
 
 
 def _beside(split: Split, ending: str) -> Path | None:
-    """A file beside the features of a split; None of pixels."""
+    """Return a file next to the features of a split; None for pixels."""
     images = split.images
     return images.path.with_name(images.path.name.replace("ims.npy", ending)) if isinstance(images, Features) else None
 
 
 def _ids(split: Split) -> list[str]:
-    """The ids that stand beside features, one an image; empty where there are none."""
+    """Read the ids next to features, one per image; empty if there are none."""
     path = _beside(split, "ids.txt")
     ids = list(dict.fromkeys(readable_text(path).split())) if path else []
     return ids if len(ids) == len(split.images) else []

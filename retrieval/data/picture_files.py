@@ -22,7 +22,7 @@ TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What undoes an orientation of EXIF."""
+"""Transposition that undoes an orientation of EXIF."""
 ON_SIDE = (5, 6, 7, 8)
 """Orientations that swap width and height."""
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")
@@ -36,11 +36,11 @@ REMEDIES = {
     "exceeds limit": TOO_LARGE,
     UNTOLD: "Save it with 8 or 16 bits a pixel, values from 0 to 255 or 65535.",
 }
-"""What mends a picture, by words of what is wrong with it."""
+"""Advice for a damaged picture, by words of the fault."""
 
 
 def opened(file: FileSlice) -> Image.Image:
-    """The picture in this file, in RGB; DataError: it is missing, no readable image, or its white cannot be told."""
+    """Decode the picture in this file, in RGB; DataError: missing, unreadable, or its white level is unknown."""
     with _readable(file) as image:
         seen = _rgb(image)
         turn = TURNS.get(_orientation(image))
@@ -48,20 +48,20 @@ def opened(file: FileSlice) -> Image.Image:
 
 
 def size_of(file: FileSlice) -> tuple[int, int]:
-    """Width and height as `opened` gives them, by the file's header; DataError: as `opened`."""
+    """Return width and height as `opened` gives them, by the file's header; DataError: as `opened`."""
     with _readable(file) as image:
         width, height = image.size
         return (height, width) if _orientation(image) in ON_SIDE else (width, height)
 
 
 def read_as(file: FileSlice) -> tuple[str, ...]:
-    """As `ways_of`; DataError: as `opened`."""
+    """Open the file and call `ways_of`; DataError: as `opened`."""
     with _readable(file) as image:
         return ways_of(image)
 
 
 def ways_of(image: Image.Image) -> tuple[str, ...]:
-    """How a picture is read, of `forms.READ_AS`; only one with an alpha or many bits a pixel is decoded.
+    """Return how a picture is read, of `forms.READ_AS`; only one with an alpha or many bits a pixel is decoded.
 
     OSError or ValueError: it cannot be read.
     """
@@ -72,7 +72,7 @@ def ways_of(image: Image.Image) -> tuple[str, ...]:
 
 
 def remedy(fault: str) -> str:
-    """What mends a picture that cannot be read for this reason."""
+    """Return the advice for a picture that cannot be read for this reason."""
     return next((fix for words, fix in REMEDIES.items() if words in fault), "Fetch this file again.")
 
 
@@ -119,7 +119,7 @@ def _white(image: Image.Image) -> float:
 
 @contextmanager
 def undecoded(file: FileSlice) -> Iterator[Image.Image]:
-    """The picture with its header read; OSError, SyntaxError or ValueError: it is missing, cut or no picture."""
+    """Open a picture and read its header; OSError, SyntaxError or ValueError: it is missing, cut or not a picture."""
     try:
         with file.open() as source, Image.open(source) as image:
             yield image

@@ -1,6 +1,6 @@
 """Precomputed features as SCAN and VSE-infinity publish them: {train,dev,test[,testall]}_{ims.npy,caps.txt,ids.txt}.
 
-`val` may stand for `dev`. The memory-mapped arrays are `FLOATS`, (n, d) or (n, regions, d), with one row per
+`val` may replace `dev`. The memory-mapped arrays are `FLOATS`, (n, d) or (n, regions, d), with one row per
 image or with the row repeated for each of its captions; both are seen as one row per image. Which rows are repeated is
 told by `Rows`, which reads all of them: `content` keeps it for the openings. This module loads no torch before features
 are gathered.
@@ -34,7 +34,7 @@ SHORT = {"flickr30k": "f30k", "flickr8k": "f8k"}
 
 
 class Features:
-    """Rows of a memory-mapped .npy; `rows[i]` is where image i stands. `finite_rows` has checked their values."""
+    """Rows of a memory-mapped .npy; `rows[i]` is the row of image i. `finite_rows` has checked their values."""
 
     def __init__(self, path: Path, array: np.ndarray, rows: Int[np.ndarray, " i"]) -> None:
         self.path, self.array, self.rows = path, array, rows
@@ -56,7 +56,7 @@ class Features:
 
 
 class SplitFiles(NamedTuple):
-    """What the files of a split hold; ids may be none."""
+    """Contents of the files of a split; there may be no ids."""
 
     array: np.ndarray
     captions: list[str]
@@ -78,19 +78,22 @@ def load(
 
 
 def find(name: str, root: Path) -> Path | None:
-    """The folder of the features: the root, `precomp/`, or one named after the data set, e.g. `f30k_precomp/`."""
+    """Return the folder of the features: the root, `precomp/`, or one named after the data set, e.g.
+
+    `f30k_precomp/`.
+    """
     folders = (root, root / "precomp", root / f"{name}_precomp", root / f"{SHORT.get(name, name)}_precomp")
     files = (folder / f"{split}_ims.npy" for folder in folders for split in ("train", "dev", "val"))
     return next((file.parent for file in files if file.exists()), None)
 
 
 def shape(root: Path) -> tuple[int, ...]:
-    """The shape of an image's features, by the header of the training split's file."""
+    """Return the shape of an image's features, by the header of the training split's file."""
     return tuple(np.load(root / "train_ims.npy", mmap_mode="r").shape[1:])
 
 
 def splits(root: Path, test_splits: Sequence[str]) -> dict[str, str]:
-    """What the files of each split begin with: of several names, the first that has features here."""
+    """Return the prefix of each split's files: of several names, the first that has features here."""
     names = {"train": ["train"], "val": ["dev", "val"], "test": list(test_splits)}
     return {
         split: next((name for name in known if (root / f"{name}_ims.npy").exists()), known[0])
@@ -99,12 +102,12 @@ def splits(root: Path, test_splits: Sequence[str]) -> dict[str, str]:
 
 
 def files(root: Path, name: str) -> list[Path]:
-    """The files of a split that may be there."""
+    """List the files that a split may have."""
     return [root / f"{name}_{kind}" for kind in ("ims.npy", "caps.txt", "ids.txt")]
 
 
 def present(root: Path, name: str) -> SplitFiles:
-    """The files of a split; DataError: one is missing or cannot be read."""
+    """Read the files of a split; DataError: one is missing or cannot be read."""
     problems: list[Problem] = []
     array, captions, ids = read(root, name, problems)
     refuse(problems, str(root))
@@ -113,7 +116,7 @@ def present(root: Path, name: str) -> SplitFiles:
 
 
 def fitted(root: Path, name: str, files: SplitFiles, repeats: Sequence[int] | None) -> Listing[Features]:
-    """The features of a split with captions; DataError: they do not fit. `repeats`: as of `align`."""
+    """Match the features of a split with its captions; DataError: they do not fit. `repeats`: as of `align`."""
     problems: list[Problem] = []
     listing = align(*files, root / name, problems, repeats)
     refuse(problems, str(root))
@@ -129,7 +132,7 @@ def equal(
     *,
     published: bool = False,
 ) -> list[Problem]:
-    """Images in two splits, by their ids or features, or of equal features in one split.
+    """Report images in two splits, by their ids or features, and images of equal features in one split.
 
     Args:
         ids: by split, of its images or captions.
@@ -148,7 +151,7 @@ def equal(
 
 
 def unread(root: Path, test_splits: Sequence[str]) -> list[Problem]:
-    """Splits in the folder that are not read, e.g. `val_*` where `dev_*` is."""
+    """Report splits in the folder that are not read, e.g. `val_*` if `dev_*` is."""
     taken = list(splits(root, test_splits).values())
     given = sorted(path.name.removesuffix("_ims.npy") for path in root.glob("*_ims.npy"))
     what = f"these files are not read: the splits are {', '.join(f'{split}_*' for split in taken)}"
@@ -161,7 +164,7 @@ def unread(root: Path, test_splits: Sequence[str]) -> list[Problem]:
 
 
 def unnamed(rows: Mapping[str, Rows], files: Mapping[str, SplitFiles], folder: Path) -> list[Problem]:
-    """Splits of as many rows as captions, without ids and without repeated rows: each caption has its own image."""
+    """Report splits of as many rows as captions, without ids and repeated rows: each caption has its own image."""
     single = [
         split
         for split, (array, captions, ids) in files.items()
@@ -175,7 +178,7 @@ def unnamed(rows: Mapping[str, Rows], files: Mapping[str, SplitFiles], folder: P
 
 
 def read(root: Path, name: str, problems: list[Problem]) -> tuple[np.ndarray | None, list[str], list[str]]:
-    """Features, captions and ids of one split as they stand in its files; ids may be none."""
+    """Read the features, captions and ids of one split as they are in its files; there may be no ids."""
     array = _array(root / f"{name}_ims.npy", problems)
     ids_path = root / f"{name}_ids.txt"
     ids = lines_of(ids_path, "one id a line", problems) if ids_path.exists() else []
@@ -191,7 +194,7 @@ def align(
     problems: list[Problem],
     repeats: Sequence[int] | None,
 ) -> Listing[np.ndarray] | None:
-    """The row of each image, with its captions; None, and reported, where that cannot be told.
+    """Return the row of each image, with its captions; None, after reporting it, if that is ambiguous.
 
     `repeats`: as `Rows.repeats`; None: the array is read for it where rows are as many as captions.
     """

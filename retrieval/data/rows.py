@@ -27,7 +27,7 @@ AGAIN = "Extract the features of these images again."
 
 @dataclass(frozen=True)
 class Rows:
-    """What the rows of an array hold.
+    """Digest of the rows of an array.
 
     Args:
         whole: SHA-256 of the array.
@@ -53,7 +53,7 @@ class Rows:
 
     @classmethod
     def from_text(cls, text: str) -> "Rows":
-        """The rows of `str(rows)`."""
+        """Read the rows from the text of `str(rows)`."""
         whole, _, marks = text.partition(" ")
         return cls(whole, [marks[place : place + MARK] for place in range(0, len(marks), MARK)])
 
@@ -61,12 +61,12 @@ class Rows:
         return f"{self.whole} {''.join(self.marks)}"
 
     def keys_of(self, images: Iterable[int]) -> list[str]:
-        """The marks of some rows; empty: zeros only, which say nothing of an image."""
+        """Return the marks of some rows; empty: zeros only, which identify no image."""
         return ["" if self.marks[row] == ZEROS else self.marks[row] for row in images]
 
     @property
     def repeats(self) -> tuple[int, ...]:
-        """How often each image's row is repeated, in their order; empty: each row is an image.
+        """Number of repetitions of each image's row, in order; empty: each row is an image.
 
         Runs of equal rows are images where `REPEATED` of them are longer than one. Where all lengths are multiples of
         nearly all runs' length, a longer run is several equal images.
@@ -80,7 +80,7 @@ class Rows:
         return tuple(lengths)
 
     def problems(self, path: Path) -> list[Problem]:
-        """Rows that are no features of an image: with NaN or infinity, a fault; of zeros, a note."""
+        """Report rows that cannot be features of an image: with NaN or infinity, a fault; of zeros, a note."""
         zeros = [row for row, mark in enumerate(self.marks) if mark == ZEROS]
         problems = [Problem(str(path), f"{_rows(self.unfit)} NaN or infinity", AGAIN)] if self.unfit else []
         problems += [Problem(str(path), f"{_rows(zeros)} zeros only", AGAIN, "note")] if zeros else []
@@ -92,7 +92,7 @@ def _rows(numbers: Sequence[int]) -> str:
 
 
 def finite_rows(file: Path) -> Rows:
-    """The rows of a file; DataError: a value is NaN or infinite."""
+    """Read the rows of a file; DataError: a value is NaN or infinite."""
     rows = Rows.read(array_of(file))
     if rows.unfit:
         raise _not_finite(file, rows.unfit[0])
@@ -100,7 +100,7 @@ def finite_rows(file: Path) -> Rows:
 
 
 def finite_sum(file: FileSlice) -> str:
-    """SHA-256 of an array; DataError: a value is NaN or infinite."""
+    """Return the SHA-256 of an array; DataError: a value is NaN or infinite."""
     array = array_of(file.path)
     summed = hashlib.sha256(f"{array.shape} {array.dtype}".encode())
     for start, block in blocks(array):
@@ -111,14 +111,14 @@ def finite_sum(file: FileSlice) -> str:
 
 
 def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """The array in blocks of rows, each with the place of its first row."""
+    """Yield the array in blocks of rows, each with the index of its first row."""
     step = max(1, BLOCK // max(1, array[:1].nbytes))
     for start in range(0, len(array), step):
         yield start, np.ascontiguousarray(array[start : start + step])
 
 
 def unfit(block: np.ndarray) -> np.ndarray:
-    """Whether each row holds NaN or infinity."""
+    """Return for each row whether it holds NaN or infinity."""
     return ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
 
 

@@ -44,7 +44,7 @@ class SceneObject:
 
 @dataclass(frozen=True)
 class Scene:
-    """The first object stands left of, or above, the second."""
+    """The first object is left of, or above, the second."""
 
     first: SceneObject
     second: SceneObject
@@ -103,7 +103,7 @@ def _scene(rng: np.random.Generator) -> Scene:
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> list[str]:
-    """Five different captions, each with some of the facts."""
+    """Write five different captions, each with some of the facts."""
     a, b = scene.first, scene.second
     forward, backward = RELATIONS[scene.relation]
     nouns = {shown: str(rng.choice([shown.shape, SHAPES[shown.shape]])) for shown in (a, b)}

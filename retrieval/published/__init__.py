@@ -1,1 +1,1 @@
-"""Checkpoints of others: read without running their code, and mapped to our model, a TOML file a kind of checkpoint."""
+"""Checkpoints of others: read without running their code, and mapped to our model by one TOML file per kind."""

@@ -29,7 +29,7 @@ _BUTD = re.compile(r"(base|top)\.(\d+)\.(?:(\d+)\.)?(?:(conv|bn|downsample\.)(\d
 
 
 def clip(weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The settings of the model of weights by transformers' or OpenAI's names; `clip`: none of OpenAI's fits."""
+    """Return the model's settings from weights by transformers' or OpenAI's names; `clip`: unlike any of OpenAI's."""
     theirs = "visual.conv1.weight" in weights
     patches = weights["visual.conv1.weight" if theirs else "vision_model.embeddings.patch_embedding.weight"]
     table = "visual.positional_embedding" if theirs else "vision_model.embeddings.position_embedding.weight"
@@ -40,7 +40,7 @@ def clip(weights: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The settings of `model.image` for the ResNet below `img_enc.cnn`, of blocks of three convolutions or of two."""
+    """Return the settings of `model.image` for the ResNet below `img_enc.cnn`, of blocks of 3 convolutions or 2."""
     blocks = {
         tuple(map(int, match.groups())): value for name, value in weights.items() if (match := _BLOCK.match(name))
     }
@@ -74,7 +74,7 @@ def convert(source: Path, folder: Path) -> int:
 
 
 def butd(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The backbone of BUTD's detector as `transformers` reads it, weights and configuration; UserError: other weights.
+    """Return BUTD's backbone as `transformers` reads it, weights and configuration; UserError: other weights.
 
     Its convolutions read blue, green and red; the first is turned around. A block strides in its first convolution, and
     the first pooling has no margin: VSE-infinity's lib/modules/resnet.py, from which `original_updown_backbone.pth` is.

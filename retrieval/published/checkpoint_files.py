@@ -17,10 +17,10 @@ from torch import Tensor
 from goalgrid.grid.errors import UserError, check_fetched, in_short, sha256_of
 
 _scalar = np.float64(0).__reduce__()[0]
-"""What builds a number of NumPy from a pickle."""
+"""Function that builds a number of NumPy from a pickle."""
 
 PARTS = ("img_enc", "txt_enc", "sim_enc")
-"""What the state dicts of a list are of, in the order in which VSE++ and its successors save them."""
+"""Parts of the state dicts in a list, in the order in which VSE++ and its successors save them."""
 
 ALLOWED: tuple[Any, ...] = (
     argparse.Namespace,
@@ -30,12 +30,12 @@ ALLOWED: tuple[Any, ...] = (
     (_scalar, "numpy.core.multiarray.scalar"),
     (_scalar, "numpy._core.multiarray.scalar"),
 )
-"""What a pickle may name beside tensors and plain values: their options, and a number of NumPy for the best rsum."""
+"""Names that a pickle may have in addition to tensors and plain values: options, and a NumPy number for rsum."""
 
 
 @dataclass(frozen=True, eq=False)
 class CheckpointFile:
-    """What a file holds.
+    """Contents of a checkpoint file.
 
     Args:
         weights: by the name that its model gives them, behind the part that they are of: `img_enc.fc.weight`.
@@ -90,7 +90,7 @@ class CheckpointFile:
 
     @classmethod
     def known(cls, digest: str, places: Mapping[str, str]) -> "CheckpointFile":
-        """The file of this hash, `sha256:...`, at its place on this machine; UserError: it is not there."""
+        """Read the file of this hash, `sha256:...`, at its path on this machine; UserError: it is not there."""
         if digest not in places:
             raise UserError(f"train.starts_from = {digest!r}: its file is unknown. Name it: file:PATH.")
         file = cls.read(Path(places[digest]))

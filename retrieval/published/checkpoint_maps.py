@@ -18,7 +18,7 @@ from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 LONGEST = 200
 """Words or word pieces at which captions are cut: the peers cut none, and no caption of COCO or Flickr is as long."""
 NAMED = 5
-"""So many names of tensors stand in a message."""
+"""Names of tensors in a message, at most."""
 
 
 class OptionSetting(Settings):
@@ -42,7 +42,7 @@ class CheckpointMap(Settings):
     settings_from: str | None = None
     """Dotted name of what reads settings from weights where no single size is a setting; None: nothing."""
     keys: dict[str, str] = Field(min_length=1)
-    """Their module by ours; {n} stands for a number. All tensors of a module have the same names in both."""
+    """Their module by ours; {n} means any number. All tensors of a module have the same names in both."""
     parted: dict[str, list[str]] = {}
     """Endings of the names of their tensors that hold several of ours, one below the other; the endings of ours."""
     transposed: list[str] = []
@@ -69,10 +69,10 @@ class CheckpointMap(Settings):
     """Words or word pieces at which captions are cut."""
     options: dict[str, OptionSetting] = {}
     only: dict[str, bool | str | int] = {}
-    """Options of theirs that have to have this value, where they stand there."""
+    """Options of theirs that must have this value, if they are given."""
 
     def ours(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors that the map knows, by our names; without those that are dropped."""
+        """Return the tensors that the map knows, by our names; without those that are dropped."""
         tensors = dict[str, Tensor]()
         for theirs, value in weights.items():
             if name := self._name(theirs):
@@ -87,7 +87,7 @@ class CheckpointMap(Settings):
         return {name: value}
 
     def fitted(self, weights: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors by our names, resized to the target model's shapes where larger pictures need it."""
+        """Return the tensors by our names, resized to the target model's shapes for larger pictures."""
         return {
             name: components.loaded(self.resized_by)(value, target[name].shape[0])
             if self.resized and name.endswith(self.resized) and name in target and value.shape != target[name].shape
@@ -96,12 +96,12 @@ class CheckpointMap(Settings):
         }
 
     def words(self, weights: Mapping[str, Tensor]) -> int:
-        """How many words or word pieces the file knows; 1: it leaves that to a network with a tokenizer of its own."""
+        """Return how many words or word pieces the file knows; 1: a network with its own tokenizer decides."""
         table = self.rows or self.pieces
         return size_at(weights, table) if table else 1
 
     def shape(self, weights: Mapping[str, Tensor]) -> tuple[int, ...]:
-        """The shape of one image that the file's model reads."""
+        """Return the shape of one image that the file's model reads."""
         return tuple(part if isinstance(part, int) else size_at(weights, part) for part in self.image)
 
     def extra(self, weights: Mapping[str, Tensor]) -> list[str]:
@@ -113,7 +113,7 @@ class CheckpointMap(Settings):
         ]
 
     def unread(self, weights: Mapping[str, Tensor]) -> list[str]:
-        """What is wrong with the tensors from which sizes are read: missing, or with too few dimensions."""
+        """Report tensors that give sizes, but are missing or have too few dimensions."""
         places = [*self.sizes.values(), *(part for part in self.image if not isinstance(part, int))]
         places += [place for place in (self.rows, self.pieces) if place]
         return [
@@ -133,7 +133,7 @@ class CheckpointMap(Settings):
         return name
 
     def misfits(self, weights: Mapping[str, Tensor], target: Mapping[str, Tensor], where: str) -> list[str]:
-        """What is missing, extra or of another shape among weights by our names, beside a target model's."""
+        """Report what is missing, extra or of another shape among weights by our names, compared to a target model."""
         missing = [
             f"missing: {self.theirs(name)}"
             for name in target
@@ -148,7 +148,7 @@ class CheckpointMap(Settings):
         return [*missing, *extra, *other]
 
     def fits(self, file: CheckpointFile) -> bool:
-        """Whether a file is of this kind, by names, sizes and options."""
+        """Return whether a file is of this kind, by names, sizes and options."""
         weights = file.weights
         if self.extra(weights) or self.lacking(weights) or weights.keys() & set(self.absent):
             return False
@@ -156,11 +156,11 @@ class CheckpointMap(Settings):
         return not self.unequal(weights) and asked <= file.options.keys()
 
     def unknown(self, file: CheckpointFile) -> dict[str, tuple[Any, Any]]:
-        """The options that a file was trained with, and those of this kind, where they differ."""
+        """Return the options of a file's training that differ, with those of this kind."""
         return differing({name: file.options.get(name, value) for name, value in self.only.items()}, self.only)
 
     def unequal(self, weights: Mapping[str, Tensor]) -> list[str]:
-        """Sizes that are not equal, and are in this kind; and the missing tensors that have these sizes."""
+        """Report sizes that differ but are equal in this kind, and the missing tensors of these sizes."""
         named = dict.fromkeys(name for one, _, other, _ in self.equal for name in (one, other))
         sizes = [
             (one, size_at(weights, (one, m)), other, size_at(weights, (other, n))) for one, m, other, n in self.equal
@@ -193,7 +193,7 @@ def _pattern(module: str) -> str:
 
 @cache
 def maps() -> list[CheckpointMap]:
-    """All maps: the folders are the list."""
+    """Read all maps: the folders are the list."""
     folders = ["goalgrid.retrieval.published", *components.folders("published")]
     places = [(folder, name) for folder in folders for name in toml_names(folder)]
     return [CheckpointMap.model_validate({"name": name, **toml(folder, name)}) for folder, name in places]
@@ -204,14 +204,14 @@ def families() -> list[str]:
 
 
 def fitting_map(file: CheckpointFile) -> CheckpointMap:
-    """The map that a file fits; UserError: it fits no map."""
+    """Return the map that a file fits; UserError: it fits no map."""
     if mapping := next((mapping for mapping in maps() if mapping.fits(file)), None):
         return mapping
     raise UserError(f"{file.path} is not a checkpoint of a known family. Known: {', '.join(families())}.")
 
 
 def map_of_family(file: CheckpointFile, family: str) -> CheckpointMap:
-    """The map of this family that a file fits; UserError: which family fits, or what the file lacks."""
+    """Return the map of this family that a file fits; UserError: which family fits, or what the file lacks."""
     if family:
         check_known("family", family, families(), where="in --as")
     fitting = [mapping for mapping in maps() if mapping.fits(file)]
@@ -241,7 +241,7 @@ def map_of_family(file: CheckpointFile, family: str) -> CheckpointMap:
 
 
 def size_at(weights: Mapping[str, Tensor], place: tuple[str, int]) -> int:
-    """The size of a tensor's dimension; 0 where there is no such tensor or dimension."""
+    """Return the size of a tensor's dimension; 0: there is no such tensor or dimension."""
     name, dimension = place
     return int(weights[name].shape[dimension]) if name in weights and weights[name].ndim > dimension else 0
 

@@ -33,7 +33,7 @@ class PublishedModel:
     settings: ModelSettings
     weights: Mapping[str, Tensor]
     words: tuple[str, ...]
-    """In the order of their indices; empty: it reads the pieces of a tokenizer."""
+    """Its words in the order of their indices; empty: it reads the pieces of a tokenizer."""
 
     @property
     def dataset(self) -> str:
@@ -42,7 +42,7 @@ class PublishedModel:
         return {short: name for name, short in SHORT.items()}.get(name, name)
 
     def trial(self, dataset: str, objective: str = "triplet-hn") -> TrialSettings:
-        """The settings of a trial that would have this model; a table shows it under the objective."""
+        """Return the settings of a trial that would have this model; a table shows it under the objective."""
         words = {"words": "nltk"} if self.map.rows else {}
         data = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "max_words": self.map.max_words, **words}
         return TrialSettings(
@@ -56,7 +56,7 @@ class PublishedModel:
 
     @classmethod
     def of(cls, file: CheckpointFile, family: str, words: Sequence[str], places: Places) -> "PublishedModel":
-        """The model of a file of this family, which its tensors, options and words fit; UserError: they do not."""
+        """Build the model of a file of this family; UserError: its tensors, options or words do not fit."""
         mapping = map_of_family(file, family)
         if unknown_options := mapping.unknown(file).items():
             wrong = [f"{name} = {value!r}, known is {known!r}" for name, (value, known) in unknown_options]
@@ -82,7 +82,7 @@ class PublishedModel:
 
 
 def start_weights(file: CheckpointFile, model: DualEncoder, family: str = "") -> dict[str, Tensor]:
-    """The weights with which a model begins to fine-tune a file of any or a family; UserError: they do not fit."""
+    """Return the weights to fine-tune a file of any or one family; UserError: they do not fit the model."""
     mapping, state = map_of_family(file, family) if family else fitting_map(file), model.state_dict()
     weights = mapping.fitted(file.weights, state)
     if problems := mapping.misfits(weights, state, "in the recipe"):
@@ -93,7 +93,7 @@ def start_weights(file: CheckpointFile, model: DualEncoder, family: str = "") ->
 
 
 def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[str] | None, places: Places) -> str:
-    """How a file is another model than the one that fine-tunes it; UserError: it does not fit. No words: no file."""
+    """Report how a file differs from the model that fine-tunes it; UserError: it does not fit. No words: no file."""
     mapping = fitting_map(file)
     count = mapping.words(file.weights)
     if mapping.rows:

@@ -30,7 +30,7 @@ PAIRS = 16
 """Pairs whose vectors are gathered at once."""
 
 Focus = Callable[[Float[Tensor, "b c q k"], Int[Tensor, "b 1 1 1"] | int], Float[Tensor, "b c q k"]]
-"""What is kept of the attention to a context of so many members."""
+"""Function that selects attention to a context, given the number of its members."""
 Pool = Callable[[Float[Tensor, "b q k"], Bool[Tensor, "#b #q k"] | None], Float[Tensor, "b q"]]
 """From the cosines of queries to a score; None: all queries are present."""
 
@@ -44,29 +44,29 @@ class SetScorer(nn.Module):
     """Whether equal scores share the mean of their places, as `evaluation.rank` says it."""
 
     def image_whole(self, images: TokenSets) -> TokenSets:
-        """The images with a vector of the whole, where the scorer reads it."""
+        """Add a vector of the whole image, if the scorer reads it."""
         return images
 
     def text_whole(self, texts: TokenSets) -> TokenSets:
-        """The captions with a vector of the whole, where the scorer reads it."""
+        """Add a vector of the whole caption, if the scorer reads it."""
         return texts
 
     def pair_weights(self) -> list[nn.Parameter]:
-        """The weights that score pairs; the others make vectors of whole sets, an image or a caption at a time."""
+        """Return the weights that score pairs; the others make vectors of whole sets, one at a time."""
         return list(self.parameters())
 
     def looks(self, regions: Float[Tensor, "n d"], words: Float[Tensor, "l d"]) -> dict[str, Float[Tensor, "l n"]]:
-        """Attention of words and regions, by direction: in t2i a word's row sums to 1, in i2t a region's column."""
+        """Return the attention by direction: in t2i a word's row sums to 1, in i2t a region's column."""
         raise UserError(f"the scorer {type(self).__name__} gives scores, and no attention to draw.")
 
     @abstractmethod
     def forward(self, images: TokenSets, texts: TokenSets) -> Float[Tensor, "i t"]:
-        """The scores of all images by all captions."""
+        """Score all images by all captions."""
 
     def pairs(
         self, images: TokenSets, texts: TokenSets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
     ) -> Float[Tensor, " p"]:
-        """Where scores are `by_pair`, those of the images of these rows by the captions of these columns."""
+        """Score the images of these rows by the captions of these columns, if scores are `by_pair`."""
         raise NotImplementedError
 
 
@@ -111,13 +111,13 @@ def attention(
 def look(
     queries: Float[Tensor, "k d"], context: Float[Tensor, "c d"], sharpness: float, focus: Focus
 ) -> Float[Tensor, "k c"]:
-    """How strongly each query attends to each member of its context; a row sums to 1."""
+    """Return how strongly each query attends to each member of its context; a row sums to 1."""
     weights = focus(attention((context @ queries.T)[None, :, None], sharpness, None), len(context))
     return (weights / weights.sum(1, keepdim=True))[0, :, 0].T
 
 
 def everything(weights: Float[Tensor, "b c q k"], count: Tensor | int) -> Float[Tensor, "b c q k"]:
-    """SCAN's focus: all of the context."""
+    """Keep all of the context: SCAN's focus."""
     return weights
 
 
@@ -147,11 +147,11 @@ def above(weights: Float[Tensor, "b c q k"], threshold: Float[Tensor, "b 1 q k"]
 
 
 FOCUS: dict[str, Focus] = {"equal": above_mean, "prob": above_weighted_mean}
-"""What BFAN keeps of the context, by `model.scorer.focal`."""
+"""BFAN's selections of the context, by `model.scorer.focal`."""
 
 
 def mean(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None) -> Float[Tensor, "b q"]:
-    """Mean over the queries. SCAN-AVG."""
+    """Average over the queries. SCAN-AVG."""
     return scores.mean(-1) if present is None else (scores * present).sum(-1) / present.sum(-1)
 
 
@@ -267,7 +267,7 @@ class CrossAttention(SetScorer):
         *,
         paired: bool = False,
     ) -> Float[Tensor, "i #g"]:
-        """Scores of all images by captions of one length; or of pairs, one caption an image: (p, 1).
+        """Score all images by captions of one length; or pairs, one caption per image: (p, 1).
 
         Args:
             products: of regions and words, the context first, by direction: where words attend, "t2i", (i, n, g, l), of
@@ -276,17 +276,17 @@ class CrossAttention(SetScorer):
             present: which regions there are; None: all.
             paired: whether i and g are the same pairs.
         """
-        beside = 1 if paired else 0  # a pair's queries stand beside their one context, others beside every context
+        axis = 1 if paired else 0  # a pair's queries meet their one context, others every context
         scores = list[Tensor]()
         for direction in self.directions:
             if direction == "t2i":
-                queries = norms(of_words).unsqueeze(beside)
+                queries = norms(of_words).unsqueeze(axis)
                 values = cosines(products["t2i"], of_regions, queries, self.sharpness, self.focus, present)
                 scores.append(self.pool(values, None))
             else:
-                queries = norms(of_regions).unsqueeze(beside)
+                queries = norms(of_regions).unsqueeze(axis)
                 values = cosines(products["i2t"], of_words, queries, self.sharpness, self.focus, None)
-                pooled = self.pool(values, None if present is None else present.unsqueeze(beside))
+                pooled = self.pool(values, None if present is None else present.unsqueeze(axis))
                 scores.append(pooled if paired else pooled.T)
         return reduce(torch.add, scores)
 
@@ -308,5 +308,5 @@ class Bfan(CrossAttention):
 
 
 def recomputed(work: Callable[..., Tensor], *given: Any) -> Tensor:
-    """Call it; its backward pass computes it again instead of keeping what lies between."""
+    """Call a function without keeping its intermediate values; the backward pass computes them again."""
     return checkpoint(work, *given, use_reentrant=False, preserve_rng_state=False)

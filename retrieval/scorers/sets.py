@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def sent(in_host: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device. To a GPU it is copied from pinned memory, so the host goes on at once.
+    """Copy the tensor to the device; to a GPU from pinned memory, so that the host goes on at once.
 
     Within `torch.compile` it is a plain copy: compiled code cannot pin memory.
     """
@@ -65,7 +65,7 @@ class TokenSets:
         return torch.arange(n, device=self.device) < self.sizes_beside[:, None]
 
     def full(self) -> "TokenSets":
-        """The same in float32, if it is in half precision: scorers compute in float32, as objectives do."""
+        """Return the same in float32, if it is in half precision: scorers compute in float32, as objectives do."""
         if self.vectors.dtype not in (torch.float16, torch.bfloat16):
             return self
         return replace(self, vectors=self.vectors.float(), whole=None if self.whole is None else self.whole.float())
@@ -78,10 +78,10 @@ Embedded = Tensor | TokenSets
 def by_size(
     sizes: Int[Tensor, " b"], most: int, device: torch.device
 ) -> tuple[list[tuple[Int[Tensor, " r"], int]], Int[Tensor, " b"]]:
-    """All rows, the smaller sets first, in groups of one size with at most so many vectors, one set at least.
+    """Group all rows by set size, the smaller sets first, with at most `most` vectors per group, but one set at least.
 
-    Returns the rows of each group with their size, and where each set stands in what the groups give, one after the
-    other. Sizes are in host memory; the device gets the order in a single copy, for which nobody waits.
+    Returns the rows of each group with their size, and the index of each set in the concatenated groups. Sizes are in
+    host memory; the device gets the order in a single copy, for which nobody waits.
 
     >>> groups, places = by_size(torch.tensor([2, 1, 2, 2]), 4, torch.device("cpu"))
     >>> [(rows.tolist(), size) for rows, size in groups], places.tolist()
@@ -95,6 +95,6 @@ def by_size(
 
 
 def gathered(images: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
-    """The vectors that are present first, in their order, then zeros."""
+    """Move the vectors that are present to the front, in their order, followed by zeros."""
     order = (~present).to(torch.uint8).argsort(dim=1, stable=True)[..., None]
     return (images * present[..., None]).gather(1, order.expand_as(images))

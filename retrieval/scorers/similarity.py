@@ -115,7 +115,7 @@ def _differences(
 
 
 class Sgraf(SetScorer):
-    """What SGR and SAF share: the nodes of a pair."""
+    """Base class of SGR and SAF: the nodes of a pair."""
 
     def __init__(self, settings: SgrafSettings, regions: int, dim: int) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class Sgraf(SetScorer):
         return torch.cat(columns, 1).index_select(1, places)
 
     def end(self, places: Int[Tensor, " t"]) -> None:
-        """Called when all captions are scored, with the place of each among the scored ones."""
+        """Note that all captions are scored, with the index of each among the scored ones."""
 
     def pairs(
         self, images: TokenSets, texts: TokenSets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
@@ -185,7 +185,7 @@ class Sgraf(SetScorer):
         words: Float[Tensor, "#i g l d"],
         of_text: Float[Tensor, "#i g d"],
     ) -> Float[Tensor, "i g"]:
-        """Scores by L2(W (v - t)²) of the whole sets, and of each word t and what it attends to in the image.
+        """Return scores by L2(W (v - t)²) of the whole sets, and of each word t and what it attends to in the image.
 
         What a word attends to is brought to unit length by sqrt(a' G a), before it is formed.
         """
@@ -198,12 +198,12 @@ class Sgraf(SetScorer):
         return recomputed(self.of_nodes, *given) if local.requires_grad else self.of_nodes(*given)
 
     def of_nodes(self, whole: Float[Tensor, "i g 1 w"], local: Float[Tensor, "i g l w"]) -> Float[Tensor, "i g"]:
-        """Scores from the vectors of similarity before they are brought to unit length."""
+        """Return scores from the vectors of similarity before they are normalised."""
         return self.scores(unit(torch.cat([whole, local], 2)))
 
     @abstractmethod
     def scores(self, nodes: Float[Tensor, "i g m w"]) -> Float[Tensor, "i g"]:
-        """The scores, between 0 and 1, from the nodes of all images with captions of one length."""
+        """Return the scores, between 0 and 1, from the nodes of all images with captions of one length."""
 
 
 class Sgr(Sgraf):
@@ -253,7 +253,7 @@ class Saf(Sgraf):
         return super().forward(images, texts)
 
     def scores(self, nodes: Float[Tensor, "i g m w"]) -> Float[Tensor, "i g"]:
-        """Sigmoid of the sum of the nodes, weighted by sigmoids of batch norms that are brought to a sum of 1."""
+        """Return the sigmoid of the sum of the nodes, weighted by sigmoids of batch norms that sum to 1."""
         logits = self.filter(nodes)[..., 0]
         mean, var = self.norm.running_mean, self.norm.running_var
         if self.training:

@@ -28,7 +28,7 @@ def overlaps(
     *,
     published: bool = False,
 ) -> dict[tuple[str, str], Problem]:
-    """The images that two splits share, by the splits' names.
+    """Report the images that two splits share, by the splits' names.
 
     Args:
         keys: by split, what each image is: the SHA-256 of its file, or its id; empty: not compared.
@@ -51,7 +51,7 @@ def overlaps(
 
 
 def doubles(keys: Sequence[str], names: Sequence[str], place: str, noun: str) -> list[Problem]:
-    """Images of one split that are equal to another one, as one remark; an empty key is not compared."""
+    """Report images of one split that equal another one, as one remark; an empty key is not compared."""
     alike = [rows for key, rows in grouped((key, row) for row, key in enumerate(keys)).items() if key and rows[1:]]
     if not alike:
         return []

@@ -20,7 +20,7 @@ class DataError(UserError):
 Items = TypeVar("Items", bound=Sized)
 
 WHOLE = slice(None)
-"""Of a batch: all of it."""
+"""The part of a batch that is all of it."""
 
 
 @runtime_checkable
@@ -29,12 +29,12 @@ class Images(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one image."""
+        """Shape of one image."""
 
     def __len__(self) -> int: ...
 
     def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE) -> "Tensor":
-        """The images of these rows of a batch, (b, *shape), or of a part of it, each view as in the whole.
+        """Return the images of these rows of a batch, (b, *shape), or of a part of it, each view as in the whole.
 
         `draw` seeds a training batch's random views; None: the views of evaluation. DataError: an image is missing or
         unreadable, or features are not finite.
@@ -56,7 +56,7 @@ class Listing(Generic[Items]):
     def of(
         cls, images: Items, captions: Sequence[Sequence[str]], ids: Sequence[Sequence[int]] = ()
     ) -> "Listing[Items]":
-        """The split with these captions of each image, in its order; ids count where every caption has one."""
+        """Build the split with these captions of each image, in order; ids count if every caption has one."""
         counts = np.array([len(texts) for texts in captions], dtype=np.int64)
         every = np.array([key for keys in ids for key in keys], dtype=np.int64)
         texts = [text for texts in captions for text in texts]
@@ -69,10 +69,10 @@ class Split(Listing[Images]):
     """A split whose images are open."""
 
     matched: Bool[np.ndarray, " t"] | None = None
-    """Of captions that were shuffled, whether each still describes its image; None: all do."""
+    """Whether each caption still describes its image after a shuffle; None: all do."""
 
     def shuffled(self, share: float, seed: int) -> "Split":
-        """The same with the images of a share of the captions, drawn by a seed, shuffled among these captions.
+        """Return the split with the images of a share of the captions shuffled among these captions, drawn by a seed.
 
         A few keep their image by chance. The draws for a smaller share are among those for a larger one.
         """
@@ -83,7 +83,7 @@ class Split(Listing[Images]):
         return replace(self, image_of_text=owners, matched=owners == self.image_of_text)
 
     def first(self, images: int | None) -> tuple[int, Int[np.ndarray, " t"]]:
-        """How many images the first so many are (None: all), and the rows of their captions."""
+        """Return the number of the first images (at most `images`; None: all), and the rows of their captions."""
         count = len(self.images) if images is None else min(images, len(self.images))
         return count, np.flatnonzero(self.image_of_text < count)
 

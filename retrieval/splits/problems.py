@@ -52,14 +52,14 @@ ODD_CAPTIONS: dict[str, tuple[Callable[[str], object], str]] = {
         "Take the file from its source again; if only a broken one is left, the Python package ftfy mends such texts.",
     ),
 }
-"""Of captions that were saved wrongly: what is odd, what finds it in a caption stripped of blanks, and the fix."""
+"""Faults of wrongly saved captions: its name, a test of a caption without outer blanks, and the fix."""
 TOO_LARGE = "Save it smaller: a network sees less than a megapixel of it."
-"""What to do with a picture of more pixels than Pillow reads."""
+"""Advice for a picture of more pixels than Pillow reads."""
 NEAR = {
     "image": ("filename", "file_name", "filepath", "file_path", "file", "path", "image_path", "image_name", "img"),
     "caption": ("text", "sentence", "description", "comment", "title", "raw"),
 }
-"""What columns of a table may be called elsewhere."""
+"""Other names of a table's columns."""
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 QUOTES = "Put quotation marks around a cell with a comma, a line break or a quotation mark, and double the last."
 ARCHIVE = "it holds several arrays, as an .npz file, not one"
@@ -95,7 +95,7 @@ class Problem:
 
 
 def repeated(keys: Iterable[Key]) -> list[Key]:
-    """Keys that occur more than once, in the order of their first appearance.
+    """Return the keys that occur more than once, in the order of their first appearance.
 
     >>> repeated("abcab")
     ['a', 'b']
@@ -104,7 +104,7 @@ def repeated(keys: Iterable[Key]) -> list[Key]:
 
 
 def shortened(values: Sequence[object]) -> str:
-    """The first few values, and how many more there are.
+    """List the first few values, and count the others.
 
     >>> shortened(range(7))
     '0, 1, 2, 3, 4 and 2 more'
@@ -114,7 +114,7 @@ def shortened(values: Sequence[object]) -> str:
 
 
 def check_command(name: str, root: Path | str) -> str:
-    """The command that shows all faults of a copy, to be pasted."""
+    """Return the command that shows all faults of a copy, ready to be pasted."""
     return shlex.join(["goalgrid", "data", "check", name, "--root", str(root)])
 
 
@@ -132,7 +132,7 @@ def refuse(problems: Sequence[Problem], heading: str, check: str = check_command
 
 
 def torn(path: Path, error: Exception) -> Problem:
-    """A file that cannot be read, and what mends it."""
+    """Report a file that cannot be read, with what repairs it."""
     fix = _fix(path, error, "Is the download complete? Fetch it again.")
     return Problem(str(path), f"cannot be read: {error}", fix)
 
@@ -142,7 +142,7 @@ def _fix(path: Path, error: Exception, usual: str) -> str:
 
 
 def array_of(path: Path) -> np.ndarray:
-    """An array that stays on the disk; OSError or ValueError: no such file, damaged, or none of one array."""
+    """Open an array that stays on the disk; OSError or ValueError: missing, damaged, or not a single array."""
     check_fetched(path)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -154,7 +154,7 @@ def array_of(path: Path) -> np.ndarray:
 
 
 def array_at(path: Path, problems: list[Problem]) -> np.ndarray | None:
-    """The array of a file, on the disk; None, and reported, where there is none."""
+    """Open the array of a file, on the disk; None, after reporting it, if it cannot be read."""
     try:
         return np.asarray(array_of(path))
     except FileNotFoundError:
@@ -165,7 +165,7 @@ def array_at(path: Path, problems: list[Problem]) -> np.ndarray | None:
 
 
 def json_of(path: Path, kind: type[Json], layout: str, problems: list[Problem]) -> Json:
-    """The JSON object or list in a file; empty, and reported, where there is none or an empty one."""
+    """Read the JSON object or list in a file; empty, after reporting it, if it is missing, damaged or empty."""
     try:
         content = json.loads(regular_bytes(path, LARGE))
     except FileNotFoundError:
@@ -182,18 +182,18 @@ def json_of(path: Path, kind: type[Json], layout: str, problems: list[Problem]) 
 
 
 def no_text(place: str, caption: object) -> Problem:
-    """The problem of a caption that is no text."""
+    """Report a caption that is not text."""
     return Problem(place, f"is {json.dumps(caption)[:40]}, not text", "Write the caption there, or take it out.")
 
 
 def lines_of(path: Path, what: str, problems: list[Problem]) -> list[str]:
-    """The lines of a text file, without empty lines at its end; bytes that are no UTF-8 are replaced and reported."""
+    """Read the lines of a text file, without empty lines at its end; bytes that are not UTF-8 are reported."""
     text = _with_line_feeds(path, what, problems).rstrip("\n")
     return text.split("\n") if text else []
 
 
 def captions_of(path: Path, described: int, problems: list[Problem]) -> list[str]:
-    """The captions of a text file, a line each; empty lines at its end only where their number asks for them.
+    """Read the captions of a text file, one per line; empty lines at its end count only if their number asks for them.
 
     Args:
         described: rows of features, or ids: each has as many captions as the others.
@@ -212,7 +212,7 @@ def _with_line_feeds(path: Path, what: str, problems: list[Problem]) -> str:
 def rows_of(
     path: Path, needed: Sequence[str], problems: list[Problem], *, optional: Sequence[str] = ()
 ) -> list[tuple[int, dict[str, str]]]:
-    """The rows of a CSV file whose first line names its columns, each with the number of its line.
+    """Read the rows of a CSV file whose first line names its columns, each with the number of its line.
 
     Columns with other names are left out; a name that is nearly that of an optional column is reported.
     """
@@ -232,7 +232,7 @@ def rows_of(
 def cells_of(
     path: Path, problems: list[Problem], **dialect: Any
 ) -> tuple[list[str] | None, list[tuple[int, list[str]]]]:
-    """The names in the first line of a CSV file, None: it cannot be read; and the cells and last line of each row.
+    """Read the first line of a CSV file (None: unreadable), and the cells and last line number of each row.
 
     A row with more or fewer cells than columns is reported and left out. `dialect`: of `csv.reader`, which is told.
     """
@@ -311,7 +311,7 @@ def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
 
 
 def faults_of_captions(captions: Sequence[str], place: str) -> list[Problem]:
-    """Empty captions, and captions that were saved wrongly.
+    """Report empty captions, and captions that were saved wrongly.
 
     >>> [problem.what for problem in faults_of_captions(["a dog", " ", "b'a cat'", "nan"], "train_caps.txt")]
     ... # doctest: +NORMALIZE_WHITESPACE
@@ -338,7 +338,7 @@ def faults_of_captions(captions: Sequence[str], place: str) -> list[Problem]:
 
 
 def faults_of_ids(ids: Sequence[str], captions: int, images: int, place: str) -> list[Problem]:
-    """Ids whose number fits neither images nor captions, that stand twice, or whose captions are apart."""
+    """Report ids that occur twice, whose captions are apart, or whose number fits neither images nor captions."""
     if len(ids) not in (captions, images):
         what = f"has {len(ids)} ids, where there are {images} images and {captions} captions"
         return [Problem(place, what, "Expected one id an image or one a caption; take all files from one package.")]

@@ -14,7 +14,7 @@ _ASCII = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _SPACED = re.compile(r"[^ ']+(?:'[^ '\d]+)?")
 """The same in text that `_SEPARATED` has translated."""
 _UNSEEN = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}\N{SOFT HYPHEN}\N{VARIATION SELECTOR-16}"
-"""Signs without width that stand inside words, or behind a picture."""
+"""Signs without width, inside words or behind a picture."""
 
 
 class _Separated(dict[int, str]):
@@ -31,7 +31,7 @@ _SEPARATED = _Separated(
 
 
 def words(caption: str) -> list[str]:
-    """Lower-case words and numbers; punctuation is dropped.
+    """Split a caption into lower-case words and numbers, without punctuation.
 
     A word is a run of letters, marks and digits (Unicode's categories L, M and N; `\\w` ends at marks of Hindi, Thai
     and Arabic) in the composed form, NFC, and what an apostrophe joins to it. A run of Chinese is one word.
@@ -46,7 +46,7 @@ def words(caption: str) -> list[str]:
 
 
 def nltk_words(caption: str) -> list[str]:
-    """Lower-case words and punctuation, as the peers' `nltk.word_tokenize` for captions of one sentence.
+    """Split a caption into lower-case words and punctuation, as the peers' `nltk.word_tokenize` does for one sentence.
 
     >>> nltk_words("A dog's ball, 2 cats.")
     ['a', 'dog', "'s", 'ball', ',', '2', 'cats', '.']
@@ -64,13 +64,13 @@ READ_PIECES = (
     'words by a pretrained text encoder, e.g. model.text.encoder = "transformer" and model.text.weights = '
     '"google-bert/bert-base-multilingual-cased"'
 )
-"""What to do about captions that are one word."""
+"""Advice for captions that are one word."""
 SPLITTERS: dict[str, Splitter] = {"plain": words, "nltk": nltk_words}
-"""What a caption's words are, by `dataset.words`."""
+"""Splitters of captions into words, by `dataset.words`."""
 
 
 def frequent(captions: Iterable[str], min_count: int, split: Splitter = words) -> list[str]:
-    """The words that captions use at least so often, most frequent first, ties in alphabetical order."""
+    """List the words that captions use at least `min_count` times, most frequent first, ties in alphabetical order."""
     counts = Counter(chain.from_iterable(map(split, captions)))
     return sorted(
         (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)
@@ -78,7 +78,7 @@ def frequent(captions: Iterable[str], min_count: int, split: Splitter = words) -
 
 
 def unknown_share(captions: Sequence[str], known: Container[str], split: Splitter = words) -> float:
-    """Share of the captions' words, from 0 to 1, that are not known; a caption without a word is one unknown word.
+    """Return the share of the captions' words, from 0 to 1, that is unknown; an empty caption is one unknown word.
 
     >>> unknown_share(["a dog", "!", "a cat runs"], {"a", "dog"})
     0.5
@@ -88,7 +88,7 @@ def unknown_share(captions: Sequence[str], known: Container[str], split: Splitte
 
 
 def spelled_shares(shares: Mapping[str, float]) -> str:
-    """The shares of unknown words of some splits, in words.
+    """Describe the shares of unknown words of some splits.
 
     >>> spelled_shares({"val": 0.0123, "test": 0.5})
     'unknown words: 1.2 % of val, 50.0 % of test'

@@ -56,7 +56,7 @@ PREPARATIONS: dict[str, Callable[[str], str]] = {"none": str, "x-vlm": xvlm, "mm
 SPECIAL = ("<pad>", "<unk>")
 """The words of index 0 and 1."""
 BOUNDARIES = ("<start>", "<end>")
-"""Of index 2 and 3, where captions are read with their boundaries."""
+"""The words of index 2 and 3, if captions are read with their boundaries."""
 MASK = "<mask>"
 """The last word, where training leaves words out."""
 
@@ -93,7 +93,7 @@ class Vocabulary:
         return len(self.words)
 
     def encode(self, captions: Sequence[str], *, max_words: int, drop: float = 0.0) -> Tokens:
-        """Captions as word indices, cut to `max_words`; a caption without any word becomes one unknown word.
+        """Encode captions as word indices, cut to `max_words`; a caption without any word becomes one unknown word.
 
         Training leaves out a share of words, and of boundaries, as VSE-infinity's code does.
         """
@@ -105,7 +105,7 @@ class Vocabulary:
         return Tokens(ids, lengths, WordDropping(drop, places, self.index[MASK], self.first, last))
 
     def unknown_share(self, captions: Sequence[str]) -> float:
-        """Share of the captions' words, from 0 to 1, that it does not know."""
+        """Return the share of the captions' words, from 0 to 1, that it does not know."""
         return unknown_share(captions, self.index, self.split)
 
     def spelled(self, ids: Sequence[int]) -> list[str]:
@@ -113,7 +113,7 @@ class Vocabulary:
 
     @property
     def content(self) -> list[str]:
-        """What a trial's folder holds of it: the words in order."""
+        """Its content for a trial's folder: the words in order."""
         return self.words
 
     def _row(self, caption: str, max_words: int) -> list[int]:
@@ -137,7 +137,7 @@ class WordPieces:
         return len(self.tokenizer)
 
     def encode(self, captions: Sequence[str], *, max_words: int, drop: float = 0.0) -> Tokens:
-        """Captions as pieces between special tokens, which are never left out; a word's pieces share its fate."""
+        """Encode captions as pieces between special tokens, which always stay; a word's pieces share its fate."""
         length = min(max_words, self.length or max_words)
         encoded = self.tokenizer(list(map(self.prepare, captions)), truncation=True, max_length=length)
         ids, lengths = padded(encoded["input_ids"])
@@ -149,7 +149,7 @@ class WordPieces:
         return Tokens(ids, lengths, WordDropping(drop, padded(of_word, fill=-1)[0].numpy(), mask, 1, len(self)))
 
     def unknown_share(self, captions: Sequence[str]) -> float:
-        """Share of the captions' pieces, from 0 to 1, that stand for what the tokenizer does not know."""
+        """Return the share of the captions' pieces, from 0 to 1, that are the tokenizer's unknown token."""
         encoded = self.tokenizer(list(map(self.prepare, captions)), add_special_tokens=False)["input_ids"]
         pieces = [piece for row in encoded for piece in row]
         return pieces.count(self.tokenizer.unk_token_id) / max(1, len(pieces))
@@ -166,7 +166,7 @@ CaptionReader = Vocabulary | WordPieces
 
 
 def fingerprint(content: Any) -> str:
-    """16 hexadecimal digits over a reader's `content`."""
+    """Return 16 hexadecimal digits over a reader's `content`."""
     return digest(content)[:16]
 
 
@@ -180,7 +180,7 @@ def build(
     vocabulary: Path | None = None,
     known: Sequence[str] = (),
 ) -> CaptionReader:
-    """The reader of an encoder with these settings; a vocabulary is that of the training captions, or a peer's file.
+    """Build the reader of an encoder; its vocabulary is from the training captions, or a peer's file.
 
     `known` words of a trained model, in the order of their indices, replace any vocabulary; `split` is of `SPLITTERS`.
     UserError: the weights' tokenizer cannot be found, the file is no vocabulary, or a caption cannot be prepared.

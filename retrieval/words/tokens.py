@@ -36,7 +36,10 @@ class WordDropping:
         rows: Int[np.ndarray, " b"],
         rng: np.random.Generator,
     ) -> tuple[Int[Tensor, "b m"], Int[Tensor, " b"]]:
-        """Words are picked independently; the tokens of a word share its fate; replacements are drawn by token."""
+        """Mask, replace or drop words that are picked independently; the tokens of a word share its fate.
+
+        Replacements are drawn by token.
+        """
         words = self.words[rows, : ids.shape[1]]
         fate = rng.random((len(ids), int(words.max(initial=0)) + 1)) / self.share
         of_token = np.where(words >= 0, np.take_along_axis(fate, np.maximum(words, 0), axis=1), np.inf)
@@ -71,7 +74,7 @@ class Tokens:
         return Tokens(self.ids[rows], self.lengths[rows])
 
     def gather(self, rows: Int[Tensor, " b"], draw: int | None = None) -> tuple[Tensor, Int[Tensor, " b"]]:
-        """Indices, padded with 0, and tokens of each caption; a draw seeds a training batch's augmentation."""
+        """Return indices, padded with 0, and each caption's length; a draw seeds a training batch's augmentation."""
         lengths = self.lengths[rows]
         ids = self.ids[rows, : int(lengths.max())]
         if draw is None or self.drop is None:

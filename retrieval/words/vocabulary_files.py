@@ -9,7 +9,7 @@ from goalgrid.grid.errors import UserError, parsed_json, regular_bytes, several
 
 
 class _TheirVocabulary:
-    """What a pickled vocabulary of VSE++ becomes: its attributes alone."""
+    """A pickled vocabulary of VSE++, reduced to its attributes."""
 
     word2idx: Any = None
 
@@ -35,7 +35,7 @@ def _reconstructed(kind: type, base: type, state: object) -> object:
 
 
 def read(path: Path) -> list[str]:
-    """The words of a vocabulary in the order of their indices; UserError: it is no vocabulary, or lacks words."""
+    """Read the words of a vocabulary in the order of their indices; UserError: not a vocabulary, or without words."""
     try:
         content = regular_bytes(path)
         if path.suffix == ".json":

@@ -9,7 +9,7 @@ from goalgrid.grid.store.kept_launch import KeptLaunch
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What every launch of trials takes, on this machine or by Slurm; never part of a trial's identity."""
+    """Options of every launch of trials, on this machine or by Slurm; they change no trial ids."""
 
     mlflow_uri: str | None = option(
         None, "The MLflow that trials are copied to; default: DIR/mlflow.db; '' for none.", "URI"
@@ -26,11 +26,11 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class LaunchOptions(RunOptions):
-    """Where and how trials are trained: options of `goalgrid run` and `resume`."""
+    """Options of `goalgrid run` and `resume`: where and how to train trials."""
 
     here: bool = option(False, "Train in this process, without Ray.")
     address: str | None = option(
         None, "Ray cluster to train on; default: start Ray for this launch.", "HOST:PORT", envvar="RAY_ADDRESS"
     )
     launches: Mapping[str, KeptLaunch] = field(default_factory=dict)
-    """What launches keep, by the names of their grids; no option itself."""
+    """Kept launches, by the names of their grids; not an option."""

@@ -1,4 +1,4 @@
-"""The driver of this process, which runs a launch's jobs, and the interface of that of Ray Tune."""
+"""The interface of drivers, which run a launch's jobs, and the driver that runs them in this process."""
 
 import faulthandler
 import os
@@ -35,12 +35,12 @@ class Capacity:
         return int(sum(node.get("GPU", 0) for node in self.nodes))
 
     def fits(self, request: Request) -> bool:
-        """Whether a node has all resources that a job asks for."""
+        """Return whether some node has all resources that a job asks for."""
         amounts = request.resources.items()
         return any(all(node.get(name, 0) >= amount - 1e-9 for name, amount in amounts) for node in self.nodes)
 
     def largest(self, request: Request) -> Mapping[str, float]:
-        """The resources of the node that meets most of a job's request."""
+        """Return the resources of the node that meets most of a job's request."""
 
         def near(node: Mapping[str, float]) -> tuple[float, ...]:
             enough = sum(node.get(name, 0) >= amount for name, amount in request.resources.items())
@@ -90,11 +90,11 @@ class Driver:
             work(job, report, self.stop, judge=judge)
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """The results of a function in a separate process on each node with these resources, once a GPU is free."""
+        """Call a function in a separate process on each node with these resources and a free GPU; return results."""
         return [apart(function, *arguments)]
 
     def spread(self, custom: Collection[str], begin: Callable[..., Any], *arguments: Any) -> Spread | None:
-        """What calls the function that `begin` gives in a process on each GPU; None: this process computes.
+        """Start a process per GPU and return what calls the function of `begin` there; None: compute in this process.
 
         `begin` is called with the arguments, and with the CPUs of the GPU's node for each of its GPUs.
         """

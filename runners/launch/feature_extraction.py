@@ -95,12 +95,12 @@ def check_inputs(
 
 
 def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
-    """The jobs of a whole grid on this machine, as `check_inputs` and `compute_features` take them."""
+    """Return the jobs of a whole grid on this machine, as `check_inputs` and `compute_features` take them."""
     return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
 
 
 def feature_sources(jobs: Iterable[Job]) -> dict[Path, tuple[CachedArrays, Job]]:
-    """What is computed once for all trials, each with a job of a trial that reads it, by its folder in the cache."""
+    """Return what is computed once for all trials, by folder in the cache, each with a job of a trial that reads it."""
     first = dict[Any, Job]()
     for job in jobs:
         for settings, trial_id in zip(job.trials, job.ids, strict=True):
@@ -115,7 +115,7 @@ def feature_sources(jobs: Iterable[Job]) -> dict[Path, tuple[CachedArrays, Job]]
 
 
 def reader(content: str, folder: Path, cpus: int) -> Callable[[Unit], list[np.ndarray]]:
-    """What computes units of the features in a folder here, with these CPUs, for a trial of the job (JSON)."""
+    """Build the function that computes units of the features in `folder`, with these CPUs, for a job's trial (JSON)."""
     job = Job.from_json(content)
     resources = job.machine.resources.model_copy(update={"cpu": cpus, "workers": cpus})
     machine = replace(job.machine, resources=resources)

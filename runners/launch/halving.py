@@ -73,7 +73,7 @@ def bounds(reached: Sequence[tuple[float, float]], factor: int) -> tuple[float, 
 
 
 def is_rung(halving: Halving, epoch: int) -> bool:
-    """Whether trials are judged at the end of this epoch.
+    """Return whether trials are judged at the end of this epoch.
 
     >>> [epoch for epoch in range(1, 60) if is_rung(Halving("cell", "val_rsum"), epoch)]
     [2, 6, 18, 54]

@@ -94,11 +94,11 @@ class Job:
         return self.ids[0]
 
     def is_stopped(self, trial_id: str) -> bool:
-        """Whether a rule of this launch ended the trial, now or earlier."""
+        """Return whether a rule of this launch stopped the trial, now or earlier."""
         return trial_id in self.halvings and self.home.trial(trial_id).state() is State.STOPPED
 
     def only(self, ids: Sequence[str]) -> "Job":
-        """The job with only these trials, and with the number of attempts at each so far."""
+        """Return the job with only these trials, and with the number of attempts at each so far."""
         trials = tuple(settings for name, settings in zip(self.ids, self.trials, strict=True) if name in ids)
         remaining = tuple(name for name in self.ids if name in ids)
         tried = tuple(len(self.home.trial(name).attempts()) for name in remaining)
@@ -109,7 +109,7 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        """Return the job, whose names mean what its plug-ins register; UserError: one of them cannot be imported."""
+        """Register the plugins of its grid and read the job; UserError: a plugin's file cannot be imported."""
         known = Catalog.of(uses_of(json.loads(text)["machine"]["uses"]))
         return _JSON.validate_json(text, context=known.context)
 
@@ -120,7 +120,7 @@ _JSON = TypeAdapter(Job)
 def jobs_for(
     grid: Grid, trials: Sequence[Trial], home: Home, *, gpus: int, launched: Launched = Launched("alone", "")
 ) -> list[Job]:
-    """One job for each chain of trials, on CPUs alone without a GPU."""
+    """Build one job per chain of trials; without GPUs, jobs run on CPUs."""
     resources = grid.resources
     jobs = []
     for of_chain in chains(trials):
@@ -133,7 +133,7 @@ def jobs_for(
 
 
 def evaluating(job: Job, evaluate: Evaluate) -> list[Job]:
-    """A job for each trial that [evaluate] asks for: its settings with each data set that it is evaluated on."""
+    """Build a job for each trial that [evaluate] covers: its settings with each data set to evaluate it on."""
     jobs = []
     for trial_id, settings in zip(job.ids, job.trials, strict=True):
         if by_dataset := evaluate.of(settings):
@@ -143,7 +143,7 @@ def evaluating(job: Job, evaluate: Evaluate) -> list[Job]:
 
 
 def in_turn(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs grid by grid, taking turns between requests; jobs of a grid with the same request keep their order."""
+    """Order the jobs grid by grid, alternating between requests; equal requests of a grid keep their order."""
     queue = list[Job]()
     for _, of_grid in sorted(grouped((job.place, job) for job in jobs).items()):
         groups = grouped((job.request, job) for job in of_grid).values()
@@ -152,7 +152,7 @@ def in_turn(jobs: Sequence[Job]) -> list[Job]:
 
 
 def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
-    """The resources of a trial of the grid, and the places of data and weights."""
+    """Return the resources of a trial of the grid, and the folders of data and weights."""
     resources, datasets = grid.resources, dict.fromkeys([*grid.datasets, *grid.evaluate.datasets])
     roots = tuple((name, str(grid.root(name))) for name in datasets if grid.root(name))
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
@@ -163,7 +163,7 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
 
 
 def samples(jobs: Sequence[Job]) -> Samples:
-    """A trial of each kind whose memory is to be measured; empty where a trial does not take what it needs."""
+    """Choose a trial of each kind whose GPU memory must be measured; empty if the grid sets the share."""
     by_kind = grouped((speed_of(settings), settings) for job in jobs for settings in _sharing(job))
     return {kind: alike[0] for kind, alike in by_kind.items()}
 
@@ -175,14 +175,14 @@ def _sharing(job: Job) -> list[TrialSettings]:
 
 
 def requests_for(jobs: Sequence[Job], gpus: Sequence[int], *, at_once: int) -> list[Request]:
-    """What each job asks for so that no GPU idles while jobs share another: Ray fills one GPU before the next.
+    """Return each job's request, so that no GPU idles while jobs share another: Ray fills one GPU before the next.
 
     With n jobs at a time on a node, q to a GPU and r over, r * (q + 1) ask for 1 / (q + 1) of a GPU and the others for
-    1 / q, each at least for what it needs. As many jobs run at a time as divide them evenly among the turns that they
-    need. A share that the grid sets stays as it is, and so does the memory that a job may allocate.
+    1 / q, each at least for what it needs. The number of jobs at a time is the one that divides them evenly among the
+    turns that they need. A share that the grid sets stays, and so does the memory that a job may allocate.
 
     Args:
-        gpus: that the jobs may use, of each node.
+        gpus: number of GPUs that the jobs may use, of each node.
         at_once: how many jobs run at a time at most, whatever GPUs they share.
     """
     free = sorted((at for at, job in enumerate(jobs) if _spreads(job)), key=lambda at: -jobs[at].request.gpu)
@@ -220,7 +220,7 @@ def _spreads(job: Job) -> bool:
 
 
 def with_share(job: Job, needs: Needs) -> Job:
-    """The job with the share of a GPU that its largest trial needs, if the needs of all its trials are known."""
+    """Return the job with the GPU share of its largest trial; unchanged if the need of a trial is unknown."""
     kinds = {speed_of(settings) for settings in _sharing(job)}
     if not kinds or not needs.keys() >= kinds:
         return job

@@ -51,7 +51,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Launch:
-    """How to run trials.
+    """A launch of trials, with its options, driver and observers.
 
     Args:
         shares: of grids that train together; the jobs of the first start first.
@@ -72,7 +72,7 @@ class Launch:
         grid: Grid,
         cells: Sequence[Cell],
         trials: Sequence[Trial],
-        anew: Sequence[str] = (),
+        retrained: Sequence[str] = (),
         *,
         evaluated: Sequence[Trial] = (),
         checked: Callable[[], None] = lambda: None,
@@ -84,7 +84,7 @@ class Launch:
         Args:
             evaluated: trials that are evaluated further, once all are trained.
             checked: called after all checks passed and before the first write.
-            anew: ids of trials that are retrained, parents first: their folders are moved aside before a trial starts.
+            retrained: ids of trials to retrain, parents first: their folders are moved aside before a trial starts.
             halvings: by trial id, the rule that may stop it, also of trials that are not trained now: trials of a cell
                 are compared with all that reached a rung. A trial that has a rule and was stopped is not trained.
             known: states, by trial id, that differ from those of the folders: search trials that diverged.
@@ -92,7 +92,7 @@ class Launch:
         name = self.name
         stop = Stop(self.home.stop_request(name))
         driver = self._driver(stop, grid.reliability.grace_seconds, halvings)
-        planned = dict.fromkeys(anew, State.PLANNED)
+        planned = dict.fromkeys(retrained, State.PLANNED)
         states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials} | dict(known)
         board = Board(
             cells, states | planned, {trial.id for trial in trials}, stopping=stop.asked,
@@ -109,7 +109,7 @@ class Launch:
             checked()
             with driver:
                 jobs = self._sized_jobs(driver, grid, jobs, display)
-                for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
+                for trial_id in reversed(retrained):  # children first: no trial stays whose parent is gone
                     archive.replace(self.home, trial_id)
                 self._train(driver, grid, name, jobs, interrupts, display)
         return interrupts.heard

@@ -43,7 +43,7 @@ class Nodes:
         """The nodes that got no job at the last call of `changed`."""
 
     def avoided(self) -> set[str]:
-        """Nodes that get no job now."""
+        """Return the nodes that get no job now."""
         return self.refusing | {node for node, until in self._until.items() if self._clock() < until}
 
     def died(self, node: str, attempt: Attempt, *, spare: Callable[[str], bool]) -> list[Attempt]:
@@ -65,12 +65,12 @@ class Nodes:
             by_node.pop(node, None)
 
     def changed(self) -> bool:
-        """Whether pending requests for resources are to be made again; True once after each change."""
+        """Return whether to repeat pending resource requests; True once after each change of the avoided nodes."""
         before, self._before = self._before, self.avoided()
         return before != self._before
 
     def selector(self) -> dict[str, str]:
-        """Ray's labels of the nodes that the next job may run on."""
+        """Return Ray's labels of the nodes that the next job may run on."""
         avoided = self.avoided()
         return {"ray.io/node-id": f"!in({','.join(sorted(avoided))})"} if avoided else {}
 

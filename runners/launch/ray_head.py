@@ -17,7 +17,7 @@ LOOK_SECONDS = 1.0
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether a process listens at this address."""
+    """Return whether a process listens at this address."""
     try:
         with socket.create_connection((host, port), timeout=2.0):
             return True
@@ -26,7 +26,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def host_and_port_of(address: str) -> tuple[str, int]:
-    """Host and port; UserError: it is not HOST:PORT.
+    """Split an address into host and port; UserError: it is not HOST:PORT.
 
     >>> host_and_port_of("10.0.0.1:6379"), host_and_port_of("[::1]:6379")
     (('10.0.0.1', 6379), ('::1', 6379))

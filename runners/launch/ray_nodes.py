@@ -143,7 +143,7 @@ def _show_token(address: str, client: Any) -> list[str]:
 
 
 def nodes_with(resources: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The nodes with these resources that answer: Ray itself needs 15 s or more to notice that a node is gone."""
+    """List the nodes with these resources that answer; Ray itself notices a lost node only after 15 s or more."""
     alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].keys() >= set(resources)]
     return [node for node in alive if answers(node["NodeManagerAddress"], node["NodeManagerPort"])]
 
@@ -161,7 +161,7 @@ def on_node(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
 def spread(
     custom: Collection[str], without: Collection[str], begin: Callable[..., Any], *arguments: Any
 ) -> Spread | None:
-    """A process on each GPU of the nodes with these resources, as `Driver.spread` has it; None: there is no GPU.
+    """Start a process on each GPU of the nodes with these resources, as `Driver.spread`; None: there is no GPU.
 
     `without`: nodes to leave out.
     """

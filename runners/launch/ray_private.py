@@ -16,7 +16,7 @@ LOSSES = {
     "ray.tune.execution.class_cache.DEFAULT_ENV_VARS": "it starts new processes although others are idle",
     "ray.tune.execution.class_cache.ENV_VARS_TO_PROPAGATE": "it starts new processes although others are idle",
 }
-"""What a launch loses without each part."""
+"""Losses of a launch without each part."""
 
 
 def _parts() -> dict[str, Any]:
@@ -42,5 +42,5 @@ def replace(name: str, value: Any) -> None:
 
 
 def losses() -> list[str]:
-    """What this version of Ray lacks, and what that costs, for a user."""
+    """List the parts that this version of Ray lacks, and what each costs a user."""
     return [f"Ray {ray.__version__} has no {name}: {loss}" for name, loss in LOSSES.items() if name not in PARTS]

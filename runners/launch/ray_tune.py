@@ -199,7 +199,7 @@ class RayTune(Driver):
         if lease["machine"] == processes.machine():
             processes.kill(lease["pid"], lease["started"])
         else:
-            with suppress(ray.exceptions.RayError):  # the node is gone, and Ray starts the job anew
+            with suppress(ray.exceptions.RayError):  # the node is gone, and Ray restarts the job
                 ray.get(on_node(lease["node"], processes.kill, lease["pid"], lease["started"]), timeout=KILL_SECONDS)
 
     def _connect(self) -> None:
@@ -231,7 +231,7 @@ def _problems(nodes: Sequence[Mapping[str, Any]], jobs: Sequence[Job]) -> Iterat
 def _inherited_environment() -> Iterator[None]:
     """Let Tune's processes inherit the environment of this process, which started Ray.
 
-    Tune sets variables for its processes, even to the same values. Ray then starts new processes beside its idle ones.
+    Tune sets variables for its processes, even to the same values. Ray then starts new processes despite its idle ones.
     """
     variables = {name: part for name, part in PARTS.items() if ".class_cache." in name}
     try:
@@ -361,7 +361,7 @@ class _Observer(tune.Callback, tune.Stopper):
     """Follows the jobs of a `Tuner` in the driver's process, and ends it.
 
     It passes on the events of all trials, ends attempts of dead processes, and judges each epoch of a trial that has a
-    rule. A job may hold other trials beside the one that a rule stops. So Tune does not end the job: its process waits
+    rule. A job may hold more trials than the one that a rule stops. So Tune does not end the job: its process waits
     at each rung until Tune asks it for the next result, finds the verdict in the attempt, and ends the trial itself.
     """
 
@@ -383,7 +383,7 @@ class _Observer(tune.Callback, tune.Stopper):
         return False
 
     def stop_all(self) -> bool:
-        """Whether it was asked to end, and no trial is running or the time for checkpoints is over."""
+        """Return whether the launch was asked to end, and no trial runs or the time for checkpoints is over."""
         if not self.stop.asked():
             return False
         self.asked = self.asked or time.monotonic()

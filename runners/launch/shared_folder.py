@@ -15,7 +15,7 @@ from goalgrid.results.records import provenance
 
 
 def mark(home: Home) -> str:
-    """The mark of this runs folder, which a launch creates; UserError: it is damaged, or cannot be written."""
+    """Return the mark of this runs folder, creating it if needed; UserError: it is damaged, or cannot be written."""
     try:
         if not home.mark.exists():
             home.path.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def wait_for(home: Home, expected: str, seconds: float) -> None:
 def problem_here(
     home: str, mark: str, paths: Sequence[str], patience: float, code: str, uses: Sequence[tuple[str, str]]
 ) -> str:
-    """The problem of this node, or an empty string: it sees the folders of the driver, has its code, and the plug-ins.
+    """Check this node: the driver's folders, its code and its plugins; return the problem, or an empty string.
 
     Args:
         mark: of the runs folder, for which the node waits `patience` seconds.

@@ -114,7 +114,7 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", judge: Judge
 def _evaluate(job: Job, number: int, report: Listener) -> None:
     """Evaluate a finished trial on a data set by the protocols that it lacks.
 
-    A failure is a warning; the next launch tries again. Ray starts a job anew whose process died, so a file says that
+    A failure is a warning; the next launch tries again. Ray restarts a job whose process died, so a file notes that
     this launch began the evaluation.
     """
     folder, settings = job.home.trial(job.ids[number]), job.trials[number]
@@ -161,7 +161,7 @@ class JobThread:
         self._thread.start()
 
     def report(self, seconds: float) -> dict[str, Any]:
-        """Events since the last call, together as JSON: a result costs Tune more than a short trial takes.
+        """Return the events since the last call together, as JSON: a result costs Tune more than a short trial takes.
 
         It waits so many seconds for the job's end, for an epoch to judge, or for a request to end. The other keys are
         for a user's callbacks and loggers of Tune: the latest epoch's `trial`, `epoch`, validation metrics and means of
@@ -211,18 +211,18 @@ class JobThread:
         try:
             work(job, self._events.put, self._stop, node=self._node, judge=partial(self._judged, job))
             if self._stop.asked() and not self._stop.asked_everywhere():
-                raise RuntimeError("its node is being taken away; it goes on elsewhere")
+                raise RuntimeError("its node is being preempted; the trial resumes elsewhere")
         except BaseException as error:
             self._error = error
 
 
 def decision(job: Job, trial_id: str) -> Decision:
-    """Whether and how a trial of the job is tried again."""
+    """Decide whether and how a trial of the job is retried."""
     return retries.decision(job.home.trial(trial_id), job.launched.name)
 
 
 def retryable(job: Job) -> Job | None:
-    """The job with the trials worth another try: not done, stopped, given up here, or held by another process.
+    """Return the job with the trials worth another try: not done, stopped, given up here, or held by another process.
 
     Trials that another launch gave up, say on a broken host, count as retryable here.
     """
@@ -238,21 +238,21 @@ def retryable(job: Job) -> Job | None:
 
 
 def attempt_count(job: Job) -> int:
-    """Attempts that this launch made at the job's trials."""
+    """Count the attempts that this launch made at the job's trials."""
     attempts = (attempt for trial_id in job.ids for attempt in job.home.trial(trial_id).attempts())
     return sum(attempt.launch() == job.launched.name for attempt in attempts)
 
 
 def live(job: Job) -> bool:
-    """Whether a trial of the job is being trained."""
+    """Return whether a trial of the job is being trained."""
     return any(job.home.trial(trial_id).state() is State.RUNNING for trial_id in job.ids)
 
 
 def alone(job: Job) -> bool:
-    """Whether the next attempt has the machine for itself."""
+    """Return whether the next attempt needs the machine for itself."""
     return any(decision(job, trial_id).policy.alone for trial_id in job.ids)
 
 
 def pause(job: Job) -> float:
-    """Seconds to wait before the next attempt."""
+    """Return the seconds to wait before the next attempt."""
     return max(decision(job, trial_id).wait for trial_id in job.ids)

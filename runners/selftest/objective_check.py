@@ -27,9 +27,9 @@ SEED = 20230107
 CPU = torch.device("cpu")
 
 PAIRS, DIMENSIONS = 7, 12
-"""Of the batches that are checked."""
-RECIPE, BESIDE = "cnn-bow", ("con_con", "triplet-hn", "infonce")
-"""On which the first gradient is measured, and the losses of ours beside it."""
+"""Pairs and dimensions of the batches that are checked."""
+RECIPE, PEERS = "cnn-bow", ("con_con", "triplet-hn", "infonce")
+"""Recipe and losses of ours with which the first gradient is compared."""
 FEW = 4
 """A gradient that is this many times smaller than ours of sums is clipped less often, or never."""
 SURROGATE = "@goalgrid.objective(..., surrogate=True)"
@@ -46,9 +46,9 @@ class Remark(Exception):
 
 
 def gradient(name: str, known: Catalog) -> str:
-    """The gradient with respect to the scores and to learnt parameters equals central differences, in float64.
+    """Check that gradients with respect to scores and learnt parameters equal central differences, in float64.
 
-    That of a declared surrogate is only finite.
+    The gradient of a declared surrogate must only be finite.
     """
     for way, objective in _ways(name, known):
         _gradient(way, objective, _scores())
@@ -58,14 +58,14 @@ def gradient(name: str, known: Catalog) -> str:
         inputs = (_scores().requires_grad_(), *_learnt(objective).values())
         if not gradcheck(partial(_value, objective), inputs, raise_exception=False, fast_mode=len(inputs) > 1):
             raise Broken(
-                f"{way}: it differs from the derivative of the returned value. Usual causes: a detach, a step function, "
-                f"a random draw, a state, a value that leaves torch. If it is meant to differ: {SURROGATE}"
+                f"{way}: it differs from the derivative of the returned value. Usual causes: a detach, a step, a "
+                f"random draw, a state, a value that leaves torch. If it is meant to differ: {SURROGATE}"
             )
     return "finite; declared with surrogate=True" if known.objectives[name].surrogate else "equals finite differences"
 
 
 def permutation(name: str, known: Catalog) -> str:
-    """Another order of the pairs gives the same loss, and the gradients of the pairs in that order."""
+    """Check that the order of the pairs changes neither the loss nor the gradient of a pair."""
     for way, objective in _ways(name, known):
         scores, order = _scores(), torch.randperm(PAIRS, generator=torch.Generator().manual_seed(SEED))
         moved = scores[order][:, order]
@@ -84,7 +84,7 @@ def permutation(name: str, known: Catalog) -> str:
 
 
 def half_precision(name: str, known: Catalog) -> str:
-    """Embeddings of 16 bits give a finite loss and gradient: random, all in one point, and each on its pair."""
+    """Check that 16-bit embeddings give a finite loss and gradient: random, all in one point, each on its pair."""
     for way, objective in _ways(name, known, torch.float32):
         for dtype in (torch.bfloat16, torch.float16):
             for what, (image, text) in _embeddings().items():
@@ -96,7 +96,7 @@ def half_precision(name: str, known: Catalog) -> str:
 
 
 def empty_sets(name: str, known: Catalog) -> str:
-    """The loss and its gradient are finite without negatives, in the smallest batch, and for triplets in order."""
+    """Check for a finite loss and gradient without negatives, in the smallest batch, and for triplets in order."""
     for way, objective in _ways(name, known):
         cases = {"two pairs": _scores()[:2, :2], "all in order": 2 * torch.eye(PAIRS, dtype=torch.float64) - 1}
         for what, scores in cases.items():
@@ -109,7 +109,7 @@ def empty_sets(name: str, known: Catalog) -> str:
 
 
 def weights(name: str, known: Catalog) -> str:
-    """In training, a new loss with the state and the random states of a checkpoint gives the value of the old one."""
+    """Check that a new loss with the state and random states of a checkpoint gives the value of the old one."""
     for (way, first), (_, resumed) in zip(_ways(name, known), _ways(name, known), strict=True):
         _gradient(way, first.train(), _scores())
         resumed.train().load_state_dict(first.state_dict())
@@ -125,7 +125,7 @@ def weights(name: str, known: Catalog) -> str:
 
 
 def speed(name: str, known: Catalog) -> str:
-    """Forward and backward beside the hinge of Triplet-HN; no ratio is wrong."""
+    """Time forward and backward against the hinge of Triplet-HN; every ratio passes."""
     image, text = (x.requires_grad_() for x in _embeddings(TIMED_PAIRS, TIMED_DIMENSIONS)["random"])
     objectives, times = [build(name, known.objectives), build("triplet-hn")], list[list[float]]([[], []])
     before = torch.get_num_threads()
@@ -143,13 +143,13 @@ def speed(name: str, known: Catalog) -> str:
 
 
 def scale(name: str, known: Catalog) -> str:
-    """The gradient's norm at the start of a training, next to ours.
+    """Compare the gradient's norm at the start of a training with those of our losses.
 
     A finite norm passes; a `Remark` says how a loss that averages over a batch is compared fairly with ours, which sum.
     """
     if extra := known.objectives[name].needs:
         return f"not measured: it needs {' and '.join(extra)}"
-    norms = {other: _first_norm(other, known) for other in dict.fromkeys([name, *BESIDE])}
+    norms = {other: _first_norm(other, known) for other in dict.fromkeys([name, *PEERS])}
     norm, others = norms.pop(name), ", ".join(f"{other} {n:,.4g}" for other, n in norms.items())
     if not math.isfinite(norm):
         raise Broken(f"the norm of the gradient is {norm} at the start of {RECIPE}")

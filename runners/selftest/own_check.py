@@ -24,7 +24,7 @@ from goalgrid.retrieval.scorers.sets import TokenSets
 from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES, SEED, Broken, Remark
 
 DIM, OF_SETS = 12, 6
-"""Of the joint space, and of the vectors of sets."""
+"""Dimensions of the joint space, and of the vectors of sets."""
 IMAGES: dict[str, tuple[int, ...]] = {"pictures": (3, 64, 64), "features": (48,), "regions": (6, 48)}
 """The shape of an image that is checked, by what an encoder reads."""
 VOCABULARY = 40
@@ -76,7 +76,7 @@ class Verdict:
 
 
 def verdicts(name: str, known: Catalog) -> Iterator[Verdict]:
-    """Yield the result of each check of the user's loss, pooling, encoder or scorer of this name in a catalogue."""
+    """Run all checks of the user's loss, pooling, encoder or scorer of this name, and yield each result."""
     if part := _part(name, known):
         checks = {check: partial(function, part) for check, function in OF_PARTS.items()}
     else:
@@ -98,7 +98,7 @@ def verdicts(name: str, known: Catalog) -> Iterator[Verdict]:
 
 
 def shape(part: Part) -> str:
-    """A vector for each input, or a score for each pair: finite. The part itself says so when the shape is another."""
+    """Check for a finite vector per input, or score per pair. The part itself reports a wrong shape."""
     output = part.call(_made(part), *part.read)
     if not output.isfinite().all():
         raise Broken("a value is not finite")
@@ -106,7 +106,7 @@ def shape(part: Part) -> str:
 
 
 def gradient(part: Part) -> str:
-    """The gradient of vectors equals finite differences, in float64; every learnt weight gets a finite gradient."""
+    """Check that gradients of sets equal finite differences in float64, and that those of learnt weights are finite."""
     module, call, read = *_evaluating(part), part.read
     if part.of_sets:
         if isinstance(module, nn.Module):
@@ -131,7 +131,7 @@ def gradient(part: Part) -> str:
 
 @torch.no_grad()
 def batch(part: Part) -> str:
-    """In evaluation, an output depends on its own input alone: on no other input, no padding and no earlier call."""
+    """Check that in evaluation an output depends on its own input alone: on no other input, padding or earlier call."""
     _, call = _evaluating(part)
     output = call(*part.read)
     for what, other in (("at the second call", call(*part.read)), *part.again(call, part.read)):
@@ -142,7 +142,7 @@ def batch(part: Part) -> str:
 
 
 def half_precision(part: Part) -> str:
-    """Vectors of 16 bits, random or all alike, give finite values and gradients."""
+    """Check that vectors of 16 bits, random or all alike, give finite values and gradients."""
     _, call = _evaluating(part)
     one = torch.eye(OF_SETS)[0]  # so that products are exactly 1
     cases: dict[str, Callable[[Tensor], Tensor]] = {
@@ -162,7 +162,7 @@ def half_precision(part: Part) -> str:
 
 @torch.no_grad()
 def weights(part: Part) -> str:
-    """With the weights of a checkpoint, another instance gives the same values."""
+    """Check that another instance with the weights of a checkpoint gives the same values."""
     first, other = _made(part), _made(part, SEED + 1)
     part.call(first, *part.read)  # in training, so that running statistics are no longer those of the start
     if isinstance(first, nn.Module):

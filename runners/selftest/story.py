@@ -29,8 +29,8 @@ PATIENCE = 180.0
 """Seconds to wait for anything; on a slow machine Ray alone takes half a minute to start."""
 
 ADVICE = (
-    "Your own trials are untouched; those of this test are kept in {place}, with their log. The runs folder must be on a "
-    "local disk, NFS or Lustre, with hard links, atomic renames and the same content on every node."
+    "Your own trials are untouched; those of this test are kept in {place}, with their log. The runs folder must be on "
+    "a local disk, NFS or Lustre, with hard links, atomic renames and the same content on every node."
 )
 
 

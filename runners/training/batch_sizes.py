@@ -6,7 +6,7 @@ from goalgrid.grid.settings import TrainSettings
 
 
 def batch_sizes(captions: int, train: TrainSettings) -> tuple[int, int]:
-    """The number of whole batches of an epoch, and the pairs of a smaller last batch; 0: there is none.
+    """Return the number of whole batches of an epoch, and the pairs of a smaller last batch (0: there is none).
 
     A last batch of a single pair is left out, or with `drop_last` any smaller one, unless it is the only batch.
 
@@ -33,6 +33,6 @@ def check_batches(train: TrainSettings, captions: int, resources: Resources) -> 
     least, replicas = last or (train.batch_size if whole else 0), resources.replicas
     if replicas > 1 and least < replicas:
         raise UserError(
-            f"the smallest batch of an epoch has {least} pairs ({captions:,} in batches of {train.batch_size}): too few "
-            f"for resources.replicas = {replicas}, since each takes a part of it. Use at most {max(least, 1)} replicas."
+            f"the smallest batch of an epoch has {least} pairs ({captions:,} in batches of {train.batch_size}): too "
+            f"few for resources.replicas = {replicas}, since each takes a part. Use at most {max(least, 1)} replicas."
         )

@@ -82,7 +82,7 @@ class Writer:
             self.wait()
 
     def copied(self, content: Any) -> Any:
-        """Copy the tensors in dicts, lists and tuples, over the copies before; one that stands there twice, once.
+        """Copy the tensors in dicts, lists and tuples over the previous copies; a tensor that occurs twice, once.
 
         The copies stay for the next content: new memory takes longer than copying.
         """
@@ -111,7 +111,7 @@ class Writer:
 
 
 def load(path: Path, device: torch.device) -> dict[str, Any]:
-    """The checkpoint at `path`; FileNotFoundError: there is none; `Corrupt`: it is truncated or damaged."""
+    """Read the checkpoint at `path`; FileNotFoundError: there is none; `Corrupt`: it is truncated or damaged."""
     try:
         check_regular(path)
         checksum(path)  # first: of a file that is not whole, nothing is read into memory
@@ -128,7 +128,7 @@ def load(path: Path, device: torch.device) -> dict[str, Any]:
 
 
 def checksum(path: Path) -> str:
-    """The checksum that the checkpoint at `path` carries; raises `Corrupt` without one."""
+    """Return the checksum stored in the checkpoint at `path`; `Corrupt`: it has none."""
     with path.open("rb") as file:
         file.seek(-min(_COMMENT, path.stat().st_size), os.SEEK_END)
         comment = file.read()
@@ -138,14 +138,14 @@ def checksum(path: Path) -> str:
 
 
 def dumped(content: dict[str, Any]) -> bytes:
-    """Tensors and plain values as bytes."""
+    """Serialise tensors and plain values to bytes."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     return buffer.getvalue()
 
 
 def loaded(data: bytes, device: torch.device) -> dict[str, Any]:
-    """Tensors and values from the bytes of `dumped`, on a device; runs no pickled code."""
+    """Load tensors and values from the bytes of `dumped`, on a device; runs no pickled code."""
     return dict(torch.load(io.BytesIO(data), map_location=device, weights_only=True))
 
 

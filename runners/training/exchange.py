@@ -48,7 +48,7 @@ class ProcessGroup:
     size: int = 1
 
     def part(self, count: int) -> slice:
-        """This rank's rows of `count`: contiguous parts whose sizes differ by at most one.
+        """Return this rank's rows of `count`: contiguous parts whose sizes differ by at most one.
 
         >>> [ProcessGroup(rank, 3).part(8) for rank in range(3)]
         [slice(0, 2, None), slice(2, 5, None), slice(5, 8, None)]
@@ -56,11 +56,11 @@ class ProcessGroup:
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def sum(self, values: Tensor) -> None:
-        """all_reduce: replace the values, in place, by their sum over all ranks; PeerLost: a replica is gone."""
+        """Replace the values, in place, by their sum over all ranks (all_reduce); PeerLost: a replica is gone."""
         _or_lost(partial(distributed.all_reduce, values))
 
     def all_gather(self, part: Shaped[Tensor, "p *rest"], count: int) -> Shaped[Tensor, "b *rest"]:
-        """The parts of all ranks, `count` rows; in the backward pass, each rank keeps the gradient of its part.
+        """Return the parts of all ranks, `count` rows; in the backward pass, each rank keeps the gradient of its part.
 
         Every rank computes the loss of the whole batch and its gradient for every row, so backward sends nothing.
         """
@@ -154,7 +154,7 @@ def init(rank: int, replicas: int, file: Path, device: torch.device, backend: st
     """Initialise the process group; PeerLost: a replica does not connect in time.
 
     The rendezvous file is the same for all ranks, and not written before. By default, nccl serves GPUs and gloo CPUs;
-    beside nccl, gloo sums what the host knows without a wait for the GPU.
+    in addition to nccl, gloo sums what the host knows without waiting for the GPU.
     """
     os.environ |= {
         "GLOO_SOCKET_IFNAME": LOOPBACK,
@@ -189,7 +189,7 @@ def abort() -> None:
 
 
 def synchronised(group: ProcessGroup) -> AbstractContextManager[object]:
-    """While active, batch norms in training use mean and variance over the values of all replicas.
+    """Let batch norms in training use mean and variance over the values of all replicas, while active.
 
     `nn.SyncBatchNorm` needs GPUs, and would replace modules that reshape their input first.
     """

@@ -38,7 +38,7 @@ def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSe
 def roots_and_names(
     settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """The roots of a training of these settings, and the names in the settings, as `Sources` takes them."""
+    """Return the roots of a training of these settings, and the names in the settings, as `Sources` takes them."""
     members = settings.members if isinstance(settings, Shared) else members
     sections = (settings.dataset, settings.model, settings.train, settings.objective, *members)
     looked = [_looked_through(section) for section in sections]
@@ -58,7 +58,7 @@ def roots_and_names(
 
 
 def plugins_of(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> list[tuple[Use, str]]:
-    """The plug-ins that define what settings name, each with the name of the function or class in it."""
+    """Return the plugins that settings name, with what they register under that name."""
     members = settings.members if isinstance(settings, Shared) else members
     sections = [part for model in (settings.model, *members) for part in (model.image, model.text, model.scorer)]
     modules = [part.own_pooling for part in sections if isinstance(part, PoolingSettings)]
@@ -68,7 +68,7 @@ def plugins_of(settings: Shared | TrialSettings, members: Sequence[ModelSettings
 
 
 def sources() -> Sources:
-    """The sources of this program without its command line, and of the plug-in files that this process imported."""
+    """Return the sources of this program without its command line, and the plugin files of the present grid."""
     return _sources(plugins.imported_files())
 
 
@@ -81,7 +81,7 @@ def _sources(files: tuple[tuple[str, str], ...]) -> Sources:
 
 @cache
 def names() -> frozenset[str]:
-    """Every name of ours by which settings choose code: objectives and their parts, encoders, poolings, protocols."""
+    """Return all names by which settings choose code of ours: objectives, encoders, poolings, protocols."""
     parameters = [parameter for entry in OURS.values() for parameter in entry.parameters.values()]
     choices = {choice for parameter in parameters for choice in parameter.choices}
     schemas = (value for value in _values(TrialSettings.model_json_schema()) if isinstance(value, dict))

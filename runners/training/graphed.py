@@ -41,7 +41,7 @@ class Graphs:
         return _Replay.apply(self._known[key], image, text, owners)
 
     def suit(self, objective: Objective, image: Tensor, text: Tensor) -> bool:
-        """Whether a whole batch learns, by an objective whose kernels depend on nothing but shapes."""
+        """Return whether a whole batch learns, by an objective whose kernels depend on nothing but shapes."""
         fixed = objective.user_loss is None and not any(True for _ in objective.parameters())
         return fixed and len(image) == self._pairs and image.requires_grad and text.requires_grad
 
@@ -52,12 +52,12 @@ class Graph:
     def __init__(self, objective: Objective, image: Tensor, text: Tensor, owners: Tensor) -> None:
         self.image, self.text = (part.detach().clone().requires_grad_() for part in (image, text))
         self.owners = owners.clone()
-        beside = torch.cuda.Stream(image.device)
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
+        side = torch.cuda.Stream(image.device)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
             for _ in range(REHEARSALS):
                 torch.autograd.grad(objective(self.image, self.text, self.owners), (self.image, self.text))
-        torch.cuda.current_stream().wait_stream(beside)
+        torch.cuda.current_stream().wait_stream(side)
         self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with self._recorded(self.forward):
             self.value = objective(self.image, self.text, self.owners)

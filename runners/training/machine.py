@@ -31,14 +31,14 @@ _OF_DEVICE = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory of the machine or of its GPU ran out, including the messages of CUDA libraries."""
+    """Return whether memory of the machine or of its GPU ran out, including the messages of CUDA libraries."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in said_by(error) for words in _NO_MEMORY)
 
 
 def is_device_error(error: BaseException) -> bool:
-    """Whether the GPU failed for good: every later call of this process to it fails too."""
+    """Return whether the GPU failed for good: every later call of this process to it fails too."""
     of_device = isinstance(error, RuntimeError) and any(words in said_by(error) for words in _OF_DEVICE)
     return of_device and not is_out_of_memory(error)
 
@@ -57,7 +57,7 @@ def _keep_freed_memory() -> None:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a trial computes with, and where it finds data and weights."""
+    """Resources of a trial's process, and folders of data and weights."""
 
     resources: Resources = field(default_factory=Resources)
     gpu: bool = False
@@ -99,7 +99,7 @@ class Machine:
 
     @property
     def layout(self) -> torch.memory_format:
-        """Of the model's weights. On a CPU, another layout has other kernels, so other digits, which ids promise."""
+        """Memory format of the model's weights. On a CPU, another would change digits, which ids promise."""
         on_gpu = self.resources.channels_last and self.device.type == "cuda"
         return torch.channels_last if on_gpu else torch.preserve_format
 
@@ -125,10 +125,10 @@ def _catalog(uses: tuple[tuple[str, str], ...]) -> Catalog:
 
 
 def set_tf32(train: TrainSettings) -> None:
-    """Have this process compute in TF32 on a GPU or not. torch's own default is TF32 for cuDNN's layers alone."""
+    """Switch TF32 on GPUs on or off for this process. torch's own default is TF32 for cuDNN's layers alone."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = train.tf32
 
 
 def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
-    """Autocast of encoders to bfloat16 where the recipe says so; objectives switch it off for themselves."""
+    """Return an autocast of encoders to bfloat16 if the recipe says so; objectives switch it off for themselves."""
     return torch.autocast(device.type, torch.bfloat16, enabled=settings.train.precision == "bf16")

@@ -1,4 +1,4 @@
-"""What a training measures beside the means of its epochs: values of single steps, and the validation's triplets."""
+"""Measurements in addition to the means of epochs: values of single steps, and the validation's triplets."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ class StepTrace:
             self._open.setdefault((epoch, names), []).append((step, values))
 
     def blocks(self) -> list[dict[str, Any]]:
-        """All kept steps, as plain values and a tensor for each epoch."""
+        """Return all kept steps, as plain values and a tensor for each epoch."""
         for (epoch, names), entries in self._open.items():
             steps, values = [step for step, _ in entries], torch.stack([values for _, values in entries])
             self._blocks.append({"epoch": epoch, "steps": steps, "names": list(names), "values": values})
@@ -48,7 +48,7 @@ class StepTrace:
             self.densities[epoch] = counts
 
     def state(self) -> dict[str, Any]:
-        """All kept values, for a checkpoint."""
+        """Return all kept values, for a checkpoint."""
         return {"blocks": self.blocks(), "densities": self.densities}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -57,7 +57,7 @@ class StepTrace:
         self._open.clear()
 
     def rows(self) -> Iterator[dict[str, float]]:
-        """A row a step, in order, with its "epoch" and "step"; unknown values (nan) are left out."""
+        """Yield a row per step, in order, with its "epoch" and "step"; unknown values (nan) are left out."""
         for block in self.blocks():
             for step, values in zip(block["steps"], block["values"].tolist(), strict=True):
                 known = {k: v for k, v in zip(block["names"], values, strict=True) if not math.isnan(v)}
@@ -67,7 +67,7 @@ class StepTrace:
 def of_batches(
     objective: Objective, batches: list[tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]]
 ) -> tuple[dict[str, float], Int[Tensor, "p n"]]:
-    """Means over all anchors of these batches in both directions, and the counts of triplets by bin, s_pos by s_neg.
+    """Return means over all anchors of these batches in both directions, and counts of triplets by bin, s_pos by s_neg.
 
     `val_uniform` = log E[exp(s)] of all pairs of a batch (VSE+2AD §3.3), `val_gap`, the distance between the mean image
     and the mean text; of a cell of GOAL's matrix `val_w_tri`, `val_w_pos`, `val_w_neg`, and `val_m_pos` and `val_m_neg`
@@ -93,7 +93,7 @@ def of_batches(
 
 
 def weights_over_plane(objective: Objective) -> Float[Tensor, "p n"]:
-    """At the middle of each bin: T of a cell of GOAL's matrix; of a loss, its push on the only negative."""
+    """Return at the middle of each bin T of a cell of GOAL's matrix; of a loss, its push on the only negative."""
     middles = (torch.arange(BINS, dtype=torch.float64) + 0.5) / BINS * 2 - 1
     s_pos, s_neg = (s.reshape(-1, 1).clone().requires_grad_() for s in torch.meshgrid(middles, middles, indexing="ij"))
     if isinstance(objective, ScoresObjective):

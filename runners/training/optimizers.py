@@ -22,10 +22,12 @@ EVERY, SHARE = 6, 0.5
 
 
 def optimizer(model: DualEncoder, objective: Objective, train: TrainSettings) -> torch.optim.Optimizer:
-    """The optimiser with a group for each of `Vse.groups`, with the factor of its rate; UserError: no weight learns.
+    """Build the optimiser with a group, and its learning rate's factor, for each of `DualEncoder.groups`.
 
     Weights without weight decay have their own group. So have the objective's parameters: the rate of the heads and no
     weight decay, as in SigLIP.
+
+    UserError: no weight learns.
     """
     if not model.groups():
         raise UserError(
@@ -60,7 +62,7 @@ class Ranger(torch.optim.RAdam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One step of all weights that have a gradient; the slow weights begin as the first weights."""
+        """Update all weights that have a gradient by one step; the slow weights begin as the first weights."""
         weights = [weight for group in self.param_groups for weight in group["params"] if weight.grad is not None]
         for weight in weights:
             if "slow" not in self.state[weight]:  # the first step: the state as RAdam has it, and the slow weight
@@ -126,7 +128,7 @@ class Clipping:
 
 
 def learning_rate(train: TrainSettings, epoch: int) -> float:
-    """Learning rate of the heads in an epoch, counted from 0.
+    """Return the learning rate of the heads in an epoch, counted from 0.
 
     >>> train = TrainSettings(epochs=3, lr=0.01, decay_every=2, decay_factor=0.5)
     >>> [learning_rate(train, epoch) for epoch in range(3)]
@@ -136,7 +138,9 @@ def learning_rate(train: TrainSettings, epoch: int) -> float:
 
 
 def linear_rate(train: TrainSettings, epoch: int, step: int, steps: int) -> float:
-    """Learning rate of the heads in a step: from 0 up in the first `rise_share` of all steps, then down to 0. X-VLM.
+    """Return the heads' learning rate in a step: rising from 0 in the first `rise_share` of steps, then falling to 0.
+
+    X-VLM.
 
     Args:
         step: within the epoch, counted from 0.
@@ -152,7 +156,7 @@ def linear_rate(train: TrainSettings, epoch: int, step: int, steps: int) -> floa
 
 
 def ramp(train: TrainSettings, epoch: int, share: float) -> float:
-    """Factor of the loss: rises from 0 to 1 in the epochs after the frozen ones, else 1. VSE-infinity's grid recipes.
+    """Return the factor of the loss: rising from 0 to 1 in the epochs after the frozen ones, else 1. VSE-infinity.
 
     Args:
         share: of the epoch trained so far, from 0 to 1.

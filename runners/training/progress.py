@@ -28,7 +28,7 @@ SAVED = ("epoch", "step", "batch", "sums", "seconds", "rows", "replicas", "threa
 
 @dataclass(frozen=True)
 class Cadence:
-    """How often a checkpoint is written within an epoch; another is written at the end of every epoch."""
+    """Frequency of checkpoints within an epoch; another is written at the end of every epoch."""
 
     steps: int | None = None
     minutes: float | None = None
@@ -88,7 +88,7 @@ class Progress:
         self.trace.keep(self.epoch + 1, self.step, names, values)
 
     def means(self) -> dict[str, float]:
-        """Means over the epoch's batches that measured a value; those that are not finite are left out."""
+        """Return means over the epoch's batches that measured a value, without those that are not finite."""
         totals, counts = defaultdict[str, float](float), Counter[str]()
         for names, (values, count) in self.sums.items():
             for name, value in zip(names, values.tolist(), strict=True):
@@ -134,7 +134,7 @@ class Progress:
         return self.over and step == 0 and time.monotonic() - since < BRIEF_SECONDS
 
     def due(self, cadence: Cadence) -> bool:
-        """Whether the steps or the time since the last checkpoint call for the next; raises if its write failed."""
+        """Return whether a checkpoint is due, by steps or time since the last; raises if the last write failed."""
         self.writer.check()
         step, since = self._saved
         late = cadence.minutes and time.monotonic() - since >= 60 * cadence.minutes
@@ -193,7 +193,7 @@ class Progress:
         return f"its checkpoint was trained with {' and '.join(others)}" if others else ""
 
     def selected_weights(self) -> dict[str, Tensor]:
-        """The weights of the selected epoch before the last; UserError: the file has others, and is set aside."""
+        """Return the weights of the earlier, selected epoch; UserError: the file has others, and is set aside."""
         content = best_of(self.folder, self.device)
         if content["row"] == self.selected:
             return dict(content["model"])
@@ -220,7 +220,7 @@ class Progress:
 
 
 def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
-    """The best checkpoint of a trial; UserError: it is missing, damaged, without weights or not that of the record."""
+    """Read the best checkpoint of a trial; UserError: it is missing, damaged, without weights or not as recorded."""
     path, retrain = folder.best_checkpoint, "Retrain its trial: goalgrid run GRID --force --only FILTER."
     try:
         content = _own(folder, path, device)

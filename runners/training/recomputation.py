@@ -1,4 +1,4 @@
-"""Less memory for more time: what the forward pass gave is dropped, and computed again in the backward pass."""
+"""Less memory for more time: the backward pass recomputes what the forward pass drops."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -59,7 +59,7 @@ def checkpoint_blocks(model: nn.Module) -> None:
 def embedded_in_parts(
     network: DualEncoder, images: Tensor, texts: Tensor, lengths: Tensor, size: int | None
 ) -> EmbeddedBatch:
-    """The batch as the network embeds it, at once if `size` is None; in parts, only embeddings stay in memory.
+    """Embed the batch, at once if `size` is None, else part by part, so that only embeddings stay in memory.
 
     The backward pass of the objective comes first. Then each part, the last one first, is embedded again with the
     dropout that it drew, and gets the gradient of its embeddings. GradCache: Gao et al., RepL4NLP 2021.

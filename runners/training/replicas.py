@@ -71,7 +71,7 @@ class Replica:
         return cls(rank, process, ours)
 
     def death(self) -> str:
-        """How it died."""
+        """Describe how it died."""
         code = self.process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return f"replica {self.rank} of the training, process {self.process.pid}, died: {how}"
@@ -98,7 +98,7 @@ class Replicas:
         return len(self._others) + 1
 
     def summary(self) -> str:
-        """Their number and processes, for the log."""
+        """Describe their number and processes, for the log."""
         pids = ", ".join(str(other.process.pid) for other in self._others)
         return f"{self.count} replicas: this process, and {pids}"
 
@@ -152,7 +152,7 @@ class Replicas:
             yield
 
     def random_states(self) -> list[dict[str, Any]]:
-        """Random states of all others, in the order of their ranks."""
+        """Collect the random states of all others, in the order of their ranks."""
         self._tell_all("random")
         return [checkpoints.loaded(self._answer(other), self.machine.device) for other in self._others]
 

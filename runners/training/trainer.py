@@ -135,7 +135,7 @@ class Trainer:
         return ranks_of_test(self.model, self.settings, self.inputs, names, beat)[1]
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
-        """Ranks of a whole split with the current weights."""
+        """Rank a whole split with the current weights."""
         return ranked(self.model, *embedded(self.model, self.settings, self.inputs, split_name))
 
     def _validate(self) -> dict[str, float]:
@@ -250,7 +250,7 @@ def _advice(step: int, settings: TrialSettings) -> str:
 
 
 def validation(ranks: evaluation.Ranks) -> dict[str, float]:
-    """The validation's part of an epoch's row; `val_chance` is the rsum that an untrained model may reach."""
+    """Return the validation's part of an epoch's row; `val_chance` is the rsum that an untrained model may reach."""
     means = {name: value for name, value in ranks.similarities.items() if math.isfinite(value)}
     metrics = {f"val_{name}": value for name, value in {**ranks.metrics(), **means}.items()}
     return {**metrics, "val_spread": ranks.spread, "val_chance": evaluation.chance_rsum(len(ranks.i2t), len(ranks.t2i))}

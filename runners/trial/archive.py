@@ -23,7 +23,7 @@ def replace(home: Home, trial_id: str) -> None:
 def progress(folder: TrialFolder) -> Path:
     """Let the process that holds a trial move what a training left, but its attempts, to `replaced/`; or UserError."""
     target = _target(Home(folder.path.parent.parent).replaced, folder.trial_id)
-    # The checkpoints go last: as long as one stands here, the next attempt finds it and moves the rest.
+    # The checkpoints go last: as long as one is here, the next attempt finds it and moves the rest.
     files = [folder.history, folder.trace, folder.triplets, folder.pooling, folder.speed]
     files += [folder.best_checkpoint, folder.previous_checkpoint, folder.last_checkpoint]
     try:

@@ -45,7 +45,7 @@ class Ensemble:
 
     @classmethod
     def load(cls, folders: Sequence[TrialFolder], machine: Machine, beat: Callable[[], None]) -> "Ensemble":
-        """The ensemble of finished trials; DataError: one read other data; UserError: one cannot be loaded."""
+        """Load an ensemble of finished trials; DataError: one read other data; UserError: one cannot be loaded."""
         members = []
         for folder in folders:
             member = LoadedModel.of_trial(folder, machine)
@@ -64,7 +64,7 @@ class Ensemble:
         return {name: self._ranked(image, text, owners, protocol(name).fold) for name in names}
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
-        """Ranks of a whole split. On the validation split, which is small, each member is first ranked alone.
+        """Rank a whole split. On the validation split, which is small, each member is first ranked alone.
 
         DataError: the members read different pairs. UserError: a member's numbers are not those of its record.
         """
@@ -76,7 +76,7 @@ class Ensemble:
         return self._ranked(image, text, owners)
 
     def scores(self, image: Joint, text: Joint) -> Float[Tensor, "i t"]:
-        """The mean of the members' scores, as published: no score is scaled."""
+        """Return the mean of the members' scores, as published: no score is scaled."""
         parts = zip(self.members, image.parts, text.parts, strict=True)
         return torch.stack([scored(member.model, *rows) for member, *rows in parts]).mean(dim=0)
 
@@ -127,5 +127,5 @@ def _check_same(split_name: str, first: tuple[str, list[Item]], second: tuple[st
     raise DataError(
         f"its members read other images and captions of the {split_name} split, or in another order: {differ}. Their "
         "scores cannot be averaged. Features and pictures need the same captions in the same order: write the features "
-        "in the order of the annotations, or have id_mapping.json beside the features as the only annotations."
+        "in the order of the annotations, or have id_mapping.json next to the features as the only annotations."
     )

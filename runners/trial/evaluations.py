@@ -22,7 +22,10 @@ def check(settings: TrialSettings, protocols: Sequence[str], machine: Machine) -
 
 
 def evaluate(settings: TrialSettings, folder: TrialFolder, protocols: Sequence[str], machine: Machine) -> None:
-    """Evaluate a finished trial by protocols of the settings' data set, and keep it beside its record; or UserError."""
+    """Evaluate a finished trial by protocols of the settings' data set, and store it next to its record.
+
+    UserError: the trial was retrained meanwhile, or cannot be evaluated.
+    """
     record = folder.record.stat()
     elsewhere = None if settings.dataset.name == settings_of(folder, machine.catalog).dataset.name else settings
     machine.begin()

@@ -30,7 +30,7 @@ class TrialAttention:
         self.photographs = self.member.photographs(machine, regions=len(self._embedded(0)))
 
     def draw(self, row: int, caption: str) -> AttentionMap:
-        """The attention between an image and a text, or the image's caption of this number; UserError: it has none."""
+        """Return the attention between an image and a text, or its caption of this number; UserError: it has none."""
         photograph = self.photographs.of(row)
         text = _chosen(photograph, caption)
         ids, vectors = self._read(text)
@@ -95,11 +95,11 @@ class TrialRetrieval:
         self.photographs = self.member.photographs(machine, regions=shape[0] if len(shape) == 2 else 1)
 
     def examples(self, queries: list[ExampleQuery]) -> RetrievalExamples:
-        """The queries with their first answers."""
+        """Return the queries with their first answers."""
         return RetrievalExamples(self.trial, [self._retrieved(query) for query in queries])
 
     def first(self, direction: str, row: int) -> list[int]:
-        """Rows of the answers with the highest scores, within the fold in which the query is ranked."""
+        """Return the rows of the answers with the highest scores, within the fold in which the query is ranked."""
         image = row if direction == "i2t" else int(self.image_of_text[row])
         images = np.arange(image // self.fold * self.fold, min((image // self.fold + 1) * self.fold, len(self.image)))
         texts = np.flatnonzero(np.isin(self.image_of_text, images))

@@ -31,7 +31,7 @@ class Means:
 
 
 def theta_rows(model: DualEncoder, embed: Callable[[], object], *, compiled: bool) -> list[dict[str, float]]:
-    """Means over the images and captions of a split, a row a rank; no row for a model without GPO and ADPOOL.
+    """Return means over the images and captions of a split, a row per rank; no rows for a model without GPO and ADPOOL.
 
     `embed` embeds the split in a pass of its own, so that measuring changes nothing of the trial's own evaluations.
     Compiled encoders run uncompiled here, as compiled modules call no hook. A row has "rank" from 1; "theta_image" and

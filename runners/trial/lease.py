@@ -1,4 +1,4 @@
-"""Holding a trial: only one process can create an attempt's number, which is the lock; it needs no clock or file lock.
+"""The lease of a trial: only one process can create an attempt's number, which locks it without clock or file lock.
 
 A process that finds its attempt ended, or a later one, stops and writes no file of the trial (`store.files.fenced`).
 """
@@ -180,7 +180,7 @@ def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None =
     try:
         return create_text(attempt.end, json.dumps(content))
     except OSError:  # the disk may have failed the attempt; its process ends all the same
-        with suppress(OSError):  # without room for a file, the lease that stands there can say it
+        with suppress(OSError):  # without room for a file, the existing lease can say it
             attempt.lease.write_text(json.dumps(attempt.content() | content), encoding="utf-8")
         return False
 
@@ -208,7 +208,7 @@ def _acquire(folder: TrialFolder, launch: str, node: str, launch_id: str) -> tup
 
 
 def over(attempt: Attempt) -> bool:
-    """Whether no process makes this attempt any more. An attempt of another machine is watched first."""
+    """Return whether no process makes this attempt any more. An attempt of another machine is watched first."""
     if attempt.end.exists():
         return True
     before = attempt.content()

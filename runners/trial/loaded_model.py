@@ -53,7 +53,7 @@ class Evaluation:
     ranks: Ranks
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Embeddings and ranks by name.
+        """Return embeddings and ranks by name.
 
         `images` (i, d) and `texts` (t, d) are unit vectors. Of a scorer of sets, `images` is (i, n, d), and `texts`
         has the words of all captions one after another, `text_sizes` of each. Where a scorer reads a vector of the
@@ -96,7 +96,7 @@ class LoadedModel:
 
     @classmethod
     def of_trial(cls, folder: TrialFolder, machine: Machine, elsewhere: TrialSettings | None = None) -> "LoadedModel":
-        """The model of a finished trial, with the weights whose test metrics its record holds.
+        """Load the model of a finished trial, with the weights whose test metrics its record holds.
 
         Args:
             elsewhere: the trial's settings with other data; None: its own data.
@@ -125,7 +125,7 @@ class LoadedModel:
 
     @classmethod
     def of_published(cls, model: PublishedModel, settings: TrialSettings, machine: Machine) -> "LoadedModel":
-        """A published checkpoint on the data of these settings, whose model is its own; UserError: they do not fit."""
+        """Load a published checkpoint for data, with settings that describe its model; UserError: they do not fit."""
         inputs = prepare(settings, machine, model.words)
         shape = inputs.pairs.train.images.shape
         if len(shape) != len(model.map.image):
@@ -135,7 +135,7 @@ class LoadedModel:
 
     @classmethod
     def with_weights(cls, weights: Mapping[str, Tensor], settings: TrialSettings, inputs: Inputs) -> "LoadedModel":
-        """A model with these weights; UserError: the data are of another kind than the training data of the weights."""
+        """Build a model with these weights; UserError: the weights were trained on another kind of data."""
         model = model_of(settings, inputs)
         state = model.state_dict()
         for name, value in weights.items():
@@ -176,13 +176,13 @@ class LoadedModel:
         return [*differences, *(["train.compile"] if self.settings.train.compile else [])]
 
     def photographs(self, machine: Machine, regions: int) -> Photographs:
-        """The images of the test split, as figures show them, of so many regions each."""
+        """Return the images of the test split, as figures show them, with this number of regions each."""
         name, view = self.settings.dataset.name, as_called(self.settings.model.image, machine.places).view
         columns, copies = machine.columns_of(name), machine.data
         return Photographs(self.inputs.pairs.test, name, machine.root(name), view, regions, columns, copies)
 
     def speed(self, protocol_name: str | None = None) -> Speed:
-        """How fast the model evaluates its test split, by wall time, on this device."""
+        """Measure how fast the model evaluates its test split, by wall time, on this device."""
         begun = perf_counter()
         evaluation = self.evaluate("test", protocol_name)
         whole = perf_counter() - begun
@@ -202,7 +202,7 @@ class LoadedModel:
         return Speed(pairs, queries / whole, *self.model.sizes, name, torch.get_num_threads())
 
     def eccv_metrics(self, evaluation: Evaluation) -> dict[str, float]:
-        """ECCV Caption's and CxC's metrics of COCO's test split; UserError: as `eccv.metrics`."""
+        """Return ECCV Caption's and CxC's metrics of COCO's test split; UserError: as `eccv.metrics`."""
         by_scorer = partial(scored, self.model) if self.model.scorer else None
         part, read = TILE[evaluation.image.device.type], (evaluation.image, evaluation.text, evaluation.image_of_text)
         with torch.inference_mode():
@@ -210,13 +210,13 @@ class LoadedModel:
 
 
 def environment_on(device: torch.device) -> dict[str, Any]:
-    """The hardware and software of this process, which computes on a device with the number of threads of now."""
+    """Describe the hardware and software of this process, which computes on a device with its present threads."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     return provenance.environment(device.type, name, torch.get_num_threads())
 
 
 def settings_of(folder: TrialFolder, known: Catalog) -> TrialSettings:
-    """The settings with which a trial was trained; UserError: they are damaged, or not as its record says."""
+    """Read the settings with which a trial was trained; UserError: they are damaged, or unlike its record."""
     try:
         settings = known.validated(TrialSettings, read_json(folder.settings))
     except ValidationError as error:
@@ -242,7 +242,7 @@ def _words(trial: FinishedTrial) -> tuple[str, ...]:
 
 
 def ranker(folder: Path, machine: Machine) -> tuple[str, Callable[[], tuple[Rows, Rows, np.ndarray]]]:
-    """A checksum of a finished trial's model, and a function that embeds the training split by it."""
+    """Return a checksum of a finished trial's model, and a function that embeds the training split by it."""
     trial = TrialFolder(folder)
 
     def embed() -> tuple[Rows, Rows, np.ndarray]:
@@ -255,7 +255,7 @@ def ranker(folder: Path, machine: Machine) -> tuple[str, Callable[[], tuple[Rows
 def trained(
     trial_id: str, settings: TrialSettings, inputs: Inputs, by_protocol: Mapping[str, Ranks], **more: Any
 ) -> record.Trained:
-    """What the record holds of an evaluated model; `more` are the other fields of `record.Trained`."""
+    """Build the record of an evaluated model; `more` are the other fields of `record.Trained`."""
     ranks = by_protocol[settings.dataset.protocol]
     metrics = {name: part.metrics() for name, part in by_protocol.items()}
     by_direction = {"i2t": ranks.i2t.tolist(), "t2i": ranks.t2i.tolist()}

@@ -13,7 +13,7 @@ from goalgrid.grid.store.home import TrialFolder
 
 @dataclass(frozen=True)
 class Policy:
-    """What follows a failure of one class.
+    """Policy for failures of one class.
 
     Args:
         tries: how often this failure may happen in one launch before the trial is given up.
@@ -35,7 +35,7 @@ POLICY = {Failure(name): Policy(**known) for name, known in catalog.toml("goalgr
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a trial.
+    """Decision whether a trial is retried.
 
     Args:
         given_up: the failure whose tries are used up; None: the trial may be tried again.
@@ -54,7 +54,7 @@ class Decision:
 
 
 def decide(attempts: Iterable[tuple[str, Failure | None]], launch: str) -> Decision:
-    """Whether a trial is tried again, by the launch of each of its `attempts` and how that failed (None: it did not).
+    """Decide whether to retry a trial, from the launch of each of its `attempts` and its failure (None: no failure).
 
     Repeating the command is another launch, with new tries.
 
@@ -72,7 +72,7 @@ def decide(attempts: Iterable[tuple[str, Failure | None]], launch: str) -> Decis
 
 
 def decision(folder: TrialFolder, launch: str) -> Decision:
-    """Whether and how a trial is tried again after its attempts so far."""
+    """Decide whether and how a trial is retried after its attempts so far."""
     return decide([(attempt.launch(), attempt.failure()) for attempt in folder.attempts()], launch)
 
 
@@ -85,9 +85,9 @@ def blame_node(attempt: Attempt) -> None:
 
 
 def given_up(folder: TrialFolder, launch: str, trace: str = "") -> bool:
-    """Whether a trial has used up its tries in this launch; if so, `error.txt` says why, below the trace.
+    """Return whether a trial has used up its tries in this launch; if so, `error.txt` gets the reason and the trace.
 
-    Another launch may train it meanwhile: beside `done` stands no error.
+    Another launch may finish it meanwhile: a trial that is `done` has no error.
     """
     decided = decision(folder, launch)
     if decided.given_up is None:

@@ -197,7 +197,7 @@ class TrialRun:
         return self.finish(inputs, by_protocol, selected=selected, parameters=(model.sizes[0], 0))
 
     def parents(self) -> list[TrialFolder]:
-        """The folders of an ensemble's members, or of parent and ranker; UserError: a trial among them is not done."""
+        """Return the folders of an ensemble's members, or of parent and ranker; UserError: one of them is not done."""
         folders = [TrialFolder(self.folder.path.parent / name) for name in self.settings.parents]
         if undone := [folder for folder in folders if not folder.is_done()]:
             parent = undone[0].trial_id
@@ -210,10 +210,12 @@ class TrialRun:
         return folders
 
     def published(self) -> Callable[[DualEncoder], Mapping[str, Tensor]] | None:
-        """What gives the published weights that a model starts with; None: it starts with others; UserError: no file.
+        """Return the loader of the published weights that the model starts with; None: it starts otherwise.
 
         The weights are those of a checkpoint that the trial fine-tunes, or of the file that holds its whole model. The
-        trainer gets the function and imports no map of weights, so that an edited map makes no other trial stale.
+        trainer gets the loader and imports no map of weights, so that an edited map makes no other trial stale.
+
+        UserError: the file is missing.
         """
         checkpoint = self.settings.train.starts_from
         file = self.settings.model.whole_file
@@ -286,7 +288,7 @@ class TrialRun:
         return State.DONE
 
     def _noted(self, inputs: Inputs) -> dict[str, Any]:
-        """Facts about the data for the record, beside the environment."""
+        """Collect facts about the data for the record, in addition to the environment."""
         noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
         if leaks := inputs.content.leaks(chooses=True):
             noted["leaks"] = [[problem.kind, problem.what.partition(", the first is ")[0]] for problem in leaks]
@@ -410,7 +412,7 @@ class TrialRun:
 
 
 def classify(error: BaseException) -> Failure:
-    """The class of an exception that a trial raised, or of its cause."""
+    """Return the failure class of an exception that a trial raised, or of its cause."""
     chain = [error]
     while (cause := chain[-1].__cause__) is not None and cause not in chain:
         chain.append(cause)

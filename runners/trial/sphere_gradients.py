@@ -21,7 +21,7 @@ from goalgrid.runners.trial.loaded_model import LoadedModel
 
 
 class Gradients(NamedTuple):
-    """Of each anchor of a batch, images first: (2 b,). A tangent is the part of a gradient along the sphere."""
+    """Gradients of each anchor of a batch, images first: (2 b,). Tangents are their parts along the sphere."""
 
     delta_s: Tensor
     """|s_neg - s_pos| with the hardest negative. SelHN Eq. (10)."""
@@ -46,7 +46,7 @@ def on_sphere(
     text: Float[Tensor, "b d"],
     owners: Int[Tensor, " b"] | None = None,
 ) -> Gradients:
-    """The gradients of an objective at unit vectors, each anchor's own loss alone; of a loss of scores, the batch's.
+    """Compute the gradients at unit vectors, of each anchor's own loss; for a loss of scores, of the batch's.
 
     `owners` is the image of each pair, which objectives read that look at captions of the same image.
     """
@@ -92,7 +92,7 @@ def _one_way(
 
 
 def mean_gradients(loaded: LoadedModel) -> dict[str, float]:
-    """Means over the anchors of the trial's first training batch, with its best weights and without dropout.
+    """Average gradients over the anchors of the trial's first training batch, with its best weights and no dropout.
 
     An anchor without a gradient counts in no mean of a share or of a cosine. UserError: the model scores sets, so that
     no gradient has a sphere; nothing in it learns; the checkpoint lacks what the objective learnt.

@@ -46,7 +46,7 @@ class Stop:
         return self._asked.is_set()
 
     def asked_everywhere(self) -> bool:
-        """Whether the file exists: all processes are to end, not only this one."""
+        """Return whether the file exists: all processes are to end, not only this one."""
         return self.request is not None and self.request.exists()
 
     def look(self) -> None:
@@ -109,9 +109,9 @@ class Interrupts:
         return self
 
     def soften(self) -> None:
-        """Trials run from now on. Installs the handlers again, since Ray, started meanwhile, has replaced SIGTERM's.
+        """Note that trials run from now on; install the handlers again, since starting Ray replaced SIGTERM's.
 
-        KeyboardInterrupt: a signal came before, and the code that ran then, such as an import, did not let it pass.
+        KeyboardInterrupt: a signal came before, and the code that ran then, such as an import, swallowed it.
         """
         self._listen()
         if self.heard:

@@ -78,7 +78,7 @@ class TrialProgress:
     steps: int = 0
     """Steps of the whole training; 0 until its process reports them."""
     rows: dict[int, dict[str, float]] | None = None
-    """What is shown of each epoch, by its number, and what selects; None: the trial's history was not read yet."""
+    """Shown and selecting metrics of each epoch, by its number; None: the trial's history was not read yet."""
     selected: Mapping[str, float] = field(default_factory=dict)
     """The row of the epoch that the selection rule picks so far, whose test metrics the table would have."""
     reports: tuple[tuple[float, int], ...] = ()
@@ -201,7 +201,7 @@ class Board:
         return progress
 
     def searched(self, trial_id: str) -> bool:
-        """Whether it is a search trial, which validates only."""
+        """Return whether it is a search trial, which validates only."""
         return self.trials[trial_id].trial.seed in self._search_seeds
 
     def _behind(self) -> float:
@@ -211,11 +211,11 @@ class Board:
         return sum(trial.state is state for trial in self.trials.values())
 
     def sums(self) -> dict[str, int]:
-        """How many trials there are, and how many are in each state in which trials end."""
+        """Count the trials, and those in each final state."""
         return {"trials": len(self.trials), **{state.value: self.count(state) for state in ENDED}}
 
     def summary(self) -> str:
-        """`12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`; before any trial, the launch's activity."""
+        """Summarise: `12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`; before any trial, the activity."""
         parts = [f"{self.count(State.DONE)}/{len(self.trials)} done"]
         shown = (State.RUNNING, State.FAILED, State.STOPPED, State.DIVERGED)
         parts += [f"{self.count(state)} {state}" for state in shown if self.count(state)]
@@ -225,7 +225,7 @@ class Board:
         return f"{', '.join(parts)}; {clock(now - self.started)} elapsed{to_go}{phase}"
 
     def line(self, event: Event) -> str:
-        """A line about an event; empty for events that are not printed."""
+        """Return a line about an event; empty for events that are not printed."""
         if event.kind == "done" and event.metrics:
             searched = self.searched(event.trial_id)
             with self._reading:
@@ -239,7 +239,7 @@ class Board:
         return ""
 
     def render(self, height: int = 1000) -> RenderableType:
-        """The matrices that fit into so many lines, the number of the others, the running trials, and the summary."""
+        """Render the matrices that fit the height in lines, the number of others, the running trials, the summary."""
         running = [progress for progress in self.trials.values() if progress.state is State.RUNNING]
         room = height - 4 - min(len(running), TRIALS + 1)
         blocks, at_work = list[RenderableType](), {progress.cell.block for progress in running}
@@ -362,7 +362,7 @@ class Display:
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, hours where there are any.
+    """Format seconds as minutes and seconds, with hours if there are any.
 
     >>> clock(63), clock(7325)
     ('1:03', '2:02:05')
@@ -373,7 +373,7 @@ def clock(seconds: float) -> str:
 
 
 def utilisation(answer: str) -> str:
-    """An answer of nvidia-smi in words; lines that hold no numbers, as of a GPU in parts (MIG), are left out.
+    """Describe an answer of nvidia-smi; lines without numbers, as of a partitioned GPU (MIG), are left out.
 
     >>> utilisation("0, 87, 21810, 143771\\n1, [N/A], 3, 143771\\n2, 4, 1024, 81920\\n")
     'GPU 0: 87 %, 21.3 of 140.4 GiB; GPU 2: 4 %, 1.0 of 80.0 GiB'

@@ -48,7 +48,7 @@ class Tracker(ABC):
 
     @abstractmethod
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
-        """The finished trials that are not noted as copied."""
+        """Return the finished trials that are not noted as copied."""
 
     def public(self, text: str) -> str:
         """Return a text about this tracker without the secrets that it knows."""
@@ -136,12 +136,12 @@ class Mirror:
 
 
 def when_done(folder: TrialFolder) -> str:
-    """When the trial was done; empty if it is not."""
+    """Return when the trial was done; empty if it is not."""
     return readable_text(folder.done).strip()
 
 
 def start_time(folder: TrialFolder) -> float:
-    """When the trial's training began, in seconds since 1970; of a finished trial, its end less what training took."""
+    """Return when training began, in seconds since 1970; of a finished trial, its end minus its training time."""
     if not folder.is_done():
         return folder.settings.stat().st_mtime
     row = record.collect([folder.record], ["finished_at", "train_seconds"]).to_pylist()[0]
@@ -149,12 +149,12 @@ def start_time(folder: TrialFolder) -> float:
 
 
 def is_search(folder: TrialFolder, search_seeds: Collection[int]) -> bool:
-    """Whether it is a search trial of the grid, of which nothing is shown but validation."""
+    """Return whether it is a search trial of the grid, of which only validation is shown."""
     return bool(search_seeds) and read_json(folder.settings).get("seed") in search_seeds
 
 
 def final_metrics(folder: TrialFolder, search_seeds: Collection[int]) -> dict[str, float]:
-    """The test metrics that a finished trial has, and the epoch that they are from; of a search trial, the epoch."""
+    """Return a finished trial's test metrics and their epoch; of a search trial, the epoch alone."""
     tested = [] if is_search(folder, search_seeds) else [f"test_{name}" for name in record.METRICS]
     names = [*tested, "selected_epoch"]
     (row,) = record.collect([folder.record], names).to_pylist()
@@ -162,6 +162,6 @@ def final_metrics(folder: TrialFolder, search_seeds: Collection[int]) -> dict[st
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, bool | float | str]:
-    """A trial's settings by dotted names, as numbers and texts."""
+    """Flatten a trial's settings to dotted names, as numbers and texts."""
     values = flat(settings).items()
     return {name: value if isinstance(value, bool | int | float | str) else str(value) for name, value in values}

@@ -92,7 +92,7 @@ class Mlflow(Tracker):
         return _Experiment(self)
 
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
-        """The finished trials that are not in the list of copies; all finished trials if MLflow's database is gone."""
+        """Return the finished trials that are not in the list of copies; all of them if MLflow's database is gone."""
         gone = self.copies and not self.copies.exists()
         note = {} if gone else read_json(self.note_file)
         known = note["done"] if note.get("uri") == self.place and isinstance(note.get("done"), dict) else {}

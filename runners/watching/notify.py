@@ -14,7 +14,7 @@ SECONDS = 60.0
 class Notify:
     """Runs `command` by `sh -c`; empty: no reports. One that fails gives a warning by `warn`, and never ends a launch.
 
-    What it reads from its environment, GOALGRID_EVENT and others, stands in docs/watching.md.
+    docs/watching.md lists the variables that it gets: GOALGRID_EVENT and others.
     """
 
     command: str
@@ -46,9 +46,10 @@ class Notify:
                 timeout=SECONDS, check=True,
             )  # fmt: skip
         except subprocess.CalledProcessError as error:
-            *_, last = ["", *(error.stderr or "").strip().splitlines()]
-            code = f"{error.returncode}: {last}" if last else str(error.returncode)
-            self.warn(f"--notify {self.command!r} exited with {code}")
+            if last := str(error.stderr or "").strip().splitlines()[-1:]:
+                self.warn(f"--notify {self.command!r} exited with {error.returncode}: {last[0]}")
+            else:
+                self.warn(f"--notify {self.command!r} exited with {error.returncode}")
         except subprocess.TimeoutExpired:
             self.warn(f"--notify {self.command!r} took more than {SECONDS:.0f} s and was killed")
         except OSError as error:

@@ -45,7 +45,7 @@ class RunFiles(Tracker):
         return [folder for folder in folders if folder.is_done() and not self.holds(folder)]
 
     def holds(self, folder: TrialFolder) -> bool:
-        """Whether the run of this finished trial is whole, and of its latest training."""
+        """Return whether the run of this finished trial is complete, and of its latest training."""
         note = self.place / folder.trial_id / COPIED
         return note.exists() and readable_text(note).strip() == when_done(folder)
 
@@ -180,7 +180,7 @@ def _ended(file: str) -> bool:
 
 
 def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[Tracker]:
-    """The trackers that a grid names, with another MLflow than the runs folder's ('': none); or UserError."""
+    """Return the trackers that a grid names, with another MLflow if `mlflow_uri` is given ('': none); or UserError."""
     trackers: list[Tracker] = []
     if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
         trackers.append(Mlflow(home, grid.name, mlflow_uri, grid.search_seeds))

@@ -55,7 +55,7 @@ WRONG = [
     (("status", "dmeo"), "Did you mean 'demo'?"),
     (("settings", "train.lrr"), "unknown setting 'train.lrr'. Did you mean 'train.lr'?"),
     (("objectives", "slehn"), "Did you mean 'selhn'? Known: selhn, "),
-    (("objectives", "slehn"), " and 28 more. In a grid file, 'goal' stands"),
+    (("objectives", "slehn"), " and 28 more. In a grid file, 'goal' means"),
     (("diagrams", "goal"), "In a grid file, 'goal' means the 15 PAIR_TRIPLET. A loss"),
     (("list",), "error: unknown verb 'list'. Did you mean 'grids'? All verbs: goalgrid --help."),
     (("data", "whre"), "error: unknown verb 'whre'. Did you mean 'where'? All verbs: goalgrid data --help."),
@@ -246,7 +246,7 @@ def test_effects_say_what_matters_and_how_sure_that_is(trained: Home, goalgrid: 
     assert "The objective explains" in text
     assert "Differences from con_con, seed by seed" in text
     said = " ".join(text.split())
-    assert "that spread rests on 2 seeds: the true one may be 0.4 to 31.9 times it" in said
+    assert "the true spread may be 0.4 to 31.9 times the spread of these 2 seeds" in said
     assert max(map(len, text.splitlines())) <= 100
     analyses = json.loads(goalgrid("effects", "demo", "--direction", "t2i", "--json", runs=trained.path).stdout)
     assert [one["metric"] for one in analyses] == ["t2i_r1"]

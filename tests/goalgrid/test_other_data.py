@@ -61,18 +61,17 @@ def test_trials_of_other_data_are_left_out_until_they_are_trained_anew(
     refused = verb(*again, runs=home)
     assert refused.exit_code == 3
     assert refused.stdout == ""
-    assert (
-        "1 trial trained on other data than are here now, and not shown. Retrain with: goalgrid resume demo --stale"
-        in (refused.stderr)
+    assert "1 trial trained on data that changed since, and not shown. Retrain with: goalgrid resume demo --stale" in (
+        refused.stderr
     )
     status = verb("status", "demo", runs=home)
     assert status.exit_code == 3
-    assert "stale: 1 of 1 done, data: trained on other data than are here now: 2:" in status.stdout
+    assert "stale: 1 of 1 done, data: trained on data that changed since: 2:" in status.stdout
     told = verb("plan", "demo", *TINY[:-3], "--root", str(root), runs=home).stdout
     assert "1 x done, stale: data" in told
-    assert "costs      nothing without --stale: 1 trial trained on other data than are here now" in told
+    assert "costs      nothing without --stale: 1 trial trained on data that changed since" in told
     for words in (("table", "demo"), ("effects", "demo"), ("figures", "demo", "-o", str(tmp_path / "pictures"))):
-        with pytest.raises(NothingDone, match="all 1 trial that are done were trained on other data"):
+        with pytest.raises(NothingDone, match="all 1 trial that are done were trained on data that changed"):
             verb(*words, runs=home)
     assert verb("export", "demo", str(tmp_path / "export"), runs=home).exit_code == 0
     assert len(pd.read_parquet(tmp_path / "export" / "records.parquet")) == 0
@@ -268,4 +267,4 @@ def test_other_words_in_a_vocabulary_of_the_same_name_are_other_data(root: Path,
     file.write_text(json.dumps({"word2idx": {**words, "submarine": len(words)}}))
     refused = verb("run", "demo", *grid, runs=home)
     assert refused.exit_code == 3
-    assert "other data" in refused.stderr
+    assert "data that changed since" in refused.stderr

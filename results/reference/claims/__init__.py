@@ -11,7 +11,7 @@ class Claim(Settings):
     """A sentence: cells that it calls better than others or like others, or blocks of which the order is the same.
 
     A cell's name is RECIPE:OBJECTIVE; of a printed row without a recipe or an objective here, the paper's own word
-    stands instead. Names are patterns, as in file names.
+    replaces it. Names are patterns, as in file names.
     """
 
     name: str
@@ -19,14 +19,14 @@ class Claim(Settings):
     """As the paper has it."""
     where: str
     note: str = ""
-    """What a reader must know of the sentence: how it is read here, or a misprint in it."""
+    """Note on the sentence: how it is read here, or a misprint in it."""
     kind: Literal["better", "alike", "same order"] = "better"
     quantifier: Literal["every", "most"] = "every"
     """most: of a sentence that says "generally"."""
     better: tuple[str, ...] = ()
     than: tuple[str, ...] = ()
     same: tuple[Literal["recipe", "objective", "pair", "triplet"], ...] = ("recipe",)
-    """What two compared cells have in common, beside data set, protocol and swept values."""
+    """Axes on which two compared cells agree, in addition to data set, protocol and swept values."""
     equal: tuple[str, ...] = ()
     """Parameters of the objectives that the paper gives both cells the same value of."""
     without: dict[str, float] = {}
@@ -46,7 +46,7 @@ class Claim(Settings):
     """The shipped grid of the figure that shows the cells, without numbers."""
 
     def lead(self, metric: str) -> float:
-        """By how much the better cell leads."""
+        """Return by how much the better cell leads."""
         return self.by.get(metric, 0.0) if isinstance(self.by, dict) else self.by
 
 
@@ -57,5 +57,5 @@ class PaperClaims(Settings):
 
 @cache
 def claims(name: str) -> PaperClaims:
-    """The claims of a paper in `results.reference.reading.PAPERS`."""
+    """Read the claims of a paper in `results.reference.reading.PAPERS`."""
     return PaperClaims.model_validate(toml(__name__, name))

@@ -1,4 +1,4 @@
-"""Curves whose numbers a paper prints: a TOML file a figure; the folder is the list."""
+"""Curves whose numbers a paper prints: one TOML file per figure; the folder is the list."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class PrintedCurve:
     lines: Mapping[str, Sequence[float]]
 
     def of(self, cells: Mapping[str, Cell]) -> dict[str, Sequence[float]]:
-        """The lines of the cells, by name, that have its data set and one of its objectives."""
+        """Return the lines of the cells, by name, that have its data set and one of its objectives."""
         return {n: self.lines[n] for n, cell in cells.items() if n in self.lines and cell.dataset == self.dataset}
 
 
 def printed_curve(name: str) -> PrintedCurve:
-    """A curve by name, e.g. `2ad-figureA1`; a UserError if none has this name."""
+    """Read a curve by name, e.g. `2ad-figureA1`; UserError: none has this name."""
     check_known("reference curve", name, toml_names(__name__))
     return PrintedCurve(**toml(__name__, name))

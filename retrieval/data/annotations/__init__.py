@@ -1,4 +1,4 @@
-"""Raw images with captions: the annotation format is told by what lies under the root. One file a format."""
+"""Raw images with captions: the files under the root determine the annotation format. One module per format."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ from goalgrid.retrieval.splits.problems import Problem, check_command, faults_of
 
 
 class Format(NamedTuple):
-    """How the annotations of a format are found and read.
+    """A format of annotations: how to find and read them.
 
     Args:
         find: from the name of the data set and the root: the annotations' file or folder, if it is there.
@@ -73,11 +73,11 @@ EXPECTED = (
 )
 READ_OTHERWISE = 'To read other columns, name them: [data.{name}] columns = {{ image = "...", captions = "..." }}'
 ENDINGS = (".json", ".txt", ".csv", ".npy", ".token", ".jsonl", ".ndjson", ".tsv")
-"""Of files that annotations may stand in."""
+"""Endings of files that may have annotations."""
 
 
 def find(name: str, root: Path, columns: Columns = ()) -> tuple[str, Path] | None:
-    """The format of the annotations under this root, and their file or folder; with `columns`, of a table."""
+    """Return the format of the annotations under this root, and their file or folder; with `columns`, of a table."""
     forms = _tables() if columns else FORMATS
     return next(((title, path) for title, form in forms.items() if (path := _place(form, name, root, columns))), None)
 
@@ -98,7 +98,7 @@ def _place(form: Format | TableFormat, name: str, root: Path, columns: Columns) 
 
 
 def begun(root: Path, columns: Columns = ()) -> Problem | None:
-    """What is missing under a root without data in a known form, by files that belong to one."""
+    """Report what is missing under a root without data in a known form, by files that belong to one."""
     for lacks in (coco.lacks_test, xvlm_json.lacks_test, vse_infinity.lacks_mapping):
         if not columns and (problem := lacks(root)):
             return problem
@@ -106,7 +106,7 @@ def begun(root: Path, columns: Columns = ()) -> Problem | None:
 
 
 def files(title: str, path: Path, root: Path, columns: Columns = ()) -> list[Path]:
-    """The files, images apart, that may be read for the annotations of this format at this path."""
+    """List the files, images apart, that may be read for the annotations of this format at this path."""
     form = FORMATS[title]
     of_table = tables.files(form, root, columns) if isinstance(form, TableFormat) else []
     folders = [root, root / "precomp", path if path.is_dir() else path.parent, *filter(Path.is_dir, of_table)]
@@ -162,7 +162,7 @@ class Annotated:
 
     @classmethod
     def of(cls, name: str, root: Path, columns: Columns = (), copies: Path | None = None) -> "Annotated":
-        """As `read`; DataError: there are none, they cannot be read, or images are missing or lead out of the root."""
+        """Read annotations as `read` does; DataError: none, unreadable, or images that are missing or outside."""
         if not (annotated := cls.read(name, root, columns, copies)):
             here = begun(root, columns)
             raise DataError(str(here or f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}."))
@@ -180,7 +180,7 @@ class Annotated:
         return listings
 
     def notes(self) -> list[Problem]:
-        """What was read, captions that are empty or no text, and annotations that are not read."""
+        """Report what was read, captions that are empty or not text, and annotations that are not read."""
         notes = (
             [Problem(str(self.path), self.summary, READ_OTHERWISE.format(name=self.name), "remark")]
             if self.summary
@@ -206,7 +206,7 @@ class Annotated:
         ]
 
     def equal(self, marks: Mapping[str, Sequence[str]]) -> list[Problem]:
-        """Images in two splits or twice in one, whatever the annotations call them.
+        """Report images in two splits or twice in one, whatever the annotations call them.
 
         `marks`: by split, the SHA-256 of the file of each image of `listings`; empty: it is not known.
         """

@@ -38,7 +38,7 @@ class Annotation:
     Args:
         split: train, val or test.
         names: of its file, below some image folder; the first that exists counts.
-        place: where the entry stands, for messages.
+        place: where the entry is, for messages.
         ids: COCO's ids of the captions; empty: not known.
         image: where it lies, if the annotations say more than its name; None: a file of its own.
     """
@@ -52,7 +52,7 @@ class Annotation:
 
 
 def first(root: Path, folders: Sequence[str], *patterns: str) -> Path | None:
-    """The first file below the root: in the first folder, of the first pattern, first by name."""
+    """Return the first file below the root: in the first folder, of the first pattern, first by name."""
     paths = (path for folder in folders for pattern in patterns for path in sorted((root / folder).glob(pattern)))
     return next((path for path in paths if path.exists()), None)
 
@@ -60,7 +60,7 @@ def first(root: Path, folders: Sequence[str], *patterns: str) -> Path | None:
 def entries_of(
     split: str, pairs: Iterable[tuple[str, str]], place: Path, folder: str = "", ids: Sequence[int] = ()
 ) -> list[Annotation]:
-    """An entry for each image of these pairs of image and caption in a file; an image may lie in `folder`, too.
+    """Build an entry for each image of these (image, caption) pairs of a file; an image may be in `folder`, too.
 
     `ids`: COCO's, of each pair; none: not known.
     """
@@ -75,7 +75,7 @@ def entries_of(
 
 
 def below(name: str, folder: Path) -> str:
-    """The name of a file by its path below this folder, if it is an absolute path there; else the name."""
+    """Return the path of a file below this folder, if its name is an absolute path there; else the name."""
     folders = (folder.absolute(), folder.resolve()) if name.startswith("/") else ()
     return next((str(Path(name).relative_to(home)) for home in folders if Path(name).is_relative_to(home)), name)
 
@@ -94,7 +94,10 @@ class Locator:
         self._truly_missing = 0
 
     def file(self, name: str) -> Path | None:
-        """The file of this name; None where there is none. `Outside`: the name, or a link on its way, leads out."""
+        """Return the file of this name; None: it does not exist. `Outside`: the name, or a link on its way, leads out.
+
+        `Outside`: the name, or a link on its way, leads out.
+        """
         relative = Path(below(name, self.folder))
         if relative.is_absolute() or ".." in relative.parts:
             raise Outside(name)
@@ -111,7 +114,7 @@ class Locator:
         return path if is_file else None
 
     def of(self, entry: Annotation, problems: list[Problem]) -> Path | None:
-        """The file of an entry; reports why there is none."""
+        """Return the file of an entry, or None after reporting why there is none."""
         try:
             file = next((file for name in entry.names if (file := self.file(name))), None)
         except Outside as out:
@@ -129,7 +132,7 @@ class Locator:
         return file
 
     def missing(self, place: str, what: str, names: Sequence[str]) -> Problem:
-        """The problem of an image that is not here, which may lie here with another ending."""
+        """Report an image that is missing, which may be here with another ending."""
         if "\\" in names[0]:
             return Problem(place, what, SLASHES.format(name=names[0].replace("\\", "/")))
         bases, other = [base for name in names for base in (name.removesuffix(Path(name).suffix), name)], None
@@ -141,13 +144,13 @@ class Locator:
         return Problem(place, what, "Unpack its archive again, fetch this file, or delete its captions.")
 
     def find(self, names: Iterable[str]) -> Path | None:
-        """The first file of these names; None where there is none, or a name before it leads out."""
+        """Return the first file of these names; None: none exists, or a name before it leads out."""
         with suppress(Outside):
             return next((file for name in names if (file := self.file(name))), None)
         return None
 
     def hits(self, entries: Sequence[Annotation]) -> int:
-        """How many of these entries have their file here, or a link that leads out."""
+        """Count the entries whose file is here, or is a link that leads out."""
         return sum(map(self._holds, entries))
 
     def _holds(self, entry: Annotation) -> bool:
@@ -158,7 +161,7 @@ class Locator:
 
 
 def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, FileSlice]]:
-    """Every entry with its file; those without one are left out and reported."""
+    """Pair every entry with its file; entries without one are left out and reported."""
     if all(entry.image for entry in entries):
         return [(entry, entry.image) for entry in entries if entry.image]
     locator = _best([entry for entry in entries if not entry.image], root)

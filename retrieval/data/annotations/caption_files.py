@@ -1,4 +1,4 @@
-"""Pictures with their captions beside them: x.jpg with x.txt, a caption a line, or x.json, as img2dataset writes them.
+"""Pictures with caption files next to them: x.jpg with x.txt, a caption a line, or x.json, as img2dataset writes them.
 
 The pictures lie in one folder, or in folders of the splits, or of img2dataset's shards (00000/).
 """
@@ -19,13 +19,13 @@ PICTURES = (*ENDINGS, ".webp")
 LOOKED_AT = 1000
 """Files of a folder that are looked at for a picture with its captions."""
 TREE = """
-DIR/images/x.jpg            and beside it x.txt, a caption a line, or x.json with "caption" or "captions"
+DIR/images/x.jpg            with x.txt, a caption a line, or x.json with "caption" or "captions"
     or in DIR, or in DIR/train/, DIR/val/ and DIR/test/, or in folders of img2dataset (00000/)
 """
 
 
 def here(root: Path) -> list[Path]:
-    """The folders with pictures that have captions beside them."""
+    """List the folders with pictures that have captions next to them."""
     if not root.is_dir():
         return []
     with os.scandir(root) as items:
@@ -40,17 +40,17 @@ def _captioned(folder: Path) -> bool:
 
 
 def captions_beside(picture: Path) -> Path | None:
-    """The file with the captions of a picture; text comes before JSON."""
+    """Return the file with the captions of a picture; text comes before JSON."""
     return next((path for ending in (".txt", ".json") if (path := picture.with_suffix(ending)).is_file()), None)
 
 
 def header(path: Path) -> Sequence[str]:
-    """As if they were a table."""
+    """Return the columns as if the folder were a table."""
     return "image", "captions"
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """Every picture of the folders, by name."""
+    """Read every picture of the folders, by name."""
     return Table(header(root), _rows(paths, root, problems))
 
 

@@ -22,7 +22,7 @@ NAMES = {"train": ("train",), "val": ("val", "dev"), "test": ("test",)}
 """By split: what the names of its caption files begin with, after `captions_`."""
 FOLDERS = ("annotations", ".")
 YEARS = ("2014", "2017")
-"""Of COCO's own files."""
+"""Years of COCO's own files."""
 Captions = dict[int, tuple[str, str]]
 """File name and caption by annotation id."""
 LAYOUT = '{"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}'
@@ -40,13 +40,13 @@ DIR/splits.csv              columns image,split, the image by its file_name; or 
 
 
 def find_official(name: str, root: Path) -> Path | None:
-    """The folder of COCO's own caption files."""
+    """Return the folder of COCO's own caption files."""
     file = first(root, FOLDERS, "captions_train2014.json")
     return file and file.parent
 
 
 def official(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Every image whose captions the id files name, in the order of the ids."""
+    """Read every image whose captions the id files name, in the order of the ids."""
     by_year = {year: _captions(path / f"captions_{year}.json", problems) for year in ("train2014", "val2014")}
     annotations = []
     for part, (split, year) in PARTS.items():
@@ -65,14 +65,14 @@ def official(path: Path, root: Path, test_splits: Sequence[str], problems: list[
 
 
 def find_splits(name: str, root: Path) -> Path | None:
-    """The folder with a caption file a split, if a test split is there and no id file."""
+    """Return the folder with a caption file per split, if it has a test split and no id file."""
     if first(root, FOLDERS, "coco_*_ids.npy"):
         return None
     return next((root / folder for folder in FOLDERS if _files(root / folder, "test")), None)
 
 
 def splits(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Every image with captions, in the order of its first caption."""
+    """Read every image with captions, in the order of its first caption."""
     annotations = []
     for split, names in NAMES.items():
         files = _files(path, split)
@@ -87,7 +87,7 @@ def splits(path: Path, root: Path, test_splits: Sequence[str], problems: list[Pr
 
 
 def lacks_test(root: Path) -> Problem | None:
-    """The problem of caption files of training or validation without one of the test; None where there are none."""
+    """Report caption files of training or validation without one of the test; None: nothing to report."""
     files = [file for folder in FOLDERS for split in ("train", "val") for file in _files(root / folder, split)]
     if not files:
         return None
@@ -105,7 +105,7 @@ def find_one_file(name: str, root: Path) -> Path | None:
 
 
 def one_file(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Every image that the splits name, with its captions in their order."""
+    """Read every image that the splits name, with its captions in their order."""
     return split_files.entries(_captions(path, problems).values(), path, problems)
 
 

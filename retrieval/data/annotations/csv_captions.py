@@ -22,7 +22,7 @@ DIR/images/*.jpg            or in DIR, or in any other folder below it
 
 
 def find(name: str, root: Path) -> Path | None:
-    """The CSV file; the second name is that in Kaggle's Flickr8k. None where its columns are named otherwise."""
+    """Return the CSV file; the second name is the one in Kaggle's Flickr8k. None: its columns have other names."""
     path = first(root, csv_table.FOLDERS, *NAMES)
     if path and not csv_table.is_plain(path) and tables.files(csv_table.FORMAT, root, ()):
         return None
@@ -30,13 +30,13 @@ def find(name: str, root: Path) -> Path | None:
 
 
 def find_with_splits(name: str, root: Path) -> Path | None:
-    """As `find`, if a column or a file says the splits."""
+    """Return the file of `find`, if a column or a file names the splits."""
     path = find(name, root)
     return path if path and (split_files.given(path) or "split" in _columns(path)) else None
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Every image with its captions, both in the order of the rows."""
+    """Read every image with its captions, both in the order of the rows."""
     rows = rows_of(path, ("image", "caption"), problems, optional=("split",))
     for line, row in rows:
         row["image"], row["caption"] = row["image"].strip(), " ".join(row["caption"].splitlines())

@@ -32,18 +32,18 @@ LACKS_BAR = re.compile(r"\s*(\d+)\s+(.*)", re.DOTALL)
 
 
 def here(root: Path) -> list[Path]:
-    """All tables but those of splits and of `csv_captions`."""
+    """List all tables but those of splits and of `csv_captions`."""
     paths = [path for folder in FOLDERS for pattern in PATTERNS for path in sorted((root / folder).glob(pattern))]
     return [path for path in paths if path.name != split_files.TABLE and not is_plain(path)]
 
 
 def is_plain(path: Path) -> bool:
-    """Whether `csv_captions` reads a table, by its name and its columns."""
+    """Return whether `csv_captions` reads a table, by its name and its columns."""
     return path.name in PLAIN and {"image", "caption"} <= {*_cells(_first_line(path) or "")}
 
 
 def header(path: Path) -> list[str] | None:
-    """The columns of a file; None: it cannot be read, or is UTF-16."""
+    """Return the columns of a file; None: it cannot be read, or is UTF-16."""
     line = _first_line(path)
     if line is None or "\0" in line:
         return None
@@ -55,7 +55,7 @@ def _cells(line: str, **dialect: Any) -> list[str]:
 
 
 def dialect(path: Path) -> dict[str, Any]:
-    """How the cells of a file are told apart: by the mark that is most frequent in its first line."""
+    """Tell how cells are separated: by the mark that is most frequent in the first line."""
     mark = max(SEPARATORS, key=(_first_line(path) or "").count)
     bars = {"quoting": csv.QUOTE_NONE} if mark == "|" else {}
     return {"delimiter": mark, "skipinitialspace": True, **bars}
@@ -76,7 +76,7 @@ def _read_line(path: Path, stamp: tuple[int, int]) -> str:
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """The rows of all files."""
+    """Read the rows of all files."""
     return Table(header(paths[0]) or (), _rows(paths, root, problems))
 
 

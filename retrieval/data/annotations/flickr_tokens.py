@@ -18,14 +18,14 @@ DIR/images/*.jpg            or in DIR, or in any other folder below it
 
 
 def find(name: str, root: Path) -> Path | None:
-    """The token file; of several, as of plain and lemmatised captions, that of the shortest name."""
+    """Return the token file; of several, as of plain and lemmatised captions, the one with the shortest name."""
     folders = [root / folder for folder in FOLDERS]
     token_files = (sorted(path for name in NAMES for path in folder.glob(name)) for folder in folders)
     return next((min(paths, key=lambda path: len(path.name)) for paths in token_files if paths), None)
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Every image that the splits name, with its captions in their order."""
+    """Read every image that the splits name, with its captions in their order."""
     pairs = []
     for number, line in enumerate(lines_of(path, LAYOUT, problems), 1):
         key, _, caption = line.partition("\t")

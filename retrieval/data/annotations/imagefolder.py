@@ -1,4 +1,4 @@
-"""An imagefolder of Hugging Face: images, and beside them metadata.csv or metadata.jsonl, with names in `file_name`.
+"""An imagefolder of Hugging Face: images, and next to them metadata.csv or metadata.jsonl, with names in `file_name`.
 
 The metadata may lie in the root or in a folder of each split; names are paths from their folder.
 """
@@ -20,7 +20,7 @@ DIR/train/*.jpg             and the same in DIR/validation/ and DIR/test/; or al
 
 
 def here(root: Path) -> list[Path]:
-    """The metadata of the root, else of its folders."""
+    """List the metadata of the root, else of its folders."""
     levels = ([path for name in NAMES for path in root.glob(f"{folder}{name}")] for folder in FOLDERS)
     return sorted(next(filter(None, levels), []))
 
@@ -30,7 +30,7 @@ def header(path: Path) -> list[str] | None:
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """The rows of the metadata of all folders."""
+    """Read the rows of the metadata of all folders."""
     return Table(header(paths[0]) or (), _rows(paths, root, problems))
 
 

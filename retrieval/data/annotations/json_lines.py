@@ -24,12 +24,12 @@ FIRST = 1 << 20
 
 
 def here(root: Path) -> list[Path]:
-    """All files of JSON lines."""
+    """List all files of JSON lines."""
     return [path for folder in FOLDERS for pattern in PATTERNS for path in sorted((root / folder).glob(pattern))]
 
 
 def header(path: Path) -> list[str] | None:
-    """The keys in the first line; None: it cannot be read, or is no object."""
+    """Return the keys in the first line; None: it cannot be read, or is not an object."""
     try:
         with path.open("rb") as lines:
             first = parsed_json(lines.readline(FIRST))
@@ -39,7 +39,7 @@ def header(path: Path) -> list[str] | None:
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """The lines of all files."""
+    """Read the lines of all files."""
     return Table(header(paths[0]) or (), _rows(paths, root, problems))
 
 
@@ -51,7 +51,7 @@ def _rows(paths: Sequence[Path], root: Path, problems: list[Problem]) -> Iterato
 
 
 def objects(path: Path, problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file with their lines; a line that is no object is reported."""
+    """Yield the objects of a file with their line numbers; report a line that is not an object."""
     for number, line in enumerate(lines_of(path, "an object a line", problems), 1):
         if not line.strip():
             continue

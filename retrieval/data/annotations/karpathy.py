@@ -21,13 +21,13 @@ LAYOUT = '{"images": [{"filename", "split", "sentences": [{"raw"}, ...]}, ...]}'
 
 
 def find(name: str, root: Path) -> Path | None:
-    """dataset_NAME.json or dataset.json, else any one dataset_*.json, in the root, `karpathy/` or `annotations/`."""
+    """Return dataset_NAME.json or dataset.json, else any dataset_*.json, in the root, `karpathy/` or `annotations/`."""
     named = first(root, FOLDERS, f"dataset_{name}.json", "dataset.json")
     return named or first(root, FOLDERS, "dataset_*.json")
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Every image that the JSON names; what is no image with captions and a split is reported."""
+    """Read every image that the JSON names; report items that are not an image with captions and a split."""
     content = json_of(path, dict, LAYOUT, problems)
     images = content.get("images")
     if not isinstance(images, list) or not images:

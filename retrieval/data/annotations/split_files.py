@@ -24,12 +24,12 @@ EXPECTED = f"{TABLE} with the columns image,split, or train.txt, val.txt and tes
 
 
 def given(path: Path) -> bool:
-    """Whether a file beside the file of captions says the splits."""
+    """Return whether a file next to the captions names the splits."""
     return any(os.path.lexists(path.with_name(name)) for name in (TABLE, *chain(*LISTS.values())))
 
 
 def entries(pairs: Iterable[tuple[str, str]], path: Path, problems: list[Problem]) -> list[Annotation]:
-    """The images, of pairs of image and caption, that the splits beside the file of captions name; no others."""
+    """Return the images, of (image, caption) pairs, that the split files next to the captions name; no others."""
     captions, table = grouped(pairs), path.with_name(TABLE)
     by_split = _of_table(table, problems) if os.path.lexists(table) else _of_lists(path, problems)
     by_stem = grouped((name.rpartition(".")[0], name) for name in captions)
@@ -50,7 +50,7 @@ def entries(pairs: Iterable[tuple[str, str]], path: Path, problems: list[Problem
 
 
 def by_hash(image: str) -> str:
-    """The split of an image by its name alone, so that further images move no image: 80, 10 and 10 percent.
+    """Assign an image to a split by its name alone, so that new images move no other: 80, 10 and 10 percent.
 
     >>> [by_hash(name) for name in ("1.jpg", "2.jpg", "5.jpg")]
     ['test', 'train', 'val']
@@ -60,7 +60,7 @@ def by_hash(image: str) -> str:
 
 
 def split_of(name: str, place: str, problems: list[Problem], names: Mapping[str, str] = NAMES) -> str | None:
-    """The split of this name; None, and reported, where there is none."""
+    """Return the split of this name; None, after reporting it, if it is unknown."""
     if name.strip() in names:
         return names[name.strip()]
     near = get_close_matches(name.strip().lower(), list(names), n=1)

@@ -102,7 +102,7 @@ class TableRead:
 
 
 def split_in(path: Path, root: Path) -> str:
-    """The split that a file, or else a folder on the way to it, is named after; empty: none.
+    """Return the split that a file, or else a folder on the way to it, is named after; empty: none.
 
     >>> split_in(Path("d/data/train-00000-of-00002.parquet"), Path("d"))
     'train'
@@ -117,7 +117,7 @@ def split_in(path: Path, root: Path) -> str:
 
 
 def files(form: TableFormat, root: Path, given: Columns) -> list[Path]:
-    """The tables of a format with columns of captions, those named after splits if there are any; none: no such table.
+    """List the tables of a format with columns of captions; if some are named after splits, those.
 
     A file that cannot be read counts as one, so that its fault is reported.
     """
@@ -134,7 +134,7 @@ def _may_be(names: Sequence[str] | None, given: Columns) -> bool:
 
 
 def lacking(forms: Iterable[TableFormat], root: Path, given: Columns) -> Problem | None:
-    """Why the first table under the root is none of captions: what its columns lack; None: there is no table."""
+    """Report what columns the first table under the root lacks to have captions; None: there is no table."""
     for form in forms:
         for path in form.here(root):
             if names := form.header(path):
@@ -144,7 +144,7 @@ def lacking(forms: Iterable[TableFormat], root: Path, given: Columns) -> Problem
 
 
 def resolved(names: Sequence[str], given: Columns, place: str, *, image: bool = True) -> tuple[Columns, list[Problem]]:
-    """The columns of a table by role, and why they cannot be told.
+    """Return the columns of a table by role, and problems if they are ambiguous.
 
     Args:
         given: by the user, which count.
@@ -169,7 +169,7 @@ def resolved(names: Sequence[str], given: Columns, place: str, *, image: bool = 
 
 
 def candidates(role: str, names: Sequence[str]) -> list[str]:
-    """The columns that may have this role by their names: those with a usual name, else with a name of others."""
+    """Return the columns whose names suggest this role: usual names, else names that others use."""
     plain = {name: name.strip().lower() for name in names}
     for known in (USUAL[role], OTHERS[role]):
         if matching := [name for name in names if plain[name] in known]:
@@ -199,7 +199,7 @@ def _lacking(name: str, role: str, names: Sequence[str], place: str) -> Problem:
 def read(
     form: TableFormat, path: Path, root: Path, given: Columns, copies: Path | None, problems: list[Problem]
 ) -> TableRead:
-    """The images of the table, both in the order of the rows; `path`: of its file, or of the folder of its files."""
+    """Read the images and captions of a table; `path`: of its file, or of the folder of its files."""
     paths = files(form, root, given)
     if len(paths) > 1 and not form.shards and not all(split_in(path, root) for path in paths):
         what = f"{' and '.join(path.name for path in paths)} may each hold the captions"
@@ -256,7 +256,7 @@ class _Reading:
         """Name of the image, its row, and a caption."""
 
     def entries(self, rows: Iterable[Row], path: Path) -> tuple[list[Annotation], str]:
-        """The images in the order of the rows, train, val and test; and by what they are split."""
+        """Return the images in the order of the rows, train, val and test; and by what they are split."""
         for row in rows:
             self._add(row)
         self._report_repeated(path)
@@ -307,7 +307,7 @@ class _Reading:
         return texts
 
     def _splits(self, path: Path) -> tuple[list[str] | None, str]:
-        """The split of each pair, None: files beside the table say it; and by what they are split."""
+        """Return the split of each pair (None: files next to the table name it), and by what they are split."""
         rows = [row for _, row, _ in self.pairs]
         if column := self.columns.get("split"):
             splits = [
@@ -349,7 +349,7 @@ class _Reading:
             self.problems.append(Problem(str(path), what, "Take it out, unless it is meant to count twice.", "remark"))
 
     def left_out(self) -> list[str]:
-        """What rows were left out, for the line that says what was read."""
+        """Say which rows were left out, for the line that says what was read."""
         lines = []
         if self.silent:
             lines.append(

@@ -17,7 +17,7 @@ def find(name: str, root: Path) -> Path | None:
 
 
 def lacks_mapping(root: Path) -> Problem | None:
-    """The problem of captions without images and without features; None where there are none."""
+    """Report captions without images and without features; None: there are none."""
     if not (captions := first(root, (".", "precomp"), "train_caps.txt")):
         return None
     what = f"is missing; {captions.name} has neither features nor images"
@@ -26,7 +26,7 @@ def lacks_mapping(root: Path) -> Problem | None:
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Every image whose id the text files name; the first of `test_splits` that exists is the test split."""
+    """Read every image whose id the text files name; the first of `test_splits` that exists is the test split."""
     mapping = json_of(path, dict, LAYOUT, problems)
     if not all(isinstance(name, str) for name in mapping.values()):
         problems.append(Problem(str(path), "gives an id that has no file name", f"Expected {LAYOUT}."))

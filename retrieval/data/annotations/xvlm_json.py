@@ -20,7 +20,7 @@ DIR/images/*.jpg            or in DIR, or in any other folder below it
 
 
 def find(name: str, root: Path) -> Path | None:
-    """The test list of the data set, else of any name, with the lists of the other splits beside it."""
+    """Return the test list of the data set, else of any name; the lists of the other splits are next to it."""
     folders = [root / folder for folder in FOLDERS]
     named = [folder / f"{name}_test.json" for folder in folders]
     others = [path for folder in folders for path in sorted(folder.glob("*_test.json"))]
@@ -28,7 +28,7 @@ def find(name: str, root: Path) -> Path | None:
 
 
 def lacks_test(root: Path) -> Problem | None:
-    """The problem of lists of training or validation without one of the test; None where there are none."""
+    """Report lists of training or validation without one of the test; None: nothing to report."""
     lists = [
         path for folder in FOLDERS for split in ("train", "val") for path in (root / folder).glob(f"*_{split}.json")
     ]
@@ -40,7 +40,7 @@ def lacks_test(root: Path) -> Problem | None:
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
-    """Every image that the lists name, with its captions, both in the order of the lists."""
+    """Read every image that the lists name, with its captions, both in the order of the lists."""
     annotations = []
     for split in SPLITS:
         file = path.with_name(f"{path.stem.removesuffix('_test')}_{split}.json")

@@ -187,7 +187,7 @@ class TestAnew:
         first, second = pair.trials()
         older(first)
         planned = verb("plan", "demo", *PAIR, runs=pair).stdout
-        assert "costs      nothing without --stale: 1 trial trained by other code than now" in planned
+        assert "costs      nothing without --stale: 1 trial trained with older code" in planned
         other = second.record.stat().st_mtime_ns
         assert verb("run", "demo", *PAIR, "--stale", "--here", "--mlflow-uri", "", runs=pair).exit_code == 0
         assert grid_state(pair).stale == {}

@@ -88,7 +88,7 @@ def test_another_runs_folder_tells_the_same_trials_and_other_code(
     assert (sig["how"], sig["mean"], sig["p"]) == ("the same trials", 0.0, None)
     assert found["settings"] == []
     assert [(d["name"], d["a"], d["b"]) for d in found["sources"]] == [
-        ("code", "of now", "other than now in 1 of 3 trials")
+        ("code", "as now", "changed since for 1 of 3 trials")
     ]
     first.record.write_bytes(b"PAR1 cut off")
     told = goalgrid("compare", "demo", "--other-runs", str(other.path), runs=runs)

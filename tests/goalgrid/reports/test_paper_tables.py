@@ -214,12 +214,12 @@ def test_trials_of_other_code_count_only_where_no_others_are(home: Home, capsys:
     write_trial(home, own.trials[0], PRINTED, code_fingerprint=f"{CODE_VERSION}other")
     table = filled("selhn-table1", home)
     assert texts(table)[0] == "50.0 (1/3)"
-    assert "1 of 25 trials were trained by other code than now." in table.caption
+    assert "1 of 25 trials were trained with older code." in table.caption
     write_trial(home, own.trials[1], dict.fromkeys(PRINTED, 60.0))
     table = filled("selhn-table1", home)
     assert texts(table)[0] == "60.0 (1/3)"
-    assert "1 trial trained by other code than now" in table.caption
-    assert f"left out: 1 trial trained by other code than now: {own.trials[0].id}" in capsys.readouterr().err
+    assert "1 trial trained with older code" in table.caption
+    assert f"left out: 1 trial trained with older code: {own.trials[0].id}" in capsys.readouterr().err
 
 
 def test_trials_of_other_data_or_another_protocol_are_not_mixed(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,7 +238,7 @@ def test_trials_of_other_data_than_are_here_now_are_named_and_count_nowhere(
     cell = saved(home, "rooted", f'data.flickr30k.root="{few_pictures}"')
     with pytest.raises(NothingDone, match="no trial is done"):
         filled("selhn-table1", home)
-    assert "left out: 24 trials trained on other data than are here now: flickr30k_" in capsys.readouterr().err
+    assert "left out: 24 trials trained on data that changed since: flickr30k_" in capsys.readouterr().err
     content = DataAtHand(load(str(home.grid("rooted").grid)), home).fingerprint(cell.trials[0].shared)
     write_trial(home, cell.trials[0], PRINTED, data_fingerprint=content)
     assert texts(filled("selhn-table1", home))[0] == "50.0 (1/3)"
@@ -299,7 +299,7 @@ def test_the_papers_numbers_stand_beside_ours(home: Home) -> None:
         (("demo", "--paper", "selhn-table1"), "--paper fills a paper's own table by its own protocols; leave GRID out"),
         (("--paper", "selhn-table1", "--protocol", "f30k-1k", "--rows", "seed"), "leave --protocol, --rows, --columns"),
         (("--paper", "selhn-table1", "--metric", "medr"), "median rank is not reported here"),
-        (("--paper", "selhn-table1", "--layout", "goal"), "has no place for"),
+        (("--paper", "selhn-table1", "--layout", "goal"), "cannot show"),
     ],
 )
 def test_options_that_do_not_fit_are_named(words: tuple[str, ...], message: str, home: Home, verb: Verb) -> None:

@@ -94,7 +94,7 @@ def test_a_run_leaves_the_tables_that_its_command_prints(
         (("demo", "--label", "tab:demo"), "for LaTeX alone: --label. Give --format latex"),
         (
             ("demo", "-o", "table.doc"),
-            "its ending says no format. Known: .csv, .html, .json, .tex, .md, .long.parquet, .parquet; or",
+            "its ending names no format. Known: .csv, .html, .json, .tex, .md, .long.parquet, .parquet; or",
         ),
         (
             ("demo", "--format", "csv", "-o", "t.xlsx"),
@@ -137,8 +137,8 @@ def test_json_with_another_format_is_refused(words: tuple[str, ...], trained_pai
     ("words", "message"),
     [
         (("report", "demo", "-o", "r.pdf"), "r.pdf: its ending does not fit the format html. End it in .html."),
-        (("compare", "demo", "demo", "-o", "c.xlsx"), "its ending says no format. Known: .csv, .tex, .md; or give"),
-        (("compare", "demo", "demo", "-o", "c.parquet"), "c.parquet: its ending says no format."),
+        (("compare", "demo", "demo", "-o", "c.xlsx"), "its ending names no format. Known: .csv, .tex, .md; or give"),
+        (("compare", "demo", "demo", "-o", "c.parquet"), "c.parquet: its ending names no format."),
         (("compare", "demo", "demo", "--format", "latex", "-o", "c.csv"), "End it in .tex, or give --format csv."),
         (("compare", "demo", "demo", "--json", "-o", "c.csv"), "--json prints on the screen; leave --output out."),
         (("figures", "demo", "-o", "f.pdf"), "f.pdf: name a folder, where the pictures go, and give --format pdf."),

@@ -102,12 +102,10 @@ def test_other_code_other_data_and_another_identity_are_refused(pair: Home, here
     record.write(first.record, rows[0] | {"code_fingerprint": provenance.versioned("0123456789abcdef")})
     record.write(second.record, rows[1] | {"data_fingerprint": "2:other"})
     found = outcomes(verb, pair, here)
-    assert found["con_con"] == "refused: trained by other code than here; --stale takes it, and tables say so"
+    assert found["con_con"] == "refused: trained with other code than here; --stale takes it, and tables say so"
     assert found["sig-ms_cir"].startswith("refused: trained on other data than here: 2:other, here 2:")
     assert outcomes(verb, pair, here, "--stale")["con_con"] == "taken"
-    assert "1 of 1 trials were trained by other code than now." in " ".join(
-        verb("table", "demo", runs=here).stdout.split()
-    )
+    assert "1 of 1 trials were trained with older code." in " ".join(verb("table", "demo", runs=here).stdout.split())
     changed = json.loads(rows[1]["settings"])
     changed["train"]["lr"] = 0.5
     record.write(second.record, rows[1] | {"settings": json.dumps(changed)})
@@ -224,7 +222,7 @@ def test_a_file_that_is_exchanged_after_the_check_is_not_copied(
             os.mkfifo(path) if kind == "pipe" else path.symlink_to(secret)
 
     sys.addaudithook(exchange)
-    with pytest.raises(UserError, match="no regular file" if kind == "pipe" else "symbolic links"):
+    with pytest.raises(UserError, match="not a regular file" if kind == "pipe" else "symbolic links"):
         verb("merge", str(pair.path), runs=here)
     assert not paths
     assert not here.trials()

@@ -222,10 +222,10 @@ def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
     assert any(worded(note).startswith(by_run) for note in status_lines.ended(grid_state(pair)))
     change(second, data_fingerprint="2:other")
     told = verb("status", "demo", runs=pair).stdout
-    assert "stale: 1 of 2 done, trained by other code than now" in told
+    assert "stale: 1 of 2 done, trained with older code" in told
     assert "stale: 1 of 2 done, environment: torch 1.0 -> " in told
     assert "note: 1 done with other versions, without effect on results: python 3.0 -> " in told
-    assert "stale: 1 of 2 done, data: trained on other data than are here now: 2:other -> " in told
+    assert "stale: 1 of 2 done, data: trained on data that changed since: 2:other -> " in told
     assert "retrain them: goalgrid resume demo --stale" in told
     (ids,) = json.loads(verb("status", "demo", "--json", runs=pair).stdout)["stale"]["code"].values()
     assert ids == [first.trial_id]
@@ -234,7 +234,7 @@ def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
 def test_a_record_from_before_says_that_the_way_of_telling_changed(pair: Home, verb: Verb) -> None:
     change(pair.trials()[0], code_fingerprint="0123456789abcdef")
     told = verb("status", "demo", runs=pair).stdout
-    assert "stale: 1 of 2 done, recorded when code was compared in another way, so nobody can tell" in told
+    assert "stale: 1 of 2 done, recorded by a version that compared code differently" in told
 
 
 def test_what_was_just_trained_is_not_stale(pair: Home) -> None:

@@ -115,13 +115,13 @@ def test_a_baseline_can_be_chosen(matrix: list[Cell]) -> None:
 def test_a_seed_that_a_cell_lacks_is_left_out_and_said(matrix: list[Cell]) -> None:
     one = analysed(matrix, lambda cell, seed: None if (cell.objective, seed) == ("lin_nca", 2) else noise(cell, seed))
     assert one.seeds == (0, 1, 3)
-    assert one.notes == ("seed 2 is left out: lin_nca lacks it",)
+    assert one.notes == ("seed 2 is left out, missing in: lin_nca",)
 
 
 def test_cells_without_trials_are_left_out_and_said(matrix: list[Cell]) -> None:
     one = analysed(matrix, lambda cell, seed: None if cell.objective.endswith("cir") else noise(cell, seed))
     assert len(one.names) == 10
-    assert "have no finished trial" in one.notes[0]
+    assert "no finished trial: " in one.notes[0]
     assert one.anova
     assert [effect.name for effect in one.anova.effects][:2] == ["pair weight", "triplet weight"]
 
@@ -219,7 +219,10 @@ def test_marks_say_what_cannot_be_told_from_the_best(matrix: list[Cell]) -> None
     daggers = {e.keys["objective"] for e in table.entries() if e.like_best and e.keys["metric"] == "i2t_r1"}
     assert daggers | {one.best} == set(one.like_best)
     assert one.best not in daggers
-    assert "† not told from the best: no other cell is ahead by more than seeds explain (5 % for all" in table.caption
+    assert (
+        "† not distinguishable from the best: no other cell is ahead by more than seeds explain (5 % for all"
+        in table.caption
+    )
     assert "†" in TEXT["markdown"].render(table)
     assert r"$^{\dagger}$" in TEXT["latex"].render(table)
     assert parquet.tidy(table)["like_best"].to_pylist() == [entry.like_best for entry in table.entries()]

@@ -12,7 +12,7 @@ from ...conftest import Goalgrid
 def test_a_printed_table_is_analysed_by_block(goalgrid: Goalgrid, tmp_path: Path) -> None:
     shown = goalgrid("effects", "goal-table3-coco", "--reference", "--direction", "i2t", runs=tmp_path).stdout
     assert shown.count("15 cells x 3 seeds") == 2
-    assert "left over, the spread of runs within cells" in shown
+    assert "residual, the spread of runs within cells" in shown
     words = ("effects", "goal-table3-coco", "--reference", "--direction", "i2t", "--json")
     first, tuned = json.loads(goalgrid(*words, runs=tmp_path).stdout)
     assert (first["best"], tuned["title"]) == ("sig-ms_con", "VSE++ (ResNet152, fine-tuned) on coco")

@@ -147,7 +147,7 @@ def test_the_readme_says_what_a_grid_needs_on_another_machine(tmp_path: Path) ->
 
 def test_the_readme_says_how_many_trials_other_code_trained(grid: Grid, cells: list[Cell], trained: Home) -> None:
     scores = Scores.read(cells, trained)
-    for now, said in ((code_fingerprint, ""), (lambda _: versioned("f"), "4 of 4 trials were trained by other code")):
+    for now, said in ((code_fingerprint, ""), (lambda _: versioned("f"), "4 of 4 trials were trained with older code")):
         measured = Measured(rows=scores.rows, scores=replace(scores, now=Now(now)))
         text = readme(TableRequest(grid.name), grid, cells, measured, {}, Counter(), False)
         assert text.startswith(f"# demo\n\n4 of 6 trials are done.\n{said}")
@@ -172,7 +172,7 @@ def test_an_export_that_was_cut_off_is_given_again(tmp_path: Path) -> None:
     with staged(target) as staging:
         write_text(staging / "whole.csv", "whole")
     assert [path.name for path in target.iterdir()] == ["whole.csv"]
-    with pytest.raises(UserError, match=r"paper is not empty, there is whole\.csv; give a new folder"), staged(target):
+    with pytest.raises(UserError, match=r"paper is not empty, it has whole\.csv; give a new folder"), staged(target):
         pass
     with pytest.raises(UserError, match=r"whole\.csv is a file"), staged(target / "whole.csv"):
         pass
@@ -218,7 +218,7 @@ def test_files_of_others_stay_and_refuse_an_export(mine: str, tmp_path: Path) ->
         (target / mine).parent.mkdir(parents=True, exist_ok=True)
         (target / mine).write_text("my thesis", encoding="utf-8")
         before = sorted(target.rglob("*"))
-        with pytest.raises(UserError, match=f"paper is not empty, there is {re.escape(mine.partition('/')[0])}"):
+        with pytest.raises(UserError, match=f"paper is not empty, it has {re.escape(mine.partition('/')[0])}"):
             fill(target)
         assert (target / mine).read_text() == "my thesis"
         assert sorted(target.rglob("*")) == before

@@ -116,8 +116,8 @@ def test_every_format_says_how_many_trials_other_code_trained(cells: list[Cell],
     first, second, *rest = scores.rows.values()
     changed = [{**first, "code_fingerprint": versioned("f")}, {**second, "code_fingerprint": "older"}, *rest]
     table = arrange(cells, replace(compared, rows={row["trial_id"]: row for row in changed}))
-    assert "1 of 4 trials were recorded when code was compared in another way" in table.caption
-    sentence = "1 of 4 trials were trained by other code than now."
+    assert "1 of 4 trials were recorded by a version that compared code differently" in table.caption
+    sentence = "1 of 4 trials were trained with older code."
     assert sentence in latex.render(table)
     assert sentence in markdown.render(table)
     assert sentence in table.caption
@@ -204,7 +204,7 @@ def test_the_goal_layout_refuses_other_objectives(cells: list[Cell], scores: Sco
     assert natural([stranger, replace(stranger, recipe="cnn-gru")], scores) == "losses"
     assert natural(several, scores) == "listing"
     assert natural(cells, scores) == "goal"
-    with pytest.raises(UserError, match="no place for unknown"):
+    with pytest.raises(UserError, match="cannot show unknown"):
         arrange([stranger], scores, layout="goal")
 
 

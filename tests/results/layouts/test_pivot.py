@@ -199,11 +199,11 @@ def test_tidy_rows_carry_every_axis() -> None:
     ("places", "message"),
     [
         ({"rows": "sed"}, "unknown axis 'sed' in --rows. Did you mean 'seed'? Known: dataset, recipe, objective, pair"),
-        ({"rows": "seed", "columns": "seed"}, "'seed' stands more than once in --rows and --columns"),
-        ({"rows": "seed,seed"}, "'seed' stands more than once in --rows; name it once"),
+        ({"rows": "seed", "columns": "seed"}, "'seed' is named more than once in --rows and --columns"),
+        ({"rows": "seed,seed"}, "'seed' is named more than once in --rows; name it once"),
         ({"rows": "objective", "blocks": "pair"}, "'pair' is a part of 'objective'"),
-        ({"columns": "objective"}, "which axis are the rows?"),
-        ({"rows": "metric"}, "which axis are the columns?"),
+        ({"columns": "objective"}, "no axis given for the rows."),
+        ({"rows": "metric"}, "no axis given for the columns."),
     ],
 )
 def test_a_mistake_in_the_axes_is_named(places: dict[str, str], message: str) -> None:
@@ -214,7 +214,7 @@ def test_a_mistake_in_the_axes_is_named(places: dict[str, str], message: str) ->
 
 def test_parts_of_the_matrix_need_the_matrix() -> None:
     cells = expand(load("demo", ['objectives=["con_con","selhn"]']))
-    with pytest.raises(UserError, match="stands outside GOAL's matrix"):
+    with pytest.raises(UserError, match="is outside GOAL's matrix"):
         arrange(cells, Scores({}), axes=Axes(("pair",), ("triplet",)))
 
 

@@ -114,7 +114,7 @@ def test_a_tidy_row_says_what_a_printed_number_is(tmp_path: Path) -> None:
 def test_a_paper_that_does_not_report_a_metric_says_so() -> None:
     with pytest.raises(UserError, match=r"Recall@5 \(%\) is not reported here; reported: i2t_r1, t2i_r1"):
         drawn("goal-table3-coco", metric="r5")
-    with pytest.raises(UserError, match="no place for rows without an objective; use --layout listing"):
+    with pytest.raises(UserError, match="cannot show rows without an objective; use --layout listing"):
         drawn("goal-table6", layout="goal")
 
 
@@ -142,7 +142,7 @@ def test_the_map_of_known_objectives_holds_the_cells_of_the_grid() -> None:
     cells = expand(load("demo", ['objectives=["con_con", "con_cir"]']))
     table = arrange(cells, Scores({}), layout="known")
     assert [entry.score.text for entry in table.entries()] == [KNOWN_AS["con_con"], "new"]
-    with pytest.raises(UserError, match="the layout 'known' has no place for unified"):
+    with pytest.raises(UserError, match="the layout 'known' cannot show unified"):
         arrange(expand(load("demo", ['objectives=["unified"]'])), Scores({}), layout="known")
 
 
@@ -345,7 +345,7 @@ def test_the_command_line_prints_a_papers_table(goalgrid: Goalgrid, tmp_path: Pa
     wrong = goalgrid("table", "goal-table3-f30k", "--reference", runs=tmp_path)
     assert wrong.returncode == 2
     assert "Did you mean 'goal-table3-coco'?" in wrong.stderr
-    assert "in its appendix, which is not here" in wrong.stderr
+    assert "in its appendix, which is not shipped" in wrong.stderr
     both = goalgrid("table", "goal-table6", "--reference", "--protocol", "coco-5k", runs=tmp_path)
     assert both.returncode == 2
     assert "leave --protocol out" in both.stderr

@@ -60,13 +60,13 @@ def test_what_was_trained_as_now_is_not_stale() -> None:
 def test_other_code_is_named() -> None:
     other = provenance.versioned("f" * 64)
     found = stale([row(code_fingerprint=other)])
-    assert found == {"one": [Stale("code", "trained by other code than now")]}
+    assert found == {"one": [Stale("code", "trained with older code")]}
 
 
 def test_a_record_from_before_says_that_code_was_compared_in_another_way() -> None:
     ((found,),) = stale([row(code_fingerprint=CODE.partition(":")[2])]).values()
     assert found.cause == "code"
-    assert "when code was compared in another way" in found.what
+    assert "compared code differently" in found.what
 
 
 def test_the_version_that_changed_is_named_and_no_other() -> None:
@@ -96,7 +96,7 @@ def test_the_latest_trial_decides_which_data_are_meant() -> None:
     later = row(trial_id="two", data_fingerprint="e", finished_at="2026-01-02T00:00:00+00:00")
     elsewhere = row(trial_id="three", recipe="fc-bow", data_fingerprint="f")
     found = stale([later, row(), elsewhere])
-    assert found == {"one": [Stale("data", "other data than the latest: d -> e")]}
+    assert found == {"one": [Stale("data", "trained on older data than the latest trial: d -> e")]}
 
 
 def test_the_data_at_hand_decide_where_there_are_any() -> None:
@@ -106,9 +106,9 @@ def test_the_data_at_hand_decide_where_there_are_any() -> None:
         row(trial_id="two", data_fingerprint="2:there", finished_at="2026-01-02T00:00:00+00:00"),
     ]
     found = stale(rows, here)
-    assert found == {"two": [Stale("data", "trained on other data than are here now: 2:there -> 2:here")]}
+    assert found == {"two": [Stale("data", "trained on data that changed since: 2:there -> 2:here")]}
     (before,) = stale([row(data_fingerprint="d")], here)["one"]
-    assert "when data were compared in another way" in before.what
+    assert "compared data differently" in before.what
 
 
 def test_every_source_counts_for_the_nodes_of_a_cluster(tmp_path: Path) -> None:
