@@ -1,7 +1,9 @@
 """The same photographs with their captions in every form that people have them in, one writer a form."""
 
 import csv
+import io
 import json
+import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +103,29 @@ def caption_files(photographs: Sequence[Photograph], root: Path) -> None:
         (root / one.split / one.name).with_suffix(".txt").write_text("\n".join(one.captions) + "\n", encoding="utf-8")
 
 
+def tars(texts: str, per_shard: int = 3) -> Callable[[Sequence[Photograph], Path], None]:
+    """Shards of each split, with captions in texts or in JSON."""
+
+    def write(photographs: Sequence[Photograph], root: Path) -> None:
+        for split in ("train", "val", "test"):
+            of_split = [one for one in photographs if one.split == split]
+            for shard, start in enumerate(range(0, len(of_split), per_shard)):
+                with tarfile.open(root / f"{split}-{shard:05}.tar", "w") as tar:
+                    for one in of_split[start : start + per_shard]:
+                        captions = json.dumps({"captions": one.captions, "key": one.name})
+                        text = "\n".join(one.captions) if texts == "txt" else captions
+                        add(tar, one.name, one.content)
+                        add(tar, str(Path(one.name).with_suffix(f".{texts}")), text.encode())
+
+    return write
+
+
+def add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    tar.addfile(info, io.BytesIO(content))
+
+
 FORMS: dict[str, Callable[[Sequence[Photograph], Path], None]] = {
     "Karpathy's JSON": karpathy,
     "our CSV": table("captions.csv", ["image", "caption", "split"]),
@@ -112,6 +137,8 @@ FORMS: dict[str, Callable[[Sequence[Photograph], Path], None]] = {
     "imagefolder, CSV": imagefolder("csv"),
     "imagefolder, JSON lines": imagefolder("jsonl"),
     "caption files": caption_files,
+    "tars with texts": tars("txt"),
+    "tars with JSON": tars("json"),
 }
 COLUMNS: dict[str, Any] = {
     "columns of one's own": (("image", ("photo_id",)), ("captions", ("legend",)), ("split", ("part",))),

@@ -1,7 +1,9 @@
 """The same photographs in all forms: equal pixels, captions and fingerprints; damaged in several ways, one message."""
 
 import json
+import os
 import re
+import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -113,8 +115,36 @@ def again(name: str, line: int) -> Callable[[Path], object]:
     return rewrite(name, change)
 
 
+def shorten(name: str, size: int) -> Callable[[Path], object]:
+    return lambda root: os.truncate(root / name, min(size, (root / name).stat().st_size // 20 * 3))
+
+
+def repack(name: str, edit: Callable[[dict[str, bytes]], object]) -> Callable[[Path], object]:
+    """Pack a tar again after a change of its files."""
+
+    def change(root: Path) -> None:
+        with tarfile.open(root / name) as tar:
+            files = {info.name: tar.extractfile(info).read() for info in tar}  # type: ignore[union-attr]
+        edit(files)
+        with tarfile.open(root / name, "w") as tar:
+            for member, content in files.items():
+                forms.add(tar, member, content)
+
+    return change
+
+
+def rename_texts(files: dict[str, bytes]) -> None:
+    for name in [name for name in files if name.endswith(".txt")]:
+        files[name.replace(".txt", ".cap")] = files.pop(name)
+
+
+def append(path: Path, name: str) -> None:
+    with tarfile.open(path, "a") as tar:
+        forms.add(tar, name, b"again")
+
+
 PAIRS, LINES = "pairs.csv", "all.jsonl"
-OPEN_CLIP, FOLDER = "CSV of open_clip", "imagefolder, CSV"
+OPEN_CLIP, FOLDER, TARS = "CSV of open_clip", "imagefolder, CSV", "tars with texts"
 DAMAGED: dict[tuple[str, str], tuple[Callable[[Path], object], str]] = {
     (OPEN_CLIP, "cut"): (rewrite(PAIRS, lambda text: text[:-12]), r"pairs\.csv, line 17: has 2 cells"),
     (OPEN_CLIP, "missing row"): (drop(PAIRS, 3), r"pairs\.csv, line 4: names no image"),
@@ -158,6 +188,23 @@ DAMAGED: dict[tuple[str, str], tuple[Callable[[Path], object], str]] = {
         r"metadata\.csv: no column is known to hold the images; its columns: 'id', 'text'\. Say which",
     ),
     (FOLDER, "duplicate"): (again("test/metadata.csv", 1), r"1 caption given to the same image before, .* line 6"),
+    (TARS, "cut"): (shorten("train-00001.tar", 11_000), r"train-00001\.tar: cannot be read.*unexpected end of data"),
+    (TARS, "missing row"): (
+        repack("test-00000.tar", lambda files: files.pop("test1.png")),
+        r"test-00000\.tar: test1\.txt: has no picture next to it",
+    ),
+    (TARS, "wrong column"): (
+        lambda root: [repack(tar.name, rename_texts)(root) for tar in root.glob("*.tar")],
+        r"\.tar: no column is known to hold the captions; its columns: 'image'\. Say which",
+    ),
+    (TARS, "duplicate"): (
+        lambda root: append(root / "train-00000.tar", "train0.png"),
+        r"train-00000\.tar: train0: is there twice",
+    ),
+    (TARS, "other encoding"): (
+        repack("val-00000.tar", lambda files: files.update({"val1.txt": "à".encode("cp1252")})),
+        r"val-00000\.tar: val1\.txt: is not UTF-8: byte 0xe0, number 1",
+    ),
     (FOLDER, "other encoding"): (recode("test/metadata.csv"), r"test/metadata\.csv, line 3: is not UTF-8: byte 0xe0"),
 }
 
@@ -171,7 +218,7 @@ def test_damage_is_one_message_with_file_and_row(
     edit, message = DAMAGED[form_and_damage]
     edit(root)
     report = check("mine", root, copies=tmp_path / "copies")
-    if damage == "duplicate":
+    if damage == "duplicate" and form != TARS:
         assert not report.problems
         (problem,) = (remark for remark in report.remarks if re.search(message, str(remark)))
         return

@@ -20,6 +20,7 @@ from goalgrid.retrieval.data.annotations import (
     karpathy,
     tables,
     vse_infinity,
+    webdataset,
     xvlm_json,
 )
 from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, located
@@ -61,6 +62,7 @@ FORMATS: dict[str, Format | TableFormat] = {
     "imagefolder": imagefolder.FORMAT,
     "JSON lines": json_lines.FORMAT,
     "CSV with other columns": csv_table.FORMAT,
+    "webdataset tars": webdataset.FORMAT,
     "pictures with caption files": caption_files.FORMAT,
 }
 """The first format found counts."""
@@ -69,7 +71,7 @@ EXPECTED = (
     "dataset.json or dataset_*.json (Karpathy), annotations/captions_train2014.json with id files or "
     "annotations/captions_{train,val,test}.json or captions.json (COCO), id_mapping.json, "
     "NAME_{train,val,test}.json (X-VLM), *.token.txt, metadata.csv or metadata.jsonl (imagefolder), *.jsonl, any *.csv "
-    "with a column of images and one of captions, or x.jpg with x.txt"
+    "with a column of images and one of captions, *.tar (webdataset), or x.jpg with x.txt"
 )
 READ_OTHERWISE = 'To read other columns, name them: [data.{name}] columns = {{ image = "...", captions = "..." }}'
 ENDINGS = (".json", ".txt", ".csv", ".npy", ".token", ".jsonl", ".ndjson", ".tsv")
@@ -102,7 +104,7 @@ def begun(root: Path, columns: Columns = ()) -> Problem | None:
     for lacks in (coco.lacks_test, xvlm_json.lacks_test, vse_infinity.lacks_mapping):
         if not columns and (problem := lacks(root)):
             return problem
-    return tables.lacking(_tables().values(), root, columns)
+    return tables.lacking(_tables().values(), root, columns) or webdataset.compressed(root)
 
 
 def files(title: str, path: Path, root: Path, columns: Columns = ()) -> list[Path]:
