@@ -45,14 +45,14 @@ class TableOutput:
     table: "Table"
 
     def text(self, kind: str = "markdown") -> str:
-        """The table in a text format of `goalgrid table --format`: markdown, latex, csv or html; else UserError."""
+        """Return the table as markdown, latex, csv or html; UserError: another format."""
         from goalgrid.results import renderers
 
         check_known("format", kind, renderers.TEXT)
         return renderers.text(self.table, kind)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row an entry: its axes, its metric, n, mean, std and the ids of the trials behind it, unrounded."""
+        """Return one row per entry: its axes, metric, n, mean, std and the ids of its trials, unrounded."""
         from goalgrid.results.renderers import parquet
 
         return parquet.tidy(self.table).to_pandas()
@@ -76,14 +76,14 @@ class EffectsOutput:
     cells: "Sequence[Cell]"
 
     def text(self, kind: str = "terminal") -> str:
-        """The analyses in a format of `goalgrid effects --format`: terminal, markdown, latex or csv; else UserError."""
+        """Return the analyses as terminal, markdown, latex or csv; UserError: another format."""
         from goalgrid.results.analysis import effects_text
 
         check_known("format", kind, effects_text.FORMATS)
         return effects_text.write_out(self.analyses, self.cells, kind)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row a number: block, metric, what it belongs to, name, quantity and value, unrounded."""
+        """Return one row per number: block, metric, what it belongs to, name, quantity and value, unrounded."""
         import pandas as pd
 
         return pd.read_csv(io.StringIO(self.text("csv")))

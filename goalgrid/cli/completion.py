@@ -38,7 +38,7 @@ def grids(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def conditions(incomplete: str) -> list[str]:
-    """The last condition of --only: an axis, or its values."""
+    """Complete the last condition of --only: an axis, or its values."""
     before, space, last = incomplete.rpartition(" ")
     axes = [f"{axis}=" for axis in ("dataset", "recipe", "objective", "seed", "state", "failure")]
     return [f"{before}{space}{completion}" for completion in _with_values(last) or _begun(last, axes)]
@@ -52,14 +52,14 @@ def paper_tables(incomplete: str) -> list[str]:
 
 
 def settings(incomplete: str) -> list[str]:
-    """Names that `goalgrid settings` explains."""
+    """Return the names that `goalgrid settings` explains."""
     tables: dict[str, type[Settings]] = {"resources": Resources, "reliability": Reliability, "budget": Budget}
     running = [f"{table}.{name}" for table, model in tables.items() for name in model.model_fields]
     return _begun(incomplete, [*dotted_names(), *running])
 
 
 def overrides(incomplete: str) -> list[str]:
-    """The names before = in --set: settings, and the fields of a grid file that hold no table; and names behind =."""
+    """Complete --set: settings and fields of a grid file that hold no table; and names behind =."""
     if values := _with_values(incomplete):
         return values
     lists = [name for name in gridfile.Grid.model_fields if name not in (*NO_TRIALS, "set", "sweep")]
@@ -84,7 +84,7 @@ recipes, objectives, datasets = map(_names, ("recipe", "objective", "dataset"))
 
 
 def _with_values(incomplete: str) -> list[str]:
-    """The values behind a name and "="; none where there is no such name."""
+    """Return the values behind a name and "="; none where there is no such name."""
     name, separator, begun = incomplete.partition("=")
     return [f"{name}={value}" for value in _begun(begun, VALUES[name]())] if separator and name in VALUES else []
 

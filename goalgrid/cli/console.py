@@ -51,7 +51,7 @@ codecs.register_error("goalgrid", _spelt)
 
 
 def spelt(text: str, encoding: str) -> str:
-    """The text with the letters that the encoding lacks spelt out, so that it is as long as it will be when printed.
+    """Spell out the letters that an encoding lacks, so that the text is as long as it will be when printed.
 
     >>> spelt("Text → Image, 0.2 ± 0.1", "latin-1")
     'Text -> Image, 0.2 ± 0.1'
@@ -105,7 +105,7 @@ def outlive_disks() -> None:
 
 
 def _outlived(stream: TextIO | None, descriptor: int, *, lasting: bool) -> TextIO:
-    """The stream, without a buffer and with an outlet; a stream that is no descriptor stays as it is."""
+    """Return the stream, without a buffer and with an outlet; a stream that is no descriptor stays as it is."""
     try:
         if stream:
             descriptor = stream.fileno()
@@ -140,7 +140,7 @@ def show_list(lines: Mapping[str, str]) -> None:
 
 
 def _beside(texts: Mapping[str, str], columns: int | None) -> list[str]:
-    """Names with their texts beside them; a text that is too long for the columns goes on under its beginning.
+    """Return names followed by their texts; a text that is too long for the columns goes on under its beginning.
 
     >>> _beside({"demo": "frozen-bow on shapes, 45 trials", "mine": ""}, 28)
     ['demo  frozen-bow on shapes,', '      45 trials', 'mine']
@@ -184,7 +184,7 @@ def printing_notes() -> Iterator[None]:
 
 
 def check_json(as_json: bool, format_: str) -> None:
-    """A UserError where --json is given with --format of something else."""
+    """Raise a UserError where --json is given with another --format."""
     if as_json and format_ not in ("terminal", "json"):
         raise UserError(f"--json and --format {format_} are two formats; leave one out.")
 
@@ -217,7 +217,7 @@ def show_table(table: "Table") -> None:
 
 
 def check_lines(verdicts_of: "Mapping[str, Sequence[Verdict]]") -> list[str]:
-    """A line for each check of each objective; checks that end for the same reason share a line."""
+    """Return a line for each check of each objective; checks that end for the same reason share a line."""
     lines = []
     for name, verdicts in verdicts_of.items():
         marks = ("note" if verdict.remark else "ok" if verdict.holds else "FAILED" for verdict in verdicts)

@@ -43,12 +43,12 @@ class Verbs(TyperGroup):
 def argument(
     default: Any, metavar: str, meaning: str, complete: Callable[..., list[str]] | None = None, **more: Any
 ) -> Any:
-    """An argument of a verb with its default, `...` for none, and what the shell completes."""
+    """Declare an argument of a verb with its default, `...` for none, and what the shell completes."""
     return typer.Argument(default, metavar=metavar, help=meaning, autocompletion=complete, **more)
 
 
 def flag(default: Any, names: str, meaning: str, metavar: str | None = None, **more: Any) -> Any:
-    """An option of a verb with its default; names are separated by blanks, `--output -o`."""
+    """Declare an option of a verb with its default; names are separated by blanks, `--output -o`."""
     return typer.Option(default, *names.split(), help=meaning, metavar=metavar, **more)
 
 
@@ -98,7 +98,7 @@ COMPLETE = flag(False, "--complete", "Exit with 3 if trials are missing, with 4 
 
 
 def either(filters: Iterable[str]) -> str:
-    """One filter of those that --only gave: a trial may match any of them."""
+    """Join the filters that --only gave: a trial may match any of them."""
     return " | ".join(filter(None, filters))
 
 
@@ -124,7 +124,7 @@ def objective_settings(words: list[str], names: Collection[str], objectives: Obj
 
 
 def options_of(model: type, *, before: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decorator: a verb that takes `**options` gets an option for each field of a dataclass that says its help.
+    """Give a verb that takes `**options` an option for each field of a dataclass that has a help text (decorator).
 
     `before`: the parameter of the verb before which they stand in its help.
     """

@@ -50,7 +50,7 @@ class EvaluationRequest:
         check_known("split", self.split, SPLITS)
 
     def protocol_of(self, settings: TrialSettings) -> str | None:
-        """The protocol by which a split is ranked; None: as a whole. UserError: the data set has no such protocol."""
+        """Return the protocol that ranks a split; None: as a whole. UserError: the data set has no such protocol."""
         if self.protocol is None:
             return settings.dataset.protocol if self.split == "test" else None
         known = catalog.protocols(settings.dataset.name)
@@ -77,14 +77,14 @@ class EvaluationRequest:
         return (name, folder) if named else ("", self.root)
 
     def moved(self, settings: TrialSettings) -> TrialSettings:
-        """The settings with the data set that --root names; UserError: this data set has no folder."""
+        """Return the settings with the data set that --root names; UserError: this data set has no folder."""
         name, _ = self.data
         if self.root:
             catalog.has_folder(name or settings.dataset.name, f"--root {self.root}")
         return evaluations.moved(settings, name or settings.dataset.name)
 
     def grid(self, home: Home, settings: TrialSettings, root: str) -> Grid | None:
-        """The grid that shows the checkpoint; UserError: no such grid or objective, or one with other data than root.
+        """Return the grid that shows the checkpoint; UserError: no such grid or objective, or one with other data.
 
         `settings`: of the checkpoint, for the data set that lies in `root`.
         """
@@ -144,7 +144,7 @@ class Evaluated:
         return {**named, "protocol": self.protocol, **metrics, **record, **speed, "ranks": ranks}
 
     def lines(self) -> list[str]:
-        """The metrics in percent, and whether the record has the same."""
+        """Return the metrics in percent, and whether the record has the same."""
         metrics, ranks, dataset = self.metrics, self.evaluation.ranks, self.settings.dataset.name
         by = f", protocol {shown(self.protocol) if self.split == 'test' else self.protocol}" if self.protocol else ""
         noun = catalog.noun(dataset, self.settings.model)
@@ -192,7 +192,7 @@ class Evaluated:
 
 
 def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated:
-    """The best checkpoint of a finished trial on a split of its own data, or other data of its kind; or UserError."""
+    """Evaluate a finished trial's best checkpoint on a split of its data, or of other data; or UserError."""
     folder, machine, trained = _trained(trial_id, home, request)
     from goalgrid.runners.trial.loaded_model import LoadedModel
 
@@ -206,7 +206,7 @@ def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated
 
 
 def loaded(trial_id: str, home: Home) -> "LoadedModel":
-    """The best checkpoint of a finished trial on its own data; raises as `of_trial`."""
+    """Load the best checkpoint of a finished trial with its own data; raises as `of_trial`."""
     folder, machine, _ = _trained(trial_id, home, EvaluationRequest())
     from goalgrid.runners.trial.loaded_model import LoadedModel
 
@@ -214,7 +214,7 @@ def loaded(trial_id: str, home: Home) -> "LoadedModel":
 
 
 def of_file(path: Path, family: str, vocabulary: Path | None, home: Home, request: EvaluationRequest) -> Evaluated:
-    """A published checkpoint on a split of these data; UserError: file, family, vocabulary and data do not fit.
+    """Evaluate a published checkpoint on a split of data; UserError: file, family, vocabulary and data do not fit.
 
     `vocabulary`: the words that it was trained with; None: it reads the pieces of a tokenizer.
     """
@@ -280,7 +280,7 @@ def _evaluated(
 
 
 def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[TrialFolder, Machine, TrialSettings]":
-    """A finished trial that has weights, the resources to load them with, and the settings of its training."""
+    """Return a finished trial that has weights, the resources to load them with, and the settings of its training."""
     standing = sorted(home.standing())
     if not standing:
         raise UserError(f"no trial has run under {home.path}. Name the runs folder by --runs or GOALGRID_RUNS.")
@@ -310,7 +310,7 @@ def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[Tr
 
 
 def _grid_of(names: Iterable[str], dataset: str, home: Home) -> Grid | None:
-    """The first of these grids that says where the data lie, else the first that can be read."""
+    """Return the first of these grids that says where the data lie, else the first that can be read."""
     grids, untrusted = list[Grid](), list[trusted_code.Untrusted]()
     for name in names:
         try:
@@ -325,7 +325,7 @@ def _grid_of(names: Iterable[str], dataset: str, home: Home) -> Grid | None:
 
 
 def _machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Grid | None = None) -> "Machine":
-    """What an evaluation may use: a GPU where there is one, and the data and weights of a grid or of these options."""
+    """Return what an evaluation may use: a GPU if there is one, and data and weights of a grid or of these options."""
     import torch
 
     from goalgrid.runners.launch.jobs import machine_for
@@ -347,7 +347,7 @@ def _pair(option: str, entry: str) -> tuple[str, str]:
 
 
 def _recorded(folder: TrialFolder, settings: TrialSettings, split: str, protocol: str | None) -> dict[str, float]:
-    """The metrics that the trial's record has for a split by a protocol; empty where it has none."""
+    """Return the metrics that the trial's record has for a split by a protocol; empty where it has none."""
     from goalgrid.results.records import record
     from goalgrid.results.records.scores import by_protocol
 

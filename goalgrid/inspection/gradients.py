@@ -20,7 +20,7 @@ COLUMNS = {
 
 
 def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
-    """What `sphere_gradients` measures of each trial, with its objective, seed and kept epoch; or UserError."""
+    """Measure `sphere_gradients` of each trial, with its objective, seed and kept epoch; or UserError."""
     rows = []
     for trial in trials:
         loaded = evaluated.loaded(trial, home)
@@ -37,7 +37,7 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
 
 
 def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """A table for the terminal, and what its columns are."""
+    """Return a table for the terminal, and what its columns are."""
     head = f"{'objective':16} {'seed':>4} {'epoch':>5} " + " ".join(f"{title:>13}" for title in COLUMNS.values())
     body = [
         f"{row['objective']:16} {row['seed']:4} {row['epoch']:5} " + " ".join(f"{row[name]:13.4g}" for name in COLUMNS)

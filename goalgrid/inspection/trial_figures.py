@@ -19,7 +19,7 @@ EXAMPLES = 3
 
 
 def attention_of(grid_state: GridState, trial_id: str, image: str, caption: str) -> "AttentionMap":
-    """The attention of a trial between an image and a caption; UserError: no such trial, or it cannot be drawn.
+    """Return the attention of a trial between an image and a caption; UserError: no such trial, or it cannot be drawn.
 
     Args:
         image: a name of a test image.
@@ -30,7 +30,7 @@ def attention_of(grid_state: GridState, trial_id: str, image: str, caption: str)
 
 
 def attention_examples(grid_state: GridState) -> "tuple[AttentionMap, ...]":
-    """Of the grid's first finished trial of sets: the first test images with their first captions."""
+    """Draw the first test images with their first captions, of the grid's first finished trial of sets."""
     trial = next((trial for trial in grid_state.having(State.DONE) if not _unattending(trial)), None)
     if trial is None:
         return ()
@@ -53,7 +53,7 @@ def retrieved(grid_state: GridState, trial_id: str) -> "RetrievalExamples":
 
 
 def _chosen(grid_state: GridState, trial_id: str, figure: str, lacks: Callable[[Trial], str]) -> Trial:
-    """The finished trial of this id; UserError: there is none, or it is not done or has no such figure.
+    """Return the finished trial of this id; UserError: there is none, or it is not done or has no such figure.
 
     `lacks`: why a trial has no such figure; empty if it has.
     """
@@ -104,7 +104,7 @@ def _machine(grid_state: GridState) -> "Machine":
 
 
 def _queries(grid_state: GridState, trial_id: str) -> "list[ExampleQuery]":
-    """The queries to show, chosen by the ranks of the trial's cell and of the other objectives of its block."""
+    """Return the queries to show, chosen by the ranks of the trial's cell and of the other objectives of its block."""
     from goalgrid.results.analysis.queries import QueryRanks, example_queries
 
     cells = [*grid_state.cells, *grid_state.points]

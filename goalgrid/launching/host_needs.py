@@ -141,6 +141,6 @@ def _card(device: str) -> Card:
 
 
 def _measured_on(grid_state: GridState) -> Card | None:
-    """The GPU on which the memory of the grid's trials was measured, if it is known by its name."""
+    """Return the GPU on which the memory of the grid's trials was measured, if it is known by its name."""
     names = [need.device for need in needs_of(grid_state, grid_state.trials).values()]
     return next((known for known in CARDS.values() if known.says and any(known.says in name for name in names)), None)

@@ -186,12 +186,12 @@ def check_places(grid_state: GridState, trials: Sequence[Trial]) -> list[str]:
 
 
 def _of_a_job(place: Path) -> bool:
-    """Whether a place lies in a folder that a variable names which only jobs have, as `$SLURM_TMPDIR`."""
+    """Return whether a place lies in a folder that a variable names which only jobs have, as `$SLURM_TMPDIR`."""
     return str(place).startswith("$")
 
 
 def _staged(grids: Sequence[Grid]) -> dict[str, str]:
-    """The folders to copy to the nodes' own disks, by data set; UserError: there are none, or the grids differ."""
+    """Return the folders to copy to the nodes' own disks, by data set; UserError: none, or the grids differ."""
     roots = [{name: grid.root(name) for name in grid.data} for grid in grids]
     if any(other != roots[0] for other in roots):
         raise UserError(
@@ -204,14 +204,14 @@ def _staged(grids: Sequence[Grid]) -> dict[str, str]:
 
 
 def _unpacking(archive: Path, digest: str) -> str:
-    """The command that unpacks an archive of this SHA-256 into `$disk/code`, and goes there, as Ray's workers do."""
+    """Return the command that unpacks an archive of this SHA-256 into `$disk/code`, and goes there, as Ray does."""
     listed, file = shlex.quote(f"{digest}  {archive}"), shlex.quote(str(archive))
     place = '"$disk/code"'
     return f"mkdir -p {place} && cd {place} && sha256sum --check --status <<< {listed} && tar -xzf {file}"
 
 
 def _copying(staged: Mapping[str, str]) -> str:
-    """The command that copies these folders below `$disk`; by times and sizes a copy is known to be read before."""
+    """Return the command that copies these folders below `$disk` with their times, by which a copy is known again."""
     copies = (f'cp -RL --preserve=timestamps {shlex.quote(root)} "$disk/{name}"' for name, root in staged.items())
     return " && ".join(["umask 077", 'mkdir -p "$disk"', *copies])
 
@@ -318,7 +318,7 @@ def _sbatch(text: str) -> tuple[str, str]:
 def command_words(
     launches: Sequence[LaunchFolder], grids: Sequence[Grid], home: Home, only: str, more: Sequence[str] = ()
 ) -> list[str]:
-    """The words after `goalgrid run` that train what launches of these grids keep, from any folder.
+    """Return the words after `goalgrid run` that train what launches of these grids keep, from any folder.
 
     The name of a launch is a digest of its content. A job runs its code, whoever could write the runs folder since.
     """

@@ -18,7 +18,7 @@ MOST = SMALL
 
 
 def taken(*, asked: bool) -> bytes:
-    """The archive of this program's code; empty outside a checkout, which is a UserError if it was asked for.
+    """Return the archive of this program's code; empty outside a checkout, which is a UserError if it was asked for.
 
     UserError: the package holds large files that git does not ignore.
     """
@@ -47,7 +47,7 @@ def taken(*, asked: bool) -> bytes:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """The files of the package that git tracks or does not ignore, with their names in the archive, in order."""
+    """Return the files of the package that git tracks or does not ignore, with their names in the archive, in order."""
     places = [path.resolve() for path in provenance.rooms().values()]
     base = places[0].parent
     for name in sorted(provenance.tracked(base, [str(place.relative_to(base)) for place in places])):

@@ -25,7 +25,7 @@ class Group(NamedTuple):
 
 
 def groups_of(grids: Sequence[Grid]) -> list[Group]:
-    """The grids in order, with those that follow one another in a group where one launch can train them."""
+    """Return the grids in order, with those that follow one another in a group where one launch can train them."""
     groups = list[Group]()
     for grid in grids:
         why = _apart(groups[-1].grids, grid) if groups else ""
@@ -37,7 +37,7 @@ def groups_of(grids: Sequence[Grid]) -> list[Group]:
 
 
 def united(grids: Sequence[Grid]) -> Grid:
-    """The grid by which a launch makes the jobs of grids that train together: all their data, recipes and places."""
+    """Merge data, recipes and places of grids that train together into the grid that makes a launch's jobs."""
     return reduce(_with, grids)
 
 
@@ -50,7 +50,7 @@ def _with(first: Grid, second: Grid) -> Grid:
 
 
 def _apart(grids: Sequence[Grid], grid: Grid) -> str:
-    """Why a grid does not train together with these; empty if it does."""
+    """Say why a grid does not train together with these; empty if it does."""
     for other in (grids[-1], grid):
         if other.select or other.budget:
             return f"{other.name} trains in rounds ({'[select]' if other.select else 'seeds until resolved'})"

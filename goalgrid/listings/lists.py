@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def grids() -> list[dict[str, Any]]:
-    """The axes of every shipped grid."""
+    """Return the axes of every shipped grid."""
     axes = {"name", "datasets", "recipes", "objectives", "seeds", "sweep"}
     return [gridfile.load(name).model_dump(include=axes) for name in catalog.names("presets")]
 
@@ -42,7 +42,7 @@ def objective(name: str, known: Catalog = SHIPPED) -> dict[str, Any]:
 
 
 def datasets() -> list[dict[str, Any]]:
-    """Every data set that is known by name."""
+    """Return every data set that is known by name."""
     keys = {"description", "protocols", "embedded", "splits"}
     return [{"name": name, **catalog.dataset(name).model_dump(include=keys)} for name in catalog.names("datasets")]
 
@@ -108,7 +108,7 @@ def size(name: str, known: Catalog = SHIPPED) -> "ModelSize":
 
 
 def size_lines(sizes: "Mapping[str, ModelSize]") -> Iterator[str]:
-    """A line for each recipe, in millions of weights, and what the columns are."""
+    """Return a line for each recipe, in millions of weights, and what the columns are."""
     from goalgrid.runners.gpu.architectures import WORDS
 
     width = max(map(len, sizes))
@@ -125,7 +125,7 @@ def size_lines(sizes: "Mapping[str, ModelSize]") -> Iterator[str]:
 
 
 def guide(name: str, known: catalog.Dataset) -> list[str]:
-    """Where to get a data set, how its folder may look, and how large it is."""
+    """Say where to get a data set, how its folder may look, and how large it is."""
     lines, noun = [f"{name}: {known.description}"], f"{catalog.noun(name)}s"
     lines += [
         f"  {split:6}{size.images:>8,} {noun}{size.captions:>9,} captions" for split, size in known.splits.items()
@@ -144,7 +144,7 @@ def guide(name: str, known: catalog.Dataset) -> list[str]:
 
 
 def own_guide() -> list[str]:
-    """How a folder with data of one's own may look, in each form."""
+    """Say how a folder with your own data may look, in each form."""
     from goalgrid.retrieval.data import precomp
     from goalgrid.retrieval.data.annotations import FORMATS
     from goalgrid.retrieval.data.forms import forms

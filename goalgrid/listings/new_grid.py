@@ -25,7 +25,7 @@ def text(
     columns: Columns = (),
     known: Catalog = SHIPPED,
 ) -> tuple[str, list[str]]:
-    """A grid file, and what a user must know of its data; UserError: a name is wrong, or no folder is given.
+    """Return a grid file, and what a user must know of its data; UserError: a name is wrong, or no folder is given.
 
     Without a data set: data of the user's own under the grid's name, or, without a root, the drawn scenes. Objectives
     that `known` has of the files in `uses` are listed after the `EXAMPLES`.
@@ -54,7 +54,7 @@ def text(
 
 
 def _recipe(dataset: str, folder: str, columns: Columns) -> tuple[str, Columns, list[str]]:
-    """A recipe for what lies in the folder; the columns of a table there; and its faults, or what was read of it.
+    """Return a recipe for what the folder holds; the columns of a table there; and its faults, or what was read of it.
 
     Images and features are not read: that takes long, and `plan` and `data check` do it.
     """

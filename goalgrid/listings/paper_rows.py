@@ -15,7 +15,7 @@ WITHOUT_NUMBERS = "goal-table1"
 
 
 def rows(name: str | None = None) -> list[PaperRow]:
-    """The rows of a table, or of all tables of a paper; None: of all. UserError: no table or paper has this name."""
+    """Return the rows of a table, or of all tables of a paper; None: of all. UserError: no such table or paper."""
     known = [table for table in table_names() if table != WITHOUT_NUMBERS]
     chosen = [table for table in known if name in (None, table, table.partition("-")[0])]
     if not chosen:
@@ -24,7 +24,7 @@ def rows(name: str | None = None) -> list[PaperRow]:
 
 
 def lines(rows: Sequence[PaperRow]) -> Iterator[str]:
-    """A line for each row below the name of its table and what all its rows share, and the count."""
+    """Return a line for each row below the name of its table and what all its rows share, and the count."""
     width = max(len(row.label) for row in rows)
     for table, members in grouped((row.table, row) for row in rows).items():
         yield f"{table}: {paper_table(table).title}"
@@ -42,12 +42,12 @@ def lines(rows: Sequence[PaperRow]) -> Iterator[str]:
 
 
 def shared_differences(rows: Sequence[PaperRow]) -> tuple[str, ...]:
-    """How every row of a table that is trainable here differs from its source."""
+    """Say how every row of a table that is trainable here differs from its source."""
     return common(row.differs for row in rows if row.grids)
 
 
 def count(rows: Sequence[PaperRow]) -> str:
-    """How many rows have which origin, and how many of the rows that the papers trained themselves can be trained."""
+    """Count the rows by origin, and how many of the rows that the papers trained themselves can be trained."""
     counts = Counter(row.origin for row in rows)
     trained_by_papers = [row for row in rows if not row.quoted]
     trained = sum(row.origin == TRAINED for row in trained_by_papers)
@@ -60,7 +60,7 @@ def count(rows: Sequence[PaperRow]) -> str:
 
 
 def here(row: PaperRow) -> str:
-    """How the row can be had here."""
+    """Say how to get the row here."""
     quoted = f"quoted from {row.quoted}" if row.quoted else ""
     row_of_matrix = [f"{row.objectives[0].partition('_')[0]}_*"] if len(row.objectives) > 1 else row.objectives
     what = ", ".join([*row.recipes, *row_of_matrix])

@@ -75,7 +75,7 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """Every setting, in the order of the models."""
+    """Return every setting, in the order of the models."""
     every = [setting for section, model in SECTIONS.items() for setting in _of_model(section, model, SWEEPABLE)]
     every = [setting for setting in every if setting.name != "dataset.name"]
     every += [s for s in _of_model("objective", ObjectiveSettings, SWEEPABLE) if s.name == "objective.variant"]
@@ -86,7 +86,7 @@ def settings() -> list[Setting]:
 
 
 def named(name: str) -> list[Setting]:
-    """The setting of this name, or all that begin with it and a dot; UserError: there is none."""
+    """Return the setting of this name, or all that begin with it and a dot; UserError: there is none."""
     every = settings()
     chosen = [s for s in every if s.name == name] or [s for s in every if s.name.startswith(f"{name.rstrip('.')}.")]
     if not chosen:
@@ -96,7 +96,7 @@ def named(name: str) -> list[Setting]:
 
 
 def lines(chosen: Sequence[Setting]) -> Iterator[str]:
-    """A line for each setting; of a single name, everything."""
+    """Return a line for each setting; of a single name, everything."""
     if len({setting.name for setting in chosen}) == 1:
         for setting in chosen:
             yield from (*_details(setting), "")
@@ -127,7 +127,7 @@ def _of_model(prefix: str, model: type[BaseModel], place: str) -> Iterator[Setti
 
 
 def _of_objectives() -> Iterator[Setting]:
-    """A setting for each way in which objectives use a parameter's name."""
+    """Return a setting for each way in which objectives use a parameter's name."""
     holders = grouped(
         ((name, replace(parameter, silent=())), objective)
         for objective, entry in OURS.items()
@@ -153,7 +153,7 @@ def _of_objectives() -> Iterator[Setting]:
 
 
 def _patterns(names: Sequence[str]) -> list[str]:
-    """The names, with a pattern for whole rows and columns of GOAL's matrix; none for all objectives."""
+    """Return the names, with a pattern for whole rows and columns of GOAL's matrix; none for all objectives."""
     unmatched, patterns = set(names), []
     if len(names) == len(OURS):
         return []

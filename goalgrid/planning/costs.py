@@ -59,13 +59,13 @@ class Span(NamedTuple):
         return Span(max(value, self.least), max(value, self.most))
 
     def text(self, unit: str, factor: float = 1.0) -> str:
-        """`1.2 to 1.4 GB`, two digits, thousands in full; a single figure where both ends read the same."""
+        """Return `1.2 to 1.4 GB`, two digits, thousands in full; a single figure where both ends read the same."""
         ends = (value / factor for value in self)
         least, most = (f"{value:,.0f}" if value >= 10 else f"{value:.2g}" for value in ends)
         return f"{least} {unit}" if least == most else f"{least} to {most} {unit}"
 
     def scaled(self, units: Sequence[tuple[str, float]]) -> str:
-        """The text in the largest unit that does not exceed the span; units stand from large to small."""
+        """Return the text in the largest unit that does not exceed the span; units go from large to small."""
         return self.text(*next((unit for unit in units if self.most >= unit[1]), units[-1]))
 
 
@@ -136,7 +136,7 @@ class GridCost:
 def cost_of(
     grid_state: GridState, trials: Sequence[Trial], replaced: Iterable[str] = (), *, jobs: int | None
 ) -> GridCost:
-    """The cost of training these trials, of which some are replaced, with so many jobs at a time, as `Plan.of` says."""
+    """Return the cost of training these trials, some of which are replaced, with so many jobs at a time."""
     keys = dict.fromkeys(Key.of(trial) for trial in trials if trial.epochs)  # an ensemble costs an evaluation
     bases = {key: basis for key in keys if (basis := basis_of(grid_state, key))}
     anew = set(replaced)
@@ -164,13 +164,13 @@ def cost_of(
 
 
 def unmeasured(grid_state: GridState, trials: Iterable[Trial]) -> list[Trial]:
-    """A trial of every data set and recipe that have no finished trial, from which the cost would be known."""
+    """Return a trial of every data set and recipe that have no finished trial, from which the cost would be known."""
     first = {Key.of(trial): trial for trial in reversed(list(trials)) if trial.epochs}
     return [trial for key, trial in first.items() if not _from_records(grid_state, key)]
 
 
 def basis_of(grid_state: GridState, key: Key) -> Basis | None:
-    """What was measured of this data set and recipe: finished trials, else a probe; None where nothing was."""
+    """Return what was measured of this data set and recipe: finished trials, else a probe; None where nothing was."""
     return _from_records(grid_state, key) or _from_probe(grid_state, key)
 
 
@@ -199,7 +199,7 @@ def _from_records(grid_state: GridState, key: Key) -> Basis | None:
 
 
 def _of_equal_cost(grid_state: GridState, key: Key) -> list[dict[str, Any]]:
-    """The records of finished trials with other ids, as of another learning rate, whose steps cost the same."""
+    """Return the records of finished trials with other ids, as of another learning rate, whose steps cost the same."""
     begins = f"{key.dataset}_{key.recipe}_"
     if not (others := sorted(name for name in grid_state.elsewhere if name.startswith(begins))):
         return []
@@ -210,7 +210,7 @@ def _of_equal_cost(grid_state: GridState, key: Key) -> list[dict[str, Any]]:
 
 
 def _kind(folder: TrialFolder, known: Catalog) -> str:
-    """The word of `speed_of` for a finished trial; empty if its settings cannot be read."""
+    """Return the word of `speed_of` for a finished trial; empty if its settings cannot be read."""
     try:
         return speed_probes.speed_of(known.validated(TrialSettings, files.read_json(folder.settings)))
     except ValidationError:
@@ -239,7 +239,7 @@ def steps_left(grid_state: GridState, trial: Trial, known: int, anew: bool) -> i
 
 
 def wall(chains: Sequence[Span], together: int) -> Span:
-    """Seconds of all chains, so many at a time: at least the longest chain's, whose trials wait for one another."""
+    """Return the wall time of all chains with so many at a time: at least the longest chain's, in seconds."""
     return Span(*map(max, zip(total(chains) * (1 / together), *chains, strict=True)))
 
 
@@ -257,7 +257,7 @@ def _hours(
 
 
 def _jobs(resources: Resources, shares: dict[Key, float], asked: int | None) -> tuple[int, str]:
-    """The number of jobs at a time, and what sets it."""
+    """Return the number of jobs at a time, and what sets it."""
     if asked:
         return asked, "--jobs"
     if resources.concurrency:
@@ -281,7 +281,7 @@ def total(spans: Iterable[Span]) -> Span:
 
 
 def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
-    """A trial for every combination of data set, model, training settings and kind of objective."""
+    """Return a trial for every combination of data set, model, training settings and kind of objective."""
     kinds = dict[tuple[object, ...], Trial]()
     for trial in trials:
         shared = trial.shared
@@ -290,7 +290,7 @@ def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
 
 
 def shares_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, float]:
-    """The largest share for each data set and recipe."""
+    """Return the largest share for each data set and recipe."""
     resources, keys = grid_state.grid.resources, dict.fromkeys(map(Key.of, trials))
     if not resources.shares_gpus:
         return dict.fromkeys(keys, resources.gpus(0.0))
@@ -299,7 +299,7 @@ def shares_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, float
 
 
 def needs_of(grid_state: GridState, trials: Sequence[Trial]) -> dict[Key, Need]:
-    """The largest need for each data set and recipe, on the smallest GPU on which it was measured."""
+    """Return the largest need for each data set and recipe, on the smallest GPU on which it was measured."""
     largest = dict[Key, Need]()
     for trial in alike(trials) if grid_state.home.memory.exists() else ():
         key, on_devices = Key.of(trial), gpu_needs.read(grid_state.home, speed_probes.speed_of(trial.settings))
@@ -345,7 +345,7 @@ class RecipeWork:
 
 
 def work_of(grid_state: GridState, trials: Iterable[Trial]) -> list[RecipeWork]:
-    """The work of training these trials, by data set, recipe and number of epochs, parents first."""
+    """Return the work of training these trials, by data set, recipe and number of epochs, parents first."""
     work = list[RecipeWork]()
     for (key, epochs), members in grouped(((Key.of(trial), trial.epochs), trial) for trial in trials).items():
         shared = members[0].shared

@@ -52,7 +52,7 @@ class TrialDecision(NamedTuple):
 
 
 def decide(grid_state: GridState, choice: Choice = Choice()) -> list[TrialDecision]:
-    """The decisions on the trials that the filter names, their untrained parents, and the children of replaced trials.
+    """Decide on the trials that the filter names, their untrained parents, and the children of replaced trials.
 
     UserError: the filter names no trial, or a trial that starts from a replaced trial is running.
     """
@@ -104,7 +104,7 @@ def to_evaluate(decisions: Iterable[TrialDecision], grid_state: GridState) -> li
 
 
 def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:
-    """Ids of trials that begin anew; their folders are moved aside."""
+    """Return the ids of trials that are retrained from scratch; their folders are moved aside."""
     return [decision.trial.id for decision in decisions if decision.why == "forced"]
 
 
@@ -136,7 +136,7 @@ def _needs(trial: Trial) -> str:
 
 
 def _causes(grid_state: GridState, trial_id: str) -> str:
-    """The causes of a stale trial: `code`, `code and data`; empty for any other trial."""
+    """Return the causes of a stale trial: `code`, `code and data`; empty for any other trial."""
     return " and ".join(reason.cause for reason in grid_state.stale.get(trial_id, ()))
 
 

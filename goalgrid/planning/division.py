@@ -37,7 +37,7 @@ class Division:
 
     @classmethod
     def of(cls, resources: Resources, room: int, limit: int | None = None) -> "Division":
-        """The division of jobs with these resources; `room` counts where they take the share that they need."""
+        """Divide jobs with these resources; `room` counts where they take the share that they need."""
         limit = limit or resources.concurrency
         if resources.shares_gpus:
             return cls(max(1, room), limit=limit)
@@ -55,7 +55,7 @@ class Division:
         return min(most, max(places, math.ceil(jobs / math.ceil(jobs / most))))
 
     def busy(self, jobs: Sequence[Span], gpus: int, hosts: int = 1) -> int:
-        """How many GPUs work, of so many on each host.
+        """Return how many GPUs work, of so many on each host.
 
         >>> jobs = [Span(1, 1)] * 24
         >>> Division(room=2).busy(jobs, 8, hosts=8), Division(room=4, piled=True).busy(jobs, 8, hosts=8)
@@ -64,7 +64,7 @@ class Division:
         return self._filled(len(jobs), self._places(gpus, hosts)) * self.used
 
     def clock(self, jobs: Sequence[Span], gpus: int, hosts: int = 1) -> Span:
-        """Seconds until all jobs have ended, of which each starts on the GPU with the least work.
+        """Return the seconds until all jobs have ended, each started on the GPU with the least work.
 
         Args:
             jobs: GPU seconds of each, from those of a GPU that never waits to those of a job alone on a GPU.
@@ -72,7 +72,7 @@ class Division:
         return self._clock(jobs, self._places(gpus, hosts))
 
     def as_fast(self, jobs: Sequence[Span], gpus: int, hosts: int = 1) -> int:
-        """The least number of GPUs with which the jobs end as early.
+        """Return the least number of GPUs with which the jobs end as early.
 
         >>> Division(room=2).as_fast([Span(1, 1)] * 45, 64), Division(room=2).as_fast([Span(1, 1)] * 45, 8)
         (45, 8)
@@ -121,7 +121,7 @@ def of_hosts(gpus: int, hosts: int) -> str:
 
 
 def _parted(values: Iterable[T], parts: int, weight: Callable[[T], float]) -> list[list[T]]:
-    """The values in so many lists, each in that of the least weight so far.
+    """Divide the values among so many lists, each into that of the least weight so far.
 
     >>> _parted([1, 1, 1, 5, 1], 2, float)
     [[1, 1, 1], [1, 5]]

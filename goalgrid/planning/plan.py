@@ -57,7 +57,7 @@ class Plan:
         rented: GpuMachine | None = None,
         allow_leak: bool = False,
     ) -> "Plan":
-        """The plan for the chosen trials.
+        """Return the plan for the chosen trials.
 
         Args:
             jobs: trials at a time; None: as the grid says, else the number that fits here.
@@ -159,7 +159,7 @@ def scale_lines(trials: Iterable[Trial]) -> list[str]:
 
 
 def _budget(grid_state: GridState) -> list[str]:
-    """How many trials there are now and at most, and where each contest stands."""
+    """Say how many trials there are now and at most, and how far each contest is."""
     if grid_state.grid.budget is None:
         return []
     now = f"{counted(len(grid_state.trials), 'trial')} now, at most {grid_state.most:,}: seeds are added until resolved"
@@ -182,14 +182,14 @@ def _search(grid_state: GridState) -> list[str | Note]:
 
 
 def _faint(trials: Sequence[Trial]) -> list[str]:
-    """The objectives by which trainings as short as these barely learn, and what helps."""
+    """Return the objectives by which trainings as short as these barely learn, and what helps."""
     short = [trial.shared for trial in trials if trial.epochs < SHORT and not trial.parents]
     names = dict.fromkeys(t.objective.name for t in short if is_faint(t.objective.name, t.objective.parameters))
     return [f"{', '.join(names)}: {FAINT}. What helps: {FAINT_HELPS}"] if names else []
 
 
 def _then(grid_state: GridState, pending: Sequence[Trial]) -> list[str]:
-    """The trials that wait for a choice: of how many cells, and for how many search trials each."""
+    """Return the trials that wait for a choice: of how many cells, and for how many search trials each."""
     numbers = sorted({len(search.states) for search in grid_state.searches if search.waiting})
     trials = "the search trial" if numbers == [1] else f"all {' or '.join(map(str, numbers))} search trials"
     return [f"{len(pending):3} x chosen at the end of {trials} of its cell"] if pending else []
@@ -211,7 +211,7 @@ def _nothing(grid_state: GridState) -> str:
 
 
 def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
-    """`  3 x interrupted`: trials by reason, the most frequent reason first."""
+    """Return `  3 x interrupted`: trials by reason, the most frequent reason first."""
     lines = []
     for alike, details in _by_size((decision.alike, decision.detail) for decision in decisions):
         detail = details[0] if len({*details}) == 1 else ""
@@ -220,12 +220,12 @@ def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
 
 
 def _by_size(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
-    """The values of each key, most values first."""
+    """Return the values of each key, most values first."""
     return sorted(grouped(pairs).items(), key=lambda item: -len(item[1]))
 
 
 def _fills(grid_state: GridState) -> "list[Coverage]":
-    """Every table that the grid names, held against its cells."""
+    """Compare every table that the grid names with its cells."""
     if not grid_state.grid.tables:
         return []
     from goalgrid.results.reference.coverage import coverage
@@ -234,7 +234,7 @@ def _fills(grid_state: GridState) -> "list[Coverage]":
 
 
 def _filled(coverage: "Coverage") -> list[str]:
-    """The share of the table's numbers that the grid fills, and a line for each reason why numbers will be missing."""
+    """Say which share of the table's numbers the grid fills, and why others will be missing, a line for each reason."""
     total = len(coverage.filled) + len(coverage.lacking)
     share = f"all {total}" if not coverage.lacking else f"{len(coverage.filled)} of {total}"
     changed = f", by settings other than the recipes': {', '.join(coverage.changed)}" if coverage.changed else ""

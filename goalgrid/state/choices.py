@@ -47,7 +47,7 @@ class Search:
 
     @cached_property
     def finals(self) -> set[str]:
-        """Ids of all trials that may be chosen."""
+        """Return the ids of all trials that may be chosen."""
         return {trial.id for point in self.points for trial in self._finals(point)}
 
     @property
@@ -95,7 +95,7 @@ class Search:
 
 
 def searches(grid: Grid, home: Home) -> list[Search]:
-    """The searches of a grid with [select], in the order of its cells."""
+    """Return the searches of a grid with [select], in the order of its cells."""
     select, groups = grid.select, dict[tuple[range, str, str, str, Point], list[Cell]]()
     assert select
     seeds = {of_search[0]: of_search for of_search in select.searches}
@@ -110,7 +110,7 @@ def searches(grid: Grid, home: Home) -> list[Search]:
 
 
 def cells_of(every: Iterable[Search]) -> list[Cell]:
-    """The cells of tables, with the trials of the chosen values: those of which no search is waiting."""
+    """Return the cells of tables, with the trials of the chosen values: those of which no search is waiting."""
     cells, places = list[Cell](), ((search.points[0], search) for search in every)
     for several in grouped(((p.dataset, p.recipe, p.objective, s.swept), s) for p, s in places).values():
         chosen = [search for search in several if search.chosen]
@@ -157,7 +157,7 @@ class _Results(NamedTuple):
 def _search(
     select: Select, seeds: range, every: Sequence[Cell], swept: Point, results: _Results, earlier: EarlierSearches
 ) -> Search:
-    """A search of a cell, by the cells of all its points: those with equal search trials are one point."""
+    """Return a search of a cell, by the cells of all its points: those with equal search trials are one point."""
     points = dict[str, Cell]()
     for cell in every:
         points.setdefault(cell.trials[0].id, cell)
@@ -195,7 +195,7 @@ def _search(
 
 
 def with_trials(every: Iterable[Search], finals: Iterable[Cell]) -> list[Cell]:
-    """The cells of all points: search trials, and with them the trials of tables and what these start from."""
+    """Return the cells of all points: search trials, and with them the trials of tables and what these start from."""
     needed, points = {trial.id for cell in finals for trial in cell.trials}, [cell for s in every for cell in s.points]
     needed.update(trial_id for search in every for trial_id in search.trials)
     for cell in reversed(points):  # parents come before
@@ -204,7 +204,7 @@ def with_trials(every: Iterable[Search], finals: Iterable[Cell]) -> list[Cell]:
 
 
 def halvings(grid: Grid, every: Iterable[Search]) -> dict[str, Halving]:
-    """How search trials may be stopped, by id; one from which another trial starts is never stopped."""
+    """Return the rules that may stop search trials, by id; a trial from which another starts is never stopped."""
     if grid.select is None:
         return {}
     titles = {cell.trials[0].id: search.title for search in every for cell in search.points}
@@ -213,13 +213,13 @@ def halvings(grid: Grid, every: Iterable[Search]) -> dict[str, Halving]:
 
 
 def _searching(select: Select, cells: Iterable[Cell]) -> list[Cell]:
-    """The cells with their search trials, and with those that may confirm them, alone."""
+    """Return the cells with their search trials, and with those that may confirm them, alone."""
     number = len(select.searches[0])
     return [replace(cell, trials=cell.trials[:number]) for cell in cells]
 
 
 def _ruled(select: Select, trials: Iterable[Trial]) -> list[str]:
-    """Ids of the search trials that the rule may stop."""
+    """Return the ids of the search trials that the rule may stop."""
     if select.stop == "none":
         return []
     by_id = {trial.id: trial for trial in trials}
@@ -228,7 +228,7 @@ def _ruled(select: Select, trials: Iterable[Trial]) -> list[str]:
 
 
 def _states(select: Select, trials: Sequence[Trial], home: Home) -> dict[str, State]:
-    """The states of search trials, by id; one that waits for a trial that failed or diverged has done so, too."""
+    """Return the states of search trials, by id; one that waits for a failed or diverged trial counts as such, too."""
     first = {seeds[0] for seeds in select.searches}
     states = home.states(
         [trial.id for trial in trials], _ruled(select, [trial for trial in trials if trial.seed in first])

@@ -36,7 +36,7 @@ class DataAtHand:
         return Now(code_fingerprint, self.fingerprint)
 
     def content(self, shared: Shared | TrialSettings) -> "Content | None":
-        """What the data set of these settings holds; None where it cannot be compared."""
+        """Return what the data set of these settings holds; None where it cannot be compared."""
         key = DataKey.of(shared.dataset, shared.model)
         if key not in self._found:
             try:
@@ -72,7 +72,7 @@ class DataAtHand:
                 self._read(DataKey(name, key.features, None))
 
     def missing(self, trials: Iterable[Trial]) -> dict[str, str]:
-        """Why these trials, or what [evaluate] asks of them, cannot read data here, by data set without a folder."""
+        """Say why these trials, or their evaluations, cannot read data here, by data set without a folder."""
         named = dict.fromkeys(trial.shared.dataset.name for trial in trials)
         reasons = dict[str, str]()
         for name in [*named, *(self.grid.evaluate.datasets if named else ())]:
@@ -113,7 +113,7 @@ class DataAtHand:
         return list(lines)
 
     def check_starts(self, trials: Iterable[Trial]) -> list[str]:
-        """How published checkpoints are other models than the trials to train that start from them, a line each.
+        """Say how published checkpoints are other models than the trials to train that start from them, a line each.
 
         UserError: a checkpoint is not on this machine, or does not fit; or a trial starts from a model and trains none.
         """
@@ -146,7 +146,7 @@ class DataAtHand:
 
 
 def learnt_captions(shared: Shared, train: tuple[int, int]) -> tuple[int, bool]:
-    """How many captions train in an epoch, of images and captions of the split, and whether their number is sure.
+    """Count the captions that train in an epoch, of images and captions of the split; and whether that is certain.
 
     The first `dataset.train_images` have their share of the captions if all images have equally many.
     """

@@ -64,7 +64,7 @@ class GridState:
 
     @classmethod
     def of(cls, grid: Grid, home: Home, only: str = "") -> "GridState":
-        """The grid with the trials that it has by now; with a filter, those that it names.
+        """Return the grid with the trials that it has by now; with a filter, those that it names.
 
         If seeds are added until resolved, these are a part of all its trials; if validation chooses settings, the
         search trials and the trials with chosen values.
@@ -127,7 +127,7 @@ class GridState:
         return [trial for trial in self.trials if self.states[trial.id] not in SETTLED]
 
     def selected(self, only: str) -> list[Trial]:
-        """The trials that a filter names by the grid's axes, `state` or `failure`; UserError: it names none.
+        """Return the trials that a filter names by the grid's axes, `state` or `failure`; UserError: it names none.
 
         With a trial that waits for a choice, it names the search trials of that choice.
         """
@@ -147,7 +147,7 @@ class GridState:
         return [trial for search in self.searches for trial in search.pending(named)]
 
     def _named(self, only: str) -> set[str]:
-        """Ids of the trials that a filter names, those of values that may still be chosen included."""
+        """Return the ids of the trials that a filter names, those of values that may still be chosen included."""
         failures = {trial.id: self.folder(trial).failure() for trial in self.having(State.FAILED)}
         classes = {trial_id: failure.value for trial_id, failure in failures.items() if failure}
         states = {trial_id: state.value for trial_id, state in self.states.items()}
@@ -175,7 +175,7 @@ class GridState:
         return len(trials_of(expand(self.grid)))
 
     def headline(self) -> str:
-        """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
+        """Return `45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
         counts = ", ".join(f"{self.counts[state]:,} {state}" for state in ORDER if self.counts[state])
         together = len(chains(self.trials))
         chained = f" in {counted(together, 'chain')}" if together < len(self.trials) else ""
@@ -183,7 +183,7 @@ class GridState:
         return f"{counted(len(self.trials), 'trial')}{chosen}{chained}: {counts}"
 
     def sums(self) -> dict[str, int]:
-        """How many trials there are, and how many are done, failed, and stopped by a rule."""
+        """Return how many trials there are, and how many are done, failed, and stopped by a rule."""
         return {"trials": len(self.trials), **{state.value: self.counts[state] for state in ENDED}}
 
     @cached_property
@@ -209,11 +209,11 @@ class GridState:
 
     @cached_property
     def elsewhere(self) -> set[str]:
-        """Ids in the runs folder of trials that are none of the grid's."""
+        """Return the ids in the runs folder of trials that are none of the grid's."""
         return self.home.standing() - self.states.keys()
 
     def records_of(self, ids: Iterable[str]) -> list[dict[str, Any]]:
-        """What `records` holds, of finished trials of other grids; without records that cannot be read."""
+        """Return what `records` holds, of finished trials of other grids; without records that cannot be read."""
         if not (others := list(ids)):
             return []
         from goalgrid.results.records import record_cache
@@ -221,7 +221,7 @@ class GridState:
         return list(record_cache.rows(self.home, others, COLUMNS, unreadable={}).values())
 
     def reached(self, trial: Trial, left: Collection[str] = ()) -> State:
-        """The state that a command exits with: a trial of other data, or that lacks what it is to have, is not done.
+        """Return the state that counts for a command: a trial of other data, or that lacks evaluations, is not done.
 
         Args:
             left: ids as `left_by` gives them, of trials with which nobody goes on.
@@ -237,11 +237,11 @@ class GridState:
 
     @cached_property
     def _held(self) -> set[str]:
-        """Ids of the trials that a process trains, and of the trials that come after them."""
+        """Return the ids of the trials that a process trains, and of the trials that come after them."""
         return self.with_children(trial.id for trial in self.having(State.RUNNING))
 
     def left_by(self, launches: Collection[str]) -> set[str]:
-        """Ids of the trials whose lease these launches hold, though their driver ends, and of the trials after them."""
+        """Return the ids of trials whose lease these launches hold after their driver ended, and of dependent ones."""
         latest = ((trial.id, self.folder(trial).latest()) for trial in self.having(State.RUNNING))
         return self.with_children(trial_id for trial_id, it in latest if it and it.launch() in launches)
 
@@ -278,7 +278,7 @@ class GridState:
 
     @cached_property
     def of_other_data(self) -> set[str]:
-        """Ids of the trials that are done, but on other data than are here now: no table shows them."""
+        """Return the ids of the trials that are done, but on other data than are here now: no table shows them."""
         return provenance.of_other_data(self.records, self.points, self.data.fingerprint)
 
     @property
@@ -288,7 +288,7 @@ class GridState:
 
     @cached_property
     def lacking(self) -> dict[str, list[str]]:
-        """The protocols by which [evaluate] still asks for trials, done or not, on the data here now, by trial id."""
+        """Return the protocols that [evaluate] still lacks on the data here now, by trial id."""
         if not self.grid.evaluate.names:
             return {}
         from goalgrid.results.records.models import FurtherEvaluation
@@ -305,7 +305,7 @@ class GridState:
         return lacking
 
     def evaluation_lines(self) -> list[str]:
-        """`missing evaluations: 12 by eccv, 12 by f30k-1k`; empty where none is missing."""
+        """Return `missing evaluations: 12 by eccv, 12 by f30k-1k`; empty where none is missing."""
         counts = Counter(name for names in self.lacking.values() for name in names)
         parts = ", ".join(f"{count:,} by {name}" for name, count in counts.items())
         return [f"missing evaluations: {parts}"] if parts else []
@@ -320,7 +320,7 @@ class GridState:
 
 
 def _in_budget(grid: Grid, cells: list[Cell], home: Home) -> "tuple[list[Cell], dict[str, Resolution]]":
-    """The cells with the seeds that they are to have by now, and the contests that decide it."""
+    """Return the cells with the seeds that they are to have by now, and the contests that decide it."""
     if grid.budget is None or not cells:
         return cells, {}
     from goalgrid.state import seeds
@@ -329,7 +329,7 @@ def _in_budget(grid: Grid, cells: list[Cell], home: Home) -> "tuple[list[Cell], 
 
 
 def ranges(values: Iterable[object]) -> list[str]:
-    """The values as words; four or more whole numbers in a row are a range, and of many words the first stand there.
+    """Return the values as words; four or more whole numbers in a row become a range, and many words are cut.
 
     >>> ranges([0, 1, 2]), ranges([0, 1, 2, 3, 7, 0.1, "con_con"])
     (['0', '1', '2'], ['0-3', '7', '0.1', 'con_con'])

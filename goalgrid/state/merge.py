@@ -68,7 +68,7 @@ IN_TRAINING: tuple[Outcome, str] = "kept", "it is being trained here"
 def grids_of(
     other: Home, home: Home, name: str | None, roots: Sequence[str], leave: Callable[[str], None]
 ) -> list[Grid]:
-    """The grids of the other runs folder, or of this name, with the data where the grid here has them; or UserError.
+    """Return the grids of the other runs folder, or that of this name, with the grid's places of data here; or UserError.
 
     `roots`: DATASET=DIR; each grid takes the folders of its own data sets.
     `leave`: called with the reason why a grid is left out: it runs code that this user never named, or its file is
@@ -140,7 +140,7 @@ def merge(grid: Grid, other: Home, home: Home, *, stale: bool = False, take: boo
 
 
 def lines(grid: Grid, merges: Sequence[Merged], other: Home, home: Home, *, took: bool) -> list[str]:
-    """How many trials became what, then the trials that were not taken, by reason."""
+    """Return how many trials became what, then the trials that were not taken, by reason."""
     words: dict[Outcome, str] = {"taken": "taken" if took else "to take", "same": "here already"}
     words |= {"kept": "kept as here", "refused": "refused"}
     counts = Counter(merged.outcome for merged in merges)
@@ -238,7 +238,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _files(folder: TrialFolder) -> Iterator[Path]:
-    """What is read of a finished trial, its further evaluations, and the logs of its attempts; not `done`."""
+    """Return the files of a finished trial, of its further evaluations and its attempts' logs; not `done`."""
     yield from (path for name in COPIED if os.path.lexists(path := getattr(folder, name)))
     yield from folder.evaluations.glob("*.parquet")
     yield from folder.attempts_folder.glob("[0-9]*")
@@ -262,7 +262,7 @@ def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
 
 
 def _no_checkpoint(path: Path) -> Iterator[str]:
-    """Why a file is no whole checkpoint, as its end tells: a large one is not copied to find that out."""
+    """Say why a file is no whole checkpoint, as its end tells: a large one is not copied to find that out."""
     from goalgrid.runners.training import checkpoints
 
     try:
@@ -272,7 +272,7 @@ def _no_checkpoint(path: Path) -> Iterator[str]:
 
 
 def _problem(trial: Trial, known: Catalog, folder: TrialFolder, code: str, data: str) -> str:
-    """Why the trial in this folder is not to be taken, else empty; by the fingerprints here, empty for any."""
+    """Say why the trial in this folder is not to be taken, else empty; by the fingerprints here, empty for any."""
     from goalgrid.results.records import checksummed, record
 
     try:
@@ -295,7 +295,7 @@ def _problem(trial: Trial, known: Catalog, folder: TrialFolder, code: str, data:
 
 
 def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any], known: Catalog) -> Iterator[str]:
-    """What in the folder is not as the record, which carries a checksum, or the id say."""
+    """Say what in the folder differs from the record, which carries a checksum, or from the id."""
     import torch
 
     from goalgrid.results.records.finished_trial import FinishedTrial

@@ -84,7 +84,7 @@ class Rubbish:
 
 
 def rubbish(home: Home, *, done: bool = False) -> Rubbish:
-    """All that may be removed, finished trials only if `done`; UserError: no grid, or one without a list of trials."""
+    """Find what may be removed, finished trials only if `done`; UserError: no grid, or one without a list of trials."""
     named = _named(home)
     items, skipped, finished = list[Removable](), dict[Path, str](), 0
     replaced = [TrialFolder(path) for path in _folders(home.replaced)]
@@ -118,7 +118,7 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
 
 
 def trash(home: Home) -> Rubbish:
-    """What lies in the trash."""
+    """Return what is in the trash."""
     return Rubbish([Removable.at(path, "trash") for when in _taken(home) for path in _folders(when)], {})
 
 
@@ -199,7 +199,7 @@ def _halves(place: Path, pattern: str) -> list[Removable]:
 
 
 def _old(path: Path) -> bool:
-    """Whether no process still writes it."""
+    """Return whether no process still writes it."""
     return now_in(path.parent) - path.stat().st_mtime > OLD
 
 

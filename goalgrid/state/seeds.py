@@ -18,7 +18,7 @@ from goalgrid.results.statistics.resolving import FIRST, Resolution, resolve
 
 
 def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> tuple[list[Cell], dict[str, Resolution]]:
-    """The cells with the trials that they are to have by now, and where the contests for the best stand, by block.
+    """Return the cells with the trials that they should have by now, and the contests for the best, by block.
 
     Trials that others come from are among them. `cells`: with all trials that the budget allows.
     """
@@ -37,7 +37,7 @@ def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> tuple[list[Cell
 
 
 def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[GridPart, Resolution]]:
-    """The blocks; a cell of which a trial failed for good takes no part until that trial is done."""
+    """Return the contests of the blocks; a cell with a trial that failed for good takes no part until that is done."""
     states = home.states(trial.id for cell in cells for trial in cell.trials)
     done = [trial_id for trial_id, state in states.items() if state is State.DONE]
     columns = [f"test_{name}" for name in by_direction(budget.metric)]  # of a recall, the mean of both directions

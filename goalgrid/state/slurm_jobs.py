@@ -23,7 +23,7 @@ def submit(script: Path, folders: Iterable[GridFolder]) -> str:
 
 
 def without_gpus(partition: str) -> bool:
-    """Whether Slurm says that no node has a GPU, of this partition or, if empty, of the cluster."""
+    """Return whether Slurm says that no node has a GPU, of this partition or, if empty, of the cluster."""
     try:
         return "gpu" not in _asked(
             ["sinfo", "--noheader", "--format=%G", *([f"--partition={partition}"] * bool(partition))]
@@ -33,7 +33,7 @@ def without_gpus(partition: str) -> bool:
 
 
 def states(folder: GridFolder) -> dict[str, str]:
-    """The state of each submitted job or task, by its id, e.g. 7_2 or 7_[3-9]; UserError: Slurm does not answer.
+    """Return the state of each submitted job or task, by its id, e.g. 7_2 or 7_[3-9]; UserError: Slurm does not answer.
 
     It asks for the jobs of all users: a colleague may have submitted some for the same grid.
     """
@@ -52,7 +52,7 @@ def states(folder: GridFolder) -> dict[str, str]:
 
 
 def lines(folder: GridFolder) -> list[str]:
-    """`slurm: 2 RUNNING (7_1, 7_2)`, a line a state."""
+    """Return `slurm: 2 RUNNING (7_1, 7_2)`, a line a state."""
     try:
         by_state = grouped((state, job) for job, state in states(folder).items())
     except UserError as error:
@@ -61,7 +61,7 @@ def lines(folder: GridFolder) -> list[str]:
 
 
 def _noted(folder: GridFolder) -> list[str]:
-    """Ids of the submitted jobs, without what in the file is no id."""
+    """Return the ids of the submitted jobs, without what in the file is no id."""
     return [job for job in readable_text(folder.slurm).split() if job.isascii() and job.isdecimal()]
 
 

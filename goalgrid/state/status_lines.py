@@ -84,7 +84,7 @@ def seed_lines(grid_state: GridState) -> list[str]:
     }
 
     def counts(block: "Resolution", names: Sequence[str]) -> str:
-        """`con_con, lin_con (3 seeds); sig_cir (5 seeds)`."""
+        """Return `con_con, lin_con (3 seeds); sig_cir (5 seeds)`."""
         groups = sorted(grouped((block.seeds[name], name) for name in names).items())
         return "; ".join(f"{', '.join(members)} ({number} seeds)" for number, members in groups)
 
