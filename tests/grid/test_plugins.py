@@ -61,12 +61,12 @@ def test_a_loss_of_ones_own_moves_no_other_trial_and_goes_with_its_grid(tmp_path
 
 
 def test_an_own_pooling_is_named_by_recipes_and_settings_and_by_no_other_grid(tmp_path: Path) -> None:
-    pooling = '\n\n@goalgrid.pooling("first")\ndef first(values, present):\n    return values[:, 0]\n'
-    recipe = ('recipe={r={extends="cnn-bow", model.text.pooling="first"}}', "recipes=r")
-    grid = own_grid(tmp_path, MINE + pooling, *recipe, 'sweep.model.image.pooling=["mean", "first"]')
+    pooling = '\n\n@goalgrid.pooling("front")\ndef first(values, present):\n    return values[:, 0]\n'
+    recipe = ('recipe={r={extends="cnn-bow", model.text.pooling="front"}}', "recipes=r")
+    grid = own_grid(tmp_path, MINE + pooling, *recipe, 'sweep.model.image.pooling=["mean", "front"]')
     models = [cell.trials[0].shared.model for cell in expand(grid)]
-    assert {(model.image.pooling, model.text.pooling) for model in models} == {("mean", "first"), ("first", "first")}
-    with pytest.raises(UserError, match=r"unknown pooling 'first'. Known: mean, max, kmax"):
+    assert {(model.image.pooling, model.text.pooling) for model in models} == {("mean", "front"), ("front", "front")}
+    with pytest.raises(UserError, match=r"unknown pooling 'front'. Known: mean, max, kmax"):
         expand(own_grid(tmp_path, MINE, "model.image.pooling=first"))
 
 
