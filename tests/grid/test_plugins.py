@@ -67,7 +67,7 @@ def test_an_own_pooling_is_named_by_recipes_and_settings_and_by_no_other_grid(tm
     models = [cell.trials[0].shared.model for cell in expand(grid)]
     assert {(model.image.pooling, model.text.pooling) for model in models} == {("mean", "front"), ("front", "front")}
     with pytest.raises(UserError, match=r"unknown pooling 'front'. Known: mean, max, kmax"):
-        expand(own_grid(tmp_path, MINE, "model.image.pooling=first"))
+        expand(own_grid(tmp_path, MINE, "model.image.pooling=front"))
 
 
 POOLING = """

@@ -142,7 +142,7 @@ class First(Part):
         return values[:, 0] * self.weight
 
 
-@goalgrid.pooling("last")
+@goalgrid.pooling("back")
 def last(values, present):
     change()
     return values[:, -1]
@@ -170,7 +170,7 @@ def test_encoders_poolings_and_scorers_change_torch_for_nobody_else_either(tmp_p
     seen = known.validated(OwnImageSettings, {"encoder": "own", "name": "seen"})
     read = known.validated(OwnTextSettings, {"encoder": "own", "name": "read"})
     dot = known.validated(OwnScorerSettings, {"kind": "own", "name": "dot"})
-    first, last = (known.validated(BowSettings, {"encoder": "bow", "pooling": name}) for name in ("front", "last"))
+    first, last = (known.validated(BowSettings, {"encoder": "bow", "pooling": name}) for name in ("front", "back"))
     members = torch.ones(2, 4, 4), ids.bool()
     calls = {
         "image encoder": (partial(own_networks.image_encoder, seen, (3, 2, 2), 4, {}), (ids.new_ones(2, 3, 2, 2),)),
