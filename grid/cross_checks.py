@@ -41,8 +41,8 @@ def fields_in(prefix: str, model: type[BaseModel]) -> Iterator[tuple[str, type[B
     """Yield the dotted name of every field with the model that has it; descend into fields that hold models."""
     for name, field in model.model_fields.items():
         inner = models_in(field.annotation)
-        for held in inner:
-            yield from fields_in(f"{prefix}.{name}", held)
+        for part in inner:
+            yield from fields_in(f"{prefix}.{name}", part)
         if not inner:
             yield f"{prefix}.{name}", model
 

@@ -28,7 +28,7 @@ After reading this page you know every setting that a grid file may set, with it
 tests wrote it from the models that check grid files: `python -m tests.pages settings`. `goalgrid settings NAME`
 shows a single setting, or all that begin with NAME.
 
-A setting of a data set, a model, a training or an objective stands in `[set]`, or with a list of values in `[sweep]`;
+A setting of a data set, a model, a training or an objective belongs in `[set]`, or with a list of values in `[sweep]`;
 on the command line it is `--set NAME=VALUE`. A recipe may have another value than the default: `goalgrid recipes NAME`
 shows its values. "Of" names the encoders, scorers or objectives that have it. "Read with" says what a training needs to
 read it; a setting that no trial of a grid reads is refused. Settings of `[data.NAME]`, `[resources]` and

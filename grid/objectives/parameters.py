@@ -182,7 +182,9 @@ class ObjectiveEntry:
 
     def _of_mining(self) -> dict[str, Parameter]:
         usual = self.negatives == "hardest"
-        meaning = "which negatives of an anchor make triplets" + "; all is VSE-infinity's warm-up" * usual
+        meaning = "which negatives of an anchor make triplets"
+        if usual:
+            meaning = "which negatives of an anchor make triplets; all is VSE-infinity's warm-up"
         silent: tuple[Value, ...] = ("hardest",) if usual else ()
         return {
             "mining": Parameter(self.negatives, meaning, choices=("hardest", "all"), silent=silent),

@@ -172,8 +172,9 @@ def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]
             score = scores.of(cell, metric)
             if score.n:
                 sample = Sample.of(score.values)
-                own = cell.trials[0].shared.objective.parameters
-                entries.append(Entry(cell.recipe, objective, block, metric, sample, score.seeds, own, score.trials))
+                parameters = cell.trials[0].shared.objective.parameters
+                place = (cell.recipe, objective, block, metric)
+                entries.append(Entry(*place, sample, score.seeds, parameters, score.trials))
     return entries
 
 

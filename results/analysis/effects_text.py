@@ -83,7 +83,7 @@ def verdict(analysis: Analysis, name: str) -> str:
     if not analysis.best:
         words = f"{what}. {_none_best(analysis)}".rstrip(".")
     elif name == analysis.best:
-        words = f"{what}, {ALONE if _alone(analysis) else f'the best of {len(means)} cells'}"
+        words = f"{what}, {ALONE}" if _alone(analysis) else f"{what}, the best of {len(means)} cells"
     else:
         alike = "not distinguishable" if name in analysis.like_best else "distinguishable"
         tested = f", {alike} at {_percent(LEVEL)} ({test_of(len(means))})" if analysis.like_best else ""
@@ -113,8 +113,8 @@ def _section(analysis: Analysis, conditions: Sequence[str]) -> DocumentSection:
     parts: list[str | Sheet] = [*conditions]
     if analysis.anova:
         parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]
-    best = _best(analysis, f"{'Only' if _alone(analysis) else 'Best:'} {analysis.best},") if analysis.best else ""
-    parts += [best or _none_best(analysis), _cells(analysis)]
+    beginning = f"Only {analysis.best}," if _alone(analysis) else f"Best: {analysis.best},"
+    parts += [_best(analysis, beginning) if analysis.best else _none_best(analysis), _cells(analysis)]
     if analysis.queries:
         parts.append(_queries(analysis.queries, analysis.noun))
     parts += [f"Note: {note}." for note in analysis.notes]

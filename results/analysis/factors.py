@@ -66,8 +66,8 @@ def _part(title: str, by_place: dict[Levels, Cell], across: tuple[str, ...]) -> 
     uses = Counter(cell.trials[0].id for cell in by_place.values())
     twice = dict.fromkeys(place[0] for place, cell in by_place.items() if uses[cell.trials[0].id] > 1)
     notes = (f"{', '.join(twice)}: left out, for {' and '.join(across)} changes nothing there",) if twice else ()
-    kept = [place for place in by_place if place[0] not in twice]
-    places = {with_values(place[0], zip(across, place[1:], strict=True)): place for place in kept}
+    others = [place for place in by_place if place[0] not in twice]
+    places = {with_values(place[0], zip(across, place[1:], strict=True)): place for place in others}
     return GridPart(title, {name: by_place[place] for name, place in places.items()}, places, across, notes)
 
 

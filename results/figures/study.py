@@ -64,8 +64,9 @@ class Study:
 
     def beside(self, file: Callable[[TrialFolder], Path], along: str) -> "Study":
         """Return the study with the content of this file of each trial, by step or rank, instead of the histories."""
-        kept = {trial: steps.read(file(self.home.trial(trial)), along, self.scores.leave) for trial in self.every_trial}
-        return replace(self, histories={trial: values for trial, values in kept.items() if values})
+        files = {trial: file(self.home.trial(trial)) for trial in self.every_trial}
+        contents = {trial: steps.read(path, along, self.scores.leave) for trial, path in files.items()}
+        return replace(self, histories={trial: values for trial, values in contents.items() if values})
 
     def curve(self, name: str, quantity: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return epochs, and what a cell's trials logged in them: (epochs,), (trials, epochs)."""

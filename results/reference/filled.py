@@ -159,8 +159,8 @@ def fill(
                     one_point = [of for of in chosen.cells if of.swept == chosen.cell.swept]
                     notes = differences(results, one_point)
                     differs[cell] = (*notes, *dict.fromkeys(_odd_splits(seen, chosen.done(scores))))
-    own = next((trials_of(cells) for grid, cells in shipped if name in grid.tables), [])
-    untrained = sum(not home.trial(trial.id).is_done() for trial in own)
+    trials = next((trials_of(cells) for grid, cells in shipped if name in grid.tables), [])
+    untrained = sum(not home.trial(trial.id).is_done() for trial in trials)
     filled = Filled(name, paper.rows, scores, ours, frozenset(trained), differs, frozenset(undecided), untrained)
     refuse_mixed_data(scores.rows[t.id] for cell in filled.used for t in cell.trials if t.id in scores.rows)
     for reason, out in _left_out(filled, every).items():

@@ -155,9 +155,9 @@ def _kept(file: Path) -> tuple[dict[str, Sequence[Any]], Content | None]:
     with suppress(OSError, ValueError, KeyError):
         mark, _, text = regular_bytes(file, LARGE).decode().partition("\n")
         if mark == hashlib.sha256(text.encode()).hexdigest():
-            kept = parsed_json(text)
-            current = kept.get("noted") == NOTED
-            return kept["paths"], TypeAdapter(Content).validate_python(kept["content"]) if current else None
+            stored = parsed_json(text)
+            current = stored.get("noted") == NOTED
+            return stored["paths"], TypeAdapter(Content).validate_python(stored["content"]) if current else None
     return {}, None
 
 
@@ -165,9 +165,9 @@ def checked_root(name: str, root: Path | None) -> Path:
     """Return the root of a data set; DataError: it is not a folder."""
     if root is None:
         known = catalog.described(name)
-        wanted = f" It needs {known.where}." if known.where else ""
+        needs = f" It needs {known.where}." if known.where else ""
         raise DataError(
-            f"no root for data set {name!r}.{wanted} Give --root DIR, or in the grid file: [data.{name}] root = ..."
+            f"no root for data set {name!r}.{needs} Give --root DIR, or in the grid file: [data.{name}] root = ..."
         )
     if not root.is_dir():
         if str(root).startswith("$"):

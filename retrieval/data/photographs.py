@@ -122,8 +122,8 @@ class Photographs:
             raise DataError(f"cannot read {path}: {error}. It holds {BOXES}.") from error
         shape = (len(images.array), self.regions, 4)
         if boxes.shape != shape or boxes.dtype not in precomp.FLOATS:
-            found = f"{boxes.dtype} {boxes.shape}"
-            raise DataError(f"{path}: expected floats of shape {shape}, found {found}. It is {BOXES}.")
+            actual = f"{boxes.dtype} {boxes.shape}"
+            raise DataError(f"{path}: expected floats of shape {shape}, found {actual}. It is {BOXES}.")
         left, top, right, bottom = (boxes[..., side] for side in range(4))
         wrong = ~((left >= 0) & (left < right) & (right <= 1) & (top >= 0) & (top < bottom) & (bottom <= 1))
         if wrong.any():

@@ -105,9 +105,9 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
         count = len(words) + (settings.text.word_drop > 0 and "<mask>" not in words)
     start_weights(file, class_of(settings)(settings, mapping.shape(file.weights), count, seed=0, places=places))
     others = differing(_model(mapping, file, masked=True).model_dump(), settings.model_dump())
-    told = {key for key in others if key.startswith("scorer.")} | mapping.options.keys() | mapping.set.keys()
-    told_apart = {key: others[key] for key in others if key in told and None not in others[key]} | mapping.unknown(file)
-    parts = [f"{key} = {theirs!r}, here {ours!r}" for key, (theirs, ours) in told_apart.items()]
+    known = {key for key in others if key.startswith("scorer.")} | mapping.options.keys() | mapping.set.keys()
+    differ = {key: others[key] for key in others if key in known and None not in others[key]} | mapping.unknown(file)
+    parts = [f"{key} = {theirs!r}, here {ours!r}" for key, (theirs, ours) in differ.items()]
     return f"{file.path} is {mapping.description} with {'; '.join(parts)}" if parts else ""
 
 

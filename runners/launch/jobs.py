@@ -208,8 +208,8 @@ def _shares(jobs: int, gpus: Sequence[int]) -> list[float]:
     """
     alike = len(gpus) if len(set(gpus)) == 1 else 1
     on_each, gpus_of_each = math.ceil(jobs / alike), sum(gpus) // alike
-    each, over = divmod(max(on_each, gpus_of_each), gpus_of_each)
-    sharing = [each] * (each * (gpus_of_each - over)) + [each + 1] * ((each + 1) * over)
+    least, over = divmod(max(on_each, gpus_of_each), gpus_of_each)
+    sharing = [least] * (least * (gpus_of_each - over)) + [least + 1] * ((least + 1) * over)
     # Ray counts in ten thousandths
     return [math.floor(1e4 / number) / 1e4 for number in sharing for _ in range(alike)][:jobs]
 
