@@ -1,8 +1,8 @@
 # make demo   install, then train the 5 x 3 matrix x 3 seeds on the embedded data and print the table
 # make quick  format, lint, types and the tests that need no training: about a minute; T=tests/runners/gpu adds tests
 # make test   install, then format check, lint, types and all tests but those of the gate and the slow ones
-# make shapes the tests of what computes with tensors: with their shapes and types checked at each call, then the gate's
-# make others all tests of the rest but the slow ones; .ci/run runs both
+# make shapes the tests of what computes with tensors, with their shapes and types checked at each call
+# make others all tests but these and the slow ones; .ci/run runs both
 # make slow   the gate's and the slow ones: trainings on both devices, launches under faults, here and on a cluster of several
 #             nodes here
 # make mutants ROOMS="objectives retrieval" N=20 SEED=7: draws small faults there and lists those that no test notices
@@ -50,10 +50,9 @@ tests: $(READY)
 
 shapes: $(READY)
 	$(BIN)/pytest --jaxtyping-packages=goalgrid.objectives,goalgrid.retrieval,beartype.beartype $(TENSORS)
-	$(BIN)/pytest -m gate $(TENSORS)
 
 others: $(READY)
-	$(BIN)/pytest -m "not slow" $(TENSORS:%=--ignore=%)
+	$(BIN)/pytest -m "not slow" $(TENSORS:%=--gate-of=%)
 
 bench: $(READY)
 	$(BIN)/python benchmarks $(if $(ROOT),--root $(ROOT))

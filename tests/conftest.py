@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
@@ -47,6 +48,26 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # else the first process set it
     CACHE = TemporaryDirectory(prefix="goalgrid-cache-")
     os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = CACHE.name
 client.CLIENT.share(os.environ["XDG_CACHE_HOME"])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    described = "of this folder, run only the tests of the gate: make shapes runs the others"
+    parser.addoption("--gate-of", action="append", default=[], metavar="DIR", help=described)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what --gate-of says, and begin with the longest files, so that no process has one of them at the end.
+
+    These are those with most tests of the gate, then those about the whole program, at the top of tests/.
+    """
+    folders = {config.rootpath / folder for folder in config.getoption("gate_of")}
+    of_gate = {item for item in items if item.get_closest_marker("gate")}
+    left_out = {item for item in items if item not in of_gate and folders.intersection(item.path.parents)}
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+    gate = Counter(item.path for item in of_gate)
+    items.sort(key=lambda item: (-gate[item.path], len(item.path.parts)))
 
 
 def pytest_collection_finish() -> None:
