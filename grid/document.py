@@ -22,7 +22,7 @@ KINDS: dict[str, type] = {
         ("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude", "where", "idle"), list
     ),
     **dict.fromkeys(("recipe", "set", "sweep", "data", "weights", "checkpoints"), dict),
-    **dict.fromkeys(("select", "resources", "reliability", "budget", "evaluate", "notes"), dict),
+    **dict.fromkeys(("select", "resources", "reliability", "budget", "evaluate", "fair", "notes"), dict),
 }
 """The fields of a grid file, with the kind of their values; for a list, a single value stands for a list of one."""
 WORDS: dict[type, str] = {str: "text", list: "list", dict: "table"}

@@ -19,6 +19,7 @@ from goalgrid.grid.cross_checks import mistakes, wrong_settings
 from goalgrid.grid.document import GridDocument, content_of, read_text
 from goalgrid.grid.errors import machine_path, several, unknown
 from goalgrid.grid.evaluations import Evaluate
+from goalgrid.grid.fair import Fair
 from goalgrid.grid.notes import Notes
 from goalgrid.grid.overrides import CHANGES, changed
 from goalgrid.grid.plugins import Use
@@ -115,6 +116,7 @@ class Grid(Settings):
     budget: Budget | None = None
     """Of a grid with seeds = "until resolved": `seeds` are all that it may spend."""
     evaluate: Evaluate = Evaluate()
+    fair: Fair = Fair()
     notes: Notes = Notes()
     _catalog: Catalog = PrivateAttr()
 
@@ -135,6 +137,11 @@ class Grid(Settings):
     def search_seeds(self) -> frozenset[int]:
         """The seeds of search trials, which no trial of a table has; empty: validation chooses nothing."""
         return self.select.seeds if self.select else frozenset()
+
+    @property
+    def letters_faults(self) -> bool:
+        """Whether a paper's table says by letters what is unfair: where validation chooses, or the grid asks for it."""
+        return self.select is not None or bool(self.fair.require)
 
     @property
     def settings(self) -> frozenset[str]:

@@ -13,7 +13,8 @@ from goalgrid.grid.errors import UserError, check_known, kept_path, parsed_toml
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 
 NO_TRIALS = (
-    "name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability", "evaluate", "notes",
+    "name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability", "evaluate", "fair",
+    "notes",
 )  # fmt: skip
 """Fields of a grid file that change no trial."""
 AXES = ("datasets", "recipes", "objectives", "sweep")
@@ -74,7 +75,7 @@ def _apply(table: dict[str, Any], override: str) -> tuple[str, Any]:
     elif key.startswith("select.over."):
         *tables, last = "select", "over", key.removeprefix("select.over.")
     elif key in KINDS or (
-        rest and first in ("data", "select", "resources", "reliability", "budget", "evaluate", "notes")
+        rest and first in ("data", "select", "resources", "reliability", "budget", "evaluate", "fair", "notes")
     ):
         *tables, last = key.split(".")
     elif isinstance(value, list):

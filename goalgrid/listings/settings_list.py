@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from goalgrid.grid.cross_checks import fields_in
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.evaluations import Evaluate
+from goalgrid.grid.fair import Fair
 from goalgrid.grid.gridfile import Location
 from goalgrid.grid.groups import grouped
 from goalgrid.grid.notes import Notes
@@ -30,6 +31,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "budget": Budget,
     "select": Select,
     "evaluate": Evaluate,
+    "fair": Fair,
     "notes": Notes,
 }
 """The tables of a grid file whose settings say which trials there are, and how they run."""

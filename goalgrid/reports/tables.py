@@ -54,6 +54,13 @@ def with_seeds(table: Table, grid_state: GridState) -> Table:
     return table.saying(*sentences)
 
 
+def with_letters(table: Table, grid_state: GridState) -> Table:
+    """The table with letters for the faults of its cells, which LaTeX explains below it."""
+    from goalgrid.results.analysis.fairness import fair_rows, lettered
+
+    return lettered(table, fair_rows(grid_state.cells, scores_of(grid_state), grid_state.home))
+
+
 def some_scores(
     grid_state: GridState, protocol: str | None, source: str, overrides: Sequence[str], verb: str = "table"
 ) -> Scores:
@@ -124,6 +131,7 @@ def keep_table(grid_state: GridState) -> KeptTable | None:
     if not (scores and scores.rows):
         return None
     table = with_seeds(TableRequest(grid_state.grid.name).draw(grid_state.cells, scores), grid_state)
+    table = with_letters(table, grid_state) if grid_state.grid.letters_faults else table
     folder = grid_state.home.grid(grid_state.grid.name)
     try:
         write_records(scores.rows, grid_state.home, folder.results)
@@ -180,6 +188,8 @@ def deliver(request: TableRequest, home: Home, kind: str, output: Path | None) -
     table = draw(request, home, grid)
     if kind != "latex" and (given := request.of_latex):
         raise UserError(f"for LaTeX alone: {', '.join(given)}. Give --format latex, or --output NAME.tex.")
+    if kind == "latex" and grid and grid.letters_faults:
+        table = with_letters(table, GridState.of(grid, home, request.only))
     if kind == "terminal" or not (output or kind in renderers.DATA):
         return Delivered(table, kind, None)
     path = output or folder / f"{table.name}.{renderers.ENDINGS[kind]}"

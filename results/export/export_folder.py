@@ -21,6 +21,7 @@ from goalgrid.grid.store.files import write_json, write_json_lines, write_text
 from goalgrid.grid.store.home import Home, LaunchFolder, TrialFolder
 from goalgrid.grid.store.kept_launch import KeptLaunch
 from goalgrid.results import figures, pages, renderers
+from goalgrid.results.analysis import fairness
 from goalgrid.results.analysis.documents import Document, DocumentSection, Sheet, as_markdown
 from goalgrid.results.export.report_page import FOREMOST, Measured
 from goalgrid.results.export.staging import SUMS
@@ -56,6 +57,8 @@ def export(
     others = record_cache.rows(home, [trial_id for trial_id in behind if trial_id not in scores.rows], ["environment"])
     record.write_records([*scores.rows, *others], home, target / "records.parquet")
     tables = dict(_tables(TableRequest(grid.name, only=only), cells, scores, home))
+    if grid.letters_faults:
+        tables = {path: fairness.lettered(table, measured.fair) for path, table in tables.items()}
     tables |= {Path("tables", "paper", filled.name): filled} if filled else {}
     for path, table in tables.items():
         renderers.write_all(table, (target / path).parent)
@@ -63,6 +66,9 @@ def export(
         write_text(target / "differs.md", as_markdown(Document((DocumentSection(filled.command, (sheet,)),), ())))
     if measured.effects:
         write_text(target / "effects.md", as_markdown(measured.effects))
+    if measured.fair:
+        write_text(target / "fairness.md", as_markdown(fairness.document(measured.fair)))
+        write_json(target / "fairness.json", [row.to_dict() for row in measured.fair])
     figures.write(measured.drawings, target / "figures", ("pdf", "svg", "png"))
     write_text(target / "report.html", report)
     write_text(target / "grid.toml", grid.to_toml())
@@ -152,7 +158,7 @@ def readme(
         only=only, machines=dict(machines.most_common()), others=machines.total() - len(measured.rows),
         wanted=len({trial.id for cell in cells for trial in cell.trials}),
         of_other_code=" ".join(measured.scores.of_other_code(cells)),
-        effects=measured.effects is not None,
+        effects=measured.effects is not None, fair=bool(measured.fair),
         differs=any(_differences(table).rows for table in tables.values()),
         drawn=", ".join(dict.fromkeys(kind for kind, _, _ in measured.drawings)),
         searched=any(cell.choices for cell in cells), files=[use.path for use in grid.uses if use.is_file],

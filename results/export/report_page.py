@@ -15,10 +15,12 @@ from goalgrid.grid.groups import grouped
 from goalgrid.grid.protocols import JUDGED
 from goalgrid.grid.store.home import Home
 from goalgrid.results import figures
+from goalgrid.results.analysis import fairness
 from goalgrid.results.analysis.block_analysis import Analysis, analyse, metrics_of
 from goalgrid.results.analysis.documents import Document
 from goalgrid.results.analysis.effects_text import document, finding, verdict
 from goalgrid.results.analysis.factors import parts_of
+from goalgrid.results.analysis.fairness import FairRow, fair_rows
 from goalgrid.results.analysis.observations import marked
 from goalgrid.results.analysis.queries import QueryRanks
 from goalgrid.results.figures import Study
@@ -75,6 +77,8 @@ class Measured:
     against: Table | None = None
     """Our Recall@1 next to the papers'; None if no paper reports it."""
     effects: Document | None = None
+    fair: tuple[FairRow, ...] = ()
+    """Whether all cells had the same chance, a row for each."""
     pictures: tuple[Picture, ...] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Columns of the record that the page shows of every finished trial, by id."""
@@ -119,6 +123,7 @@ class Measured:
             dict(_tables(grid, cells, shown) for shown in (scores, *scores.further(cells, home))),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document([replace(analysis, conditions=()) for analysis in analyses], best) if analyses else None,
+            tuple(fair_rows(best, scores, home)),
             tuple(_pictures(drawings, blocks=len(every))),
             rows,
             {heading: dict(Counter(texts).most_common()) for heading, texts in noted.items()},
@@ -154,6 +159,7 @@ def rendered(measured: Measured, standing: Mapping[str, Any], **report: Any) -> 
     ]
     return page(
         "report.html", report=report, measured=measured, standing=standing,
+        fairness=fairness.document(measured.fair) if measured.fair else None,
         shown=dict(list(states.items())[:TRIALS_SHOWN]), behind={"cells": cells},
         opens={trial["id"]: number for number, cell in enumerate(cells) for trial in cell["trials"]},
         curves=CURVES, foremost=FOREMOST, version=version("goalgrid"),

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from goalgrid.grid.chosen import Chosen
+from goalgrid.grid.errors import counted
 from goalgrid.grid.expansion import Cell, block_title
 from goalgrid.grid.groups import grouped
 
@@ -61,7 +62,7 @@ def chosen(cells: Sequence[Cell]) -> str:
         )
     confirmed = next((choice for choice in choices if choice.candidates), None)
     if confirmed:
-        text += f", the best {confirmed.confirm} confirmed with {confirmed.confirm_seeds} further seeds"
+        text += f" (the best {confirmed.confirm} confirmed by {counted(confirmed.confirm_seeds, 'more seed')})"
     return f"{text}; "
 
 

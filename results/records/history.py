@@ -32,6 +32,7 @@ LOGGED = {
     "grad_image": Logged("mean norm of the gradient of a batch's image embeddings"),
     "grad_text": Logged("mean norm of the gradient of a batch's text embeddings"),
     "grad_norm": Logged("mean norm of the gradient of all weights, before clipping"),
+    "clipped": Logged("share of steps whose gradient is clipped: its norm is above train.clip_norm", "share"),
     "grad_norm_image": Logged("mean norm of the gradient of the image encoder but its last linear map"),
     "grad_norm_last": Logged("mean norm of the gradient of the image encoder's last linear map"),
     "grad_norm_text": Logged("mean norm of the gradient of the text encoder"),

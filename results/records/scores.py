@@ -318,12 +318,18 @@ class Scores:
         """Name the splits that share images although trials were trained on them (`--allow-leak`); or empty."""
         shared = dict[str, None]()
         for cell in cells:
-            chooses = bool(cell.choices) or cell.trials[0].shared.train.selection != "last"
-            for row in (self.rows[trial.id] for trial in cell.trials if trial.id in self.rows):
-                if '"leaks"' in (environment := row.get("environment", "")):
-                    leaks = json.loads(environment)["leaks"]
-                    shared |= {f"{what} ({cell.dataset})": None for kind, what in leaks if kind == "leak" or chooses}
+            shared |= {f"{what} ({cell.dataset})": None for _, what in self.leaks_of(cell)}
         return f"Trained with --allow-leak: {', '.join(shared)}." if shared else ""
+
+    def leaks_of(self, cell: Cell) -> list[tuple[str, str]]:
+        """Return the kind of each leak that a cell was trained with, and which splits share images."""
+        leaks = dict[tuple[str, str], None]()
+        chooses = bool(cell.choices) or cell.trials[0].shared.train.selection != "last"
+        for row in (self.rows[trial.id] for trial in cell.trials if trial.id in self.rows):
+            if '"leaks"' in (environment := row.get("environment", "")):
+                known = json.loads(environment)["leaks"]
+                leaks |= {(kind, what): None for kind, what in known if kind == "leak" or chooses}
+        return list(leaks)
 
     def protocol_of(self, cell: Cell) -> str:
         if self.protocol in self.evaluate.names:

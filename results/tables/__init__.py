@@ -45,6 +45,8 @@ class TableEntry:
     """Validation of these settings: in the search, of the default, and on fresh seeds."""
     contest: str = ""
     """Which of several bests of the same numbers it competes for, as those of R and of RG features; empty: the one."""
+    remarks: tuple[str, ...] = ()
+    """What else a paper says of its cell, by a letter below the table."""
     verdict: str = ""
     """Whether it is `above`, `below` or `within` what noise allows around the paper's number; empty: not tested."""
 
@@ -65,8 +67,8 @@ class TableEntry:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the remark that the mark refers to."""
-        return (self.keys["note"],) if self.mark else ()
+        """Return the remark that the mark refers to, and what else is said of its cell."""
+        return (*([self.keys["note"]] if self.mark else []), *self.remarks)
 
     def tidy(self) -> dict[str, object]:
         """Return its keys, settings, value, mark and text, by column of a tidy export."""

@@ -107,7 +107,8 @@ class Clipping:
     def clip(self) -> dict[str, Tensor]:
         """Clip the gradients; returns their norm before, whole (`grad_norm`) and by part (`grad_norm_image`).
 
-        The squares of the parts' norms add up to the square of `grad_norm`.
+        The squares of the parts' norms add up to the square of `grad_norm`. `clipped` is the share of networks whose
+        gradient is cut: 0 or 1 of a single network.
         """
         learns = tuple(weight.grad is not None for weight in self._parameters)
         norms = torch.stack(
@@ -124,7 +125,12 @@ class Clipping:
             members = torch.tensor([[part == name for part in of] for name in names])
             self._members[learns] = sent(members, norms.device)
         parts = norms.square().where(self._members[learns], 0.0).sum(-1).sqrt_()
-        return {"grad_norm": whole, **{f"grad_norm_{name}": part for name, part in zip(names, parts, strict=True)}}
+        clipped = torch.stack(wholes).gt(self.norm).float().mean()
+        return {
+            "grad_norm": whole,
+            "clipped": clipped,
+            **{f"grad_norm_{name}": part for name, part in zip(names, parts, strict=True)},
+        }
 
 
 def learning_rate(train: TrainSettings, epoch: int) -> float:

@@ -89,7 +89,7 @@ def test_a_launch_of_pretrained_models_is_killed_and_ends_in_the_same_table(
 @pytest.mark.slow
 def test_a_launch_killed_in_each_round_of_a_search_ends_in_the_same_choice(goalgrid: Goalgrid, tmp_path: Path) -> None:
     """In the search, while the best points are confirmed, and in the trials of the chosen values."""
-    grid = ("--set", 'objectives=["con_con","sig-ms_cir"]', *LASTING, "--set", "train.epochs=40", "--set", "seeds=[0]")
+    grid = ("--set", 'objectives=["con_con","sig-ms_cir"]', *LASTING, "--set", "train.epochs=12", "--set", "seeds=[0]")
     words = ('select.over={"train.lr"=[1e-4,1e-3]}', "select.include=default", "select.confirm=2",
              "select.confirm_seeds=1", "name=tuned")  # fmt: skip
     select = (*(word for pair in words for word in ("--set", pair)), "--mlflow-uri", "")

@@ -11,6 +11,7 @@ import typer
 from goalgrid.cli import completion, options
 from goalgrid.cli.console import check_json, say, show, show_for, show_json, show_list, show_table
 from goalgrid.cli.exits import EXIT, INCOMPLETE
+from goalgrid.cli.fairness import exit_code
 from goalgrid.cli.next_steps import shell, worded
 from goalgrid.cli.options import argument, either, flag, options_of
 from goalgrid.grid.errors import UserError, check_known, user_path
@@ -86,6 +87,9 @@ def table(
                 raise
             say(f"error: {worded(error)}")
             shown = None
+        grids = [] if request.reference or request.paper else [recall(request.grid, home, request.set_)]
+        if code := exit_code(grids, home):
+            raise typer.Exit(code)
         if complete:
             _exit_incomplete(request, home, shown)
 
@@ -128,6 +132,32 @@ def effects(
         )  # fmt: skip
     text = effects_text.write_out(analyses, cells, format_).rstrip("\n")
     show_for(as_json, lambda: analyses, text.splitlines)
+
+
+@verbs.command()
+def fair(
+    grid: str = options.GRID,
+    home: Home = options.RUNS,
+    set_: list[str] = options.SET,
+    format_: str = flag("terminal", "--format", "terminal, markdown or latex."),
+    as_json: bool = options.JSON,
+) -> None:
+    """Show whether all cells of a grid had the same chance.
+
+    For each cell what validation chose and what it said on fresh seeds, what the search cost, how the trials trained,
+    and every fault. [fair] require in the grid file makes faults errors: then this, run and table exit with 4.
+    """
+    from goalgrid.reports.fairness import sheet
+    from goalgrid.results.analysis.documents import TEXT
+    from goalgrid.results.analysis.fairness import document
+
+    check_known("format", format_, TEXT)
+    check_json(as_json, format_)
+    grid_state = GridState.of(recall(grid, home, set_), home)
+    rows = sheet(grid_state, grid, set_)
+    text = TEXT[format_](document(rows)).rstrip("\n")
+    show_for(as_json, lambda: [row.to_dict() for row in rows], text.splitlines)
+    raise typer.Exit(exit_code([grid_state.grid], home))
 
 
 @verbs.command()

@@ -13,6 +13,7 @@ from rich.filesize import decimal as size
 from goalgrid.cli import options
 from goalgrid.cli.console import outlive_disks, say, show, show_for, show_json, show_lines, show_notes, show_table
 from goalgrid.cli.exits import EXIT, INCOMPLETE
+from goalgrid.cli.fairness import exit_code
 from goalgrid.cli.next_steps import shell, worded
 from goalgrid.cli.options import argument, either, flag
 from goalgrid.grid.errors import UserError, user_path
@@ -341,7 +342,7 @@ def _train(grids: Sequence[Grid], home: Home, choice: Choice, launch: LaunchOpti
 
     outlive_disks()
     state = train_all(grids, home, choice, launch, paper, view=TerminalView(), ended=_show_end)
-    raise typer.Exit(EXIT[state])
+    raise typer.Exit(exit_code(grids, home, state))
 
 
 def _show_end(end: "GridEnd") -> None:

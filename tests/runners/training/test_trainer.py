@@ -339,6 +339,7 @@ def test_the_squares_of_the_parts_gradient_norms_add_up_and_clip_as_torch_does(
     clip = learner.settings.train.clip_norm
     whole = sum(float(gradient.double().square().sum()) for gradient in clipped) ** 0.5
     assert whole == pytest.approx(min(clip, float(measured["grad_norm"])), rel=1e-4)
+    assert float(measured["clipped"]) == float(float(measured["grad_norm"]) > clip)
     for part, norm in parts.items():
         squares = sum(
             float(weight.grad.double().square().sum())
