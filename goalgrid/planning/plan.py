@@ -44,6 +44,8 @@ class Plan:
     """How published checkpoints are other models than the trials that start from them."""
     notes: Sequence[str] = ()
     """What a user must know of the data."""
+    calls: Sequence[str] = ()
+    """How pretrained networks are called whose weights are on this machine."""
     missing: Sequence[str] = ()
     """The data without which a run does not start."""
 
@@ -75,7 +77,7 @@ class Plan:
         device = device_cost(grid_state, trials, anew, rented, jobs=jobs) if rented else None
         return cls(
             grid_state, decisions, trials, cost_of(grid_state, trials, anew, jobs=jobs), pending, device, starts, notes,
-            tuple(grid_state.data.missing(trials).values()),
+            grid_state.data.check_calls(to_train(decisions)), tuple(grid_state.data.missing(trials).values()),
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,6 +87,7 @@ class Plan:
             "left": [trial.id for trial in to_train(self.decisions)],
             "data_notes": self.notes,
             "data_missing": self.missing,
+            "calls": self.calls,
             "scale_notes": scale_lines(self.trials),
             "reasons": [decision.to_dict() for decision in self.decisions],
             **({"pending": len(self.pending)} if grid_state.searches else {}),
@@ -114,6 +117,7 @@ class Plan:
             "leaves": [*_grouped([decision for decision in decisions if not decision.starts]), *imported],
             "from": [*grid_state.grid.checkpoints.values(), *self.starts],
             "data": self.notes,
+            "calls": self.calls,
             "objectives": _faint(self.trials),
             "scale": scale_lines(self.trials),
             "tables": [line for table in _fills(grid_state) for line in _filled(table)],

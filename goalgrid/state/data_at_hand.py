@@ -112,6 +112,19 @@ class DataAtHand:
                     check_batches(shared.train, captions, self.grid.resources)
         return list(lines)
 
+    def check_calls(self, trials: Iterable[Trial]) -> list[str]:
+        """Return how the pretrained networks on this machine are called, a line each, and where not as published.
+
+        Raises:
+            UserError: a network cannot be called, or its files do not decide what the settings leave to them.
+        """
+        from goalgrid.retrieval.encoders.calls.tower_calls import tower_calls
+
+        shared = {id(trial.shared): trial.shared for trial in trials}.values()
+        parts = dict.fromkeys((one.dataset, one.model) for one in shared if one.model.pretrained)
+        calls = [call for part in parts for call in tower_calls(*part, self.grid.places())]
+        return list(dict.fromkeys(line for call in calls for line in call.lines()))
+
     def check_starts(self, trials: Iterable[Trial]) -> list[str]:
         """Say how published checkpoints are other models than the trials to train that start from them, a line each.
 

@@ -11,9 +11,9 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.calls.called import as_called
+from goalgrid.retrieval.encoders.calls.kinds import NAFLEX
 from goalgrid.retrieval.encoders.statistics import STATISTICS
 
-NAFLEX = "siglip2_vision_model"
 CLASS_TOKENS = ("cls_token", "class_embedding")
 """How `transformers` names the class token, the first of all tokens: the last part of a parameter's name."""
 OTHER_TOKENS = ("register_tokens", "cls_register_token", "distillation_token")
@@ -112,8 +112,5 @@ class Vision(nn.Module):
 
 def _check_pixels(network: Any, weights: str) -> None:
     """Check that a network reads pictures of one size, as pixels; else UserError."""
-    if getattr(getattr(network, "config", None), "model_type", "") == NAFLEX:
-        raise UserError(
-            f"weights {weights!r} are of the kind {NAFLEX!r} (NaFlex), which reads patches of pictures in their own "
-            "proportions. Take a SigLIP 2 of a fixed size, e.g. google/siglip2-base-patch16-224."
-        )
+    if (kind := getattr(getattr(network, "config", None), "model_type", "")) == "siglip2_vision_model":
+        raise UserError(f"weights {weights!r} are of the kind {kind!r}, which cannot be called: {NAFLEX}.")

@@ -15,6 +15,7 @@ from goalgrid.grid.messages import tell, warn
 from goalgrid.grid.settings import DataKey
 from goalgrid.grid.store.home import Home
 from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders.calls.tower_calls import tower_calls
 from goalgrid.retrieval.features import CachedArrays, Unit
 from goalgrid.retrieval.fit import check_fit
 from goalgrid.retrieval.published.published_model import check_whole
@@ -79,6 +80,9 @@ def check_inputs(
         for note, word in check_fit(dataset, model, root, data, allow_leak=allow_leak, chooses=chosen).items():
             warn_once(note, word)
         pairs = opened(dataset, model.image, machine, data)
+        for call in tower_calls(dataset, model, machine.places):
+            for note in call.notes():
+                warn_once(note, "note")
         for part in model.pretrained:
             place = pretrained.locate(part, machine.places)
             if part.of_file and place is not None:

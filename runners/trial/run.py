@@ -22,6 +22,7 @@ from goalgrid.grid.store.home import State, TrialFolder
 from goalgrid.results.records import record, steps
 from goalgrid.retrieval.components.training_method import Around
 from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders.calls.tower_calls import tower_calls
 from goalgrid.retrieval.evaluation import Ranks
 from goalgrid.retrieval.model import DualEncoder
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
@@ -294,6 +295,8 @@ class TrialRun:
             noted["leaks"] = [[problem.kind, problem.what.partition(", the first is ")[0]] for problem in leaks]
         noted["splits"] = {split: size for split, *size in inputs.content.sizes}
         noted["vocabulary"] = inputs.vocabulary
+        if calls := tower_calls(self.settings.dataset, self.settings.model, self.machine.places):
+            noted["calls"] = {call.side: f"{call.weights}: {call.line}" for call in calls}
         noted |= training_methods.sources(self.settings, inputs)
         if changes := self._changes():
             noted["plugins_that_changed_torch"] = changes

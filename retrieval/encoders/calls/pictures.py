@@ -32,8 +32,8 @@ class PictureCall:
 
     def text(self) -> str:
         margin = "" if self.margin is None else f" with margin {self.margin:g}"
-        statistics = self.statistics if isinstance(self.statistics, str) else "own statistics"
-        return f"{self.size} pixels, {self.framing}{margin}, {self.filter}, {statistics}"
+        statistics = self.statistics if isinstance(self.statistics, str) else ", ".join(map(str, self.statistics))
+        return f"{self.size} pixels, {self.framing}{margin}, {self.filter}, statistics {statistics}"
 
 
 def picture_call(content: Mapping[str, Any], weights: str) -> PictureCall:
