@@ -10,7 +10,7 @@ from goalgrid.grid.errors import UserError, in_short
 from goalgrid.grid.settings.poolings import PoolingSettings
 from goalgrid.grid.store.files import read_json
 from goalgrid.retrieval.encoders.calls.sentence_modules import ACTIVATIONS, SentenceModules
-from goalgrid.retrieval.encoders.pooling import POOLING
+from goalgrid.retrieval.encoders.pooling import pooling
 
 
 class SentenceHead(nn.Module):
@@ -18,7 +18,7 @@ class SentenceHead(nn.Module):
 
     def __init__(self, modules: SentenceModules, width: int) -> None:
         super().__init__()
-        self.pool = POOLING[modules.pooling](width, PoolingSettings())
+        self.pool = pooling(PoolingSettings.model_validate({"pooling": modules.pooling}), width)
         self.dense, self.unit = nn.Sequential(*map(_dense, modules.dense)), modules.unit
         widths = [layer.out_features for layer in self.dense.modules() if isinstance(layer, nn.Linear)]
         self.width = widths[-1] if widths else width

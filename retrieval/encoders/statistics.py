@@ -1,6 +1,11 @@
 """Mean and standard deviation that pixels are normalised with, by the name that `model.image.statistics` gives."""
 
-STATISTICS = {
+from typing import Literal
+
+StatisticsName = Literal["imagenet", "clip", "half", "caffe", "none"]
+Triple = tuple[float, float, float]
+
+STATISTICS: dict[StatisticsName, tuple[Triple, Triple]] = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
     "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),

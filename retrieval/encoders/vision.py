@@ -34,7 +34,7 @@ class Vision(nn.Module):
         self.grid = settings.output == "grid"
         self.still, self.frozen = settings.norm_eval, settings.frozen
         given: Any = as_called(settings, places).statistics
-        means, deviations = STATISTICS[given] if isinstance(given, str) else (given[:3], given[3:])
+        means, deviations = (given[:3], given[3:]) if isinstance(given, tuple) else STATISTICS[given]
         self.register_buffer("mean", torch.tensor(means)[:, None, None] * 255, persistent=False)
         self.register_buffer("deviation", torch.tensor(deviations)[:, None, None] * 255, persistent=False)
         self.requires_grad_(not settings.frozen)

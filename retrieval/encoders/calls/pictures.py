@@ -100,5 +100,6 @@ def _statistics(fields: Mapping[str, Any]) -> Statistics:
     if not fields.get("do_normalize", "image_mean" in fields):
         return "none"
     means, deviations = (tuple(map(float, fields[name])) for name in ("image_mean", "image_std"))
-    known = (name for name, values in STATISTICS.items() if values == (means, deviations))
-    return next(known, None) or (*means, *deviations)  # type: ignore[return-value]
+    (red, green, blue), (of_red, of_green, of_blue) = means, deviations
+    named = next((name for name, values in STATISTICS.items() if values == (means, deviations)), None)
+    return named or (red, green, blue, of_red, of_green, of_blue)
