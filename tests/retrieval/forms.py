@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 
 
@@ -120,6 +122,30 @@ def tars(texts: str, per_shard: int = 3) -> Callable[[Sequence[Photograph], Path
     return write
 
 
+def parquet(kind: str) -> Callable[[Sequence[Photograph], Path], None]:
+    """Hugging Face's layout: bytes and path; bytes alone, a row a caption; or paths of files."""
+
+    def write(photographs: Sequence[Photograph], root: Path) -> None:
+        (root / "data").mkdir()
+        for split, name in (("train", "train"), ("val", "validation"), ("test", "test")):
+            of_split = [one for one in photographs if one.split == split]
+            if kind == "bytes and path":
+                rows = [
+                    {"image": {"bytes": one.content, "path": one.name}, "caption": list(one.captions)}
+                    for one in of_split
+                ]
+            elif kind == "bytes":
+                rows = [{"jpg": one.content, "caption": text} for one in of_split for text in one.captions]
+            else:
+                write_files(of_split, root / "images")
+                rows = [{"image_path": one.name, "captions": list(one.captions)} for one in of_split]
+            pq.write_table(
+                pa.Table.from_pylist(rows), root / "data" / f"{name}-00000-of-00001.parquet", row_group_size=2
+            )
+
+    return write
+
+
 def add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     info = tarfile.TarInfo(name)
     info.size = len(content)
@@ -139,6 +165,9 @@ FORMS: dict[str, Callable[[Sequence[Photograph], Path], None]] = {
     "caption files": caption_files,
     "tars with texts": tars("txt"),
     "tars with JSON": tars("json"),
+    "parquet, bytes and path": parquet("bytes and path"),
+    "parquet, bytes": parquet("bytes"),
+    "parquet, paths": parquet("paths"),
 }
 COLUMNS: dict[str, Any] = {
     "columns of one's own": (("image", ("photo_id",)), ("captions", ("legend",)), ("split", ("part",))),

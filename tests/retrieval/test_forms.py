@@ -4,13 +4,18 @@ import json
 import os
 import re
 import tarfile
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from goalgrid.grid.settings.image_views import View
+from goalgrid.listings import new_grid
 from goalgrid.retrieval.data import opening
 from goalgrid.retrieval.data.annotations import Annotated
 from goalgrid.retrieval.data.check import check
@@ -143,8 +148,34 @@ def append(path: Path, name: str) -> None:
         forms.add(tar, name, b"again")
 
 
+TRAIN = "train-00000-of-00001.parquet"
+
+
+def rewrite_rows(edit: Callable[[list[dict[str, Any]]], object], text: Any = None) -> Callable[[Path], object]:
+    """Write the parquet file of training again, with captions of another type if `text` is one."""
+
+    def change(root: Path) -> None:
+        path = root / "data" / TRAIN
+        before = pq.read_table(path)
+        rows = before.to_pylist()
+        edit(rows)
+        fields = {field.name: field.type for field in before.schema}
+        if text is not None:
+            rows = [
+                row | {"caption": [one if isinstance(one, bytes) else one.encode() for one in row["caption"]]}
+                for row in rows
+            ]
+            fields["caption"] = pa.list_(text)
+        if "legend" in rows[0]:
+            fields["legend"] = fields.pop("caption")
+        pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(fields)), path)
+
+    return change
+
+
 PAIRS, LINES = "pairs.csv", "all.jsonl"
 OPEN_CLIP, FOLDER, TARS = "CSV of open_clip", "imagefolder, CSV", "tars with texts"
+PARQUET = "parquet, bytes and path"
 DAMAGED: dict[tuple[str, str], tuple[Callable[[Path], object], str]] = {
     (OPEN_CLIP, "cut"): (rewrite(PAIRS, lambda text: text[:-12]), r"pairs\.csv, line 17: has 2 cells"),
     (OPEN_CLIP, "missing row"): (drop(PAIRS, 3), r"pairs\.csv, line 4: names no image"),
@@ -204,6 +235,28 @@ DAMAGED: dict[tuple[str, str], tuple[Callable[[Path], object], str]] = {
     (TARS, "other encoding"): (
         repack("val-00000.tar", lambda files: files.update({"val1.txt": "à".encode("cp1252")})),
         r"val-00000\.tar: val1\.txt: is not UTF-8: byte 0xe0, number 1",
+    ),
+    (PARQUET, "cut"): (
+        lambda root: os.truncate(root / "data" / TRAIN, 2000),
+        r"train-00000-of-00001\.parquet: cannot be read: .*Fetch it again",
+    ),
+    (PARQUET, "missing row"): (
+        rewrite_rows(lambda rows: rows[2].update(image=None)),
+        r"train-00000-of-00001\.parquet, row 3: names no image",
+    ),
+    (PARQUET, "wrong column"): (
+        rewrite_rows(lambda rows: [row.update(legend=row.pop("caption")) for row in rows]),
+        r"train-00000-of-00001\.parquet: lacks columns that test-00000-of-00001\.parquet has: caption",
+    ),
+    (PARQUET, "duplicate"): (
+        rewrite_rows(lambda rows: rows.append(rows[0])),
+        r"2 captions given to the same image before, the first is .*train-00000-of-00001\.parquet, row 5",
+    ),
+    (PARQUET, "other encoding"): (
+        rewrite_rows(
+            lambda rows: [row.update(caption=["à".encode("cp1252"), b"a dog"]) for row in rows[:1]], pa.binary()
+        ),
+        r"train-00000-of-00001\.parquet, row 1: is not UTF-8: byte 0xe0",
     ),
     (FOLDER, "other encoding"): (recode("test/metadata.csv"), r"test/metadata\.csv, line 3: is not UTF-8: byte 0xe0"),
 }
@@ -303,3 +356,40 @@ def test_a_hub_s_folder_is_read_through_its_links(photographs: list[Photograph],
     (root / "train" / "train0.png").symlink_to(plain / "train" / "train0.png")
     with pytest.raises(DataError, match=r"the link 'train/train0\.png' leads out of"):
         Annotated.of("mine", root)
+
+
+def test_pictures_of_parquet_are_copied_once_and_again_when_they_change(
+    photographs: list[Photograph], tmp_path: Path
+) -> None:
+    root, copies = write(PARQUET, photographs, tmp_path / "data"), tmp_path / "copies"
+    annotated = Annotated.of("mine", root, (), copies)
+    (copy,) = copies.glob("pictures-*.bin")
+    assert copy.stat().st_size == sum(len(one.content) for one in photographs)
+    assert f"pictures copied to {copy} (0.0 MB)" in annotated.summary
+    first = copy.stat().st_mtime_ns
+    Annotated.of("mine", root, (), copies)
+    assert copy.stat().st_mtime_ns == first
+    rewrite_rows(lambda rows: rows.pop())(root)
+    assert len(Annotated.of("mine", root, (), copies).listings["train"].images) == 3
+    (other,) = copies.glob("pictures-*.bin")
+    assert other != copy
+
+
+def test_equal_pictures_are_stored_once(photographs: list[Photograph], tmp_path: Path) -> None:
+    root = write("parquet, bytes", photographs, tmp_path / "data")
+    Annotated.of("mine", root, (), tmp_path / "copies")
+    (copy,) = (tmp_path / "copies").glob("pictures-*.bin")
+    assert copy.stat().st_size == sum(len(one.content) for one in photographs)
+
+
+def test_a_starter_grid_copies_no_pictures_and_writes_the_columns(
+    photographs: list[Photograph], tmp_path: Path
+) -> None:
+    root = write(PARQUET, photographs, tmp_path / "data")
+    text, notes = new_grid.text("birds", None, [], [], str(root))
+    assert 'columns = { captions = "caption" }' in text
+    assert any("8 photographs with 2 captions each from 3 parquet files" in note for note in notes)
+    root = write("CSV of open_clip", photographs, tmp_path / "table")
+    text, _ = new_grid.text("birds", None, [], [], str(root))
+    named = tomllib.loads(text)["data"]["birds"]["columns"]
+    assert named == {"image": "filepath", "captions": "title", "split": "split"}

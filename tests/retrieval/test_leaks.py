@@ -60,7 +60,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-INSIDE = {"webdataset tars": "tars with texts"}
+INSIDE = {"webdataset tars": "tars with texts", "parquet": "parquet, bytes and path"}
 """Formats whose pictures lie inside tables, and a form of each."""
 
 

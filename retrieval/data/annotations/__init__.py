@@ -18,6 +18,7 @@ from goalgrid.retrieval.data.annotations import (
     imagefolder,
     json_lines,
     karpathy,
+    parquet,
     tables,
     vse_infinity,
     webdataset,
@@ -63,6 +64,7 @@ FORMATS: dict[str, Format | TableFormat] = {
     "JSON lines": json_lines.FORMAT,
     "CSV with other columns": csv_table.FORMAT,
     "webdataset tars": webdataset.FORMAT,
+    "parquet": parquet.FORMAT,
     "pictures with caption files": caption_files.FORMAT,
 }
 """The first format found counts."""
@@ -71,7 +73,7 @@ EXPECTED = (
     "dataset.json or dataset_*.json (Karpathy), annotations/captions_train2014.json with id files or "
     "annotations/captions_{train,val,test}.json or captions.json (COCO), id_mapping.json, "
     "NAME_{train,val,test}.json (X-VLM), *.token.txt, metadata.csv or metadata.jsonl (imagefolder), *.jsonl, any *.csv "
-    "with a column of images and one of captions, *.tar (webdataset), or x.jpg with x.txt"
+    "with a column of images and one of captions, *.tar (webdataset), *.parquet, or x.jpg with x.txt"
 )
 READ_OTHERWISE = 'To read other columns, name them: [data.{name}] columns = {{ image = "...", captions = "..." }}'
 ENDINGS = (".json", ".txt", ".csv", ".npy", ".token", ".jsonl", ".ndjson", ".tsv")

@@ -64,11 +64,13 @@ class Table:
     Args:
         columns: all names, in their order.
         own_images: whether every row holds its picture, so that no column names it.
+        notes: what else was done, for the line that says what was read.
     """
 
     columns: Sequence[str]
     rows: Iterable[Row]
     own_images: bool = False
+    notes: Sequence[str] = ()
 
 
 class TableFormat(NamedTuple):
@@ -121,7 +123,10 @@ def files(form: TableFormat, root: Path, given: Columns) -> list[Path]:
 
     A file that cannot be read counts as one, so that its fault is reported.
     """
-    of_captions = [path for path in form.here(root) if _may_be(form.header(path), given)]
+    here = form.here(root)
+    of_captions = [path for path in here if _may_be(form.header(path), given)]
+    if form.shards and of_captions:
+        return here  # no shard is left out for its columns: reading it tells what it lacks
     return [path for path in of_captions if split_in(path, root)] or of_captions
 
 
@@ -206,9 +211,9 @@ def read(
         fix = "Give the root one of them, name them after splits (train.csv, val.csv, test.csv), or name columns."
         problems.append(Problem(str(path), what, fix))
         return TableRead([])
+    before = len(problems)
     table = form.table(paths, root, given, copies, problems)
     if not table.columns:
-        before = len(problems)
         deque(table.rows, maxlen=0)  # reports what is wrong with them
         if len(problems) == before:
             problems.append(Problem(str(path), "has no columns", "Is the file whole? Fetch it again."))
@@ -224,7 +229,7 @@ def read(
     unusual = tuple((role, names) for role, names in columns if not {*names} <= {*USUAL[role]})
     images = f"{counted(len(entries), 'photograph')} with {_spread(captions)} from {source}"
     images += f", columns {to_toml(unusual)}" if unusual else ""
-    return TableRead(entries, columns, "; ".join([images, f"split by {by}", *reading.left_out()]))
+    return TableRead(entries, columns, "; ".join([images, f"split by {by}", *reading.left_out(), *table.notes]))
 
 
 def _spread(captions: Sequence[int]) -> str:
@@ -285,9 +290,7 @@ class _Reading:
             )
 
     def _name(self, row: Row) -> str:
-        value = row.values.get(self.columns["image"][0]) if "image" in self.columns else None
-        if isinstance(value, Mapping):
-            value = value.get("path")
+        value = row.values.get(self.columns.get("image", ("image",))[0])
         name = value.strip() if isinstance(value, str) else ""
         if row.image:
             return name or row.image.label or f"{row.image.path.name}+{row.image.offset}"

@@ -62,7 +62,7 @@ def members(path: Path) -> Iterator[Member]:
     """The files of a tar in their order; OSError or TarError: it is cut, or is no tar."""
     with tarfile.open(path, "r:") as tar:
         while info := tar.next():
-            tar.members = []  # type: ignore[assignment]  # they would add up to gigabytes
+            tar.members = []  # type: ignore[attr-defined]  # they would add up to gigabytes
             if info.isreg() and not info.issparse():
                 name = PurePosixPath(info.name)
                 stem, _, ending = name.name.partition(".")
