@@ -68,7 +68,7 @@ IN_TRAINING: tuple[Outcome, str] = "kept", "it is being trained here"
 def grids_of(
     other: Home, home: Home, name: str | None, roots: Sequence[str], leave: Callable[[str], None]
 ) -> list[Grid]:
-    """Return the grids of the other runs folder, or that of this name, with the grid's places of data here; or UserError.
+    """Return the grids of the other runs folder, or that of this name, with the places of data here; or UserError.
 
     `roots`: DATASET=DIR; each grid takes the folders of its own data sets.
     `leave`: called with the reason why a grid is left out: it runs code that this user never named, or its file is
