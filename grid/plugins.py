@@ -21,6 +21,7 @@ from typing import Any
 
 from goalgrid.grid import global_state, trusted_code
 from goalgrid.grid.errors import UserError, check_known, said_by, text_of, user_path
+from goalgrid.grid.imports import Import, NotFollowed, imported
 from goalgrid.grid.registration import Registration, module_of, registered
 from goalgrid.grid.settings.base import Settings
 from goalgrid.grid.trusted_code import Untrusted
@@ -185,9 +186,8 @@ def _loads_libraries(use: Use) -> bool:
     nodes: list[ast.AST] = [*ast.parse(use.source).body]
     while nodes:
         node = nodes.pop()
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            if {name.partition(".")[0] for name in names} - harmless:
+        if isinstance(node, Import):
+            if {_top(target) for _, target in imported(node)} - harmless:
                 return True
         elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):  # what a call imports comes later
             nodes += ast.iter_child_nodes(node)
@@ -202,14 +202,15 @@ def _check(use: Use) -> None:
         said = f"line {error.lineno}: {error.msg}: {error.text}".rstrip()
         raise UserError(f"{use.path} does not import, {said}") from None
     for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
-        modules = [node.module or "."] if isinstance(node, ast.ImportFrom) else names
-        where = f"{use.path}, line {getattr(node, 'lineno', 0)}"
-        if isinstance(node, ast.ImportFrom) and (node.level or "*" in names):
-            form = "a relative import" if node.level else f"from {node.module} import *"
+        if not isinstance(node, Import):
+            continue
+        where = f"{use.path}, line {node.lineno}"
+        try:
+            modules = {target for _, target in imported(node)}
+        except NotFollowed as error:
             fix = "import the names themselves from an installed module"
-            raise UserError(f"{where}: {form} cannot be followed; {fix}.")
-        for top in sorted({module.partition(".")[0] for module in modules} - {PROGRAM}):
+            raise UserError(f"{where}: {error} cannot be followed; {fix}.") from None
+        for top in sorted(set(map(_top, modules)) - {PROGRAM}):
             neighbour = Path(use.path).with_name(top)
             if neighbour.with_suffix(".py").is_file() or (neighbour / "__init__.py").is_file():
                 raise UserError(

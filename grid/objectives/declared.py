@@ -1,4 +1,4 @@
-"""What files declare that import torch, read from their sources: losses and weights above functions, keys of tables.
+"""Declarations in files that import torch, read from their sources: losses and weights above functions, table keys.
 
 A listing, a plan and completion need names and parameters, no functions. So of a file only these are executed: the
 imports from `goalgrid.grid`, the assignments that use nothing but names known by then, and the decorators that do.
@@ -9,15 +9,21 @@ from collections import UserDict
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.imports import Import, NotFollowed, imported
+
+GRID = "goalgrid.grid."
+"""Begins the names of what is imported while declarations are read, since it does not import torch."""
 PROGRAM = Path(__file__).parents[2]
 """The folder of the program's package."""
 Entry = TypeVar("Entry")
 
 
 class Declared(UserDict[str, Entry]):
-    """What is declared, by name; read when it is first used, so that `goalgrid --help` does not."""
+    """Declarations by name, read at the first use, so that `goalgrid --help` does not read them."""
 
     def __init__(self, read: Callable[[], dict[str, Entry]]) -> None:
         self._read = read
@@ -28,7 +34,7 @@ class Declared(UserDict[str, Entry]):
 
 
 def declarations(file: str) -> Iterator[tuple[str, Any]]:
-    """The names and entries that the decorators of functions and classes declare, in a file of the program."""
+    """Yield the names and entries that decorators declare in a file of the program; UserError: an import hides names."""
     known: dict[str, Any] = {}
     for statement in _statements(file):
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -36,14 +42,14 @@ def declarations(file: str) -> Iterator[tuple[str, Any]]:
             for decorator in lists:
                 declaration = eval(compile(ast.Expression(decorator), file, "eval"), known)
                 yield declaration.name, declaration.described(ast.get_docstring(statement))
-        elif isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("goalgrid."):
-            _import(statement, known)
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            known |= _imported(statement, file)
         elif isinstance(statement, ast.Assign) and _names(statement.value) <= known.keys():
             exec(compile(ast.Module([statement], []), file, "exec"), known)
 
 
 def keys_of(file: str, table: str) -> list[str]:
-    """The keys of a dict that is assigned at the top of a file."""
+    """Return the keys of a dict that is assigned at the top of a file."""
     values = (
         node.value for node in _statements(file) if isinstance(node, ast.AnnAssign) and _names(node.target) == {table}
     )
@@ -54,12 +60,17 @@ def _statements(file: str) -> list[ast.stmt]:
     return ast.parse((PROGRAM / file).read_bytes(), file).body
 
 
-def _import(statement: ast.ImportFrom, known: dict[str, Any]) -> None:
-    """Import from `goalgrid.grid`; a definition of another package is known by its dotted name alone."""
-    if str(statement.module).startswith("goalgrid.grid."):
-        exec(compile(ast.Module([statement], []), str(statement.module), "exec"), known)
-    else:
-        known.update({alias.asname or alias.name: f"{statement.module}.{alias.name}" for alias in statement.names})
+def _imported(statement: Import, file: str) -> dict[str, Any]:
+    """Import from `goalgrid.grid`; a definition of another package of ours is known by its dotted name alone."""
+    package = ".".join(["goalgrid", *Path(file).parent.parts])
+    try:
+        names = imported(statement, package)
+    except NotFollowed as error:
+        fix = "import the names themselves, so that its declarations can be read"
+        raise UserError(f"{file}, line {statement.lineno}: {error} cannot be followed; {fix}.") from None
+    ours = {name: target for name, target in names if f"{target}.".startswith("goalgrid.")}
+    light = {"goalgrid", *(target for target in ours.values() if target.startswith(GRID))}
+    return {name: resolve_name(target) if target in light else target for name, target in ours.items()}
 
 
 def _names(node: ast.AST) -> set[str]:

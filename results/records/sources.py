@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
+from goalgrid.grid.imports import Import, NotFollowed, imported
 from goalgrid.results.records.scopes import canonical
 
 SETTINGS = "pydantic.BaseModel"
@@ -99,8 +100,12 @@ class Module:
         self.definitions: dict[str, Definition] = {}
         self.effects = Definition(f"{name}, its statements", self)
         """The statements that do more than define names when the module is imported."""
-        tree = _parsed(text)
-        for alias, target in _imported(tree):  # also inside functions: imports are late where torch is heavy
+        tree, self._package = _parsed(text), name if sources.is_package(name) else name.rpartition(".")[0]
+        try:
+            pairs = _imported(tree, self._package)  # also inside functions: imports are late where torch is heavy
+        except NotFollowed as error:
+            raise NotFollowed(f"{name}: {error} cannot be followed") from None
+        for alias, target in pairs:
             self.bindings.setdefault(alias, set()).add(target)
         for statement in tree.body:
             self._take(statement)
@@ -109,7 +114,7 @@ class Module:
         if not isinstance(statement, _NAMED):  # an import inside a function runs only with the function
             imports = (node for node in _statements(statement) if isinstance(node, ast.Import))
             modules = {alias.name for node in imports for alias in node.names}
-            self.imports |= modules | {target for _, target in _imported(statement)}
+            self.imports |= modules | {target for _, target in _imported(statement, self._package)}
         if _has_effect(statement):
             self.effects.nodes.append(statement)
         entries, others = _keyed(statement, self.sources.names)
@@ -144,7 +149,7 @@ class Module:
         return registered | {other.effects for name in names if (other := self.sources.module(name))}
 
     def meanings(self, nodes: Iterable[ast.AST]) -> dict[str, list[str]]:
-        """The names in syntax trees, with what they stand for: `HINGE` with `objectives.hinge.HINGE`."""
+        """Return the names in syntax trees, with what they mean: `HINGE` with `objectives.hinge.HINGE`."""
         meanings: dict[str, list[str]] = {}
         for name in sorted({name for node in nodes for name in _names(node)}):
             first, dot, rest = name.partition(".")
@@ -165,7 +170,12 @@ class Sources:
 
     def __init__(self, texts: Mapping[str, bytes], names: frozenset[str]) -> None:
         self._texts, self.names = texts, names
+        self._packages = {name.rpartition(".")[0] for name in texts}
         self.module, self.resolve = cache(self._module), cache(self._resolve)
+
+    def is_package(self, name: str) -> bool:
+        """Whether a module has others below it, so that relative imports in it begin there."""
+        return name in self._packages
 
     def spelt(self, constant: object) -> Definition | None:
         if not isinstance(constant, str) or not SPELT.fullmatch(constant):
@@ -223,7 +233,7 @@ class Sources:
 
 
 def texts_of(packages: Mapping[str, Path]) -> dict[str, bytes]:
-    """The source of each module below the folders of top-level packages, by the module's dotted name."""
+    """Return the source of each module below the folders of top-level packages, by the module's dotted name."""
     files = ((name, folder, file) for name, folder in packages.items() for file in sorted(folder.rglob("*.py")))
     return {
         ".".join([name, *file.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): file.read_bytes()
@@ -358,20 +368,10 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 @cache
-def _imported(tree: ast.AST) -> frozenset[tuple[str, str]]:
+def _imported(tree: ast.AST, package: str) -> frozenset[tuple[str, str]]:
     """The names that the imports in a syntax tree define, with the dotted names that they stand for."""
-    imported = set[tuple[str, str]]()
-    for node in _statements(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                name = alias.asname or alias.name.partition(".")[0]
-                imported.add((name, alias.name if alias.asname else name))
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"an import from {'.' * node.level}{node.module or ''} is not followed"
-            for alias in node.names:
-                assert alias.name != "*", f"all names of {node.module} are not followed"
-                imported.add((alias.asname or alias.name, f"{node.module}.{alias.name}"))
-    return frozenset(imported)
+    nodes = (node for node in _statements(tree) if isinstance(node, Import))
+    return frozenset(pair for node in nodes for pair in imported(node, package))
 
 
 def _declared(statement: ast.stmt) -> set[str]:

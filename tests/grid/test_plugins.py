@@ -305,6 +305,14 @@ WRONG = {
         "unknown value 'score' of on. Did you mean 'scores'?",
     ),
     "a module next to it": (f"import helper\n{MINE}", "line 1: 'helper' is next to the file and would not go to the"),
+    "a relative import": (
+        f"from . import helper\n{MINE}",
+        "line 1: a relative import cannot be followed; import the names themselves from an installed module",
+    ),
+    "a relative import in a function": (
+        f"{MINE}\n\ndef late():\n    from .helper import x\n",
+        "line 12: a relative import cannot be followed",
+    ),
     "a star": (f"from math import *\n{MINE}", "line 1: from math import * cannot be followed"),
     "a loss in a function": (
         HEAD + "def make():\n    @goalgrid.objective('mine')\n    def mine(t):\n        return t.s_neg\n\n\nmake()\n",

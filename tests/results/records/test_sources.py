@@ -1,9 +1,11 @@
 """What counts as the code that a computation uses: read from a small project that is edited on purpose."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from goalgrid.grid.imports import NotFollowed
 from goalgrid.results.records.sources import Sources, texts_of
 
 PROJECT = {
@@ -314,9 +316,16 @@ def test_moving_a_definition_that_a_string_spells_changes_nothing(tmp_path: Path
     assert fingerprint(tmp_path, moved) == fingerprint(tmp_path, SPELT)
 
 
-@pytest.mark.parametrize("wrong", ["from . import tools", "from top.tools import *"])
-def test_an_import_that_cannot_be_followed_is_an_error(wrong: str, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="not followed"):
+def test_a_relative_import_leads_where_the_absolute_one_does(tmp_path: Path) -> None:
+    relative = edited("top/begin.py", "import top.tools as tools", "from . import tools")
+    assert fingerprint(tmp_path, relative) == fingerprint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "form"), [("from ... import tools", "a relative import"), ("from top.tools import *",) * 2]
+)
+def test_an_import_that_cannot_be_followed_is_an_error(wrong: str, form: str, tmp_path: Path) -> None:
+    with pytest.raises(NotFollowed, match=rf"top\.begin: {re.escape(form)} cannot be followed"):
         fingerprint(tmp_path, edited("top/begin.py", "import top.tools as tools", wrong))
 
 
