@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, NonNegativeInt, PlainValidator, PositiveInt, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PlainValidator, PositiveInt, ValidationInfo, field_validator
 
 from goalgrid.grid.errors import counted
 from goalgrid.grid.identity import digest
@@ -61,10 +61,10 @@ def _range(value: Any) -> Range:
     raise ValueError(f"it should be a list of values, or {form} with low below high, in a log scale both above 0")
 
 
-def _several(value: Any) -> int:
-    if type(value) is int and (value == 0 or value > 1):
-        return value
-    raise ValueError("it should be 0, or 2 or more: of a single point nothing is decided")
+def _several(value: int) -> int:
+    if value == 1:
+        raise ValueError("it should be 0, or 2 or more: a single point leaves nothing to decide")
+    return value
 
 
 class Select(Settings):
@@ -94,7 +94,7 @@ class Select(Settings):
     )
     factor: Annotated[int, Field(ge=2)] = Field(default=3, description="one of so many search trials goes on, by asha")
 
-    confirm: Annotated[int, Unit("points"), PlainValidator(_several)] = Field(
+    confirm: Annotated[NonNegativeInt, Unit("points"), AfterValidator(_several)] = Field(
         default=0,
         description="the best points of a cell are trained again, with confirm_seeds further seeds, and the mean over "
         "seeds decides; 0: the search seed alone decides",
