@@ -60,6 +60,11 @@ class DualEncoder(nn.Module):
         self.drops = getattr(image, "drop", 0.0) > 0
         encoders = {"image": image, "text": text}
         self.frozen = tuple(BACKBONES[name] for name, part in encoders.items() if getattr(part, "frozen", False))
+        inside = tuple(prefix for prefix in BACKBONES.values() if prefix not in self.frozen)
+        constant = [
+            name for name, weight in self.named_parameters() if name.startswith(inside) and not weight.requires_grad
+        ]
+        self.frozen += tuple(constant)
 
     @property
     def networks(self) -> "list[DualEncoder]":
@@ -144,8 +149,9 @@ class DualEncoder(nn.Module):
     def hold_image_backbone(self, still: bool) -> None:
         """Keep the image backbone as it is, or let it learn, where there is one that may."""
         backbone = getattr(self.image, "backbone", None)
-        if backbone is not None and BACKBONES["image"] not in self.frozen:
-            backbone.requires_grad_(not still)
+        for name, weight in backbone.named_parameters() if backbone is not None else ():
+            if not f"{BACKBONES['image']}{name}".startswith(self.frozen):
+                weight.requires_grad_(not still)
 
     def weights(self) -> dict[str, Tensor]:
         """Return what a checkpoint needs: everything that training may change, without frozen backbones."""

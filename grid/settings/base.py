@@ -101,6 +101,9 @@ CALL = "call"
 CALL_FIELDS = frozenset({"framing", "margin", "filter", "statistics", "prompt", "max_words"})
 """Fields of the same table that another call drops, as another encoder drops all."""
 
+LEARNING = {"trains": "frozen", "frozen": "trains"}
+"""The two fields that say what of a network learns; each drops the other."""
+
 
 def remaining_fields(table: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is left of a table when these values are put over it: another encoder, scorer or call drops fields.
@@ -111,7 +114,9 @@ def remaining_fields(table: Mapping[str, Any], given: Mapping[str, Any]) -> dict
     if any(choice in given and table.get(choice) != given[choice] for choice in CHOICES):
         return {}
     other = CALL in given and table.get(CALL, "plain") != given[CALL]
-    return {name: value for name, value in table.items() if not (other and name in CALL_FIELDS)}
+    dropped = CALL_FIELDS if other else frozenset[str]()
+    dropped |= {after for name, after in LEARNING.items() if name in given and after not in given}
+    return {name: value for name, value in table.items() if name not in dropped}
 
 
 WHOLE = frozenset({"architecture"})

@@ -8,7 +8,7 @@ from goalgrid.grid.settings.base import Dropout, IdentityDefault, ReadWhere, Set
 from goalgrid.grid.settings.components import PartRead
 from goalgrid.grid.settings.image_views import Augmentation, Filter, Framing, Resampling, View
 from goalgrid.grid.settings.poolings import HAS_HEAD, SEVERAL, PoolingSettings
-from goalgrid.grid.settings.pretrained_networks import PUBLISHED, Call, Pretrained
+from goalgrid.grid.settings.pretrained_networks import PUBLISHED, TRAINS, Call, Pretrained, Trains
 from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings
 
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
@@ -136,6 +136,7 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         description="one vector an image; one a cell; or, of a network with two towers, the vector that it compares",
     )
     frozen: StrictBool = Field(True, description="the backbone does not learn, and its features are cached")
+    trains: Annotated[Trains, IdentityDefault(None)] = Field(None, description=TRAINS)
     crops: Annotated[
         PositiveInt | Literal["online"], told_once("a number of crops from 1, or 'online'"), Unit("crops"), _CROPS
     ] = Field(
@@ -191,11 +192,12 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     @model_validator(mode="before")
     @classmethod
     def _called(cls, content: Any) -> Any:
+        content = cls._with_learning(content)
         return cls._with_call(content, **dict.fromkeys(("framing", "margin", "filter", "statistics"), PUBLISHED))
 
     @model_validator(mode="after")
-    def _call_has_a_source(self) -> Self:
-        self._check_source_of_call()
+    def _parts_are_there(self) -> Self:
+        self._check_parts()
         return self
 
     @property

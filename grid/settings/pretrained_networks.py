@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from goalgrid.grid.settings.base import CALL, Settings
+from goalgrid.grid.settings.base import CALL, Settings, told_once
 
 RANDOM = "random"
 """The name of no weights: a network built from its architecture and started from a fixed seed."""
@@ -16,6 +16,19 @@ WeightsName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-
 Call = Literal["plain", "published"]
 PUBLISHED: Literal["published"] = "published"
 """The value of a field that the folder of the weights decides."""
+
+
+LAST = "last "
+"""What `trains` begins with where the last blocks learn."""
+Trains = Annotated[
+    Annotated[str, Field(pattern=r"^(projection|last [1-9][0-9]*)$")] | None,
+    told_once("none, projection, last K (e.g. 'last 2'), or all"),
+]
+TRAINS = (
+    "part of the network that learns. none: nothing, and its features are cached; projection: the layer that maps to "
+    "its own vector; last K: its last K blocks and what follows them (open_clip counts the projection, too); all. none "
+    "and all are frozen = true and false, with the same ids"
+)
 
 
 class Pretrained(Settings):
@@ -43,7 +56,22 @@ class Pretrained(Settings):
         asked = isinstance(content, dict) and content.get(CALL) == PUBLISHED
         return {**published, **content} if asked else content
 
-    def _check_source_of_call(self) -> None:
+    @staticmethod
+    def _with_learning(content: Any) -> Any:
+        """The content with `trains` = none or all as `frozen`; ValueError: the two contradict each other."""
+        trains = content.get("trains") if isinstance(content, dict) else None
+        if trains is None:
+            return content
+        frozen = trains == "none"
+        if content.get("frozen", frozen) != frozen:
+            raise ValueError(f"trains = {trains!r} contradicts frozen = {str(not frozen).lower()}; give one of the two")
+        partial = {} if trains in ("none", "all") else {"trains": trains}
+        return {name: value for name, value in content.items() if name != "trains"} | {"frozen": frozen} | partial
+
+    def _check_parts(self) -> None:
+        """Raise a ValueError if the call or what learns needs what the weights do not have."""
+        if getattr(self, "trains", None) == "projection" and getattr(self, "output", "") != "projected":
+            raise ValueError('trains = "projection" needs output = "projected", the vector that this layer gives')
         if self.weights == RANDOM and getattr(self, CALL) == PUBLISHED:
             raise ValueError(
                 f'call = "{PUBLISHED}" is read from the folder of the weights, and random weights have none'

@@ -6,7 +6,7 @@ from pydantic import Field, PositiveInt, StrictBool, model_validator
 
 from goalgrid.grid.settings.base import Dropout, IdentityDefault, Settings, Unit
 from goalgrid.grid.settings.poolings import HAS_HEAD, PoolingSettings
-from goalgrid.grid.settings.pretrained_networks import PUBLISHED, RANDOM, Call, Pretrained
+from goalgrid.grid.settings.pretrained_networks import PUBLISHED, RANDOM, TRAINS, Call, Pretrained, Trains
 from goalgrid.grid.settings.user_modules import UserModuleKind, UserModuleSettings
 
 CALLED = (
@@ -92,6 +92,7 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     boundaries: ClassVar[bool] = True
     encoder: Literal["transformer"] = Field(default="transformer", description=TEXT_ENCODER)
     frozen: StrictBool = Field(False, description="the backbone does not learn, and its features are cached")
+    trains: Annotated[Trains, IdentityDefault(None)] = Field(None, description=TRAINS)
     output: Annotated[Literal["states", "projected"], IdentityDefault("states")] = Field(
         "states",
         description="a state a word piece; or the network's own vector: that which two towers compare, or that of a "
@@ -113,11 +114,11 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     @model_validator(mode="before")
     @classmethod
     def _called(cls, content: Any) -> Any:
-        return cls._with_call(content, prompt=PUBLISHED)
+        return cls._with_call(cls._with_learning(content), prompt=PUBLISHED)
 
     @model_validator(mode="after")
-    def _call_has_a_source(self) -> Self:
-        self._check_source_of_call()
+    def _parts_are_there(self) -> Self:
+        self._check_parts()
         return self
 
     def longest(self, dataset_words: int) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from goalgrid.grid.errors import UserError, in_short
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import BiGruSettings, BowSettings, GruSettings, TransformerSettings
-from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders import learning, pretrained
 from goalgrid.retrieval.encoders.calls import caption_call
 from goalgrid.retrieval.encoders.calls.sentence_modules import sentence_modules
 from goalgrid.retrieval.encoders.pooling import Encoded, pooling
@@ -75,8 +75,10 @@ class Transformer(nn.Module):
             nn.init.zeros_(self.project.bias)
         self.pool = pooling(settings, dim)
         self.backbone, self.output, self.frozen = backbone, settings.output, settings.frozen
+        self.partial = settings.trains is not None
         if backbone is not None:
             backbone.requires_grad_(not settings.frozen)
+            learning.hold(backbone, settings.trains, "model.text.trains")
 
     def forward(self, captions: Tensor, lengths: Int[Tensor, " b"]) -> Encoded:
         """From indices (b, n), or from features that a frozen network gave before: (b, k), or (b, n, k)."""
@@ -91,6 +93,8 @@ class Transformer(nn.Module):
         super().train(mode)
         if self.backbone is not None and self.frozen:
             self.backbone.eval()
+        elif self.backbone is not None and self.partial:
+            learning.calm(self.backbone)
         return self
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings.image_encoders import BackboneSettings
-from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders import learning, pretrained
 from goalgrid.retrieval.encoders.calls.called import as_called
 from goalgrid.retrieval.encoders.calls.kinds import NAFLEX
 from goalgrid.retrieval.encoders.statistics import STATISTICS
@@ -32,17 +32,20 @@ class Vision(nn.Module):
         self.network = pretrained.network(settings, places, part="vision_model", projected=projected)
         _check_pixels(self.network, settings.weights)
         self.grid = settings.output == "grid"
-        self.still, self.frozen = settings.norm_eval, settings.frozen
+        self.still, self.frozen, self.partial = settings.norm_eval, settings.frozen, settings.trains is not None
         given: Any = as_called(settings, places).statistics
         means, deviations = (given[:3], given[3:]) if isinstance(given, tuple) else STATISTICS[given]
         self.register_buffer("mean", torch.tensor(means)[:, None, None] * 255, persistent=False)
         self.register_buffer("deviation", torch.tensor(deviations)[:, None, None] * 255, persistent=False)
         self.requires_grad_(not settings.frozen)
+        learning.hold(self.network, settings.trains, "model.image.trains")
         self.classified, self.special = self._special_tokens()
         self.width = self._width(settings.size)
 
     def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Tensor:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and next(self.network.parameters()).requires_grad):
+        with torch.set_grad_enabled(
+            torch.is_grad_enabled() and any(weight.requires_grad for weight in self.network.parameters())
+        ):
             given = self.network((images.float() - self.mean) / self.deviation)
             if self.grid:
                 return self._cells(given.last_hidden_state, images.shape[-1])
@@ -92,6 +95,8 @@ class Vision(nn.Module):
     def train(self, mode: bool = True) -> "Vision":
         """Frozen, the network stays in evaluation; so do its batch norms where the recipe says so."""
         super().train(mode and not self.frozen)
+        if self.partial:
+            learning.calm(self)
         if self.still:
             for module in self.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
