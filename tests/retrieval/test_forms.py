@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 import tarfile
 import tomllib
 from collections.abc import Callable, Sequence
@@ -393,3 +395,20 @@ def test_a_starter_grid_copies_no_pictures_and_writes_the_columns(
     text, _ = new_grid.text("birds", None, [], [], str(root))
     named = tomllib.loads(text)["data"]["birds"]["columns"]
     assert named == {"image": "filepath", "captions": "title", "split": "split"}
+
+
+@pytest.mark.gate
+def test_no_form_imports_torch_and_pyarrow_comes_with_parquet_alone(
+    photographs: list[Photograph], tmp_path: Path
+) -> None:
+    roots = [write(form, photographs, tmp_path / str(place)) for place, form in enumerate(("tars with texts", PARQUET))]
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from goalgrid.retrieval.data.content import content\n"
+        f"for root in {[str(root) for root in roots]}:\n"
+        f"    content('mine', Path(root), features=False, kept=Path({str(tmp_path / 'kept')!r}))\n"
+        "    print(*(name in sys.modules for name in ('torch', 'pyarrow', 'pyarrow.dataset')))\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert finished.stdout.splitlines() == ["False False False", "False True False"]

@@ -23,7 +23,7 @@ SEPARATORS = ",;\t|"
 LONGEST = 10_000
 """Characters of a first line that are looked at for columns."""
 TREE = """
-DIR/NAME.csv                any columns, e.g. filepath,title; commas, semicolons, tabs or bars between them
+DIR/pairs.csv               any name, any columns, e.g. filepath,title; commas, semicolons, tabs or bars between them
     or NAME_train.csv, NAME_val.csv and NAME_test.csv; a column `split`, or files that say it, as for captions.csv
 DIR/images/*.jpg            or in DIR, or in any other folder below it
 """

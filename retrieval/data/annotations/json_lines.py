@@ -15,8 +15,8 @@ FOLDERS = (".", "annotations", "data")
 PATTERNS = ("*.jsonl", "*.ndjson")
 LAYOUT = 'an object a line, e.g. {"image": "1.jpg", "captions": ["a dog", "a dog runs"], "split": "train"}'
 TREE = """
-DIR/NAME.jsonl              a line {"image": "1.jpg", "captions": ["a dog", "a dog runs"], "split": "train"}
-    any names of keys; or NAME_train.jsonl, NAME_val.jsonl and NAME_test.jsonl
+DIR/captions.jsonl          a line {"image": "1.jpg", "captions": ["a dog", "a dog runs"], "split": "train"}
+    any name, any keys; or NAME_train.jsonl, NAME_val.jsonl and NAME_test.jsonl
 DIR/images/*.jpg            or in DIR, or in any other folder below it
 """
 FIRST = 1 << 20
