@@ -412,3 +412,20 @@ def test_no_form_imports_torch_and_pyarrow_comes_with_parquet_alone(
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert finished.stdout.splitlines() == ["False False False", "False True False"]
+
+
+def test_splits_go_by_their_usual_names_and_a_test_alone_holds_out_validation(tmp_path: Path) -> None:
+    """Literal: SHA-256 of the name, as by_hash says: of 1.jpg to 9.jpg, 5.jpg alone is of validation."""
+    forms.write_files([Photograph(f"{number}.jpg", b"", (), "") for number in range(1, 10)], tmp_path)
+    rows = [f"{number}.jpg,a {number},{split}" for number, split in ((1, "Training"), (2, "validation"), (3, "TEST"))]
+    (tmp_path / "pairs.csv").write_text("\n".join(["filepath,title,split", *rows]) + "\n")
+    listings = Annotated.of("mine", tmp_path).listings
+    assert [listing.captions for listing in listings.values()] == [["a 1"], ["a 2"], ["a 3"]]
+    (tmp_path / "pairs.csv").unlink()
+    for split, numbers in (("train", range(1, 8)), ("test", (8, 9))):
+        lines = [f"{number}.jpg,a {number}" for number in numbers]
+        (tmp_path / f"{split}.csv").write_text("\n".join(["filepath,title", *lines]) + "\n")
+    annotated = Annotated.of("mine", tmp_path)
+    assert annotated.listings["val"].captions == ["a 5"]
+    assert annotated.listings["test"].captions == ["a 8", "a 9"]
+    assert "a tenth of train validates" in annotated.summary

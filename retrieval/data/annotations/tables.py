@@ -314,7 +314,8 @@ class _Reading:
         rows = [row for _, row, _ in self.pairs]
         if column := self.columns.get("split"):
             splits = [
-                split_files.split_of(str(row.values.get(column[0])), row.place, self.problems, SPLIT_NAMES) or ""
+                split_files.split_of(str(row.values.get(column[0])).lower(), row.place, self.problems, SPLIT_NAMES)
+                or ""
                 for row in rows
             ]
             return splits, f"column {column[0]!r}"
