@@ -94,10 +94,10 @@ def main() -> None:
         words = sorted(arguments, key=lambda word: word != TRUST_CODE)
         sys.exit(app(words, prog_name="goalgrid", standalone_mode=False) or 0)
     except MISUSED as error:
-        said, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
+        mistake, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
         of = context.command_path if context else "goalgrid"
-        help_of_group = said.startswith("Usage:")  # which was called without a verb
-        say(said if help_of_group else f"error: {said[:1].lower()}{said[1:]}. Usage: {of} --help")
+        help_of_group = mistake.startswith("Usage:")  # which was called without a verb
+        say(mistake if help_of_group else f"error: {mistake[:1].lower()}{mistake[1:]}. Usage: {of} --help")
         sys.exit(WRONG_USAGE)
     except typer.Abort:  # Ctrl-C, or no answer
         say("aborted")

@@ -95,7 +95,7 @@ class EvaluationRequest:
             raise UserError(unknown_objective(self.as_objective, known=known))
         check_known("data set", dataset, grid.datasets, where=f"of grid {grid.name!r}")
         moved = grid.model_copy(update={"data": {**grid.data, dataset: Location(root=root)}})
-        here, given = (DataAtHand(each, home).fingerprint(settings) for each in (grid, moved))
+        here, given = (DataAtHand(of, home).fingerprint(settings) for of in (grid, moved))
         if here and here != given:
             raise UserError(
                 f"{root} has other data than {grid.root(dataset)}, the {dataset} of grid {grid.name!r}: no table shows "

@@ -311,9 +311,9 @@ def _end(after: GridState, launched: LaunchResult, content: KeptLaunch | None, p
     files = keep_table(after)
     table = (table_of_paper(paper, after.home) or files.table) if files else None
     trials = list({d.trial.id: d.trial for d in launched.decisions if d.trial.id in after.states}.values())
-    left = after.left_by(launched.launches)
+    abandoned = after.left_by(launched.launches)
     lost = after.with_children(launched.other_code)
-    reached = [_reached(after, trial, left, lost) for trial in trials]
+    reached = [_reached(after, trial, abandoned, lost) for trial in trials]
     again, untrained = Step.of("resume", after.grid.name, runs=after.home.path), None
     if content:
         folder = after.home.grid(after.grid.name).launch(content.id).path

@@ -105,7 +105,7 @@ def search_against_fresh(cells: Sequence[Cell], rows: Mapping[str, Mapping[str, 
             continue
         default = f" (default {_span(values['default'])}, gain {_span(values['gain'])})" if "default" in values else ""
         fresh = f", {_span(values['fresh'])} on fresh seeds" if "fresh" in values else ""
-        several = "; each cell: goalgrid fair" if len(pairs) > 1 else ""
+        several = "; each cell: goalgrid fair GRID" if len(pairs) > 1 else ""
         text = f"{_span(values['search'])} in the search{default}{fresh}{several}"
         sentences.append(f"Validation {named(by)} of what was chosen: {text}.")
     return " ".join(sentences)
