@@ -133,7 +133,7 @@ def expand(grid: Grid) -> list[Cell]:
         shared = resolver.shared(dataset, recipe, name, overrides.of(cell))
         if shared is None:
             continue
-        if clash := components.clash(shared.model, shared.objective, grid.resources.parts):
+        if clash := components.clash(shared.model, shared.objective, grid.resources.components):
             of = f"{recipe} with {name}" if repr(name) in clash else recipe
             resolver.problems[f"{of}: {clash}"] = None
             continue

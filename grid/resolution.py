@@ -40,8 +40,8 @@ class Shared(NamedTuple):
         models = (self.model, *self.members)
         present = [*of_objective(self.objective), *(p for m in models for p in of_model(m).values())]
         words = self.dataset.words == "nltk" and any(model.text.tokenizer is None for model in models)
-        of_parts = frozenset().union(*(part.libraries for part in present))
-        return of_parts.union(*(model.libraries for model in models), {"nltk"} if words else set())
+        of_components = frozenset().union(*(component.libraries for component in present))
+        return of_components.union(*(model.libraries for model in models), {"nltk"} if words else set())
 
 
 class Resolver:

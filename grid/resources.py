@@ -89,8 +89,8 @@ class Resources(Settings):
         return self
 
     @property
-    def parts(self) -> dict[str, Component]:
-        """The part that trainings have by these resources, by what a user calls it."""
+    def components(self) -> dict[str, Component]:
+        """The components that trainings have by these resources, by what a user calls them."""
         return {f"resources.replicas = {self.replicas}": REPLICAS} if self.replicas > 1 else {}
 
     @property

@@ -175,7 +175,7 @@ class DualEncoder(nn.Module):
 
 def class_of(settings: ModelSettings) -> type[DualEncoder]:
     """Return the class of a model: the one of a component that it has, else the plain one."""
-    classes = [part.network for part in components.of_model(settings).values() if part.network]
+    classes = [one.network for one in components.of_model(settings).values() if one.network]
     return components.loaded(classes[0]) if classes else DualEncoder
 
 

@@ -34,7 +34,7 @@ class Declared(UserDict[str, Entry]):
 
 
 def declarations(file: str) -> Iterator[tuple[str, Any]]:
-    """Yield the names and entries that decorators declare in a file of the program; UserError: an import hides names."""
+    """Yield the names and entries that decorators declare in a file of the program; UserError: it hides its names."""
     known: dict[str, Any] = {}
     for statement in _statements(file):
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):

@@ -26,11 +26,11 @@ from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.user_modules import registered
 
 RANKED = "offline-negatives"
-"""The part of an objective that needs the training split ranked."""
+"""The component of an objective that needs the training split ranked."""
 
 
 class Reader(NamedTuple):
-    """Readers of data and training settings: the model, whether its objective warms up, the parts it needs."""
+    """Readers of data and training settings: the model, whether its objective warms up, the components it needs."""
 
     model: ModelSettings
     warms_up: bool

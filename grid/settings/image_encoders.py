@@ -83,7 +83,7 @@ class ImageEncoderSettings(Settings):
 
     @property
     def reads(self) -> tuple[PartRead, ...]:
-        """What the encoder reads of data in a form of its part's; empty: it reads images, or features of them."""
+        """What the encoder reads of data in its component's form; empty: it reads images, or features of them."""
         return ()
 
     @property

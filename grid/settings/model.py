@@ -21,7 +21,7 @@ from goalgrid.grid.settings.scorers import (
 from goalgrid.grid.settings.text_encoders import TextEncoderSettings, TextSettings
 from goalgrid.grid.settings.user_modules import UserModuleSettings
 
-if not TYPE_CHECKING:  # what parts bring is known when the program runs
+if not TYPE_CHECKING:  # what components bring is known when the program runs
     ImageSettings = components.choices(ImageSettings, ImageEncoderSettings)
     TextSettings = components.choices(TextSettings, TextEncoderSettings)
     AnyScorer = components.choices(AnyScorer, ScorerSettings)
@@ -86,17 +86,17 @@ class ModelSettings(Settings):
         return frozenset(["transformers"] * by_name + ["pillow"] * (self.image.view is not None))
 
     @model_validator(mode="after")
-    def _fits_its_parts(self) -> Self:
+    def _fits_its_components(self) -> Self:
         if self.networks != "single" and self.networks not in components.registered():
             raise ValueError(f"networks = {self.networks}: {components.missing(self.networks)}")
-        for part in components.of_model(self).values():
-            if problem := part.fits(self):
+        for component in components.of_model(self).values():
+            if problem := component.fits(self):
                 raise ValueError(problem)
         return self
 
     @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:
-        if self.image.reads:  # its part has said what fits
+        if self.image.reads:  # its component has said what fits
             return self
         for name, part in (("image", self.image), ("text", self.text)):
             if self.of_sets and isinstance(part, UserModuleSettings):

@@ -53,7 +53,7 @@ LOGGED = {
     "val_spread": Logged("standard deviation of validation similarities", "cosine"),
     "val_chance": Logged("rsum that a model which knows nothing may reach", "percent"),
 }
-"""By name; parts of a model or a training log more.
+"""By name; components of a model or a training log more.
 
 In a step, the squares of the `grad_norm_` of all parts add up to the square of `grad_norm`.
 """
@@ -61,4 +61,4 @@ In a step, the squares of the `grad_norm_` of all parts add up to the square of 
 
 def all_logged() -> dict[str, Logged]:
     """Return all logged values by name, including those that components log."""
-    return LOGGED | {name: value for part in registered().values() for name, value in part.logged.items()}
+    return LOGGED | {name: value for one in registered().values() for name, value in one.logged.items()}

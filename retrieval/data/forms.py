@@ -154,7 +154,7 @@ class Form:
 
 
 def forms() -> list[Form]:
-    return [components.loaded(part.data) for part in components.registered().values() if part.data]
+    return [components.loaded(one.data) for one in components.registered().values() if one.data]
 
 
 def form_of(reads: Sequence[PartRead]) -> Form:

@@ -289,7 +289,9 @@ def probe(name: str) -> dict[str, Any]:
     """What the memory probe measures."""
     with tempfile.TemporaryDirectory() as scratch, device.Present():
         machine = Machine(gpu=True, features=Path(scratch) / "features")
-        found = memory_probe.probe({name: settings_of(name, "", *FIVE_STEPS)}, machine, Home(Path(scratch)))
+        found = memory_probe.probe(
+            {name: settings_of(name, "", *FIVE_STEPS).model_dump_json()}, machine, Home(Path(scratch))
+        )
         return {"problem": found.problem, "alone": [need.alone for need in found.needs.values()]}
 
 

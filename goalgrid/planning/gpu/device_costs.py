@@ -357,7 +357,7 @@ class _OnCard:
             half_size = self._counted(peak, trial, shapes, precision="bf16")
             remedies.append(Remedy("train.precision=bf16", half_size, others=" (another trial)"))
         if part:
-            alone = bool(components.clash(shared.model, shared.objective, Resources(replicas=2).parts))
+            alone = bool(components.clash(shared.model, shared.objective, Resources(replicas=2).components))
             others = "" if alone else f", or resources.replicas={batch // part} (each)"
             remedies.append(Remedy(f"train.batch_size={part}", fewer[part], others=f" (another trial){others}"))
         return [replace(remedy, bytes=CONTEXT + remedy.bytes) for remedy in remedies if remedy.bytes <= room]

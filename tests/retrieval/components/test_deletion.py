@@ -32,10 +32,10 @@ print(json.dumps(said))
 QUOTED = {"selhn-table4", "unified-table3", "unified-table7"}
 """Grids that train losses whose numbers their papers quote."""
 NEEDED_BY = {
-    "aoq": (QUOTED, "'offline-negatives' is not here"),
-    "ncr": ({"ncr-noise", *QUOTED}, "'clean-probabilities' is not here"),
-    "meta_spn": ({"meta-spn"}, "'learnt-weights' is not here"),
-    "twins": ({"twins"}, "'twins' is not here"),
+    "aoq": (QUOTED, "'offline-negatives' is not installed"),
+    "ncr": ({"ncr-noise", *QUOTED}, "'clean-probabilities' is not installed"),
+    "meta_spn": ({"meta-spn"}, "'learnt-weights' is not installed"),
+    "twins": ({"twins"}, "'twins' is not installed"),
     "video": ({"unified-table4"}, "unknown recipe 'ce'"),
     "vsrn": ({"vsrn", "goal-table6", "selhn-table5", *QUOTED}, "unknown recipe 'vsrn"),
     "xvlm": ({"goal-table6"}, "unknown recipe 'xvlm"),

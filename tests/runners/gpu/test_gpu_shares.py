@@ -112,7 +112,7 @@ def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:
     found, said = measured(driver, some)
     assert set(found.values()) == {small}
     assert said == ["different GPUs, of which the smallest decides the shares: small (16 GB), large (80 GB)"]
-    assert driver.asked == [some[0].trials[0]]
+    assert driver.asked == [some[0].trials[0].model_dump_json()]
 
 
 def test_a_trial_that_does_not_fit_is_an_error_before_anything_starts() -> None:

@@ -91,7 +91,7 @@ def test_a_trial_runs_to_its_test_and_leaves_nothing(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_where_torch_sees_no_gpu_nothing_is_found(tmp_path: Path) -> None:
-    found = probe({"a kind": settings()}, Machine(gpu=True), Home(tmp_path))
+    found = probe({"a kind": settings().model_dump_json()}, Machine(gpu=True), Home(tmp_path))
     assert (found.devices, found.needs, found.problem) == ([], {}, "")
 
 

@@ -260,9 +260,10 @@ def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path
 @pytest.mark.gate
 def test_a_replica_ends_with_the_first_one_and_with_nothing_else(small_trial: Trial) -> None:
     mine = "import goalgrid\n\n\n@goalgrid.objective('mine')\ndef mine(t):\n    return t.s_neg - t.s_pos\n"
-    replica = Replica.start(1, [("/on/another/host/mine.py", mine)])
+    replica = Replica.start(1)
     settings = small_trial.settings.model_copy(update={"objective": ObjectiveSettings(name="mine")})
-    replica.connection.send(("prepare", 1, settings, Machine(Resources(replicas=2))))
+    machine = Machine(Resources(replicas=2), uses=(("/on/another/host/mine.py", mine),))
+    replica.connection.send(("prepare", 1, settings.model_dump_json(), machine))
     assert replica.connection.recv() == "ready"
     for number in (signal.SIGINT, signal.SIGTERM):  # the first one hears them too
         replica.process.send_signal(number)

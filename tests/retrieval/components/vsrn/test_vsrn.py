@@ -173,7 +173,7 @@ def test_twins_and_replicas_are_refused(few_pictures: Path) -> None:
     needs = "fusion captioning needs the captions of a whole batch in one network, which "
     with pytest.raises(UserError, match=f"{needs}model.networks = twins cannot give"):
         settings_of(few_pictures, "vsrn-tiny", "model.networks=twins")
-    clash = components.clash(settings_of(few_pictures, "vsrn-tiny").model, others=Resources(replicas=2).parts)
+    clash = components.clash(settings_of(few_pictures, "vsrn-tiny").model, others=Resources(replicas=2).components)
     assert clash.startswith(f"{needs}resources.replicas = 2 cannot give")
 
 

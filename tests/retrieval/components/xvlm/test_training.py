@@ -56,5 +56,5 @@ def test_the_rate_rises_and_falls_step_by_step_and_norms_have_no_decay(learner: 
 
 
 def test_replicas_are_refused(learner: Learner) -> None:
-    clash = components.clash(learner.settings.model, others=Resources(replicas=2).parts)
+    clash = components.clash(learner.settings.model, others=Resources(replicas=2).components)
     assert re.match(r"fusion x-vlm needs negatives of a whole batch .*, which resources\.replicas = 2", clash)
