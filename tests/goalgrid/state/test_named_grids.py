@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import goalgrid as python
 from goalgrid.grid.errors import UserError
@@ -101,6 +102,13 @@ def test_two_grids_in_one_process_each_have_their_own_losses_of_one_name(folder:
     texts = [grid.plan().text for grid in [*loaded, *loaded]]
     assert texts[:2] == texts[2:]
     assert [len(grid.trials) for grid in loaded] == [1, 2]
+    image, text = torch.nn.functional.normalize(torch.randn(2, 5, 4), dim=-1)
+    values = [float(grid.objective("mine")(image, text)) for grid in loaded]
+    assert values[0] - values[1] == pytest.approx(
+        2 * float((image * text).sum()), abs=1e-4
+    )  # s_pos, in both directions
+    with pytest.raises(UserError, match=r"unknown objective 'mine'.*goalgrid\.load\(GRID\)\.objective\(NAME\)"):
+        python.objectives.build("mine")
 
 
 def test_a_number_of_seeds_is_said_to_be_one_seed(goalgrid: Goalgrid, folder: Path) -> None:

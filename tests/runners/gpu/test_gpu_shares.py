@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +12,11 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.resources import Resources
-from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.runners.gpu import memory_probe
-from goalgrid.runners.gpu.memory_probe import Probed, Samples
+from goalgrid.runners.gpu.memory_probe import Probed
 from goalgrid.runners.launch.jobs import Job, jobs_for, requests_for, samples, with_share
 from goalgrid.runners.training.machine import Machine
 from tests.fork_server import client
@@ -44,9 +43,11 @@ class Replies:
     """GPUs on which a probe found this."""
 
     def __init__(self, *replies: Probed | Exception) -> None:
-        self.replies, self.asked = replies, list[TrialSettings]()
+        self.replies, self.asked = replies, list[str]()
 
-    def __call__(self, function: Callable[..., Probed], wanted: Samples, machine: Machine, home: Home) -> list[Probed]:
+    def __call__(
+        self, function: Callable[..., Probed], wanted: Mapping[str, str], machine: Machine, home: Home
+    ) -> list[Probed]:
         self.asked += wanted.values()
         for reply in self.replies:
             if isinstance(reply, Exception):

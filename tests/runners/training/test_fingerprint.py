@@ -299,6 +299,17 @@ def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: li
     assert watched.names - nameless - reached - paths == set()
 
 
+def test_a_file_of_the_user_counts_by_its_text_wherever_it_is(tmp_path: Path) -> None:
+    loss = "import goalgrid\n\n\n@goalgrid.objective('mine')\ndef mine(t):\n    return t.s_neg{}\n"
+    found = list[str]()
+    for name, more in (("here", ""), ("there", ""), ("other", " - t.s_pos")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "losses.py").write_text(loss.format(more), encoding="utf-8")
+        uses = f'uses=["{tmp_path / name / "losses.py"}"]'
+        found.append(code_fingerprint(settings_of(uses, 'objectives=["mine"]')))
+    assert found[0] == found[1] != found[2]
+
+
 @pytest.mark.gate
 def test_the_fingerprint_is_of_the_code_that_was_imported_whatever_is_written_later(copy: Path) -> None:
     script = (
