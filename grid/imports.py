@@ -1,4 +1,4 @@
-"""The imports of a source, read from its syntax tree: which dotted name each name stands for.
+"""The imports of a source, read from its syntax tree: which dotted name each name means.
 
 What is declared above losses, what code a training reaches, and what a user's file needs are read by this one resolver.
 """
@@ -13,7 +13,7 @@ class NotFollowed(ValueError):
 
 
 def imported(node: Import, package: str = "") -> list[tuple[str, str]]:
-    """Return the names that an import defines, each with the dotted name that it stands for.
+    """Return the names that an import defines, each with the dotted name that it means.
 
     Args:
         package: of the file, in which relative imports begin; empty: it is in none.

@@ -81,7 +81,7 @@ class FairRow:
         return spent / whole if whole else math.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it for a program; None where there is no number."""
+        """Return all of it for a program; None in place of a missing number."""
         tried = [choice.to_dict() for choice in self.cell.choices]
         numbers = vars(self.validation) if self.validation else {}
         return {
@@ -116,12 +116,12 @@ def fair_rows(cells: Sequence[Cell], scores: Scores, home: Home) -> list[FairRow
 
 
 def broken(rows: Iterable[FairRow], required: Collection[str]) -> list[str]:
-    """`equal-epochs: infonce by fc-bow on flickr8k trains 9 epochs, most others 3`: faults against required rules."""
+    """List faults of required rules: `equal-epochs: infonce by fc-bow on flickr8k trains 9 epochs, most others 3`."""
     return [f"{f.rule}: {_title(row.cell)}: {f.text}" for row in rows for f in row.faults if f.rule in required]
 
 
 def lettered(table: Table, rows: Iterable[FairRow]) -> Table:
-    """The table with the faults of each cell as remarks, which LaTeX explains by letters below the table."""
+    """Add the faults of each cell to the table as remarks, which LaTeX explains by letters below the table."""
     faults = {tuple(sorted(_keys(row.cell).items())): tuple(_short(row)) for row in rows}
     names = {name for keys in faults for name, _ in keys}
 
@@ -145,7 +145,7 @@ def _short(row: FairRow) -> Iterable[str]:
 
 
 def document(rows: Sequence[FairRow]) -> Document:
-    """The sheet: for each block what was chosen, what it cost and how training went; below, every fault."""
+    """Build the sheet: for each block what was chosen, what it cost and how training went; below, every fault."""
     sections = tuple(
         DocumentSection(block_title(block), tuple(sheet for sheet in _sheets(of_block) if sheet.rows))
         for block, of_block in grouped((row.cell.block, row) for row in rows).items()

@@ -31,7 +31,7 @@ class PictureCopy:
     rows: Int[np.ndarray, "n 3"]
 
     def picture(self, row: int, label: str) -> FileSlice | None:
-        """The picture of a row, labelled by its bits of SHA-256 where it has no name; None: the row has none."""
+        """Return the picture of a row, labelled by its SHA-256 if it has no name; None: the row has none."""
         offset, length, mark = self.rows[row].tolist()
         return None if length == NONE else FileSlice(self.path, offset, length, label or f"{mark:016x}")
 
@@ -43,7 +43,7 @@ class PictureCopy:
 def copied(
     files: Sequence[Path], root: Path, column: str, folder: Path, pictures: Iterable[bytes | None], size: int
 ) -> PictureCopy:
-    """The copy of all pictures of a column of tables, made where there is none of these files as they are now.
+    """Return the copy of all pictures of a column of tables, and make it unless these files were copied as they are.
 
     Args:
         pictures: of all rows of all files, in their order; read only if there is no copy.

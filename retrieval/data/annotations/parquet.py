@@ -1,4 +1,4 @@
-"""Parquet files of Hugging Face's data sets, or any others: pictures as bytes or as paths, and captions beside them.
+"""Parquet files of Hugging Face's data sets, or any others: pictures as bytes or as paths, with their captions.
 
 Captions are texts, lists of texts, or several columns. Bytes are copied once (`picture_copies`).
 """
@@ -30,12 +30,12 @@ DIR/*.parquet               columns image (bytes, as Hugging Face has it, or a p
 
 
 def here(root: Path) -> list[Path]:
-    """The files of the first folder that has any."""
+    """List the files of the first folder that has any."""
     return next(filter(None, (sorted(root.glob(f"{folder}*.parquet")) for folder in FOLDERS)), [])
 
 
 def header(path: Path) -> list[str] | None:
-    """The columns, with `image` where one of any name holds pictures; None: the file cannot be read."""
+    """Return the columns, with `image` if a column of any name holds pictures; None: the file cannot be read."""
     try:
         schema = _schema(path)
     except (OSError, ValueError):  # pyarrow's errors are ValueErrors
@@ -44,7 +44,7 @@ def header(path: Path) -> list[str] | None:
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """The rows of all files, with their pictures out of the copy."""
+    """Read the rows of all files, with their pictures out of the copy."""
     schemas: dict[Path, Schema] = {}
     for path in paths:
         try:

@@ -39,7 +39,7 @@ def here(root: Path) -> list[Path]:
 
 
 def compressed(root: Path) -> Problem | None:
-    """The problem of tars that are compressed, whose members cannot be read in place."""
+    """Report tars that are compressed, whose members cannot be read in place."""
     packed = next((path for ending in ("*.tar.gz", "*.tgz") for path in sorted(root.glob(ending))), None)
     if packed is None:
         return None
@@ -47,7 +47,7 @@ def compressed(root: Path) -> Problem | None:
 
 
 def header(path: Path) -> list[str] | None:
-    """The picture and the captions of the first sample; None: it cannot be read."""
+    """Return the columns of the picture and the captions of the first sample; None: it cannot be read."""
     try:
         for _, sample in groupby(members(path), key=lambda member: member.key):
             files = {member.ending: member for member in sample}
@@ -59,7 +59,7 @@ def header(path: Path) -> list[str] | None:
 
 
 def members(path: Path) -> Iterator[Member]:
-    """The files of a tar in their order; OSError or TarError: it is cut, or is no tar."""
+    """Yield the files of a tar in their order; OSError or TarError: it is cut, or not a tar."""
     with tarfile.open(path, "r:") as tar:
         while info := tar.next():
             tar.members = []  # type: ignore[attr-defined]  # they would add up to gigabytes
@@ -71,7 +71,7 @@ def members(path: Path) -> Iterator[Member]:
 
 
 def table(paths: Sequence[Path], root: Path, given: Columns, copies: Path | None, problems: list[Problem]) -> Table:
-    """The samples of all tars."""
+    """Read the samples of all tars."""
     return Table(header(paths[0]) or (), _rows(paths, root, problems), own_images=True)
 
 

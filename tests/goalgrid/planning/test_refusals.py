@@ -79,7 +79,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "parts-of-batches-for-batch-norms": (
         nothing,
         'datasets=["shapes"] recipes=["cnn-bow"] train.micro_batch=8',
-        "train.micro_batch with cnn-bow: batch norms of its model (3) must see the whole batch",
+        "train.micro_batch with cnn-bow: batch norms of its model \\(3\\) must see the whole batch",
     ),
 }
 """What lies under the root, what a grid sets, and what is said."""
@@ -112,7 +112,7 @@ def test_replicas_that_outnumber_the_pairs_of_a_batch_are_refused(tmp_path: Path
     """A launch says it, too, where the machine has a CPU for each replica."""
     features(tmp_path / "data")
     grid = of_data(tmp_path / "data", 'recipes=["fc-bow"] train.batch_size=14 resources.replicas=3')
-    with pytest.raises(UserError, match="the smallest batch of an epoch has 2 pairs, of 30"):
+    with pytest.raises(UserError, match=r"the smallest batch of an epoch has 2 pairs \(30"):
         verb("plan", *grid, runs=Home(tmp_path / "runs"))
 
 
