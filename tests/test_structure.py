@@ -146,6 +146,21 @@ def test_declarations_are_read_when_they_are_needed(verb: str, read: list[str]) 
     assert [name for name in sources if f"/{name}" in done.stdout] == read
 
 
+@pytest.mark.parametrize("words", ["demo", "demo --layout known", "demo --format latex", "demo --rows recipe"])
+def test_a_table_of_a_grid_of_one_s_own_reads_no_paper(trained: Home, words: str) -> None:
+    script = (
+        "import sys; from goalgrid.cli.app import app\n"
+        "try: app(sys.argv[1:])\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "print(*(name for name in sys.modules if '.results.reference' in name or '.layouts.paper.' in name), sep='|')"
+    )
+    command = [sys.executable, "-c", script, "table", *words.split(), "--runs", str(trained.path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    *table, entered = done.stdout.splitlines()
+    assert table
+    assert entered == ""
+
+
 def test_a_verb_loads_only_what_it_needs(trained: Home, tmp_path: Path) -> None:
     script = (
         "import io, sys, contextlib; from goalgrid.cli.app import app\n"

@@ -15,10 +15,10 @@ from goalgrid.results.analysis.grid_comparison import GridComparison, Side
 from goalgrid.results.layouts.captions import METRIC_NAMES, check_judged
 from goalgrid.results.layouts.cell_settings import conditions_of
 from goalgrid.results.records.scores import Scores
-from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import PAPERS
 from goalgrid.state.grid_state import GridState
 from goalgrid.state.named_grids import recall
+from goalgrid.state.papers import usual_protocol
 
 
 def _metrics(metric: str, direction: str, protocol: str | None) -> list[str]:

@@ -21,13 +21,10 @@ from goalgrid.results.records.provenance import OTHER_DATA
 from goalgrid.results.records.record import write_records
 from goalgrid.results.records.scores import Scores, counted_reasons
 from goalgrid.results.records.steps import Leave
-from goalgrid.results.reference.coverage import usual_protocol
-from goalgrid.results.reference.filled import APART
-from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Table
 from goalgrid.state.grid_state import GridState, NothingDone, overall
 from goalgrid.state.named_grids import recall, start
-from goalgrid.state.papers import filled
+from goalgrid.state.papers import filled, usual_protocol
 from goalgrid.state.status_lines import seed_lines
 
 
@@ -206,6 +203,8 @@ def _filled(request: TableRequest, home: Home) -> Table:
     source = filled(str(request.paper), home)
     if not source.used:
         if source.undecided:
+            from goalgrid.results.reference.filled import APART
+
             raise NothingDone(
                 f"{source.name} under {home.path}: trials with different settings could fill each row. {APART}"
             )
@@ -218,5 +217,7 @@ def _printed(request: TableRequest) -> Table:
     options = ("against", "protocol", "only", "rows", "columns", "blocks", "marks", "set_")
     if given := [f"--{name.rstrip('_')}" for name in options if getattr(request, name)]:
         raise UserError(f"--reference shows a table as the paper printed it; leave {' and '.join(given)} out.")
+    from goalgrid.results.reference.reading import Paper
+
     paper = Paper.read(request.grid)
     return request.draw(list(paper.rows), paper)

@@ -40,6 +40,27 @@ def grid_of_paper(name: str) -> str:
     raise UserError(f"no row of {name} can be trained here. As printed: {{step}}", printed)
 
 
+def usual_protocol(grid: Grid) -> str | None:
+    """Return the protocol that the grid sets, else that of the first table that it names; None: each trial's own.
+
+    Only data sets with several protocols leave a choice. A protocol that the grid sweeps stays.
+
+    >>> from goalgrid.grid.gridfile import load
+    >>> usual_protocol(load("selhn-table8")), usual_protocol(load("selhn-table9")), usual_protocol(load("demo"))
+    ('coco-5x1k', 'coco-5k', None)
+    """
+    if "dataset.protocol" in grid.settings:
+        protocol = grid.set.get("dataset.protocol")
+        return protocol if isinstance(protocol, str) else None
+    if not grid.tables:
+        return None
+    from goalgrid.results.reference.reading import paper_table, table_names
+
+    parts = (part for name in grid.tables if name in table_names() for part in paper_table(name).parts)
+    several = [name for name in grid.datasets if len(catalog.protocols(name)) > 1]
+    return next((part.protocol for part in parts if part.dataset in several), None)
+
+
 def sources(grids: Sequence[str], paper: str | None, home: Home) -> list[str]:
     """Return the grids that a command names, by themselves or by a paper's table.
 

@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import compress
-from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goalgrid.results.layouts.captions import about
 from goalgrid.results.records.scores import Score
-from goalgrid.results.reference.reading import Printed
 from goalgrid.results.statistics.pairs import ahead, test_of
 from goalgrid.results.statistics.significance import LEVEL
 from goalgrid.results.tables import LIKE_BEST, Place, Table, TableEntry, shared_keys
@@ -145,5 +143,5 @@ def _marks(contest: dict[Place, TableEntry], bold: set[Place]) -> tuple[dict[Pla
     alone = alike == [top] or top in map(names.get, bold)  # by all seeds of each cell, another may be best
     daggers = set(alike) - {top} if alone else set(alike)
     marks = {place: name in daggers for place, name in names.items() if name in observations.names}
-    quoted = any(isinstance(entry.score, Printed) and not isnan(entry.score.mean) for entry in contest.values())
+    quoted = any(entry.score.quoted for entry in contest.values())
     return marks, (*observations.caveats, *["Printed numbers have no seeds and are not compared."] * quoted)

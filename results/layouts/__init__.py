@@ -1,21 +1,22 @@
 """Layouts: how the papers arrange scores. The files' `LAYOUTS` are the list."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from goalgrid.grid.catalog import members
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import CELLS
-from goalgrid.results.layouts import captions, paper, pivot
+from goalgrid.results.layouts import captions, pivot
 from goalgrid.results.layouts.names import names_of
-from goalgrid.results.layouts.printed import printed
 from goalgrid.results.records.scores import Scores
-from goalgrid.results.reference.filled import Filled
-from goalgrid.results.reference.reading import Paper, paper_table, table_names
 from goalgrid.results.tables import Table
+
+if TYPE_CHECKING:  # a table of a grid reads no paper
+    from goalgrid.results.reference.reading import Paper
 
 LAYOUTS = {name: layout for layouts in members(__name__, "LAYOUTS", dict).values() for name, layout in layouts.items()}
 
@@ -29,7 +30,7 @@ def natural(cells: Sequence[Cell], scores: captions.TableSource) -> str:
     People's judgements give several metrics, so that they are listed. If some recipe of several would have a block of
     one row, all are in one block, as in the other papers.
     """
-    if isinstance(scores, Paper):
+    if not isinstance(scores, Scores):
         return scores.content.layout
     if {cell.objective for cell in cells} <= set(CELLS) and not scores.judged:
         return "goal"
@@ -65,28 +66,38 @@ def arrange(
         if layout:
             raise UserError(f"--against {against} has a layout of its own; leave --layout {layout} out.")
         _check_metrics(f"--against {against}", asked, 1)
-        table = paper.against(cells, scores, metric)
+        from goalgrid.results.layouts.paper import comparison
+
+        table = comparison.against(cells, scores, metric)
     else:
         draw = partial(_laid_out, cells, chosen=layout or natural(cells, scores), asked=asked)
-        source = replace(scores, quoting=not against) if isinstance(scores, Filled) else scores
-        table = draw(source)
-        if isinstance(source, Filled):
-            table = paper.noted(table, source)
-            table = paper.interleaved(table, draw(Paper(source.name, source.rows)), source) if against else table
+        table = draw(scores) if isinstance(scores, Scores) else _of_paper(scores, draw, against=bool(against))
     table = captions.named(table, captions.noun_of(cells))
-    return replace(table, names=_names(cells, scores, table))
+    names = _names(cells, table, against=bool(against)) if isinstance(scores, Scores) else {}
+    return replace(table, names=names)
 
 
-def _names(cells: Sequence[Cell], scores: captions.TableSource, table: Table) -> Mapping[str, str]:
-    """The papers' names of what the table names; none where a paper's table names it as the paper does."""
-    if isinstance(scores, Paper):
-        return {}
+def _of_paper(paper: "Paper", draw: Callable[[captions.TableSource], Table], *, against: bool) -> Table:
+    from goalgrid.results.layouts.paper import comparison
+
+    return comparison.with_ours(paper, draw, against=against)
+
+
+def _names(cells: Sequence[Cell], table: Table, *, against: bool) -> Mapping[str, str]:
+    """Return the papers' names of what the table names, and of the papers' tables if ours is `against` them."""
     protocols = (entry.keys["protocol"] for entry in table.entries() if "protocol" in entry.keys)
-    return names_of(cells, protocols) | {name: paper_table(name).source for name in table_names()}
+    names = names_of(cells, protocols)
+    if against:
+        from goalgrid.results.reference.reading import paper_table, table_names
+
+        names |= {name: paper_table(name).source for name in table_names()}
+    return names
 
 
 def _laid_out(cells: Sequence[Cell], scores: captions.TableSource, chosen: str, asked: list[str]) -> Table:
-    if isinstance(scores, Paper) and chosen == scores.content.layout and asked == [DEFAULT_METRIC]:
+    if not isinstance(scores, Scores) and chosen == scores.content.layout and asked == [DEFAULT_METRIC]:
+        from goalgrid.results.layouts.paper.printed import printed
+
         return printed(scores)
     strangers = sorted({cell.objective for cell in cells} - set(CELLS))
     if LAYOUTS[chosen].of_the_matrix and strangers:

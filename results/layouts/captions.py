@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell, block_title, with_values
@@ -11,11 +12,13 @@ from goalgrid.results.layouts.cell_settings import BY_CELL, chosen_of, chosen_va
 from goalgrid.results.layouts.names import paper_name
 from goalgrid.results.layouts.searched import chosen, fresh_seeds, of_fewer_points, search_against_fresh, validation_of
 from goalgrid.results.records.scores import Score, Scores, counted_reasons
-from goalgrid.results.reference.reading import Paper
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 from goalgrid.results.tables.legend import Legend, Sentence
 
-TableSource = Scores | Paper
+if TYPE_CHECKING:  # a table of a grid reads no paper
+    from goalgrid.results.reference.reading import Paper
+
+TableSource: TypeAlias = "Scores | Paper"
 """Where the values of a table come from: the records of a grid, or what a paper prints."""
 
 
@@ -98,11 +101,11 @@ def beside(what: str, asked: Sequence[str], scores: TableSource) -> str:
 
 
 def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequence[Scores] = ()) -> Legend:
-    """What is shown, by which protocol and selection, what ± means, and what is missing; or which paper printed it.
+    """Say what is shown, by which protocol and selection, what ± means, and what is missing; or which paper printed it.
 
     `views` are the same scores by each protocol, where several are shown.
     """
-    if isinstance(scores, Paper):
+    if not isinstance(scores, Scores):
         return scores.caption
     views = views or [scores]
     protocols = dict.fromkeys(view.protocol_of(cell) for cell in cells for view in views)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource, blocks_of, by_direction, caption, entry
-from goalgrid.results.records.scores import TableValue
-from goalgrid.results.reference.reading import Paper, Printed
+from goalgrid.results.records.scores import Scores, TableValue, Word
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 from goalgrid.results.tables.legend import Legend, Sentence
 from goalgrid.results.tables.notation import weight
@@ -58,8 +57,8 @@ def _row(pair: str, columns: Sequence[tuple[str, str]], block: dict[str, Cell], 
 
 def known(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
     """Lay out GOAL Table 1: which cells of the matrix had a name before; cells that the grid lacks are left out."""
-    values: dict[str, TableValue] = {cell.objective: Printed(KNOWN_AS.get(cell.objective, "new")) for cell in cells}
-    if isinstance(scores, Paper) and "known" in scores.metrics:
+    values: dict[str, TableValue] = {cell.objective: Word(KNOWN_AS.get(cell.objective, "new")) for cell in cells}
+    if not isinstance(scores, Scores) and "known" in scores.metrics:
         values = {cell.objective: scores.of(cell, "known") for cell in cells}
     entries = {name: TableEntry(value, {"objective": name, "metric": "known"}) for name, value in values.items()}
     pairs, triplets = matrix_of(cells)
@@ -67,7 +66,7 @@ def known(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> T
         Row(symbol("P", pair), tuple(entries.get(f"{pair}_{name}") for name in triplets), keys={"pair": pair})
         for pair in pairs
     )
-    text = scores.caption if isinstance(scores, Paper) else Legend(Sentence(CAPTION))
+    text = Legend(Sentence(CAPTION)) if isinstance(scores, Scores) else scores.caption
     group = _triplets(Label("triplet weight"), "known", triplets)
     return Table("known", Label("pair weight"), (group,), (Block("Known objectives", rows),), text)
 

@@ -62,6 +62,20 @@ class TableValue(ABC):
 
 
 @dataclass(frozen=True)
+class Word(TableValue):
+    """A word in the place of a number."""
+
+    word: str
+
+    @property
+    def text(self) -> str:
+        return self.word
+
+    def tidy(self) -> dict[str, object]:
+        return {"n": None, "mean": math.nan, "std": math.nan, "text": self.text}
+
+
+@dataclass(frozen=True)
 class Quantity(TableValue):
     """A number of a model, which is the same in every seed: its weights, its speed. It competes for nothing."""
 

@@ -70,23 +70,6 @@ def check_names(grid: Grid) -> None:
         raise several(f"grid {grid.name!r}", problems)
 
 
-def usual_protocol(grid: Grid) -> str | None:
-    """Return the protocol that the grid sets, else that of the first table that it names; None: each trial's own.
-
-    Only data sets with several protocols leave a choice. A protocol that the grid sweeps stays.
-
-    >>> from goalgrid.grid.gridfile import load
-    >>> usual_protocol(load("selhn-table8")), usual_protocol(load("selhn-table9")), usual_protocol(load("demo"))
-    ('coco-5x1k', 'coco-5k', None)
-    """
-    if "dataset.protocol" in grid.settings:
-        protocol = grid.set.get("dataset.protocol")
-        return protocol if isinstance(protocol, str) else None
-    parts = (part for name in grid.tables if name in table_names() for part in paper_table(name).parts)
-    several = [name for name in grid.datasets if len(catalog.protocols(name)) > 1]
-    return next((part.protocol for part in parts if part.dataset in several), None)
-
-
 def coverage(name: str, cells: Sequence[Cell]) -> Coverage:
     """Return the numbers of a table that these cells will fill once they are trained, by any protocol they have.
 

@@ -58,7 +58,6 @@ def table(
     """
     from goalgrid.reports.tables import deliver
     from goalgrid.results import renderers
-    from goalgrid.results.reference.reading import PAPERS, listing
 
     check_known("format", format_, renderers.FORMATS)
     check_json(as_json, format_)
@@ -66,10 +65,10 @@ def table(
     request = TableRequest(grid or "", protocol=protocol, cite=tuple(cite), set_=tuple(set_), **options)
     if complete and request.reference:
         raise UserError("--reference shows printed numbers, of which none is missing; leave --complete out.")
-    if request.reference and not request.paper and (grid is None or grid in PAPERS):
+    if request.reference and not request.paper and (printed := _printed_tables(grid)):
         if output or format_ != "terminal":
             raise UserError("--reference lists tables on the screen; name a table, or leave --format and --output out.")
-        show_list(listing(grid))
+        show_list(printed)
     elif grid is None and request.paper is None:
         raise no_grid(home)
     else:
@@ -92,6 +91,13 @@ def table(
             raise typer.Exit(code)
         if complete:
             _exit_incomplete(request, home, shown)
+
+
+def _printed_tables(paper: str | None) -> dict[str, str]:
+    """Return the headings of a paper's tables, or of all papers' (None), by name; empty: there is no such paper."""
+    from goalgrid.results.reference.reading import PAPERS, listing
+
+    return listing(paper) if paper is None or paper in PAPERS else {}
 
 
 @verbs.command()

@@ -2,8 +2,8 @@
 
 from goalgrid.grid import catalog
 from goalgrid.grid.gridfile import load
-from goalgrid.results.reference.coverage import usual_protocol
 from goalgrid.results.reference.reading import paper_table, table_names
+from goalgrid.state.papers import usual_protocol
 from tests.cases import every
 
 

@@ -1,6 +1,6 @@
 """Our scores and the papers': a grid next to what they report, and a paper's table filled with our numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, cycle
 
@@ -10,12 +10,21 @@ from goalgrid.results.layouts.captions import METRIC_NAMES, blocks_of, by_direct
 from goalgrid.results.records.scores import Score, Scores
 from goalgrid.results.reference.filled import QUOTED, Filled, Quoted
 from goalgrid.results.reference.matching import Difference, Match, changes, nothing_reported, reported
-from goalgrid.results.reference.reading import Printed, paper_table
+from goalgrid.results.reference.reading import Paper, Printed, paper_table
 from goalgrid.results.tables import Block, Group, Label, Row, Table, TableEntry
 from goalgrid.results.tables.legend import Legend, Sentence, letters
 
 SIDES = ("ours", "paper")
 COLUMNS = (Label("ours"), Label("paper"), Label("difference"))
+
+
+def with_ours(paper: Paper, draw: Callable[[Paper], Table], *, against: bool) -> Table:
+    """Return the table of a paper; if it is filled with our scores, with notes, and `against` the paper's numbers."""
+    if not isinstance(paper, Filled):
+        return draw(paper)
+    source = replace(paper, quoting=not against)
+    table = noted(draw(source), source)
+    return interleaved(table, draw(Paper(source.name, source.rows)), source) if against else table
 
 
 def noted(table: Table, source: Filled) -> Table:
