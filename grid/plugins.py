@@ -79,9 +79,10 @@ def read(text: str, folder: Path, begins: str = "the grid file's folder") -> Use
 def again(use: Use, where: str) -> Use:
     """Return a plug-in of a grid that ran: the file as it is now, if this user named it, else the saved text.
 
-    Raises Untrusted for code that this user never named.
+    A file that is here at a path which only --trust-code allows may be no file of this grid.
 
-    Whatever lies here at a path that only --trust-code allows may be no file of this grid.
+    Raises:
+        Untrusted: this user never named the code.
     """
     if not use.is_file or (trusted_code.named(use.path) and not use.gone()):
         runs, which = read(use.path, Path()), "the file runs"

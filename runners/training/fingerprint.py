@@ -68,7 +68,7 @@ def plugins_of(settings: Shared | TrialSettings, members: Sequence[ModelSettings
 
 
 def sources() -> Sources:
-    """Return the sources of this program without its command line, and the plugin files of the present grid."""
+    """Return the sources of this program without its command line, and the plugin files that this process imported."""
     return _sources(plugins.imported_files())
 
 
