@@ -110,8 +110,8 @@ class Trace(Unguarded):
     def hold(self, tensor: Tensor) -> None:
         """Count the storage of a tensor until it is released."""
         storage = tensor.untyped_storage()
-        held = self._held.get(storage._cdata)
-        if held is None or held() is not storage:
+        reference = self._held.get(storage._cdata)
+        if reference is None or reference() is not storage:
             self._hold(storage)
 
     def _hold(self, storage: torch.UntypedStorage) -> None:

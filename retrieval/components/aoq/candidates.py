@@ -43,9 +43,9 @@ class Candidates:
         paths = [_only(folder, name) for name in ("i2t", "t2i")]
         counts = len(split.images), len(split.captions)
         captions, images = _ranked(paths[0], *counts), _ranked(paths[1], *counts[::-1])
-        drawn = split.image_of_text[captions[:, :DEPTH]], images[:, : DEPTH // PER_IMAGE]
-        for path, of, own in zip(paths, drawn, (np.arange(len(captions)), split.image_of_text), strict=True):
-            if (wrong := (of == own[:, None]).any(axis=1)).any():
+        images_of = split.image_of_text[captions[:, :DEPTH]], images[:, : DEPTH // PER_IMAGE]
+        for path, of, owner in zip(paths, images_of, (np.arange(len(captions)), split.image_of_text), strict=True):
+            if (wrong := (of == owner[:, None]).any(axis=1)).any():
                 row = f"{path}, row {wrong.argmax():,} (from 0)"
                 raise DataError(f"{row}: a candidate is of the row's own image, so it is no negative: another split?")
         if not fingerprint:
