@@ -1,4 +1,4 @@
-"""How long a core takes to make a training view of a picture: of the user's own pictures, else of a table."""
+"""Time how long a core takes to make a training view of a picture; without pictures, look it up in a table."""
 
 import time
 from dataclasses import dataclass

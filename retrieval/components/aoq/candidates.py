@@ -39,7 +39,7 @@ class Candidates:
 
     @classmethod
     def open(cls, folder: Path, split: Split, fingerprint: str = "") -> "Candidates":
-        """The candidates in a folder, ours or AOQ's; the fingerprint may be that of the files. Or DataError."""
+        """Open the candidates in a folder, ours or AOQ's; no `fingerprint`: compute that of the files. Or DataError."""
         paths = [_only(folder, name) for name in ("i2t", "t2i")]
         counts = len(split.images), len(split.captions)
         captions, images = _ranked(paths[0], *counts), _ranked(paths[1], *counts[::-1])
@@ -55,7 +55,7 @@ class Candidates:
     def draw(
         self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], seed: int
     ) -> tuple[Int[np.ndarray, "2 b"], Int[np.ndarray, "2 b"]]:
-        """Negatives of these pairs: the same n for both directions of a pair, as AOQ draws.
+        """Draw negatives for these pairs: the same n for both directions of a pair, as in AOQ.
 
         Returns:
             rows of the drawn images, then of the drawn captions' images; rows of the drawn captions, then of a caption
@@ -72,7 +72,7 @@ class Candidates:
 
     @cached_property
     def _by_image(self) -> tuple[Int[np.ndarray, " t"], Int[np.ndarray, " i"], Int[np.ndarray, " i"]]:
-        """Rows of the captions, image after image; where those of an image begin, and how many there are."""
+        """Return the rows of captions sorted by image; where those of each image begin, and how many there are."""
         counts = np.bincount(self.image_of_text, minlength=len(self.captions))
         return np.argsort(self.image_of_text, kind="stable"), counts.cumsum() - counts, counts
 
@@ -84,7 +84,7 @@ def rank(
     image_of_text: Int[np.ndarray, " t"],
     beat: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the candidates of a split that are not there yet, block by block; DataError: there is a single image."""
+    """Write the missing candidates of a split, block by block; DataError: there is a single image."""
     if len(image) < 2:
         raise DataError("one image has no negatives: a training split to rank needs two images.")
     owners = torch.from_numpy(image_of_text).to(image.device)
@@ -99,7 +99,7 @@ def rank(
 def _write(
     path: Path, anchors: Tensor, others: Tensor, of: Tensor, owners: Tensor, width: int, beat: Callable[[], None]
 ) -> None:
-    """Write for each anchor the places of the most similar candidates that belong to another image, the best first.
+    """Write for each anchor the rows of the most similar candidates of other images, the best first.
 
     `of` and `owners` are the images that anchors and candidates belong to.
     """
@@ -125,7 +125,7 @@ def _only(folder: Path, name: str) -> Path:
 
 
 def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
-    """The candidates in a file, all of which are rows of the training split."""
+    """Read the candidates in a file, and check that all are rows of the training split."""
     try:
         array = array_of(path)
     except (OSError, ValueError) as error:

@@ -44,7 +44,7 @@ class OfflineNegatives(TrainingMethod):
 
     @classmethod
     def rehearsal(cls, pairs: Pairs) -> Candidates:
-        """A negative for each image and caption, as long as the captions are; no model has to rank it."""
+        """Return a negative for each image and caption, without a ranking model."""
         split = pairs.train
         others = np.roll(np.arange(len(split.captions), dtype=np.int32), 1)
         captions = np.zeros((len(split.images), 1), dtype=np.int32)
@@ -67,7 +67,7 @@ class OfflineNegatives(TrainingMethod):
         return image[:count], text[:count], values
 
     def scores(self, scorer: Any, image: Embedded, text: Embedded, count: int) -> Float[Tensor, "2 b 2"]:
-        """Scores of each pair with its offline negatives, then of these with one another, by direction.
+        """Score each pair with its offline negatives, then these with one another, by direction.
 
         AOQ's four: image and drawn caption, drawn image and caption; both drawn; image of the drawn caption and caption
         of the drawn image.
@@ -89,7 +89,7 @@ class OfflineNegatives(TrainingMethod):
 
 
 def folder_of(dataset: DatasetSettings, root: Path | None) -> Path:
-    """The folder with candidates that the data set's settings name, below its root; UserError: there is none."""
+    """Return the folder of `dataset.candidates` below the data set's root; UserError: there is none."""
     if root is None or dataset.candidates is None:
         raise UserError(
             f"data set {dataset.name!r} has no folder, so no dataset.candidates = {dataset.candidates!r} in it."
@@ -98,7 +98,7 @@ def folder_of(dataset: DatasetSettings, root: Path | None) -> Path:
 
 
 def ranked_by(trial: str, pairs: Pairs, around: Around) -> Candidates:
-    """The candidates that a finished trial's model ranks, kept in the feature cache; UserError: it cannot rank."""
+    """Rank candidates by a finished trial's model, cached with the features; UserError: it cannot rank."""
     mark, embed = around.ranker(trial)
     folder = around.cache / f"negatives-{trial}-{mark[:12]}"
     if not all((folder / name).exists() for name in ("i2t.npy", "t2i.npy")):

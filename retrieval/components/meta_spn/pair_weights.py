@@ -39,7 +39,7 @@ class PairWeightNetwork(nn.Module):
             )
 
     def forward(self, t: Triplets) -> tuple[Float[Tensor, "*a k"], Float[Tensor, "*a k"]]:
-        """Weights of the positive and of the negative of each triplet, which count as constants."""
+        """Return the weights of the positive and of the negative of each triplet; the triplets are constants."""
         s_pos, s_neg = torch.broadcast_tensors(t.s_pos.detach(), t.finite().s_neg.detach())
         lead = s_pos - s_neg
         pairs = torch.stack([s_pos, lead], dim=-1), torch.stack([s_neg, -lead], dim=-1)
@@ -93,7 +93,7 @@ class LearntWeights(TrainingMethod):
         self.learn(model, lr, partial(mean_loss, batch), partial(mean_loss, batch.added.meta_batch, plain))
 
     def weigh(self, t: Triplets) -> tuple[Tensor, Tensor]:
-        """The weights for a loss: constants, except while they learn."""
+        """Return the weights for a loss: constants, except while they learn."""
         if not self._learning:
             with torch.no_grad():
                 return self.network(t)
@@ -134,7 +134,7 @@ class LearntWeights(TrainingMethod):
         self.optimizer.step()
 
     def _drawn(self, loss: Callable[[], Tensor]) -> Tensor:
-        """The loss with the dropout that the model's own step will draw, too."""
+        """Compute the loss with the same dropout as the model's own step."""
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             return loss()
 
@@ -147,7 +147,7 @@ class LearntWeights(TrainingMethod):
 
 
 def _gradients(loss: Tensor, of: Sequence[Tensor]) -> list[Tensor]:
-    """The derivatives of a loss; 0 of what it does not depend on."""
+    """Return the derivatives of a loss; 0 by tensors that it does not depend on."""
     derivatives = torch.autograd.grad(loss, list(of), allow_unused=True)
     return [torch.zeros_like(one) if part is None else part for one, part in zip(of, derivatives, strict=True)]
 

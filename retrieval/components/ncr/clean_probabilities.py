@@ -69,7 +69,7 @@ class CleanProbabilities(TrainingMethod):
         self._losses[network].append(pair_losses(sim, margin=self.margin))
 
     def report(self) -> dict[str, float]:
-        """The mean over the epoch's pairs; where mismatches are known, the share of (matched, other) in right order."""
+        """Return the mean over the epoch's pairs; if mismatches are known, also the AUC of the probabilities."""
         if not self.known:
             return {}
         values = self.values[:, self._texts]
@@ -92,7 +92,7 @@ class CleanProbabilities(TrainingMethod):
 def clean_probability(
     losses: Float[np.ndarray, " n"], seed: int = 0, start: str = "quartiles"
 ) -> Float[np.ndarray, " n"]:
-    """Posterior of the component with the smaller mean, of a mixture of two Gaussians, for each loss.
+    """Return for each loss the posterior of the component with the smaller mean, of a mixture of two Gaussians.
 
     Losses are scaled to [0, 1] first, as in NCR. Losses that are all alike are of clean pairs. It starts by
     "quartiles", the same whatever the seed, and is fitted until the mean log-likelihood is still; or by "k-means" from
