@@ -103,7 +103,7 @@ def embedded(
 def _shared(
     group: ProcessGroup, batches: Sequence[Tensor], embed: Callable[[Sequence[Tensor]], list[Tensor]]
 ) -> Tensor:
-    """The embeddings of all batches; each rank embeds some and gets the others."""
+    """Return the embeddings of all batches; each rank embeds some and gathers the others."""
     if group.size == 1:
         return torch.cat(embed(batches))
     place, sizes = group.part(len(batches)), [len(batch) for batch in batches]
@@ -142,7 +142,7 @@ def ranks_of_test(
     protocols: Sequence[str | None],
     beat: Callable[[], None] = lambda: None,
 ) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], dict[Any, evaluation.Ranks]]:
-    """The test split by `embedded`, and its ranks by each protocol (None: as a whole); some models rank twice."""
+    """Return the embedded test split, and its ranks by each protocol (None: as a whole); some models rank twice."""
     test = embedded(model, settings, inputs, "test")
     folds = [protocol(name).fold if name else None for name in protocols]
     ranks = [ranked(model, *test, fold) for fold in folds]
@@ -157,7 +157,7 @@ def ranks_of_test(
 def objective_value(
     model: DualEncoder, objective: Objective, size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
 ) -> float:
-    """The objective's loss of the embeddings of `embedded`: its mean over `batches_of` these; nan without a batch."""
+    """Return the mean loss of the embeddings of `embedded` over `batches_of` these; NaN without a batch."""
     values, vectors = list[Tensor](), isinstance(image, Tensor) and isinstance(text, Tensor)
     objective.eval()
     with torch.no_grad():
@@ -181,7 +181,7 @@ def batches_of(
 
 
 def scored(model: DualEncoder, image: Rows, text: Rows) -> Float[Tensor, "i t"]:
-    """The model's scores of the embeddings of `embedded`."""
+    """Score the embeddings of `embedded` by the model."""
     texts: Any = text.sets if isinstance(text, Captions) else text
     images: Any = image
     return model.scores(images, texts)

@@ -1,4 +1,4 @@
-"""What a trial reads: its data set, prepared for its encoders, and the batches of each epoch."""
+"""Prepare what a trial reads: its data set, encoded for its model, and the batches of each epoch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ from goalgrid.runners.training.exchange import ALONE, ProcessGroup
 from goalgrid.runners.training.machine import Machine
 
 SOURCES: dict[str, Any] = {"backbone": ImageSource, "transformer": CaptionSource, "shrunk": ShrunkPictures}
-"""What is computed ahead of training: features, by the encoder of a frozen network; pictures, by `dataset.cache`."""
+"""Computed before training: features, by the encoder of a frozen network; pictures, by `dataset.cache`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Inputs:
     prepared: Mapping[str, Any] = field(default_factory=dict)
     """What training methods prepared, by their names."""
     layout: torch.memory_format = torch.preserve_format
-    """Of the model's weights."""
+    """Memory layout of the model's weights."""
     graphs: bool = False
     """Whether objectives run as CUDA graphs."""
 
@@ -64,7 +64,7 @@ class Inputs:
 
     @property
     def words(self) -> int:
-        """The number of indices that captions are made of, or the width of their features."""
+        """Return the size of the vocabulary, or the width of the captions' features."""
         return self.tokens["train"].width or len(self.reader)
 
     def check_words(self, dataset: DatasetSettings) -> None:
@@ -85,7 +85,7 @@ class Inputs:
 def reader_of(
     pairs: Pairs, dataset: DatasetSettings, text: TextSettings, machine: Machine, known: Sequence[str] = ()
 ) -> CaptionReader:
-    """What turns captions into indices, by a trained model's words if they are `known`."""
+    """Build the reader that turns captions into indices, by a trained model's words if they are `known`."""
     file, root = dataset.vocabulary, machine.root(dataset.name)
     if file and root is None:
         raise UserError(f"data set {dataset.name!r} has no folder, so no dataset.vocabulary = {file!r} in it.")
@@ -104,7 +104,7 @@ def reader_of(
 def read_captions(
     pairs: Pairs, dataset: DatasetSettings, text: TextSettings, machine: Machine, known: Sequence[str] = ()
 ) -> tuple[CaptionReader, dict[str, Tokens]]:
-    """The reader of captions, as `reader_of` gives it, and all captions as indices."""
+    """Return the reader of captions, as `reader_of`, and all captions as indices."""
     reader = reader_of(pairs, dataset, text, machine, known)
     text = as_called(text, machine.places)
     tokens = {
@@ -119,7 +119,7 @@ def read_captions(
 
 
 def check_known(reader: CaptionReader, pairs: Pairs, dataset: DatasetSettings) -> dict[str, float]:
-    """The share of unknown words or pieces in val and test, from 0 to 1.
+    """Return the share of unknown words or pieces in val and test, from 0 to 1.
 
     UserError: a vocabulary does not know more than `MOST_UNKNOWN` of the words in val.
     """
@@ -186,7 +186,7 @@ def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = 
 
 
 def content_of(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Content:
-    """What the data set holds on this machine; a UserError says why an image encoder cannot use it."""
+    """Read what the data set holds on this machine; UserError: the image encoder cannot use it."""
     root, features = machine.root(dataset.name), image.view is None
     columns = machine.columns_of(dataset.name)
     return content(
@@ -195,14 +195,14 @@ def content_of(dataset: DatasetSettings, image: ImageSettings, machine: Machine)
 
 
 def protocols_of(settings: TrialSettings) -> list[str]:
-    """The trial's protocol, then the others of its data set: each trial is evaluated by all of them."""
+    """Return the trial's protocol, then the others of its data set: each trial is evaluated by all of them."""
     return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
 
 
 def image_source(
     dataset: DatasetSettings, image: ImageSettings, machine: Machine
 ) -> ImageSource | ShrunkPictures | None:
-    """What is computed of a data set's images once for all trials, features or smaller pictures; None: nothing is."""
+    """Return what is computed once from a data set's images, features or smaller pictures; None: nothing."""
     image = as_called(image, machine.places)
     network = image.feature_network
     kind = network.encoder if network else dataset.cache if image.view else None
@@ -218,7 +218,7 @@ def image_source(
 
 
 def caption_source(dataset: DatasetSettings, model: ModelSettings, machine: Machine) -> CaptionSource | None:
-    """The captions of a data set, with the frozen network whose features of them are cached; None: there is none."""
+    """Return the captions of a data set with the frozen network that reads them; None: there is none."""
     if (network := model.text.feature_network) is None:
         return None
     pairs = opened(dataset, model.image, machine, content_of(dataset, model.image, machine))
@@ -235,7 +235,7 @@ def _inputs(
     held: Content,
     known: tuple[str, ...],
 ) -> Inputs:
-    """The data set as the encoders read it; frozen networks run here."""
+    """Return the data set as the encoders read it; run frozen networks."""
     images = image_source(dataset, image, machine)
     pairs = images.load(machine.device) if images else opened(dataset, image, machine, held)
     if dataset.noise:
@@ -251,7 +251,7 @@ def _inputs(
 
 
 def opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
-    """The data as they lie; images that a network reads once are not kept in memory."""
+    """Open the data as they are; images that a network reads once are not kept in memory."""
     root, on_gpu = machine.root(dataset.name), machine.device.type == "cuda"
     image = as_called(image, machine.places)
     options: dict[str, Any] = {"reads": image.reads, "keep": image.feature_network is None}

@@ -36,7 +36,7 @@ from goalgrid.runners.training.inputs import protocols_of
 from goalgrid.state.grid_state import GridState
 
 CONTEXT = 0.8e9
-"""Bytes of a process beside its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
+"""Bytes of a process in addition to its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
 DEFAULTS = {name: TrainSettings.model_fields[name].default for name in RATES}
 """Of the settings of a training that decide values and no operation."""
 COPIED = 1.8e9
@@ -47,7 +47,7 @@ SMALLER = (2, 4, 8)
 
 @dataclass(frozen=True)
 class DeviceCost:
-    """What a grid takes of a GPU."""
+    """Memory, time and price of a grid on a GPU."""
 
     rented: GpuMachine
     taken: dict[Key, Estimate]
@@ -57,7 +57,7 @@ class DeviceCost:
 
     @property
     def once(self) -> Span:
-        """Seconds of what is done once, before any trial."""
+        """Return the seconds of what is computed once, before any trial."""
         return total(span for taken in self.taken.values() for span in taken.once.values())
 
     @property
@@ -85,7 +85,7 @@ class DeviceCost:
 
     @property
     def machine(self) -> MachineUse | None:
-        """How the rented GPUs are used; None as `seconds`, or if none are rented."""
+        """Return how the rented GPUs are used; None as `seconds`, or if none are rented."""
         if not self.seconds or not self.rented.gpus:
             return None
         return MachineUse(self.rented, self.division, self.jobs, self.once)
@@ -106,7 +106,7 @@ class DeviceCost:
         return max((jobs for jobs, _ in feeding), default=1), cpus
 
     def _in_formats(self) -> list[str]:
-        """What other number formats would take, of trials that are estimated in fp32."""
+        """Say how long trials that are estimated in fp32 would take in other number formats."""
         everything, none = [taken for taken in self.taken.values() if taken.trainable], Span(0, 0)
         spans = {
             setting: total((taken.formats.get(setting) or taken.seconds or none) * taken.slower for taken in everything)
@@ -290,19 +290,19 @@ class _OnCard:
         return (sizes["train"][0] if self._kept(shared, "train") else read) + validated + sizes["test"][0]
 
     def _kept(self, shared: Shared, split: str) -> bool:
-        """Whether a trial decodes the pictures of a split once: they are few and small, and seen in one view."""
+        """Return whether a trial decodes the pictures of a split once: they are few, small, and seen in one view."""
         view, sizes = shared.model.image.view, self.grid_state.data.sizes(shared)
         if not view or not sizes or (split == "train" and view.random):
             return False
         return 3 * view.size**2 * sizes[split][0] <= KEPT_BYTES
 
     def _kept_bytes(self, shared: Shared) -> int:
-        """Bytes of the pictures that a trial keeps in host memory."""
+        """Return the bytes of the pictures that a trial keeps in host memory."""
         view, sizes = shared.model.image.view, self.grid_state.data.sizes(shared)
         return sum(3 * view.size**2 * sizes[split][0] for split in sizes if view and self._kept(shared, split))
 
     def _averaged(self, trials: Sequence[Trial]) -> Estimate:
-        """What ensembles take: all members are held, and each of them is evaluated."""
+        """Return the estimate of ensembles: all members are in memory, and each is evaluated."""
         by_id = {trial.id: trial for trial in self.grid_state.trials}
         members, rates = [by_id[parent] for parent in trials[0].parents], self.card.bandwidth > 0
         read = [self._shapes(member.shared) for member in members]
@@ -317,12 +317,12 @@ class _OnCard:
         return steps_left(self.grid_state, trial, 0, trial.id in self.restarted)
 
     def _footprint(self, trial: Trial, shapes: Shapes, **changed: Any) -> Footprint:
-        """What a trial takes, with these settings of its training changed."""
+        """Return memory and work of a trial, with these settings of its training changed."""
         footprint: Footprint = self._counted(estimate, trial, shapes, **changed)
         return footprint
 
     def _counted(self, count: Callable[..., Any], trial: Trial, shapes: Shapes, **changed: Any) -> Any:
-        """What a function counts of a trial; once for trials whose steps have the same operations."""
+        """Return what `count` finds for a trial, cached for trials whose steps have the same operations."""
         alike = {"recipe": "", "dataset": self.grid_state.trials[0].shared.dataset}
         settings = trained_by(trial.settings.model_copy(update=alike), **DEFAULTS, **changed)
         same = digest(
@@ -333,7 +333,7 @@ class _OnCard:
         return self._counts[same]
 
     def _helps(self, trial: Trial, shapes: Shapes) -> list[Remedy]:
-        """What makes a trial fit: computing again, half precision, a smaller batch, or replicas."""
+        """Return what makes a trial fit: recomputation, half precision, a smaller batch, or replicas."""
         shared, whole = trial.shared, self._footprint(trial, shapes, micro_batch=None)
         batch, room = shared.train.batch_size, self.card.bytes - RESERVED - CONTEXT
         remedies = list[Remedy]()
@@ -384,7 +384,7 @@ class _OnCard:
         return steps_of_all + validation * sum(trial.epochs or 1 for trial in trials) + tested * len(trials)
 
     def _evaluations(self, trial: Trial, footprint: Footprint) -> tuple[Span, Span]:
-        """Seconds of a validation and of a test; none where the sizes of the data are not known."""
+        """Return the seconds of a validation and of a test; 0 if the sizes of the data are unknown."""
         shared, settings = trial.shared, trial.settings
         sizes = self.grid_state.data.sizes(shared)
         if not sizes:
@@ -405,7 +405,7 @@ class _OnCard:
         return validation, tested
 
     def _once(self, shared: Shared, typical: int, rate: float | None) -> dict[str, Span]:
-        """Seconds of the frozen networks of images and of captions that no other recipe counts.
+        """Return the seconds of the frozen networks that no other recipe has counted yet.
 
         Args:
             rate: pictures a second that are decoded for them.
@@ -422,7 +422,7 @@ class _OnCard:
         return spans
 
     def _network(self, network: Any, typical: int = 0) -> tuple[Work, Any]:
-        """The work of a frozen network, and its features' shape or width; `typical` tokens a caption, 0: of images."""
+        """Return the work of a frozen network and the shape of its features; `typical`: tokens a caption, 0: images."""
         if (network, typical) not in self._networks:
             of_captions = of_caption_features(network, PIECES, typical, self.places) if typical else None
             self._networks[network, typical] = of_captions or of_features(network, self.places)
@@ -439,7 +439,7 @@ class _OnCard:
 
 
 def _kind_of(shared: Shared) -> tuple[tuple[str, ...], bool]:
-    """What memory and work of a step depend on: parts of the objective, and whether all scores get a gradient."""
+    """Return what memory and work of a step depend on: components, and whether all scores get a gradient."""
     goal = shared.objective
     dense = shared.model.of_sets and not objectives.built(goal).learns_from_few
     return goal.needs, dense

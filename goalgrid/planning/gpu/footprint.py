@@ -51,7 +51,7 @@ class Footprint:
     tensors: int = 0
 
     def again(self, batch: int, parts: int = 1) -> "Footprint":
-        """The same with every step's embeddings computed twice, in so many parts; the evaluation stays as it is.
+        """Return the footprint with every step's embeddings computed twice, in `parts`; evaluation is the same.
 
         Each part but the first adds its gradients to those that are there.
         """
@@ -68,7 +68,7 @@ class Footprint:
         return replace(self, **steps)
 
     def of_pairs(self, pairs: float, batch: int, half: int) -> float:
-        """Bytes of a batch, or of a part of it, with fewer pairs: what a batch takes grows with its pairs.
+        """Return the bytes of a batch, or of a part of it, with fewer pairs: they grow with the pairs.
 
         Args:
             half: bytes of one with half of the pairs.
@@ -105,7 +105,7 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
 
 
 def peak(settings: TrialSettings, shapes: Shapes, places: Places) -> int:
-    """Bytes that the step which uses most memory takes."""
+    """Return the peak bytes of the step that uses most memory."""
     learner, trace = rehearsing(settings, shapes, places), Trace()
     with without_data():
         without_weights(learner, trace)
@@ -196,7 +196,7 @@ def around(length: int, count: int) -> np.ndarray:
 
 
 def images(shapes: Shapes, count: int, trace: Trace) -> Tensor:
-    """So many images on the device."""
+    """Return `count` images on the device."""
     return trace.zeros((count, *shapes.image), torch.uint8 if len(shapes.image) == 3 else torch.float32)
 
 
@@ -209,7 +209,7 @@ def captions(shapes: Shapes, lengths: np.ndarray, trace: Trace) -> tuple[Tensor,
 
 
 def evaluation(model: DualEncoder, settings: TrialSettings, shapes: Shapes, trace: Trace) -> tuple[Work, Work, Work]:
-    """The work of embedding an image, of embedding a caption, and of scoring a pair; the whole split is in memory."""
+    """Return the work of embedding an image and a caption, and of scoring a pair; the whole split is in memory."""
     model, count = model.eval(), settings.train.batch_size if len(shapes.image) == 3 else EMBED_BATCH
     given = images(shapes, count, trace)
     tokens = captions(shapes, around(shapes.typical, EMBED_BATCH), trace)
@@ -236,7 +236,7 @@ def evaluation(model: DualEncoder, settings: TrialSettings, shapes: Shapes, trac
 
 
 def second_stage(model: DualEncoder, settings: TrialSettings, shapes: Shapes, trace: Trace) -> Work | None:
-    """The work of scoring a pair by the second stage, without embedding it again; None without such an encoder.
+    """Return the work of scoring a pair by the second stage, without embedding it again; None if there is none.
 
     The states of all captions are in memory, without padding.
     """

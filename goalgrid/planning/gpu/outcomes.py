@@ -49,7 +49,7 @@ class Hollow(Tensor):
 
     @classmethod
     def of(cls, layout: Layout, size: int | None = None) -> "Hollow":
-        """A tensor with a storage of its own, of so many bytes if they are more than it needs."""
+        """Return a tensor with a new storage, of `size` bytes if that is more than it needs."""
         hollow: Hollow = wrapper_subclass(
             cls, layout.shape, strides=layout.stride, storage_offset=layout.offset, dtype=layout.kind, storage_size=size
         )
@@ -57,7 +57,7 @@ class Hollow(Tensor):
         return hollow
 
     def again(self) -> "Hollow":
-        """A tensor of the same layout with the same storage."""
+        """Return a tensor of the same layout with the same storage."""
         with DisableTorchDispatch():
             hollow: Hollow = tensor_subclass(Hollow, self)
         hollow.laid_out = self.laid_out
@@ -102,7 +102,7 @@ class Outcome:
         return cls(tuple(_output(value, inputs) for value in values), kind)
 
     def again(self, inputs: Sequence[Tensor]) -> tuple[Any, list[Hollow]]:
-        """The result for other inputs of the same shapes; and the tensors in it that have storages of their own."""
+        """Return the result for other inputs of the same shapes, and the tensors in it that have new storages."""
         values, new = list[Any](), list[Hollow]()
         for output in self.outputs:
             place, layout = output.of_input, output.layout
@@ -133,7 +133,7 @@ def _output(value: Any, inputs: Sequence[Tensor]) -> Output:
 
 
 def outcome_of(func: Any, args: Any, kwargs: Any, inputs: Sequence[Tensor]) -> Outcome:
-    """The outcome of an operation, by torch's own rules for shapes; some inputs have no data, or there are none.
+    """Return the outcome of an operation by torch's own rules for shapes; some inputs have no data, or there are none.
 
     Args:
         inputs: the tensors among its arguments, as `key_of` gives them.
@@ -164,7 +164,7 @@ def outcome_of(func: Any, args: Any, kwargs: Any, inputs: Sequence[Tensor]) -> O
 
 
 def _on_meta(value: Tensor) -> Tensor:
-    """A tensor of the same layout, in a storage of its own, on torch's device for shapes."""
+    """Return a tensor of the same layout, in a new storage, on torch's device for shapes."""
     storage = torch.UntypedStorage(value.untyped_storage().nbytes(), device=META)
     shape = torch.empty(0, dtype=value.dtype, device=META)
     return shape.set_(storage, value.storage_offset(), value.shape, value.stride())

@@ -1,4 +1,4 @@
-"""The shapes of a data set for an estimate: from the data on this machine, else as published."""
+"""Find the shapes of a data set for an estimate: from the data on this machine, else as published."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def shapes_of(
     columns: Columns = (),
     copies: Path | None = None,
 ) -> tuple[Shapes, dict[str, list[str]]]:
-    """The shapes of a data set as a model reads it, and the assumptions by data set if it is not here; or UserError.
+    """Return the shapes of a data set as a model reads it, and assumptions by data set if it is not here; or UserError.
 
     Args:
         root: the data set's folder; None: not on this machine, or not needed.

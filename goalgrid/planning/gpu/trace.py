@@ -43,7 +43,7 @@ DETACH = aten.detach.default
 """A quarter of all operations: autograd's own."""
 WHOLE = (torch.int64, torch.int32, torch.bool, torch.uint8)
 LAUNCH = 35e-6
-"""Seconds that Python and PyTorch need to launch a kernel of a training step: 22 to 37 microseconds beside an H100."""
+"""Seconds that Python and PyTorch need to launch a kernel of a training step: 22 to 37 microseconds with an H100."""
 SHORTEST = 2.5e-6
 """Seconds that a GPU takes for a kernel at least: 340 kernels of a small step kept an H100 busy for 1.7 ms."""
 
@@ -182,13 +182,13 @@ def _kernels(operation: Any, args: Any, inputs: list[Tensor]) -> int:
 
 
 def _written(func: Any, args: Any) -> list[Any]:
-    """What an operation changes and does not return: lists of weights, gradients and moments."""
+    """Return what an operation changes and does not return: lists of weights, gradients and moments."""
     given = zip(func._schema.arguments, args, strict=False)
     return [value for argument, value in given if argument.alias_info and argument.alias_info.is_write]
 
 
 def _of_host(func: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> bool:
-    """Whether the operation is on tensors of the host, or creates a small integer tensor there."""
+    """Return whether the operation is on tensors of the host, or creates a small integer tensor there."""
     if inputs:
         return not any(type(tensor) is Hollow for tensor in inputs)
     if not any("Tensor" in str(value.type) for value in func._schema.returns):
@@ -210,7 +210,7 @@ def _looked_up(values: Tensor, places: list[Tensor | None]) -> Tensor | None:
 
 
 def _gru(values: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
-    """The output of a GRU of one layer for packed sequences, or for padded ones, which are packed as they are."""
+    """Run a GRU of one layer for packed sequences, or for padded ones, which are packed as they are."""
     if isinstance(given[1], Tensor):
         return _packed_gru(values, *given)
     state, weights, *more, batch_first = given
@@ -226,7 +226,7 @@ def _gru(values: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
 def _packed_gru(
     values: Tensor, sizes: Tensor, state: Tensor, weights: list[Tensor], *more: Any
 ) -> tuple[Tensor, Tensor]:
-    """The output of a GRU of one layer for packed sequences, by products over all their members at once.
+    """Run a GRU of one layer for packed sequences, by products over all their members at once.
 
     The previous state of each member is taken as known. cuDNN fuses a step into one or two kernels; a CPU needs about
     twenty operations a step, which would be counted as launches.
@@ -258,18 +258,18 @@ ATTENTION = {
 
 
 def _groups(args: Sequence[Any]) -> int:
-    """Of a convolution's arguments, the last but for the gradients that are asked for."""
+    """Return the groups of a convolution: its last argument but for the gradients that are asked for."""
     return args[-1] if isinstance(args[-1], int) else args[-2]
 
 
 def _convolution(values: Tensor, weight: Tensor, *more: Any, out_val: Tensor) -> float:
-    """The products; those of a group are padded to CHANNELS, and at half of the rate at best, as an H100 has them."""
+    """Count the products; those of groups are padded to CHANNELS, and at half of the rate at best, as on an H100."""
     slower = max(2.0, CHANNELS * _groups(more) / len(weight)) if _groups(more) > 1 else 1.0
     return 2 * slower * math.prod(out_val.shape) * math.prod(weight.shape[1:])
 
 
 def _convolution_backward(gradient: Tensor, values: Tensor, weight: Tensor, *more: Any, out_val: Any) -> float:
-    """The products of the forward pass for each gradient that is asked for, those of groups at half of their rate."""
+    """Count the forward products for each gradient that is asked for, those of groups at half of their rate."""
     of_one = _convolution(values, weight, *more, out_val=gradient)
     return sum(more[-1][:2]) * of_one * (2 if _groups(more) > 1 else 1)
 
@@ -282,7 +282,7 @@ FLOPS: dict[Any, Callable[..., float]] = {
 
 
 def _grouped(lists: Any, with_indices: bool = False) -> dict[tuple[torch.device, torch.dtype], Any]:
-    """As torch groups tensors for clipping and optimisers; all are on one device, which is not asked of each."""
+    """Group tensors as torch does for clipping and optimisers; all are on one device, so none is asked for its own."""
     groups = dict[Any, Any]()
     for index, tensor in enumerate(lists[0]):
         members, indices = groups.setdefault(tensor.dtype, ([list[Any]() for _ in lists], list[int]()))
