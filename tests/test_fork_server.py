@@ -97,3 +97,18 @@ def test_what_may_be_read_on_import_gets_a_new_process(environment: dict[str, st
     assert client.run([sys.executable, "-c", asks], env={**environment, "LANG": "C"}).stdout == "False\n"
     (tmp_path / "goalgrid").mkdir()
     assert client.run([sys.executable, "-c", asks], env=environment, cwd=tmp_path).stdout == "False\n"
+
+
+@pytest.mark.gate
+def test_after_its_last_client_a_server_ends_and_the_next_command_starts_another(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\nfrom tests.fork_server import client\n"
+        f"client.CLIENT.share({str(tmp_path)!r})\n"
+        "command = [sys.executable, '-c', 'import os; print(os.getppid())']\n"
+        "servers = [client.run(command).stdout]\n"
+        "client.CLIENT.leave()\n"
+        "servers.append(client.run(command).stdout)\n"
+        "print(servers[0] != servers[1])"
+    )
+    new = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (new.stdout, new.stderr) == ("True\n", "")

@@ -7,6 +7,7 @@ does a script given by `-c` that Ctrl-C ends, since it would die of the signal, 
 
 import atexit
 import fcntl
+import hashlib
 import inspect
 import json
 import os
@@ -18,6 +19,7 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,8 +30,6 @@ READ_LATE = re.compile(
     "GOALGRID_RUNS|COLUMNS|RAY_ADDRESS|XDG_(CACHE|STATE)_HOME|PYTEST_.*|MLFLOW_.*|_RJEM_MALLOC_CONF|TORCHINDUCTOR_CACHE_DIR"
 )
 """Variables that nothing of what the server imports reads on import. Where another differs, a process is new."""
-ADDRESS = "GOALGRID_TESTS_FORK_SERVER"
-"""The variable that names the socket; the processes of a test run share a server."""
 PIPE = subprocess.PIPE
 SECONDS = 120
 """In which a server has imported everything, at the longest."""
@@ -41,13 +41,14 @@ class _Client:
 
     def __init__(self) -> None:
         self.environment = dict[str, str]()
+        self.path = Path()
         self.socket: socket.socket | None = None
         self.server: subprocess.Popen[bytes] | None = None
         self.pid = os.getpid()
 
     def share(self, folder: str) -> None:
-        """Name the socket, as the first process of this test run does; keep the environment for the server."""
-        os.environ.setdefault(ADDRESS, f"{folder}/forks")
+        """Keep the environment for the server, and where its socket is: in a folder of this test run, for this code."""
+        self.path = Path(folder) / f"forks-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]}"
         self.environment = dict(os.environ)
 
     def alike(self, environment: Mapping[str, str]) -> bool:
@@ -58,45 +59,50 @@ class _Client:
 
     def ask(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
         """The id of a new fork."""
-        if self.socket is None:
-            self.socket = self._connect()
-        socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
-        answer = self.socket.recv(8)
-        assert answer, "the server of forks has died"
-        return int.from_bytes(answer, "little")
+        for _ in range(2):  # a server ends when its last client leaves, even if another one is about to ask
+            if self.socket is None:
+                self.socket = self._connect()
+            with suppress(ConnectionError):
+                socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
+                if answer := self.socket.recv(8):
+                    return int.from_bytes(answer, "little")
+            self.socket.close()
+            self.socket = None
+        raise AssertionError("the server of forks dies")
 
     def _connect(self) -> socket.socket:
-        path = Path(os.environ[ADDRESS])
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with FileLock(path.with_suffix(".lock")):
+        with FileLock(self.path.with_suffix(".lock")):
             try:
-                connection.connect(str(path))
+                connection.connect(str(self.path))
             except OSError:
-                self._start(path)
-                connection.connect(str(path))
-        atexit.register(self._leave)
+                self._start()
+                connection.connect(str(self.path))
         return connection
 
-    def _start(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
+    def _start(self) -> None:
+        self.path.unlink(missing_ok=True)
         self.server = subprocess.Popen(
-            [sys.executable, "-m", "tests.fork_server.server", str(path)],
+            [sys.executable, "-m", "tests.fork_server.server", str(self.path)],
             cwd=ROOT, env=self.environment, stdin=PIPE, stdout=PIPE, stderr=PIPE,
         )  # fmt: skip
         until = time.monotonic() + SECONDS
-        while not path.exists():
+        while not self.path.exists():
             assert self.server.poll() is None, self.server.communicate()[1].decode()
             assert time.monotonic() < until, "the server of forks did not start in time"
             time.sleep(0.02)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Let the server end, unless others are connected to it."""
         if self.socket and self.pid == os.getpid():
             self.socket.close()
             if self.server:
                 self.server.communicate()
+            self.socket = self.server = None
 
 
 CLIENT = _Client()
+atexit.register(CLIENT.leave)
 
 
 class Popen(subprocess.Popen[str]):
