@@ -107,7 +107,7 @@ def test_a_launch_killed_in_each_round_of_a_search_ends_in_the_same_choice(goalg
     assert again.returncode == 0, again.stderr
     seeds = [name.rpartition("-")[0].rpartition("_s")[2] for name in folders(home)]
     assert {seed: seeds.count(seed) for seed in seeds} == {"100": 6, "101": 4, "0": 2}
-    alone = goalgrid("run", "demo", *grid, *select, "--here", runs=undisturbed.path)
+    alone = goalgrid("run", "demo", *grid, *select, "--here", runs=undisturbed.path, timeout=600)
     assert alone.returncode == 0, alone.stderr
     assert home.grid("tuned").choices.read_bytes() == undisturbed.grid("tuned").choices.read_bytes()
     assert_as_if_nothing_happened(home, undisturbed, "tuned")
