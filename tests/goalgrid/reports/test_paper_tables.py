@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import goalgrid
+from goalgrid.cli.next_steps import worded
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.messages import Note
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import save_grid
 from goalgrid.reports.tables import NothingDone, draw
@@ -65,6 +67,11 @@ def expected(theirs: Printed, ours: TableEntry) -> str:
         return theirs.text + (QUOTED if theirs.text != "--" else "")
     number = "0.0" if theirs.text == "--" else theirs.text  # the records hold 0 where the paper has no number
     return number if "±" in number or ours.score.n < 2 else f"{number} ± 0.0"
+
+
+def notes(caplog: pytest.LogCaptureFixture) -> str:
+    """What was reported so far, as the command line prints it."""
+    return "\n".join(worded(record.msg) for record in caplog.records if isinstance(record.msg, Note))
 
 
 def test_there_are_29_tables_with_rows_to_train_and_no_row_is_not_possible() -> None:
@@ -152,7 +159,7 @@ def test_trials_of_any_grid_with_the_same_settings_count(home: Home) -> None:
 
 
 def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_trial(home, saved(home, "short", "train.epochs=2").trials[0], PRINTED)
     table = filled("selhn-table1", home)
@@ -167,7 +174,7 @@ def test_other_settings_fill_a_row_where_nothing_else_does_and_are_named(
     assert set(texts(table)) == {"--"}
     assert texts(table, "VSE (MLP), L_Triplet")[0] == "59.1 ± 0.0", "other rows stand"
     assert f": {why}." in table.caption
-    assert re.search(rf"left out: row '{re.escape(ROW)}': {why}: .* of grid 'long' and ", capsys.readouterr().err)
+    assert re.search(rf"left out: row '{re.escape(ROW)}': {why}: .* of grid 'long' and ", notes(caplog))
     own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
     write_trial(home, own.trials[0], dict.fromkeys(PRINTED, 60.0))
     assert texts(filled("selhn-table1", home))[0] == "60.0 (1/3)"
@@ -209,7 +216,7 @@ def test_the_settings_of_the_shipped_grid_come_before_those_of_the_recipe(tmp_pa
     assert "trained otherwise" not in table.caption
 
 
-def test_trials_of_other_code_count_only_where_no_others_are(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trials_of_other_code_count_only_where_no_others_are(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
     write_trial(home, own.trials[0], PRINTED, code_fingerprint=f"{CODE_VERSION}other")
     table = filled("selhn-table1", home)
@@ -219,38 +226,38 @@ def test_trials_of_other_code_count_only_where_no_others_are(home: Home, capsys:
     table = filled("selhn-table1", home)
     assert texts(table)[0] == "60.0 (1/3)"
     assert "1 trial trained with older code" in table.caption
-    assert f"left out: 1 trial trained with older code: {own.trials[0].id}" in capsys.readouterr().err
+    assert f"left out: 1 trial trained with older code: {own.trials[0].id}" in notes(caplog)
 
 
-def test_trials_of_other_data_or_another_protocol_are_not_mixed(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trials_of_other_data_or_another_protocol_are_not_mixed(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     own = next(cell for cell in expand(load("selhn-table1")) if (cell.recipe, cell.objective) == ("vse-fc", "selhn"))
     write_trial(home, own.trials[0], PRINTED, protocol="another")
     assert set(texts(filled("selhn-table1", home))) == {"--"}
-    assert f"1 trial not evaluated by f30k-1k: {own.trials[0].id}" in capsys.readouterr().err
+    assert f"1 trial not evaluated by f30k-1k: {own.trials[0].id}" in notes(caplog)
     write_trial(home, own.trials[1], PRINTED, data_fingerprint="2:other")
     with pytest.raises(UserError, match="trials on 'flickr30k' saw different data"):
         filled("selhn-table1", home)
 
 
 def test_trials_of_other_data_than_are_here_now_are_named_and_count_nowhere(
-    home: Home, few_pictures: Path, capsys: pytest.CaptureFixture[str]
+    home: Home, few_pictures: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cell = saved(home, "rooted", f'data.flickr30k.root="{few_pictures}"')
     with pytest.raises(NothingDone, match="no trial is done"):
         filled("selhn-table1", home)
-    assert "left out: 24 trials trained on data that changed since: flickr30k_" in capsys.readouterr().err
+    assert "left out: 24 trials trained on data that changed since: flickr30k_" in notes(caplog)
     content = DataAtHand(load(str(home.grid("rooted").grid)), home).fingerprint(cell.trials[0].shared)
     write_trial(home, cell.trials[0], PRINTED, data_fingerprint=content)
     assert texts(filled("selhn-table1", home))[0] == "50.0 (1/3)"
 
 
-def test_a_grid_of_strange_code_is_left_out_with_a_line(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_grid_of_strange_code_is_left_out_with_a_line(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     saved(home, "strange")
     file = home.grid("strange").grid
     uses = '[[uses]]\npath = "/nowhere/mine.py"\ntext = "import os"\nmodule = "mine"\nsha256 = ""\n'
     file.write_text(f"{file.read_text()}\n{uses}")
     filled("selhn-table1", home)
-    assert "left out: grid 'strange': " in capsys.readouterr().err
+    assert "left out: grid 'strange': " in notes(caplog)
 
 
 def test_throughput_is_that_of_one_device_over_the_slowest_rows(tmp_path: Path) -> None:
