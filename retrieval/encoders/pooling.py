@@ -225,21 +225,21 @@ def positions(n: int, width: int, device: torch.device | None = None) -> Float[T
 
 
 POOLING: dict[str, Callable[[int, PoolingSettings], Pooling]] = {
-    "mean": lambda dim, own: mean,
-    "max": lambda dim, own: maximum,
+    "mean": lambda dim, _: mean,
+    "max": lambda dim, _: maximum,
     "first": lambda dim, _: first,
     "last": lambda dim, _: last,
     "kmax": lambda dim, own: partial(k_max, k=own.pool_k),
-    "softmax": lambda dim, own: soft_max,
-    "lip": lambda dim, own: Lip(dim),
-    "adapool": lambda dim, own: AdaPool(),
-    "gpo": lambda dim, own: Gpo(),
+    "softmax": lambda dim, _: soft_max,
+    "lip": lambda dim, _: Lip(dim),
+    "adapool": lambda dim, _: AdaPool(),
+    "gpo": lambda dim, _: Gpo(),
     "adpool": lambda dim, own: AdPool(dim, own.pool_balance, per_dimension=False),
     "adpool-released": lambda dim, own: AdPool(dim, own.pool_balance, per_dimension=True),
-    "gcn": lambda dim, own: MeanOf(Gcn(dim)),
-    "selfattn": lambda dim, own: MeanOf(SelfAttention(dim)),
-    "seq2seq": lambda dim, own: Seq2Seq(dim),
-    "none": lambda dim, own: members,
+    "gcn": lambda dim, _: MeanOf(Gcn(dim)),
+    "selfattn": lambda dim, _: MeanOf(SelfAttention(dim)),
+    "seq2seq": lambda dim, _: Seq2Seq(dim),
+    "none": lambda dim, _: members,
 }
 """Each pooling by name, made for vectors of `dim` values with the settings that it reads."""
 
