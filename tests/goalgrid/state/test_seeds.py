@@ -55,7 +55,7 @@ def test_a_grid_file_with_a_budget_has_all_seeds_that_it_may_spend_and_comes_bac
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["budget.seeds=5"], r"\[budget\] goes with seeds = \"until resolved\", not with a list of seeds"),
+        (["budget.seeds=5"], r"\[budget\] needs seeds = \"until resolved\" instead of a list of seeds"),
         (["seeds=until resolved", "budget.seeds=3"], "budget.seeds"),
         (["seeds=until resolved", "budget.metric=medr"], "budget.metric"),
         (["seeds=until resolvd"], "seeds"),
