@@ -12,6 +12,8 @@ ROLES: dict[Role, str] = {
     "captions": "a caption, or several; a list of columns where each has one",
     "split": "train, val or test",
 }
+EXTRA = "extra"
+"""The role of columns that an objective reads, a number a caption."""
 Columns = tuple[tuple[str, tuple[str, ...]], ...]
 """(role, names) of the columns that a user names; roles that are left out are told by the columns' names."""
 
@@ -46,3 +48,8 @@ def to_toml(columns: Columns) -> str:
     values = {role: names[0] if len(names) == 1 else list(names) for role, names in columns}
     listed = ", ".join(f"{role} = {json.dumps(value, ensure_ascii=False)}" for role, value in values.items())
     return f"{{ {listed} }}"
+
+
+def with_extra(columns: Columns, extra: tuple[str, ...]) -> Columns:
+    """The columns, and those that an objective reads."""
+    return (*columns, (EXTRA, extra)) if extra else columns

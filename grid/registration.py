@@ -165,6 +165,7 @@ def objective(
     remines: bool | None = None,
     needs: tuple[str, ...] = (),
     surrogate: bool = False,
+    columns: tuple[str, ...] = (),
     **parameters: Parameter,
 ) -> Declaration:
     """Register a function or class as an objective: `@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))`.
@@ -183,13 +184,16 @@ def objective(
         remines: whether a grid may choose other negatives; default: with on="hardest".
         needs: components that training adds. Training then reads the parameters that are no arguments of the function.
         surrogate: its gradient is, on purpose, not the derivative of its value; `goalgrid check` does not compare them.
+        columns: of a table of captions (CSV, JSON lines, parquet): `t.extra[NAME]` has their numbers, a pair each.
         parameters: every argument after the first. A class takes them in its constructor, and is called as a function.
 
     Raises:
         UserError: the signature has other parameters, or a declaration is wrong.
     """
     remines = on == "hardest" if remines is None else remines
-    entry = ObjectiveEntry("own", source, formula, parameters, known_as, reductions, needs, on, remines, surrogate)
+    entry = ObjectiveEntry(
+        "own", source, formula, parameters, known_as, reductions, needs, columns, on, remines, surrogate
+    )
     return Declaration("objective", name, entry)
 
 

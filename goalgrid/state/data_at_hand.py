@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from goalgrid.grid import catalog
+from goalgrid.grid.columns import with_extra
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Shared, Trial
 from goalgrid.grid.gridfile import Grid
@@ -37,7 +38,7 @@ class DataAtHand:
 
     def content(self, shared: Shared | TrialSettings) -> "Content | None":
         """Return what the data set of these settings holds; None where it cannot be compared."""
-        key = DataKey.of(shared.dataset, shared.model)
+        key = DataKey.of(shared.dataset, shared.model, shared.objective.columns)
         if key not in self._found:
             try:
                 self._found[key] = self._read(key)
@@ -66,7 +67,9 @@ class DataAtHand:
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Check that the data of these trials can be read, where this machine has a root for them; else UserError."""
-        for key in dict.fromkeys(DataKey.of(trial.shared.dataset, trial.shared.model) for trial in trials):
+        every = (trial.shared for trial in trials)
+        keys = (DataKey.of(shared.dataset, shared.model, shared.objective.columns) for shared in every)
+        for key in dict.fromkeys(keys):
             self._found[key] = self._read(key)
             for name in self.grid.evaluate.datasets:
                 self._read(DataKey(name, key.features, None))
@@ -148,13 +151,13 @@ class DataAtHand:
         return list(filter(None, lines))
 
     def _read(self, key: DataKey) -> "Content | None":
-        name, features, vocabulary = key
+        name, features, vocabulary, extra = key
         root = self.grid.root(name)
         if root is None and not catalog.described(name).embedded:
             return None
         from goalgrid.retrieval.data.content import content
 
-        columns = self.grid.columns(name)
+        columns = with_extra(self.grid.columns(name), extra)
         return content(name, root, features=features, vocabulary=vocabulary, kept=self.home.data, columns=columns)
 
 

@@ -114,6 +114,8 @@ class ObjectiveEntry:
     """How pairs and directions become a single number, under each variant."""
     needs: tuple[str, ...] = ()
     """Names of the parts that training adds for it."""
+    columns: tuple[str, ...] = ()
+    """Columns of the user's table that it reads, a number a caption."""
     on: On = "hardest"
     remines: bool = True
     """Whether a grid may choose other negatives, and a trainer warm up; else the equation means these alone."""

@@ -248,6 +248,12 @@ class ObjectiveSettings(Settings):
         entry = self._own or OURS.get(self.name)
         return entry.needs if entry else ()
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the data that the objective reads."""
+        entry = self._own or OURS.get(self.name)
+        return entry.columns if entry else ()
+
 
 class DataKey(NamedTuple):
     """Key of what a training reads of a data set, which distinguishes its content from other data."""
@@ -256,10 +262,12 @@ class DataKey(NamedTuple):
     features: bool
     """Whether features that a user computed replace the images."""
     vocabulary: str | None
+    columns: tuple[str, ...] = ()
+    """That the objective reads."""
 
     @classmethod
-    def of(cls, dataset: DatasetSettings, model: ModelSettings) -> "DataKey":
-        return cls(dataset.name, model.image.view is None, dataset.vocabulary)
+    def of(cls, dataset: DatasetSettings, model: ModelSettings, columns: tuple[str, ...] = ()) -> "DataKey":
+        return cls(dataset.name, model.image.view is None, dataset.vocabulary, columns)
 
 
 class TrialSettings(Settings):

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import socket
 import subprocess
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -200,7 +201,7 @@ def stale(rows: Rows, cells: Sequence[Cell], now: Now) -> dict[str, list[Stale]]
     libraries = of_trials(cells, rows, attrgetter("libraries"))
     of_now = [row for key, row in rows.items() if not is_other(row["data_fingerprint"], data[key])]
     ordered = sorted(of_now, key=lambda row: str(row["finished_at"]))
-    latest = {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in ordered}
+    latest = {(row["dataset"], row["recipe"]): evaluated_data(row["data_fingerprint"]) for row in ordered}
     by_trial = {key: _reasons(row, code[key], data[key], libraries[key], latest) for key, row in rows.items()}
     return {trial_id: reasons for trial_id, reasons in by_trial.items() if reasons}
 
@@ -227,6 +228,15 @@ def of_other_data(rows: Rows, cells: Iterable[Cell], now: Callable[[Shared], str
     return {trial_id for trial_id, row in rows.items() if is_other(row["data_fingerprint"], data[trial_id])}
 
 
+def evaluated_data(fingerprint: str) -> str:
+    """Return a fingerprint of data without its hash of columns that only the objective of a trial reads.
+
+    >>> evaluated_data("2:0123~89ab+4567")
+    '2:0123+4567'
+    """
+    return re.sub(r"~[0-9a-f]+", "", fingerprint)
+
+
 def is_other(then: str, now: str) -> bool:
     """Return whether a record's data differ from the data of now, by their fingerprints; False if unknown."""
     return bool(now) and then.startswith(DATA_VERSION) and then.partition("+")[0] != now
@@ -246,7 +256,7 @@ def _reasons(
         reasons.append(Stale("data", f"{OTHER_DATA}: {then} -> {data}"))
     elif data and not then.startswith(DATA_VERSION):
         reasons.append(Stale("data", UNTOLD_DATA))
-    elif then != newest:
+    elif evaluated_data(then) != newest:
         reasons.append(Stale("data", f"trained on older data than the latest trial: {then} -> {newest}"))
     return reasons
 

@@ -420,7 +420,8 @@ AGAIN = "`goalgrid resume GRID --stale` retrains all but those with the latest d
 
 def refuse_mixed_data(rows: Iterable[Mapping[str, Any]], again: str = AGAIN) -> None:
     """Raise where trials of the same data set and recipe saw different data."""
-    seen = nested(((row["dataset"], row["recipe"]), row["data_fingerprint"], row["trial_id"]) for row in rows)
+    marks = ((row, provenance.evaluated_data(row["data_fingerprint"])) for row in rows)
+    seen = nested(((row["dataset"], row["recipe"]), mark, row["trial_id"]) for row, mark in marks)
     for (dataset, _), fingerprints in seen.items():
         if len(fingerprints) > 1:
             examples = ", ".join(f"{trial_id} ({mark})" for mark, trial_id in fingerprints.items())

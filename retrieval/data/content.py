@@ -36,6 +36,8 @@ from goalgrid.retrieval.words import vocabulary_files
 
 VERSION = "2:"
 """Begins a fingerprint of data. Another way of making fingerprints gets another number: they cannot be compared."""
+VALUES = "~"
+"""In a fingerprint, before the hash of columns that an objective reads: other objectives see the same data."""
 SEEN = "They are seen as a viewer shows them."
 EMBEDDED = "1"
 """To be counted up when what an embedded data set renders changes."""
@@ -97,11 +99,12 @@ def content(
         return Content(f"{VERSION}{mark[:16]}", mark, sizes)
     root = checked_root(name, root)
     try:
-        whole = _content(name, root, read, columns, copies or kept, features=features, kept=kept)
+        whole = _content(name, root, read, columns, copies or kept, features=features, cache=kept)
         if vocabulary is None:
             return whole
-        mark = digest([whole.fingerprint, vocabulary_files.read(root / vocabulary)])
-        return replace(whole, fingerprint=f"{VERSION}{mark[:16]}")
+        data, *of_values = whole.fingerprint.split(VALUES)
+        mark = digest([data, vocabulary_files.read(root / vocabulary)])
+        return replace(whole, fingerprint=VALUES.join([f"{VERSION}{mark[:16]}", *of_values]))
     except OSError as error:
         raise DataError(f"root of data set {name!r}: {error.filename or root} cannot be read: {error}.") from error
 
@@ -114,10 +117,10 @@ def _content(
     copies: Path | None,
     *,
     features: bool,
-    kept: Path | None,
+    cache: Path | None,
 ) -> Content:
     place = digest([str(root.absolute()), root.stat().st_ino, *columns])[:16]
-    file = kept / f"{name}-{'rows' if features else 'images'}-{place}.json" if kept else None
+    file = cache / f"{name}-{'rows' if features else 'images'}-{place}.json" if cache else None
     paths, known = _kept(file) if file else ({}, None)
     files = {path: status for path, status in paths.items() if PART not in path}
     same = all(_status(root / path) == tuple(status[:2]) for path, status in files.items())
@@ -132,7 +135,7 @@ def _content(
     listed = {split: [listing.captions, listing.image_of_text.tolist()] for split, listing in listings.items()}
     mark = digest([images, listed])
     known = Content(
-        f"{VERSION}{mark[:16]}",
+        f"{VERSION}{mark[:16]}{_mark_of_values(listings)}",
         images,
         tuple((split, *size) for split, size in sizes.items()),
         tuple(problem for problem in summed.problems if problem.kind != "fault"),
@@ -145,6 +148,14 @@ def _content(
         with suppress(UserError):  # a disk that takes no stamp costs the next reader time
             write_text(file, f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
     return known
+
+
+def _mark_of_values(listings: Mapping[str, Listing[Any]]) -> str:
+    """The end of a fingerprint of data of which an objective reads columns; empty where none are read."""
+    values = {
+        split: {name: column.tolist() for name, column in listing.values.items()} for split, listing in listings.items()
+    }
+    return f"{VALUES}{digest(values)[:8]}" if any(values.values()) else ""
 
 
 def _kept(file: Path) -> tuple[dict[str, Sequence[Any]], Content | None]:

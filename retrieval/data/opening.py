@@ -59,6 +59,7 @@ def load(
             listing.captions,
             listing.image_of_text,
             listing.ids,
+            listing.values,
         )
         for listing in Annotated.of(name, checked_root(name, root), columns, copies).listings.values()
     ))  # fmt: skip

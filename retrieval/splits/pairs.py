@@ -1,11 +1,11 @@
 """The one interface of all data sets: images, captions, and which image each caption describes."""
 
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from goalgrid.grid.errors import UserError
 
@@ -51,6 +51,8 @@ class Listing(Generic[Items]):
     """Row of the image that each caption describes."""
     ids: Int[np.ndarray, " t"] | None = None
     """COCO's id of each caption; None: the data do not say it."""
+    values: Mapping[str, Float[np.ndarray, " t"]] = field(default_factory=dict)
+    """By column: what an objective reads of each caption."""
 
     @classmethod
     def of(

@@ -69,13 +69,20 @@ def check_inputs(
     warn_once, check_whole_once = cache(warn), cache(check_whole)
     read = set[Any]()
     configurations = (
-        (job.machine, settings.dataset, settings.model, settings.train, tuple(classes(settings)))
+        (
+            job.machine.reading(settings.dataset.name, settings.objective.columns),
+            settings.dataset,
+            settings.model,
+            settings.train,
+            tuple(classes(settings)),
+            settings.objective.columns,
+        )
         for job in jobs
         for settings in job.trials
     )
-    for machine, dataset, model, train, methods in dict.fromkeys(configurations):
+    for machine, dataset, model, train, methods, columns in dict.fromkeys(configurations):
         root, data = machine.root(dataset.name), content_of(dataset, model.image, machine)
-        fingerprints[DataKey.of(dataset, model)] = data.fingerprint
+        fingerprints[DataKey.of(dataset, model, columns)] = data.fingerprint
         chosen = chooses or train.selection != "last"
         for note, word in check_fit(dataset, model, root, data, allow_leak=allow_leak, chooses=chosen).items():
             warn_once(note, word)

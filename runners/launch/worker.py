@@ -57,9 +57,10 @@ def check(job: Job) -> None:
         raise Refused(why)
     expected = dict(job.launched.data)
     for settings in job.trials:
-        name, key = settings.dataset.name, DataKey.of(settings.dataset, settings.model)
+        name, extra = settings.dataset.name, settings.objective.columns
+        key, machine = DataKey.of(settings.dataset, settings.model, extra), job.machine.reading(name, extra)
         with suppress(DataError):  # the trial's failure, with its class
-            fingerprint_here = content_of(settings.dataset, settings.model.image, job.machine).fingerprint
+            fingerprint_here = content_of(settings.dataset, settings.model.image, machine).fingerprint
             if fingerprint_here != expected.get(key, fingerprint_here):
                 where = f"{name!r} under {job.machine.root(name)}"
                 raise Refused(f"the data of {where} changed since this launch began")

@@ -147,7 +147,7 @@ def scale(name: str, known: Catalog) -> str:
 
     A finite norm passes; a `Remark` says how a loss that averages over a batch is compared fairly with ours, which sum.
     """
-    if extra := known.objectives[name].needs:
+    if extra := known.objectives[name].needs + known.objectives[name].columns:
         return f"not measured: it needs {' and '.join(extra)}"
     norms = {other: _first_norm(other, known) for other in dict.fromkeys([name, *PEERS])}
     norm, others = norms.pop(name), ", ".join(f"{other} {n:,.4g}" for other, n in norms.items())

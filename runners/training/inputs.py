@@ -176,9 +176,10 @@ class Batch:
 
 def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = ()) -> Inputs:
     """Open the trial's data and encode captions, by a trained model's words if `known`; cached. UserError: why not."""
-    held = content_of(settings.dataset, settings.model.image, machine)
-    inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held, known)
-    check_sizes(settings.dataset, held, machine.root(settings.dataset.name))
+    machine = machine.reading(settings.dataset.name, settings.objective.columns)
+    data = content_of(settings.dataset, settings.model.image, machine)
+    inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, data, known)
+    check_sizes(settings.dataset, data, machine.root(settings.dataset.name))
     settings.model.check_image(inputs.pairs.train.images.shape)
     if settings.model.of_sets and not known:
         inputs.check_words(settings.dataset)
@@ -324,12 +325,14 @@ class Epoch:
             part = slice(None)  # a component with extra pairs excludes process groups
         images = split.images.gather(rows, self.views + index, part)
         ids, lengths = tokens.gather(columns, self.words + index)
-        added = self._added(requests) if requests else None
+        added = self._added(requests, texts) if requests or split.values else None
         batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, (ids[part], lengths[part]), added)
         return batch.pinned() if self.inputs.device.type == "cuda" else batch
 
-    def _added(self, requests: Mapping[str, Request]) -> Added:
-        values = {name: request.values for name, request in requests.items() if request.values is not None}
+    def _added(self, requests: Mapping[str, Request], texts: Int[Tensor, " b"]) -> Added:
+        columns = self.inputs.pairs.train.values
+        values = {name: torch.from_numpy(column[texts.numpy()]).expand(2, -1) for name, column in columns.items()}
+        values |= {name: request.values for name, request in requests.items() if request.values is not None}
         meta_batches = [request.meta_batch for request in requests.values() if request.meta_batch is not None]
         return Added(values, self._of_validation(meta_batches[0]) if meta_batches else None)
 

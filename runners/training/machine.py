@@ -3,14 +3,14 @@
 import ctypes
 import gc
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 import torch
 
 from goalgrid.grid.catalog import Catalog
-from goalgrid.grid.columns import Columns
+from goalgrid.grid.columns import Columns, with_extra
 from goalgrid.grid.errors import said_by
 from goalgrid.grid.plugins import uses_of
 from goalgrid.grid.resources import Resources
@@ -110,6 +110,11 @@ class Machine:
 
     def root(self, dataset: str) -> Path | None:
         return next((Path(folder) for name, folder in self.roots if name == dataset), None)
+
+    def reading(self, dataset: str, extra: tuple[str, ...]) -> "Machine":
+        """The same machine, which reads also these columns of a data set."""
+        columns = dict(self.columns) | {dataset: with_extra(self.columns_of(dataset), extra)}
+        return replace(self, columns=tuple(columns.items())) if extra else self
 
     def columns_of(self, dataset: str) -> Columns:
         return dict(self.columns).get(dataset, ())

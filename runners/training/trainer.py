@@ -141,10 +141,12 @@ class Trainer:
     def _validate(self) -> dict[str, float]:
         with self.replicas.together("validate"):
             embeddings = embedded(self.model, self.settings, self.inputs, "val", self.learner.group)
-        loss = objective_value(self.model, self.objective, self.settings.train.batch_size, *embeddings)
+        size, loss = self.settings.train.batch_size, math.nan
+        if not self.settings.objective.columns:  # which are read of training captions alone
+            loss = objective_value(self.model, self.objective, size, *embeddings)
         metrics = validation(ranked(self.model, *embeddings))
         if self.model.scorer is None and not math.isnan(loss):
-            batches = [(image, text) for _, image, text in batches_of(self.settings.train.batch_size, *embeddings)]
+            batches = [(image, text) for _, image, text in batches_of(size, *embeddings)]
             with torch.no_grad():
                 means, counts = of_batches(self.objective, batches)
             metrics |= {name: mean for name, mean in means.items() if math.isfinite(mean)}

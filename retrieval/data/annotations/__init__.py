@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from goalgrid.grid import catalog
-from goalgrid.grid.columns import Columns
+from goalgrid.grid.columns import EXTRA, Columns
 from goalgrid.grid.errors import counted
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import (
@@ -129,6 +131,7 @@ class Annotated:
         problems: what is wrong with the annotations, and images that are missing or lead out of the root.
         columns: of a table, which were read.
         summary: of a table, what was read, in one line.
+        extra: columns that an objective reads, a number a caption.
     """
 
     name: str
@@ -140,6 +143,7 @@ class Annotated:
     problems: list[Problem]
     columns: Columns = ()
     summary: str = ""
+    extra: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, name: str, root: Path, columns: Columns = (), copies: Path | None = None) -> "Annotated | None":
@@ -160,9 +164,21 @@ class Annotated:
             table = tables.TableRead(form.entries(path, root, known.test_splits, problems))
         for entry in table.entries:
             first = slice(known.captions_per_image)  # where protocols use only the first
-            by_split[entry.split].append(replace(entry, captions=entry.captions[first], ids=entry.ids[first]))
+            captions, ids, values = entry.captions[first], entry.ids[first], entry.values[first]
+            by_split[entry.split].append(replace(entry, captions=captions, ids=ids, values=values))
         files = located([entry for entries in by_split.values() for entry in entries], root, problems)
-        return cls(name, root, title, path, by_split, files, problems, table.columns, table.summary)
+        return cls(
+            name,
+            root,
+            title,
+            path,
+            by_split,
+            files,
+            problems,
+            table.columns,
+            table.summary,
+            dict(columns).get(EXTRA, ()),
+        )
 
     @classmethod
     def of(cls, name: str, root: Path, columns: Columns = (), copies: Path | None = None) -> "Annotated":
@@ -180,7 +196,9 @@ class Annotated:
         for split, entries in self.by_split.items():
             files = [file for entry, file in self.files if entry.split == split]
             captions, ids = [entry.captions for entry in entries], [entry.ids for entry in entries]
-            listings[split] = Listing.of(files, captions, ids)
+            rows = [values for entry in entries for values in entry.values]
+            columns = {name: np.array([row[at] for row in rows], np.float32) for at, name in enumerate(self.extra)}
+            listings[split] = replace(Listing.of(files, captions, ids), values=columns)
         return listings
 
     def notes(self) -> list[Problem]:

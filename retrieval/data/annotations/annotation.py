@@ -40,6 +40,7 @@ class Annotation:
         names: of its file, below some image folder; the first that exists counts.
         place: where the entry is, for messages.
         ids: COCO's ids of the captions; empty: not known.
+        values: of further columns that an objective reads, for each caption.
         image: where it lies, if the annotations say more than its name; None: a file of its own.
     """
 
@@ -49,6 +50,7 @@ class Annotation:
     place: str
     ids: tuple[int, ...] = ()
     image: FileSlice | None = None
+    values: tuple[tuple[float, ...], ...] = ()
 
 
 def first(root: Path, folders: Sequence[str], *patterns: str) -> Path | None:

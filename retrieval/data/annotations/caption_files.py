@@ -24,7 +24,7 @@ DIR/images/x.jpg            with x.txt, a caption a line, or x.json with "captio
 """
 
 
-def here(root: Path) -> list[Path]:
+def here(root: Path, given: Columns = ()) -> list[Path]:
     """List the folders with pictures that have captions next to them."""
     if not root.is_dir():
         return []

@@ -31,10 +31,10 @@ LACKS_BAR = re.compile(r"\s*(\d+)\s+(.*)", re.DOTALL)
 """The number of a comment, and the comment."""
 
 
-def here(root: Path) -> list[Path]:
-    """List all tables but those of splits and of `csv_captions`."""
+def here(root: Path, given: Columns = ()) -> list[Path]:
+    """List all tables but those of splits; those of `csv_captions` if columns are named."""
     paths = [path for folder in FOLDERS for pattern in PATTERNS for path in sorted((root / folder).glob(pattern))]
-    return [path for path in paths if path.name != split_files.TABLE and not is_plain(path)]
+    return [path for path in paths if path.name != split_files.TABLE and (given or not is_plain(path))]
 
 
 def is_plain(path: Path) -> bool:

@@ -19,7 +19,7 @@ DIR/train/*.jpg             and the same in DIR/validation/ and DIR/test/; or al
 """
 
 
-def here(root: Path) -> list[Path]:
+def here(root: Path, given: Columns = ()) -> list[Path]:
     """List the metadata of the root, else of its folders."""
     levels = ([path for name in NAMES for path in root.glob(f"{folder}{name}")] for folder in FOLDERS)
     return sorted(next(filter(None, levels), []))

@@ -23,7 +23,7 @@ FIRST = 1 << 20
 """Bytes of a first line that are looked at for keys."""
 
 
-def here(root: Path) -> list[Path]:
+def here(root: Path, given: Columns = ()) -> list[Path]:
     """List all files of JSON lines."""
     return [path for folder in FOLDERS for pattern in PATTERNS for path in sorted((root / folder).glob(pattern))]
 

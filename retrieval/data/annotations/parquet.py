@@ -29,7 +29,7 @@ DIR/*.parquet               columns image (bytes, as Hugging Face has it, or a p
 """
 
 
-def here(root: Path) -> list[Path]:
+def here(root: Path, given: Columns = ()) -> list[Path]:
     """List the files of the first folder that has any."""
     return next(filter(None, (sorted(root.glob(f"{folder}*.parquet")) for folder in FOLDERS)), [])
 

@@ -4,15 +4,17 @@ CSV, JSON lines, parquet and the samples of tars are such tables. Columns are to
 where two readings are possible, the user is asked.
 """
 
+import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from goalgrid.grid.columns import Columns, to_toml
+from goalgrid.grid.columns import EXTRA, Columns, to_toml
 from goalgrid.grid.errors import counted, nearest
 from goalgrid.grid.groups import grouped
 from goalgrid.retrieval.data.annotations import split_files
@@ -86,7 +88,7 @@ class TableFormat(NamedTuple):
         shards: whether files that are named after no splits are one table.
     """
 
-    here: Callable[[Path], list[Path]]
+    here: Callable[[Path, Columns], list[Path]]
     header: Callable[[Path], Sequence[str] | None]
     table: Callable[[Sequence[Path], Path, Columns, Path | None, list[Problem]], Table]
     noun: str
@@ -123,7 +125,7 @@ def files(form: TableFormat, root: Path, given: Columns) -> list[Path]:
 
     A file that cannot be read counts as one, so that its fault is reported.
     """
-    here = form.here(root)
+    here = form.here(root, given)
     of_captions = [path for path in here if _may_be(form.header(path), given)]
     if form.shards and of_captions:
         return here  # no shard is left out for its columns: reading it tells what it lacks
@@ -141,7 +143,7 @@ def _may_be(names: Sequence[str] | None, given: Columns) -> bool:
 def lacking(forms: Iterable[TableFormat], root: Path, given: Columns) -> Problem | None:
     """Report what columns the first table under the root lacks to have captions; None: there is no table."""
     for form in forms:
-        for path in form.here(root):
+        for path in form.here(root, given):
             if names := form.header(path):
                 _, problems = resolved(names, given, str(path))
                 return next(iter(problems), None)
@@ -170,6 +172,12 @@ def resolved(names: Sequence[str], given: Columns, place: str, *, image: bool = 
             elif role != "split":
                 what = f"no column is known to hold the {_noun(role)}; its columns: {', '.join(map(repr, names))}"
                 problems.append(Problem(place, what, ASK.format(role=role, example="COLUMN")))
+    if extra := dict(given).get(EXTRA):
+        if missing := [name for name in extra if name not in names]:
+            known = ", ".join(map(repr, names))
+            what = f"has no column {missing[0]!r}, which the objective reads; its columns: {known}"
+            problems.append(Problem(place, what, "Add it to the table, or choose another objective."))
+        columns[EXTRA] = extra
     return tuple(columns.items()), problems
 
 
@@ -226,6 +234,7 @@ def read(
     entries, by = reading.entries(table.rows, path)
     source = counted(len(paths), form.noun) if len(paths) > 1 else paths[0].name
     captions = [len(entry.captions) for entry in entries]
+    columns = tuple((role, names) for role, names in columns if role != EXTRA)
     unusual = tuple((role, names) for role, names in columns if not {*names} <= {*USUAL[role]})
     images = f"{counted(len(entries), 'photograph')} with {_spread(captions)} from {source}"
     images += f", columns {to_toml(unusual)}" if unusual else ""
@@ -257,8 +266,8 @@ class _Reading:
     def __init__(self, columns: Mapping[str, tuple[str, ...]], root: Path, problems: list[Problem]) -> None:
         self.columns, self.root, self.problems = columns, root, problems
         self.silent, self.failed = list[str](), 0
-        self.pairs = list[tuple[str, Row, str]]()
-        """Name of the image, its row, and a caption."""
+        self.pairs = list[tuple[str, Row, str, tuple[float, ...]]]()
+        """Name of the image, its row, a caption, and the values of further columns."""
 
     def entries(self, rows: Iterable[Row], path: Path) -> tuple[list[Annotation], str]:
         """Return the images in the order of the rows, train, val and test; and by what they are split."""
@@ -267,10 +276,14 @@ class _Reading:
         self._report_repeated(path)
         splits, by = self._splits(path)
         if splits is None:
-            pairs = [(name, caption) for name, _, caption in self.pairs]
-            rows_by_name = {name: row for name, row, _ in self.pairs}
+            pairs = [(name, caption) for name, _, caption, _ in self.pairs]
+            rows_by_name = {name: row for name, row, *_ in self.pairs}
+            values = grouped((name, of_caption) for name, *_, of_caption in self.pairs)
             listed = split_files.entries(pairs, path if path.is_file() else path / "table", self.problems)
-            return [replace(entry, **_where(entry.names[0], rows_by_name[entry.names[0]])) for entry in listed], by
+            named = ((entry, entry.names[0]) for entry in listed)
+            return [
+                replace(entry, values=tuple(values[name]), **_where(name, rows_by_name[name])) for entry, name in named
+            ], by
         by_split = grouped(zip(splits, self.pairs, strict=True))
         return [entry for split in SPLITS for entry in self._of_split(split, by_split.get(split, []))], by
 
@@ -281,7 +294,8 @@ class _Reading:
         captions = self._captions(row)
         name = self._name(row)
         if captions and name:
-            self.pairs += [(name, row, caption) for caption in captions]
+            values = self._values(row, len(captions)) if EXTRA in self.columns else [()] * len(captions)
+            self.pairs += [(name, row, *of_caption) for of_caption in zip(captions, values, strict=True)]
         elif not captions:
             self.silent.append(row.place)
         else:
@@ -309,9 +323,29 @@ class _Reading:
                     self.problems.append(no_text(f"{row.place}: {column}", text))
         return texts
 
+    def _values(self, row: Row, captions: int) -> list[tuple[float, ...]]:
+        """The values of further columns for each caption of a row: one number for all of them, or a list."""
+        columns = []
+        for name in self.columns[EXTRA]:
+            value = row.values.get(name)
+            listed = value if isinstance(value, list) else [value] * captions
+            if len(listed) != captions:
+                what = f"column {name!r} has {counted(len(listed), 'value')} for {counted(captions, 'caption')}"
+                self.problems.append(Problem(row.place, what, "Give one number, or one for each caption."))
+                listed = [0.0] * captions
+            columns.append([self._number(name, item, row.place) for item in listed])
+        return list(zip(*columns, strict=True))
+
+    def _number(self, name: str, value: Any, place: str) -> float:
+        with suppress(TypeError, ValueError):
+            if math.isfinite(number := float(value)):
+                return number
+        self.problems.append(Problem(place, f"column {name!r} holds {value!r}, not a finite number", "Write a number."))
+        return 0.0
+
     def _splits(self, path: Path) -> tuple[list[str] | None, str]:
         """Return the split of each pair (None: files next to the table name it), and by what they are split."""
-        rows = [row for _, row, _ in self.pairs]
+        rows = [row for _, row, *_ in self.pairs]
         if column := self.columns.get("split"):
             splits = [
                 split_files.split_of(str(row.values.get(column[0])).lower(), row.place, self.problems, SPLIT_NAMES)
@@ -333,18 +367,19 @@ class _Reading:
             return None, "the lists of images in files next to it"
         return hashed, "a hash of the images' names, about 80, 10 and 10 %"
 
-    def _of_split(self, split: str, pairs: Sequence[tuple[str, Row, str]]) -> list[Annotation]:
-        of_images = grouped(((row.folder, name), (row, caption)) for name, row, caption in pairs)
+    def _of_split(self, split: str, pairs: Sequence[tuple[str, Row, str, tuple[float, ...]]]) -> list[Annotation]:
+        of_images = grouped(((row.folder, name), (row, caption, values)) for name, row, caption, values in pairs)
         entries = []
         for (_, name), of_image in of_images.items():
-            row, captions = of_image[0][0], tuple(caption for _, caption in of_image)
-            entries.append(Annotation(split, captions=captions, place=row.place, **_where(name, row)))
+            row, captions = of_image[0][0], tuple(caption for _, caption, _ in of_image)
+            values = tuple(of_caption for *_, of_caption in of_image)
+            entries.append(Annotation(split, captions=captions, place=row.place, values=values, **_where(name, row)))
         return entries
 
     def _report_repeated(self, path: Path) -> None:
         """Note rows that give an image the same caption again."""
         seen, again = set[tuple[str, str, str]](), list[str]()
-        for name, row, caption in self.pairs:
+        for name, row, caption, _ in self.pairs:
             key = row.folder, name, caption
             again += [row.place] if key in seen else []
             seen.add(key)
