@@ -6,7 +6,7 @@ recipes, and what its plug-ins register: made once, when the grid is read, it be
 
 import tomllib
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -204,9 +204,10 @@ class Catalog:
             UserError: a plug-in cannot be imported, registers nothing, or a name is taken.
         """
         catalog, owners = cls(tuple(uses)), dict[str, str]()
+        shipped: dict[Kind, Container[str]] = {"objective": {"goal", *OURS}, "pooling": POOLINGS}
         for use in catalog.uses:
             for one in plugins.registrations(use):
-                ours = one.name == "goal" or one.name in OURS or one.name in POOLINGS
+                ours = one.name in shipped.get(one.kind, ())
                 if owner := owners.get(one.name) or ("this program" if ours else ""):
                     taken = f"the name {one.name!r} is taken, by {owner}"
                     raise UserError(f"{use.path}: {taken}. Give yours another name, e.g. 'my-{one.name}'.")

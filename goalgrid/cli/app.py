@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from goalgrid.cli import options
-from goalgrid.cli.commands import data, evaluating, results, shipped, training
+from goalgrid.cli.commands import data, evaluating, listings, results, training
 from goalgrid.cli.console import outlive_readers, printing_notes, say, show
 from goalgrid.cli.exits import INCOMPLETE, WRONG_USAGE, code_of
 from goalgrid.cli.next_steps import worded
@@ -58,7 +58,7 @@ app = typer.Typer(
     cls=VerbGroups, context_settings=options.HELP, invoke_without_command=True, pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )  # fmt: skip
-for verbs in (shipped.verbs, training.verbs, results.verbs, evaluating.verbs):
+for verbs in (listings.verbs, training.verbs, results.verbs, evaluating.verbs):
     app.add_typer(verbs)
 app.add_typer(data.verbs, name="data")
 
