@@ -29,7 +29,7 @@ GROUPS = {
     "Begin": "new grids recipes datasets objectives settings tables data check diagrams",
     "Run": "plan run status resume slurm selftest",
     "Look": "table report site figures evaluate gradients",
-    "Compare": "effects compare claims",
+    "Compare": "effects compare fair claims",
     "Keep": "export merge prune",
 }
 BEGIN = """\

@@ -106,7 +106,7 @@ def assert_told_apart(pair: Home, copy: Home, trained_pair: Home, root: Path, ve
     assert "1 of 2 cells are missing" in " ".join(verb("table", "demo", "--on", "few", runs=copy).stdout.split())
     with moved_away(root):  # then nobody can tell which evaluation is of other data
         assert "missing" not in verb("status", "demo", runs=copy).stdout
-        with pytest.raises(UserError, match=r"saw different data.*`goalgrid resume GRID` evaluates anew"):
+        with pytest.raises(UserError, match=r"saw different data.*`goalgrid resume GRID` evaluates"):
             verb("table", "demo", "--on", "few", runs=copy)
         assert "left out: the table by few-test: trials on" in verb("report", "demo", runs=copy).stderr
     assert verb("resume", "demo", "--here", "--mlflow-uri", "", runs=copy).exit_code == 0
@@ -133,7 +133,7 @@ def test_what_a_kill_left_out_is_evaluated_by_the_next_run(
     (first,) = pair.trials_folder.glob("*/evaluations/*.parquet")
     table = verb("table", "demo", "--on", "few", "--layout", "listing", "--format", "markdown", runs=pair).stdout
     assert "1 of 2 cells are missing (--): 1 trial not evaluated by few-test" in table
-    assert "Make missing evaluations: goalgrid resume demo." in table
+    assert "To make the missing evaluations: goalgrid resume demo." in table
     assert "Up to 1 of 60 captions have words that no training read." in table
     stood = first.stat().st_mtime_ns
 

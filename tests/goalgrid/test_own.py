@@ -23,7 +23,7 @@ from ..conftest import ROOT, SMALL, Goalgrid, made_once, swapped
 from ..retrieval.packages import write_image
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
-(LOSSES, CONVERTED, POOLING, ENCODERS, SCORER) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(LOSSES, CONVERTED, _WEIGHTED, POOLING, ENCODERS, SCORER) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (GRID,) = re.findall(r"```toml\n(name.*?)```", PAGE, re.DOTALL)
 (RECIPE,) = re.findall(r"```toml\n(extends.*?)```", PAGE, re.DOTALL)
 (OWN_ENCODERS, OWN_SCORER) = re.findall(r"```toml\n(model.*?)```", PAGE, re.DOTALL)

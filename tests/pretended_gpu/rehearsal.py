@@ -268,7 +268,7 @@ def trial(name: str, folder: str = "") -> dict[str, Any]:
         noted = json.loads(it.environment.read_text())
         here = (
             LoadedModel.of_trial(it, replace(machine, gpu=False))
-            .evaluate("test", settings_in(it).dataset.protocol)
+            .evaluate("test", settings_in(it, machine.catalog).dataset.protocol)
             .arrays()
         )
         (row,) = record.collect([it.record]).to_pylist()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from goalgrid.grid import imports
 from goalgrid.results.records import scopes as scopes_module
 from goalgrid.results.records import sources as sources_module
 from goalgrid.results.records.sources import Definition, Sources
@@ -265,11 +266,11 @@ def other_pythons() -> list[str]:
 def test_later_pythons_find_the_same(tmp_path: Path) -> None:
     if not (others := other_pythons()):
         pytest.skip("no later Python is here")
-    package = tmp_path / "goalgrid" / "results" / "records"
-    package.mkdir(parents=True)
-    for folder in (package, package.parent, package.parents[1]):
-        (folder / "__init__.py").touch()
-    for module in (sources_module, scopes_module):
+    for module in (sources_module, scopes_module, imports):
+        package = tmp_path.joinpath(*module.__name__.split(".")[:-1])
+        package.mkdir(parents=True, exist_ok=True)
+        for folder in (package, *(folder for folder in package.parents if tmp_path in folder.parents)):
+            (folder / "__init__.py").touch()
         shutil.copy(str(module.__file__), package)
     command = ["-c", ALONE, str(ROOT), "objectives", "runners"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

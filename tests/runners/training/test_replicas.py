@@ -312,7 +312,7 @@ def test_a_replica_that_joins_at_another_step_or_rank_draws_other_dropout(tmp_pa
 
     def drawn(step: int) -> torch.Tensor:
         orders = iter([
-            ("prepare", 0, settings, machine), ("init", str(tmp_path / f"meeting-{step}")),
+            ("prepare", 0, settings.model_dump_json(), machine), ("init", str(tmp_path / f"meeting-{step}")),
             ("start", state, None, step), ("random",), ("end",),
         ])  # fmt: skip
         answers: list[Any] = []
@@ -329,7 +329,9 @@ def test_a_replica_that_joins_at_another_step_or_rank_draws_other_dropout(tmp_pa
 def test_replicas_need_a_part_of_every_batch(small_trial: Trial) -> None:
     train = small_trial.settings.train
     check_batches(train, 5002, Resources(replicas=2))
-    with pytest.raises(UserError, match=r"has 2 pairs, of 5,002 in batches of 100: .*replicas = 3.* Use at most 2\."):
+    with pytest.raises(
+        UserError, match=r"has 2 pairs \(5,002 in batches of 100\): .*= 3.* Use at most 2 replicas\."
+    ):
         check_batches(train, 5002, Resources(replicas=3))
     check_batches(train.model_copy(update={"drop_last": True}), 5002, Resources(replicas=3))
 
